@@ -1,0 +1,30 @@
+//! The time of day, passed in so that a test can move it.
+
+use std::{fmt, sync::Arc};
+
+use jiff::Timestamp;
+
+/// Tells what time it is. Cheap to clone.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+
+impl Clock {
+    /// The clock of the machine.
+    pub fn system() -> Self {
+        Self::new(Timestamp::now)
+    }
+
+    pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    pub fn now(&self) -> Timestamp {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
+}

@@ -1,0 +1,223 @@
+//! JSON objects, read as strictly as the contract promises.
+//!
+//! A body is one object in UTF-8 whose members are unique at every depth and
+//! whose strings are whole. Numbers keep their digits, so that an int64 is
+//! exact however it is written.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use crate::invalid::{Invalid, quoted};
+
+/// Why some bytes are not a JSON object.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotAnObject {
+    /// The bytes are not JSON.
+    #[error("{0}")]
+    Malformed(String),
+    /// The bytes are JSON, but not an object.
+    #[error("must be a JSON object, not {0}")]
+    Other(&'static str),
+}
+
+/// A JSON object whose member names are unique.
+#[derive(Debug)]
+pub struct Object<'a>(HashMap<String, &'a RawValue>);
+
+impl<'a> Object<'a> {
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, NotAnObject> {
+        let malformed = |reason: String| NotAnObject::Malformed(reason);
+        if bytes.is_empty() {
+            return Err(malformed("the body is empty".into()));
+        }
+        let text = str::from_utf8(bytes)
+            .map_err(|e| malformed(format!("invalid UTF-8 at byte {}", e.valid_up_to())))?;
+        if text.starts_with('\u{feff}') {
+            return Err(malformed("starts with a byte order mark".into()));
+        }
+        let start = text.trim_start_matches([' ', '\t', '\r', '\n']);
+        if !start.is_empty() && !start.starts_with('{') {
+            let other: &RawValue =
+                serde_json::from_str(text).map_err(|e| malformed(e.to_string()))?;
+            return Err(NotAnObject::Other(Value(other.get()).kind()));
+        }
+        let object: Self = serde_json::from_str(text).map_err(|e| malformed(e.to_string()))?;
+        for (name, value) in &object.0 {
+            let text = value.get();
+            // Only strings with escapes and containers can hide what the
+            // first pass let through.
+            let suspect = match text.as_bytes()[0] {
+                b'"' => text.contains('\\'),
+                first => first == b'{' || first == b'[',
+            };
+            if suspect {
+                serde_json::from_str::<Strict>(text)
+                    .map_err(|e| malformed(format!("in member {name:?}: {e}")))?;
+            }
+        }
+        Ok(object)
+    }
+
+    pub fn get(&self, name: &str) -> Option<Value<'a>> {
+        self.0.get(name).map(|raw| Value(raw.get()))
+    }
+}
+
+/// What can be read from a JSON object.
+pub trait FromObject: Sized {
+    /// Reads it, or says all that is wrong with it. Members that it does not
+    /// have are ignored.
+    fn from_object(object: &Object) -> Result<Self, Vec<Invalid>>;
+}
+
+/// The text of one JSON value.
+#[derive(Debug, Clone, Copy)]
+pub struct Value<'a>(&'a str);
+
+impl Value<'_> {
+    /// What kind of value this is, as a message names it.
+    pub fn kind(self) -> &'static str {
+        match self.0.as_bytes()[0] {
+            b'"' => "a string",
+            b'{' => "an object",
+            b'[' => "an array",
+            b't' | b'f' => "a boolean",
+            b'n' => "null",
+            _ => "a number",
+        }
+    }
+
+    pub fn as_string(self) -> Option<String> {
+        serde_json::from_str(self.0).ok()
+    }
+
+    /// The value of a number that is a whole int64, however it is written:
+    /// `1`, `1.0` and `10e-1` are the same.
+    pub fn as_int64(self) -> Option<i64> {
+        let (negative, text) = match self.0.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, self.0),
+        };
+        if !text.starts_with(|c: char| c.is_ascii_digit()) {
+            return None;
+        }
+        let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let digits = format!("{whole}{fraction}");
+        let significant = digits.trim_start_matches('0').trim_end_matches('0');
+        if significant.is_empty() {
+            return Some(0);
+        }
+        // An exponent too long for an i64 is as good as the largest one.
+        let exponent = exponent
+            .parse::<i64>()
+            .unwrap_or(match exponent.as_bytes()[0] {
+                b'-' => i64::MIN,
+                _ => i64::MAX,
+            });
+        let trailing = digits.len() - digits.trim_end_matches('0').len();
+        let shift = exponent
+            .saturating_sub(fraction.len() as i64)
+            .saturating_add(trailing as i64);
+        let shift = u32::try_from(shift).ok().filter(|shift| *shift < 20)?;
+        let magnitude = significant
+            .parse::<i128>()
+            .ok()?
+            .checked_mul(10_i128.pow(shift))?;
+        i64::try_from(if negative { -magnitude } else { magnitude }).ok()
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = HashMap<String, &'de RawValue>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = HashMap::new();
+                while let Some(name) = map.next_key::<String>()? {
+                    if members.contains_key(&name) {
+                        return Err(given_twice(&name));
+                    }
+                    members.insert(name, map.next_value()?);
+                }
+                Ok(members)
+            }
+        }
+        deserializer.deserialize_map(Members).map(Self)
+    }
+}
+
+/// Any JSON value; reading it proves that it is well-formed to the last string.
+struct Strict;
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Strict)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self, A::Error> {
+        while seq.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        let mut names = HashSet::new();
+        while let Some(name) = map.next_key::<String>()? {
+            map.next_value::<Self>()?;
+            if let Some(name) = names.replace(name) {
+                return Err(given_twice(&name));
+            }
+        }
+        Ok(self)
+    }
+}
+
+fn given_twice<E: de::Error>(name: &str) -> E {
+    E::custom(format_args!("member {} is given twice", quoted(name)))
+}

@@ -1,0 +1,230 @@
+//! API keys: how one is made, recognised and described.
+
+use std::{fmt, str::FromStr};
+
+use jiff::Timestamp;
+use rand::{RngExt, distr::Alphanumeric, rngs::SysRng};
+use sha2::{Digest, Sha256};
+
+use crate::invalid::{Invalid, quoted};
+
+const PREFIX: &str = "psk_";
+const RANDOM: usize = 32;
+const CHECKSUM: usize = 6;
+
+/// A secret as its owner holds it: `psk_`, 32 random characters, and a
+/// checksum of those by which a typo or a leak is recognised without a look
+/// into the database.
+///
+/// It has no `Debug` and no `Display`, so that it gets into no log.
+pub struct ApiKey(String);
+
+impl ApiKey {
+    /// Draws a new key from the system's random source.
+    pub fn generate() -> Self {
+        let random: String = rand::rand_core::UnwrapErr(SysRng)
+            .sample_iter(Alphanumeric)
+            .take(RANDOM)
+            .map(char::from)
+            .collect();
+        let checksum = checksum(&random);
+        Self(format!("{PREFIX}{random}{checksum}"))
+    }
+
+    /// The secret itself, to be shown once.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    pub fn hash(&self) -> KeyHash {
+        KeyHash(Sha256::digest(&self.0).into())
+    }
+}
+
+/// The SHA-256 of a key: all that is ever stored of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyHash([u8; 32]);
+
+impl KeyHash {
+    /// Hashes what a client presented, unless it cannot be a key at all.
+    pub fn of_presented(text: &str) -> Option<Self> {
+        let (random, given) = text.strip_prefix(PREFIX)?.split_at_checked(RANDOM)?;
+        (given == checksum(random)).then(|| Self(Sha256::digest(text).into()))
+    }
+
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    pub(crate) fn from_store(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
+fn checksum(random: &str) -> Checksum {
+    const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let mut rest = crc32fast::hash(random.as_bytes()) as usize;
+    let mut digits = [b'0'; CHECKSUM];
+    for digit in digits.iter_mut().rev() {
+        *digit = BASE62[rest % 62];
+        rest /= 62;
+    }
+    Checksum(digits)
+}
+
+struct Checksum([u8; CHECKSUM]);
+
+impl PartialEq<Checksum> for &str {
+    fn eq(&self, other: &Checksum) -> bool {
+        self.as_bytes() == other.0
+    }
+}
+
+impl fmt::Display for Checksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .iter()
+            .try_for_each(|digit| write!(f, "{}", char::from(*digit)))
+    }
+}
+
+/// What is known of a key besides its secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    pub id: i64,
+    pub name: KeyName,
+    pub scopes: Scopes,
+    pub created_at: Timestamp,
+    pub last_used_at: Option<Timestamp>,
+    pub expires_at: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
+}
+
+impl Key {
+    pub fn is_valid_at(&self, now: Timestamp) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|expiry| now < expiry)
+    }
+}
+
+/// A key that has no id yet.
+#[derive(Debug, Clone)]
+pub struct NewKey {
+    pub name: KeyName,
+    pub scopes: Scopes,
+    pub created_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+}
+
+/// What a person calls a key: 1 to 100 characters, none of them control
+/// characters, not only white space.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyName(String);
+
+impl KeyName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn from_store(name: String) -> Self {
+        Self(name)
+    }
+}
+
+impl FromStr for KeyName {
+    type Err = Invalid;
+
+    fn from_str(name: &str) -> Result<Self, Invalid> {
+        let fits = (1..=100).contains(&name.chars().count());
+        if fits && !name.chars().any(char::is_control) && !name.trim().is_empty() {
+            return Ok(Self(name.into()));
+        }
+        let reason = "must have 1 to 100 characters, no control characters, not only white space";
+        Err(Invalid::new("name", reason))
+    }
+}
+
+/// One thing that a key may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Scope {
+    PetsRead = 1,
+    PetsWrite = 2,
+    OrdersRead = 4,
+    OrdersWrite = 8,
+}
+
+impl Scope {
+    pub const ALL: [Self; 4] = [
+        Self::PetsRead,
+        Self::PetsWrite,
+        Self::OrdersRead,
+        Self::OrdersWrite,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PetsRead => "pets:read",
+            Self::PetsWrite => "pets:write",
+            Self::OrdersRead => "orders:read",
+            Self::OrdersWrite => "orders:write",
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Scope {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        Self::ALL
+            .into_iter()
+            .find(|scope| scope.as_str() == text)
+            .ok_or_else(|| {
+                let all = Self::ALL.map(Self::as_str).join(", ");
+                Invalid::new(
+                    "scope",
+                    format!("must be one of {all}, got {}", quoted(text)),
+                )
+            })
+    }
+}
+
+/// A set of scopes, written as their names with spaces between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scopes(u8);
+
+impl Scopes {
+    pub fn all() -> Self {
+        Scope::ALL.into_iter().collect()
+    }
+
+    pub fn has(self, scope: Scope) -> bool {
+        self.0 & scope as u8 != 0
+    }
+
+    /// Reads stored scopes. A name that this version does not know grants
+    /// nothing.
+    pub(crate) fn from_store(text: &str) -> Self {
+        text.split(' ')
+            .filter_map(|name| name.parse::<Scope>().ok())
+            .collect()
+    }
+}
+
+impl FromIterator<Scope> for Scopes {
+    fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
+        Self(scopes.into_iter().fold(0, |bits, scope| bits | scope as u8))
+    }
+}
+
+impl fmt::Display for Scopes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = Scope::ALL.into_iter().filter(|scope| self.has(*scope));
+        f.write_str(&names.map(Scope::as_str).collect::<Vec<_>>().join(" "))
+    }
+}

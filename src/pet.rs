@@ -1,0 +1,179 @@
+//! Animals: what one is, and what a client may say of a new one.
+
+use serde::Serialize;
+
+use crate::{
+    invalid::{Invalid, quoted},
+    json::{FromObject, Object, Value},
+    page::{Filter, ListKind, decimal},
+};
+
+/// An animal of the store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pet {
+    pub id: PetId,
+    pub name: PetName,
+    pub category_id: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<PetStatus>,
+}
+
+/// An animal that has no id yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewPet {
+    pub name: PetName,
+    pub category_id: i64,
+    pub status: Option<PetStatus>,
+}
+
+impl FromObject for NewPet {
+    fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
+        let name = PetName::from_json(object.get("name"));
+        let category_id = category_id(object.get("categoryId"));
+        let status = object.get("status").map(PetStatus::from_json).transpose();
+        match (name, category_id, status) {
+            (Ok(name), Ok(category_id), Ok(status)) => Ok(Self {
+                name,
+                category_id,
+                status,
+            }),
+            (name, category_id, status) => {
+                let wrong = [name.err(), category_id.err(), status.err()];
+                Err(wrong.into_iter().flatten().collect())
+            }
+        }
+    }
+}
+
+/// The number of an animal: positive and below 2^53, given by the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(transparent)]
+pub struct PetId(i64);
+
+impl PetId {
+    /// Reads an id as it stands in a path; anything else names no animal.
+    pub fn parse(text: &str) -> Option<Self> {
+        decimal(text).map(Self)
+    }
+
+    pub fn get(self) -> i64 {
+        self.0
+    }
+
+    pub(crate) fn from_store(id: i64) -> Self {
+        Self(id)
+    }
+}
+
+/// An animal's name: 1 to 255 characters, not only white space, no control
+/// characters; kept exactly as it was sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct PetName(String);
+
+impl PetName {
+    pub const MAX_CHARS: usize = 255;
+
+    pub fn parse(name: String) -> Result<Self, Invalid> {
+        let wrong = |reason: String| Err(Invalid::new("name", reason));
+        let length = name.chars().count();
+        if length == 0 || length > Self::MAX_CHARS {
+            let max = Self::MAX_CHARS;
+            return wrong(format!("must have 1 to {max} characters, has {length}"));
+        }
+        if let Some(control) = name.chars().find(|c| c.is_control()) {
+            let code = u32::from(control);
+            return wrong(format!(
+                "must not hold control characters, has U+{code:04X}"
+            ));
+        }
+        if name.chars().all(char::is_whitespace) {
+            return wrong("must not be only white space".into());
+        }
+        Ok(Self(name))
+    }
+
+    fn from_json(value: Option<Value>) -> Result<Self, Invalid> {
+        let Some(value) = value else {
+            return Err(Invalid::new("name", "is required and must be a string"));
+        };
+        match value.as_string() {
+            Some(name) => Self::parse(name),
+            None => Err(Invalid::new(
+                "name",
+                format!("must be a string, not {}", value.kind()),
+            )),
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn from_store(name: String) -> Self {
+        Self(name)
+    }
+}
+
+/// Whether an animal can be bought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PetStatus {
+    Available,
+    Pending,
+    Sold,
+}
+
+impl Filter for PetStatus {
+    const LIST: ListKind = ListKind::Pets;
+
+    fn parse(text: &str) -> Result<Self, Invalid> {
+        Self::ALL
+            .into_iter()
+            .find(|status| status.as_str() == text)
+            .ok_or_else(|| Self::invalid(&quoted(text)))
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Available => "available",
+            Self::Pending => "pending",
+            Self::Sold => "sold",
+        }
+    }
+}
+
+impl PetStatus {
+    pub const ALL: [Self; 3] = [Self::Available, Self::Pending, Self::Sold];
+
+    fn from_json(value: Value) -> Result<Self, Invalid> {
+        match value.as_string() {
+            Some(text) => Self::parse(&text),
+            None => Err(Self::invalid(value.kind())),
+        }
+    }
+
+    fn invalid(got: &str) -> Invalid {
+        Invalid::new(
+            "status",
+            format!("must be one of available, pending, sold, got {got}"),
+        )
+    }
+}
+
+fn category_id(value: Option<Value>) -> Result<i64, Invalid> {
+    let Some(value) = value else {
+        let reason = "is required and must be a whole number (int64)";
+        return Err(Invalid::new("categoryId", reason));
+    };
+    value.as_int64().ok_or_else(|| {
+        let got = match value.kind() {
+            "a number" => "one that is not whole or too large",
+            other => other,
+        };
+        let (min, max) = (i64::MIN, i64::MAX);
+        let reason = format!("must be a whole number from {min} to {max}, not {got}");
+        Invalid::new("categoryId", reason)
+    })
+}
