@@ -1,0 +1,211 @@
+//! The storage promise, whatever the database behind it.
+//!
+//! - A write that returned `Ok` is on disk and survives a power cut.
+//! - A read sees every write that was acknowledged before the read began.
+//! - Ids are positive, ascending and never given twice.
+//! - A write whose caller went away is still carried out.
+
+mod sqlite;
+
+use std::{error, fmt, io, path::PathBuf, str::FromStr, sync::Arc};
+
+use jiff::Timestamp;
+
+use crate::{
+    invalid::{Invalid, quoted},
+    key::{Key, KeyHash, NewKey},
+    order::{Order, OrderStatus},
+    page::{ListQuery, Page},
+    pet::{NewPet, Pet, PetId, PetStatus},
+};
+use sqlite::Sqlite;
+
+/// Where the data lives: the scheme picks the database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DatabaseUrl {
+    Sqlite(PathBuf),
+}
+
+impl FromStr for DatabaseUrl {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        match text.strip_prefix("sqlite:") {
+            Some(path) if !path.is_empty() && !path.starts_with(':') => {
+                Ok(Self::Sqlite(path.strip_prefix("//").unwrap_or(path).into()))
+            }
+            _ => {
+                let got = quoted(text);
+                let reason = format!("must be sqlite: and a file's path, got {got}");
+                Err(Invalid::new("database", reason))
+            }
+        }
+    }
+}
+
+impl fmt::Display for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+        }
+    }
+}
+
+/// What a process wants of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Serves requests; on an embedded database there is one such process.
+    Service,
+    /// Does one thing beside a running service and ends.
+    Tool,
+}
+
+/// How a store is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub role: Role,
+    /// Whether to make the database where there is none.
+    pub create: bool,
+    /// How many writes may wait; one more is refused.
+    pub write_queue: usize,
+}
+
+impl Options {
+    pub fn new(role: Role) -> Self {
+        Self {
+            role,
+            create: true,
+            write_queue: 4096,
+        }
+    }
+}
+
+/// Why a store cannot be opened. Nothing was changed in it.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("there is no database at {0}; `petstore serve` and `petstore keys create` make one")]
+    Missing(PathBuf),
+    #[error("{0} is not a petstore database; name another file, or move this one away")]
+    NotAPetstore(PathBuf),
+    #[error(
+        "{path} was written by a newer petstore (schema {found}, this one knows {known}); \
+         run that version or a newer one"
+    )]
+    Newer {
+        path: PathBuf,
+        found: i64,
+        known: i64,
+    },
+    #[error("{0} is already served by another process; stop that one first, or name another file")]
+    InUse(PathBuf),
+    #[error("cannot open {path}: {cause}")]
+    File { path: PathBuf, cause: io::Error },
+    #[error("cannot open {path}: {cause}")]
+    Database {
+        path: PathBuf,
+        cause: rusqlite::Error,
+    },
+}
+
+type Cause = Arc<dyn error::Error + Send + Sync>;
+
+/// Why a call to the store did not succeed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// Too much is waiting already. Nothing was changed.
+    #[error("too many requests are waiting for the store")]
+    Overloaded,
+    /// The database cannot do it now. Nothing was changed.
+    #[error("the database is unavailable: {0}")]
+    Unavailable(Cause),
+    /// The write may or may not survive.
+    #[error("the outcome of a write is unknown: {0}")]
+    OutcomeUnknown(Cause),
+    /// The program is at fault. Nothing was changed.
+    #[error("the store failed: {0}")]
+    Internal(Cause),
+}
+
+/// The animals, orders and keys, on one of the databases.
+#[derive(Debug)]
+pub enum Store {
+    Sqlite(Sqlite),
+}
+
+impl Store {
+    pub fn open(url: &DatabaseUrl, options: &Options) -> Result<Self, OpenError> {
+        match url {
+            DatabaseUrl::Sqlite(path) => Sqlite::open(path, options).map(Self::Sqlite),
+        }
+    }
+
+    /// Finishes the writes that are waiting and closes the database.
+    pub async fn close(&self) {
+        match self {
+            Self::Sqlite(db) => db.close().await,
+        }
+    }
+
+    /// The number of commits so far: while it stands, what was read stays true.
+    pub fn commits(&self) -> u64 {
+        match self {
+            Self::Sqlite(db) => db.commits(),
+        }
+    }
+
+    /// Stores a pet and returns it with its new id.
+    pub async fn pet_create(&self, new: NewPet) -> Result<Pet, Error> {
+        match self {
+            Self::Sqlite(db) => db.pet_create(new).await,
+        }
+    }
+
+    pub async fn pet_get(&self, id: PetId) -> Result<Option<Pet>, Error> {
+        match self {
+            Self::Sqlite(db) => db.pet_get(id).await,
+        }
+    }
+
+    /// Lists pets by ascending id.
+    pub async fn pet_list(&self, query: ListQuery<PetStatus>) -> Result<Page<Pet>, Error> {
+        match self {
+            Self::Sqlite(db) => db.pet_list(query).await,
+        }
+    }
+
+    /// Lists orders by ascending id.
+    pub async fn order_list(&self, query: ListQuery<OrderStatus>) -> Result<Page<Order>, Error> {
+        match self {
+            Self::Sqlite(db) => db.order_list(query).await,
+        }
+    }
+
+    /// Stores a key under its hash and returns it with its new id.
+    pub async fn key_create(&self, new: NewKey, hash: KeyHash) -> Result<Key, Error> {
+        match self {
+            Self::Sqlite(db) => db.key_create(new, hash).await,
+        }
+    }
+
+    /// Lists every key, the revoked and expired ones too, by ascending id.
+    pub async fn key_list(&self) -> Result<Vec<(KeyHash, Key)>, Error> {
+        match self {
+            Self::Sqlite(db) => db.key_list().await,
+        }
+    }
+
+    /// Revokes a key and returns it as it was before, or `None` if there is
+    /// no such key. The time of a first revocation stays.
+    pub async fn key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<Key>, Error> {
+        match self {
+            Self::Sqlite(db) => db.key_revoke(id, now).await,
+        }
+    }
+
+    /// Notes when keys, given by their ids, were last used.
+    pub async fn key_used(&self, used: Vec<(i64, Timestamp)>) -> Result<(), Error> {
+        match self {
+            Self::Sqlite(db) => db.key_used(used).await,
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The store on an SQLite file: the statements and their rows.
+
+mod open;
+mod reader;
+mod writer;
+
+use std::{fs::File, path::Path, sync::Arc};
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
+
+use super::{Error, OpenError, Options, Role};
+use crate::{
+    key::{Key, KeyHash, KeyName, NewKey, Scopes},
+    order::{Order, OrderStatus},
+    page::{Filter, ListQuery, Page},
+    pet::{NewPet, Pet, PetId, PetName, PetStatus},
+};
+use reader::Readers;
+use writer::Writer;
+
+/// An open SQLite file: one thread that writes, a few that read.
+#[derive(Debug)]
+pub struct Sqlite {
+    writer: Writer,
+    readers: Readers,
+    /// Held by the one process that serves the file.
+    _lock: Option<File>,
+}
+
+impl Sqlite {
+    pub fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
+        let (path, lock) = open::prepare(path, options)?;
+        let database = |cause| OpenError::Database {
+            path: path.clone(),
+            cause,
+        };
+        Ok(Self {
+            writer: Writer::start(&path, options.write_queue).map_err(database)?,
+            readers: Readers::start(&path, reader_count(options.role)).map_err(database)?,
+            _lock: lock,
+        })
+    }
+
+    /// Readers go first, so that the writer's connection is the last one: it
+    /// moves the log into the file.
+    pub async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+
+    pub fn commits(&self) -> u64 {
+        self.writer.commits()
+    }
+
+    pub async fn pet_create(&self, new: NewPet) -> Result<Pet, Error> {
+        self.writer
+            .run(move |db| {
+                db.prepare_cached(
+                    "INSERT INTO pets (name, category_id, status) VALUES (?1, ?2, ?3)",
+                )?
+                .execute(params![
+                    new.name.as_str(),
+                    new.category_id,
+                    new.status.map(PetStatus::as_str)
+                ])?;
+                Ok(Pet {
+                    id: PetId::from_store(db.last_insert_rowid()),
+                    name: new.name,
+                    category_id: new.category_id,
+                    status: new.status,
+                })
+            })
+            .await
+    }
+
+    pub async fn pet_get(&self, id: PetId) -> Result<Option<Pet>, Error> {
+        self.readers
+            .run(move |db| {
+                db.prepare_cached("SELECT id, name, category_id, status FROM pets WHERE id = ?1")?
+                    .query_row([id.get()], pet)
+                    .optional()
+            })
+            .await
+    }
+
+    pub async fn pet_list(&self, query: ListQuery<PetStatus>) -> Result<Page<Pet>, Error> {
+        let select = "SELECT id, name, category_id, status FROM pets";
+        self.readers
+            .run(move |db| list(db, select, query, pet, |pet| pet.id.get()))
+            .await
+    }
+
+    pub async fn order_list(&self, query: ListQuery<OrderStatus>) -> Result<Page<Order>, Error> {
+        let select = "SELECT id, pet_id, status, created_at, updated_at FROM orders";
+        self.readers
+            .run(move |db| list(db, select, query, order, |order| order.id))
+            .await
+    }
+
+    pub async fn key_create(&self, new: NewKey, hash: KeyHash) -> Result<Key, Error> {
+        self.writer
+            .run(move |db| {
+                db.execute(
+                    "INSERT INTO api_keys (hash, name, scopes, created_at, expires_at)
+                     VALUES (?1, ?2, ?3, ?4, ?5)",
+                    params![
+                        hash.as_bytes(),
+                        new.name.as_str(),
+                        new.scopes.to_string(),
+                        new.created_at.as_microsecond(),
+                        new.expires_at.map(Timestamp::as_microsecond)
+                    ],
+                )?;
+                key_by_id(db, db.last_insert_rowid())
+            })
+            .await
+    }
+
+    pub async fn key_list(&self) -> Result<Vec<(KeyHash, Key)>, Error> {
+        self.readers
+            .run(|db| {
+                db.prepare_cached(&format!("SELECT {KEY}, hash FROM api_keys ORDER BY id"))?
+                    .query_map([], |row| Ok((KeyHash::from_store(row.get(7)?), key(row)?)))?
+                    .collect()
+            })
+            .await
+    }
+
+    pub async fn key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<Key>, Error> {
+        self.writer
+            .run(move |db| {
+                let Some(key) = key_by_id(db, id).optional()? else {
+                    return Ok(None);
+                };
+                db.execute(
+                    "UPDATE api_keys SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL",
+                    params![id, now.as_microsecond()],
+                )?;
+                Ok(Some(key))
+            })
+            .await
+    }
+
+    pub async fn key_used(&self, used: Vec<(i64, Timestamp)>) -> Result<(), Error> {
+        self.writer
+            .run(move |db| {
+                let mut update = db.prepare_cached(
+                    "UPDATE api_keys SET last_used_at = max(?2, coalesce(last_used_at, ?2))
+                     WHERE id = ?1",
+                )?;
+                for (id, time) in used {
+                    update.execute(params![id, time.as_microsecond()])?;
+                }
+                Ok(())
+            })
+            .await
+    }
+}
+
+/// Reads one page by ascending id, and one item more to see whether it goes on.
+fn list<S: Filter, T>(
+    db: &Connection,
+    select: &str,
+    query: ListQuery<S>,
+    row: fn(&Row) -> rusqlite::Result<T>,
+    id: fn(&T) -> i64,
+) -> rusqlite::Result<Page<T>> {
+    let filter = query.status.map_or("", |_| "status = ?3 AND");
+    let mut statement = db.prepare_cached(&format!(
+        "{select} WHERE {filter} id > ?1 ORDER BY id LIMIT ?2"
+    ))?;
+    statement.raw_bind_parameter(1, query.after.id())?;
+    statement.raw_bind_parameter(2, u16::from(query.limit.get()) + 1)?;
+    if let Some(status) = query.status {
+        statement.raw_bind_parameter(3, status.as_str())?;
+    }
+    let items = statement
+        .raw_query()
+        .mapped(row)
+        .collect::<Result<_, _>>()?;
+    Ok(Page::from_surplus(items, query.limit, id))
+}
+
+fn pet(row: &Row) -> rusqlite::Result<Pet> {
+    Ok(Pet {
+        id: PetId::from_store(row.get(0)?),
+        name: PetName::from_store(row.get(1)?),
+        category_id: row.get(2)?,
+        status: match row.get_ref(3)?.as_str_or_null()? {
+            Some(status) => Some(PetStatus::parse(status).map_err(|e| unreadable(3, e))?),
+            None => None,
+        },
+    })
+}
+
+fn order(row: &Row) -> rusqlite::Result<Order> {
+    Ok(Order {
+        id: row.get(0)?,
+        pet_id: PetId::from_store(row.get(1)?),
+        status: OrderStatus::parse(row.get_ref(2)?.as_str()?).map_err(|e| unreadable(2, e))?,
+        created_at: time(row, 3)?,
+        updated_at: time(row, 4)?,
+    })
+}
+
+const KEY: &str = "id, name, scopes, created_at, last_used_at, expires_at, revoked_at";
+
+fn key(row: &Row) -> rusqlite::Result<Key> {
+    let optional_time = |column| match row.get_ref(column)?.as_i64_or_null()? {
+        Some(_) => time(row, column).map(Some),
+        None => Ok(None),
+    };
+    Ok(Key {
+        id: row.get(0)?,
+        name: KeyName::from_store(row.get(1)?),
+        scopes: Scopes::from_store(row.get_ref(2)?.as_str()?),
+        created_at: time(row, 3)?,
+        last_used_at: optional_time(4)?,
+        expires_at: optional_time(5)?,
+        revoked_at: optional_time(6)?,
+    })
+}
+
+fn key_by_id(db: &Connection, id: i64) -> rusqlite::Result<Key> {
+    db.query_row(
+        &format!("SELECT {KEY} FROM api_keys WHERE id = ?1"),
+        [id],
+        key,
+    )
+}
+
+fn time(row: &Row, column: usize) -> rusqlite::Result<Timestamp> {
+    Timestamp::from_microsecond(row.get(column)?).map_err(|e| unreadable(column, e))
+}
+
+/// A stored value that this program would not have stored.
+fn unreadable(
+    column: usize,
+    cause: impl std::error::Error + Send + Sync + 'static,
+) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(cause))
+}
+
+/// Sorts a failure: did the disk, the file or memory fail, or a statement of
+/// this program?
+fn failure(cause: rusqlite::Error) -> Error {
+    use rusqlite::ErrorCode::*;
+    match cause.sqlite_error_code() {
+        Some(
+            DatabaseBusy
+            | DatabaseLocked
+            | OutOfMemory
+            | ReadOnly
+            | SystemIoFailure
+            | DatabaseCorrupt
+            | DiskFull
+            | CannotOpen
+            | FileLockingProtocolFailed
+            | NotADatabase,
+        ) => Error::Unavailable(Arc::new(cause)),
+        _ => Error::Internal(Arc::new(cause)),
+    }
+}
+
+fn reader_count(role: Role) -> usize {
+    match role {
+        Role::Tool => 1,
+        Role::Service => std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)),
+    }
+}

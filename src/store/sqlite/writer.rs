@@ -1,0 +1,250 @@
+//! The only thread that writes to the SQLite file.
+//!
+//! Writes that arrive while a commit is in flight share the next one, so one
+//! fsync pays for all of them. Nobody is answered before it.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::{super::Error, failure, open, reader::Closed};
+
+/// How many writes share a commit at the most.
+const BATCH: usize = 1024;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+enum Message {
+    Write(Box<dyn Write>),
+    Stop,
+}
+
+#[derive(Debug)]
+pub struct Writer {
+    queue: Sender<Message>,
+    commits: Arc<AtomicU64>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Writer {
+    pub fn start(path: &Path, queue: usize) -> rusqlite::Result<Self> {
+        let (queue, waiting) = bounded(queue);
+        let commits = Arc::new(AtomicU64::new(0));
+        let desk = Desk {
+            db: Some(open::connect(path)?),
+            path: path.into(),
+            commits: commits.clone(),
+        };
+        let thread = thread::Builder::new()
+            .name("sqlite-writer".into())
+            .spawn(move || desk.work(&waiting))
+            .expect("a thread can be started");
+        Ok(Self {
+            queue,
+            commits,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Acquire)
+    }
+
+    /// Carries out a write, in a savepoint of its own, and returns once it is
+    /// on disk. It goes on if the caller goes away.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (reply, answer) = oneshot::channel();
+        let write = Box::new(Waiting {
+            work: Some(work),
+            result: None,
+            reply,
+        });
+        self.queue
+            .try_send(Message::Write(write))
+            .map_err(|e| match e {
+                TrySendError::Full(_) => Error::Overloaded,
+                TrySendError::Disconnected(_) => Error::Unavailable(Arc::new(Closed)),
+            })?;
+        match tokio::time::timeout(PATIENCE, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(gone)) => Err(Error::OutcomeUnknown(Arc::new(gone))),
+            Err(late) => Err(Error::OutcomeUnknown(Arc::new(late))),
+        }
+    }
+
+    /// Carries out what is waiting, then ends the thread.
+    pub async fn close(&self) {
+        let thread = self
+            .thread
+            .lock()
+            .expect("no thread panics with the lock")
+            .take();
+        let queue = self.queue.clone();
+        let closing = tokio::task::spawn_blocking(move || {
+            let _ = queue.send(Message::Stop);
+            thread.map(JoinHandle::join)
+        });
+        let _ = closing.await;
+    }
+}
+
+/// One write of a batch: it is run first and answered after the commit.
+trait Write: Send {
+    fn run(&mut self, db: &Connection) -> rusqlite::Result<()>;
+
+    /// Tells the caller. A write that `fate` fails keeps no result.
+    fn answer(self: Box<Self>, fate: Result<(), Error>);
+}
+
+struct Waiting<W, T> {
+    work: Option<W>,
+    result: Option<T>,
+    reply: oneshot::Sender<Result<T, Error>>,
+}
+
+impl<W, T> Write for Waiting<W, T>
+where
+    W: FnOnce(&Connection) -> rusqlite::Result<T> + Send,
+    T: Send,
+{
+    fn run(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        let work = self.work.take().expect("a write is run once");
+        self.result = Some(work(db)?);
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, fate: Result<(), Error>) {
+        let result = self.result;
+        let answer = fate.map(|()| result.expect("a write that succeeded has a result"));
+        // Whoever asked may have gone away.
+        let _ = self.reply.send(answer);
+    }
+}
+
+/// The writing thread's own things.
+struct Desk {
+    /// Gone after a failure that may have spoilt it, until it is opened anew.
+    db: Option<Connection>,
+    path: PathBuf,
+    commits: Arc<AtomicU64>,
+}
+
+impl Desk {
+    fn work(mut self, waiting: &Receiver<Message>) {
+        let mut open = true;
+        while open && let Ok(Message::Write(first)) = waiting.recv() {
+            let mut batch = vec![first];
+            while batch.len() < BATCH
+                && let Ok(next) = waiting.try_recv()
+            {
+                match next {
+                    Message::Write(write) => batch.push(write),
+                    Message::Stop => {
+                        open = false;
+                        break;
+                    }
+                }
+            }
+            self.carry_out(batch);
+        }
+    }
+
+    /// Runs a batch, commits it, and answers everyone in it.
+    fn carry_out(&mut self, mut batch: Vec<Box<dyn Write>>) {
+        let fates = self.commit(&mut batch);
+        // Raised before anyone is answered: who then asks for a page cannot be
+        // given one from before the write.
+        self.commits.fetch_add(1, Ordering::Release);
+        match fates {
+            Ok(fates) => {
+                for (write, fate) in batch.into_iter().zip(fates) {
+                    write.answer(fate);
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, writes = batch.len(), "a commit failed");
+                self.db = None;
+                for write in batch {
+                    write.answer(Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    /// Gives the fate of each write once the commit is on disk, or the error
+    /// that all of them share.
+    fn commit(&mut self, batch: &mut [Box<dyn Write>]) -> Result<Vec<Result<(), Error>>, Error> {
+        let db = match &mut self.db {
+            Some(db) => db,
+            none => none.insert(open::connect(&self.path).map_err(failure)?),
+        };
+        execute(db, "BEGIN IMMEDIATE").map_err(failure)?;
+        let fates = batch.iter_mut().map(|write| run_one(db, write.as_mut()));
+        match fates.collect::<Result<_, _>>() {
+            Ok(fates) => match execute(db, "COMMIT") {
+                Ok(()) => Ok(fates),
+                // The log may hold the writes all the same: a crash now could
+                // bring them back.
+                Err(cause) => Err(Error::OutcomeUnknown(Arc::new(cause))),
+            },
+            // SQLite has rolled back already, or does when the connection is
+            // closed.
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Runs one write in its savepoint. The inner result is its own fate, the outer
+/// error is everyone's: the transaction is lost.
+fn run_one(db: &Connection, write: &mut dyn Write) -> Result<Result<(), Error>, Error> {
+    execute(db, "SAVEPOINT one").map_err(failure)?;
+    let error = match catch_unwind(AssertUnwindSafe(|| write.run(db))) {
+        Ok(ran) => ran.map_err(failure).err(),
+        Err(_) => Some(Error::Internal(Arc::new(Panicked))),
+    };
+    // A full disk or an I/O error makes SQLite roll back the whole transaction
+    // by itself. What ran next would then be committed alone.
+    if db.is_autocommit() {
+        return Err(match error {
+            Some(error) => Error::Unavailable(Arc::new(error)),
+            None => Error::Unavailable(Arc::new(RolledBack)),
+        });
+    }
+    match error {
+        None => {
+            execute(db, "RELEASE one").map_err(failure)?;
+            Ok(Ok(()))
+        }
+        Some(Error::Internal(cause)) => {
+            execute(db, "ROLLBACK TO one").map_err(failure)?;
+            execute(db, "RELEASE one").map_err(failure)?;
+            Ok(Err(Error::Internal(cause)))
+        }
+        Some(error) => Err(error),
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("a write panicked")]
+struct Panicked;
+
+#[derive(Debug, thiserror::Error)]
+#[error("the transaction was rolled back")]
+struct RolledBack;
+
+fn execute(db: &Connection, statement: &str) -> rusqlite::Result<()> {
+    db.prepare_cached(statement)?.execute([]).map(drop)
+}
