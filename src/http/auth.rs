@@ -1,0 +1,245 @@
+//! Who is calling, and may they: judged before anything else of a request.
+
+use std::{
+    collections::HashMap,
+    marker::PhantomData,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use axum::{
+    extract::{FromRequestParts, State},
+    response::IntoResponse,
+};
+use http::{HeaderMap, Uri, header, request::Parts};
+use jiff::Timestamp;
+use quick_cache::sync::Cache;
+use tokio::{sync::Mutex, time::Instant};
+
+use super::{App, error::ApiError};
+use crate::{
+    key::{Key, KeyHash, Scope},
+    store::{self, Store},
+};
+
+/// How often the table of keys is read again. A revoked key is refused within
+/// a second, so this leaves room for the reading itself.
+const REFRESH: Duration = Duration::from_millis(500);
+/// How far apart the extra readings for unknown keys are.
+const EXTRA_REFRESH: Duration = Duration::from_millis(20);
+/// How far apart the notes of a key's last use are, in microseconds.
+const USE_NOTED: i64 = 60_000_000;
+
+/// A client whose key has the scope `S`. A handler that takes one cannot be
+/// reached without it.
+pub struct Caller<S> {
+    /// When the request came. The clock is read once a request, so a key
+    /// cannot expire halfway through.
+    pub now: Timestamp,
+    scope: PhantomData<S>,
+}
+
+/// The scope that an operation needs, as a type.
+pub trait Needs {
+    const SCOPE: Scope;
+}
+
+pub struct PetsRead;
+pub struct PetsWrite;
+pub struct OrdersRead;
+
+impl Needs for PetsRead {
+    const SCOPE: Scope = Scope::PetsRead;
+}
+
+impl Needs for PetsWrite {
+    const SCOPE: Scope = Scope::PetsWrite;
+}
+
+impl Needs for OrdersRead {
+    const SCOPE: Scope = Scope::OrdersRead;
+}
+
+impl<S: Needs> FromRequestParts<Arc<App>> for Caller<S> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
+        let now = app.clock.now();
+        let key = app.keys.authenticate(&parts.headers, now).await?;
+        if !key.scopes.has(S::SCOPE) {
+            return Err(ApiError::InsufficientScope(S::SCOPE));
+        }
+        Ok(Self {
+            now,
+            scope: PhantomData,
+        })
+    }
+}
+
+/// Answers for a path that does not exist.
+pub async fn not_found(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> ApiError {
+    let error = ApiError::NotFound("there is no such path; the contract is at /v1/openapi.yaml");
+    refuse(&app, &uri, &headers, error).await
+}
+
+/// Answers for a path that exists, but not with this method.
+pub async fn method_not_allowed(
+    State(app): State<Arc<App>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> impl IntoResponse {
+    refuse(&app, &uri, &headers, ApiError::MethodNotAllowed).await
+}
+
+/// What lies under `/v1` is told only to those who have a key; all but the
+/// contract, which is public.
+async fn refuse(app: &App, uri: &Uri, headers: &HeaderMap, error: ApiError) -> ApiError {
+    let public = uri.path().starts_with("/v1/openapi.");
+    if public || !uri.path().starts_with("/v1/") {
+        return error;
+    }
+    match app.keys.authenticate(headers, app.clock.now()).await {
+        Ok(_) => error,
+        Err(unauthorized) => unauthorized,
+    }
+}
+
+/// The keys as the database has them, held in memory and swapped whole.
+pub struct Keys {
+    store: Arc<Store>,
+    table: ArcSwap<HashMap<KeyHash, Arc<Known>>>,
+    /// Well-formed keys that a reading of the table did not find. A key is
+    /// random, so one that was unknown once will not be made later; if it is
+    /// brought in from a copy, the next regular reading finds it.
+    unknown: Cache<KeyHash, ()>,
+    /// When the last reading began.
+    refreshed: Mutex<Option<Instant>>,
+}
+
+struct Known {
+    key: Key,
+    /// Microseconds since 1970; 0 if never.
+    last_used: AtomicI64,
+}
+
+impl Keys {
+    pub fn new(store: Arc<Store>) -> Self {
+        Self {
+            store,
+            table: ArcSwap::default(),
+            unknown: Cache::new(4096),
+            refreshed: Mutex::new(None),
+        }
+    }
+
+    async fn authenticate(&self, headers: &HeaderMap, now: Timestamp) -> Result<Key, ApiError> {
+        let hash = presented(headers)?;
+        let known = match self.find(&hash) {
+            Some(known) => known,
+            None => self.find_anew(&hash).await?,
+        };
+        if !known.key.is_valid_at(now) {
+            return Err(REFUSED);
+        }
+        let now = now.as_microsecond();
+        if now - known.last_used.load(Ordering::Relaxed) >= USE_NOTED {
+            known.last_used.store(now, Ordering::Relaxed);
+        }
+        Ok(known.key.clone())
+    }
+
+    fn find(&self, hash: &KeyHash) -> Option<Arc<Known>> {
+        self.table.load().get(hash).cloned()
+    }
+
+    /// Looks for a key that the table does not have: it may be a new one.
+    async fn find_anew(&self, hash: &KeyHash) -> Result<Arc<Known>, ApiError> {
+        if self.unknown.get(hash).is_some() {
+            return Err(REFUSED);
+        }
+        let asked = Instant::now();
+        let mut refreshed = self.refreshed.lock().await;
+        if refreshed.is_none_or(|began| began < asked) {
+            if let Some(began) = *refreshed {
+                tokio::time::sleep_until(began + EXTRA_REFRESH).await;
+            }
+            *refreshed = Some(Instant::now());
+            self.refresh().await?;
+        }
+        drop(refreshed);
+        self.find(hash).ok_or_else(|| {
+            self.unknown.insert(*hash, ());
+            REFUSED
+        })
+    }
+
+    async fn refresh(&self) -> Result<(), store::Error> {
+        let stored = self.store.key_list().await?;
+        let table = self.table.load();
+        let fresh = stored.into_iter().map(|(hash, key)| {
+            let noted = key.last_used_at.map_or(0, Timestamp::as_microsecond);
+            let seen = table
+                .get(&hash)
+                .map_or(0, |old| old.last_used.load(Ordering::Relaxed));
+            let last_used = AtomicI64::new(noted.max(seen));
+            (hash, Arc::new(Known { key, last_used }))
+        });
+        self.table.store(Arc::new(fresh.collect()));
+        Ok(())
+    }
+
+    /// Writes down when keys were last used.
+    pub async fn note_used(&self) {
+        let table = self.table.load_full();
+        let used = table.values().filter_map(|known| {
+            let last_used = known.last_used.load(Ordering::Relaxed);
+            let noted = known.key.last_used_at.map_or(0, Timestamp::as_microsecond);
+            let time = Timestamp::from_microsecond(last_used).ok()?;
+            (last_used > noted).then_some((known.key.id, time))
+        });
+        let used: Vec<_> = used.collect();
+        if !used.is_empty()
+            && let Err(error) = self.store.key_used(used).await
+        {
+            tracing::warn!(%error, "the last use of keys was not noted");
+        }
+    }
+}
+
+/// Reads the keys again and again, and notes which of them were used.
+pub async fn keep_fresh(app: Arc<App>) {
+    let mut ticks = tokio::time::interval(REFRESH);
+    loop {
+        ticks.tick().await;
+        if let Err(error) = app.keys.refresh().await {
+            tracing::warn!(%error, "the keys were not read again");
+        }
+        app.keys.note_used().await;
+    }
+}
+
+const REFUSED: ApiError = ApiError::InvalidApiKey("the API key is unknown, revoked or expired");
+
+/// The hash of the one key that a request presents.
+fn presented(headers: &HeaderMap) -> Result<KeyHash, ApiError> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let value = values.next().ok_or(ApiError::MissingApiKey)?;
+    if values.next().is_some() {
+        return Err(ApiError::InvalidApiKey("must be given only once"));
+    }
+    let Ok(value) = value.to_str() else {
+        return Err(ApiError::InvalidApiKey("must be plain ASCII"));
+    };
+    match value.trim().split_once(' ') {
+        Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => {
+            KeyHash::of_presented(key.trim_start()).ok_or(ApiError::InvalidApiKey(
+                "the API key is malformed; one has 42 characters and starts with psk_",
+            ))
+        }
+        _ => Err(ApiError::MissingApiKey),
+    }
+}

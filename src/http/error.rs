@@ -1,0 +1,209 @@
+//! What a client sees when something is refused or goes wrong: one variant a
+//! public code, turned into an answer in one place.
+
+use std::{error, sync::Arc};
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde::Serialize;
+
+use super::server::MAX_BODY;
+use crate::{invalid::Invalid, json::NotAnObject, key::Scope, store};
+
+/// An answer of 4xx or 5xx.
+#[derive(Debug, Clone)]
+pub enum ApiError {
+    InvalidJson(String),
+    InvalidBody(String),
+    InvalidParameter(Invalid),
+    InvalidRequest(&'static str),
+    MissingApiKey,
+    InvalidApiKey(&'static str),
+    InsufficientScope(Scope),
+    NotFound(&'static str),
+    MethodNotAllowed,
+    RequestTimeout(&'static str),
+    OperationRemoved,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    HeadTooLarge,
+    Internal(Cause),
+    Unavailable(&'static str, Cause),
+}
+
+/// What really happened. It goes to the log, never to the client.
+pub type Cause = Arc<dyn error::Error + Send + Sync>;
+
+/// The body of every error.
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    code: &'static str,
+    message: &'a str,
+    status: u16,
+}
+
+impl ApiError {
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::InvalidJson(_)
+            | Self::InvalidBody(_)
+            | Self::InvalidParameter(_)
+            | Self::InvalidRequest(_) => StatusCode::BAD_REQUEST,
+            Self::MissingApiKey | Self::InvalidApiKey(_) => StatusCode::UNAUTHORIZED,
+            Self::InsufficientScope(_) => StatusCode::FORBIDDEN,
+            Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::RequestTimeout(_) => StatusCode::REQUEST_TIMEOUT,
+            Self::OperationRemoved => StatusCode::GONE,
+            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Unavailable(..) => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    fn code(&self) -> &'static str {
+        match self {
+            Self::InvalidJson(_) => "invalid_json",
+            Self::InvalidBody(_) => "invalid_body",
+            Self::InvalidParameter(_) => "invalid_parameter",
+            Self::InvalidRequest(_) => "invalid_request",
+            Self::MissingApiKey => "missing_api_key",
+            Self::InvalidApiKey(_) => "invalid_api_key",
+            Self::InsufficientScope(_) => "insufficient_scope",
+            Self::NotFound(_) => "not_found",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::RequestTimeout(_) => "request_timeout",
+            Self::OperationRemoved => "operation_removed",
+            Self::BodyTooLarge => "body_too_large",
+            Self::UnsupportedMediaType => "unsupported_media_type",
+            Self::HeadTooLarge => "head_too_large",
+            Self::Internal(_) => "internal_error",
+            Self::Unavailable(..) => "unavailable",
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::InvalidJson(reason) => format!("body: is not valid JSON: {reason}"),
+            Self::InvalidBody(message) => message.clone(),
+            Self::InvalidParameter(invalid) => invalid.to_string(),
+            Self::InvalidRequest(reason) => reason.to_string(),
+            Self::MissingApiKey => "Authorization: is required and must be Bearer <API_KEY>".into(),
+            Self::InvalidApiKey(reason) => format!("Authorization: {reason}"),
+            Self::InsufficientScope(scope) => {
+                format!("Authorization: the API key lacks the scope {scope}")
+            }
+            Self::NotFound(message) => message.to_string(),
+            Self::MethodNotAllowed => {
+                "this path does not take this method; the Allow header lists those it does".into()
+            }
+            Self::RequestTimeout(reason) => reason.to_string(),
+            Self::OperationRemoved => {
+                "this operation was removed on 5 December 2030; use GET /v1/pets with the status \
+                 filter"
+                    .into()
+            }
+            Self::BodyTooLarge => format!("body: must be at most {MAX_BODY} bytes"),
+            Self::UnsupportedMediaType => {
+                "Content-Type: must be application/json, in UTF-8 if a charset is named".into()
+            }
+            Self::HeadTooLarge => {
+                "the request line and headers must be at most 16384 bytes and 100 headers".into()
+            }
+            Self::Internal(_) => {
+                "the service failed; report the X-Request-Id of this answer".into()
+            }
+            Self::Unavailable(message, _) => message.to_string(),
+        }
+    }
+
+    /// What the log should know beyond the answer.
+    fn cause(&self) -> Option<&Cause> {
+        match self {
+            Self::Internal(cause) | Self::Unavailable(_, cause) => Some(cause),
+            _ => None,
+        }
+    }
+
+    pub fn body(&self) -> Vec<u8> {
+        let body = ErrorBody {
+            code: self.code(),
+            message: &self.message(),
+            status: self.status().as_u16(),
+        };
+        serde_json::to_vec(&body).expect("an error body is plain JSON")
+    }
+
+    /// The headers that belong to this error.
+    pub fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::with_capacity(4);
+        headers.insert(header::CONTENT_TYPE, JSON);
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let challenge = match self {
+            Self::MissingApiKey => Some("Bearer realm=\"petstore\"".into()),
+            Self::InvalidApiKey(_) => {
+                Some("Bearer realm=\"petstore\", error=\"invalid_token\"".into())
+            }
+            Self::InsufficientScope(scope) => Some(format!(
+                "Bearer realm=\"petstore\", error=\"insufficient_scope\", scope=\"{scope}\""
+            )),
+            _ => None,
+        };
+        if let Some(challenge) = challenge {
+            let challenge = challenge.try_into().expect("scopes are plain ASCII");
+            headers.insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        if let Self::Unavailable(..) = self {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        headers
+    }
+}
+
+pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Carries the cause of an error from where it arose to where it is logged.
+#[derive(Clone)]
+pub struct Logged(pub Cause);
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::from(self.body()));
+        *response.status_mut() = self.status();
+        *response.headers_mut() = self.headers();
+        if let Some(cause) = self.cause() {
+            response.extensions_mut().insert(Logged(cause.clone()));
+        }
+        response
+    }
+}
+
+impl From<store::Error> for ApiError {
+    fn from(error: store::Error) -> Self {
+        use store::Error::*;
+        let message = match &error {
+            Internal(_) => return Self::Internal(Arc::new(error)),
+            Overloaded => "the service is overloaded; nothing was changed, try again later",
+            Unavailable(_) => "the storage is unavailable; nothing was changed, try again later",
+            OutcomeUnknown(_) => {
+                "the storage failed on the way; the change may have been made or not, so look \
+                 before you try again"
+            }
+        };
+        Self::Unavailable(message, Arc::new(error))
+    }
+}
+
+impl From<NotAnObject> for ApiError {
+    fn from(refused: NotAnObject) -> Self {
+        match refused {
+            NotAnObject::Malformed(reason) => Self::InvalidJson(reason),
+            NotAnObject::Other(_) => Self::InvalidBody(format!("body: {refused}")),
+        }
+    }
+}

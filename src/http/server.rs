@@ -1,0 +1,145 @@
+//! The accept loop: as many connections as there is room for, each with its
+//! limits, and an orderly end.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use axum::Router;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower_service::Service;
+
+use super::{
+    error::ApiError,
+    socket::{Phase, Socket},
+};
+
+/// The largest body that is read.
+pub const MAX_BODY: usize = 64 << 10;
+/// The largest request line with headers.
+const MAX_HEAD: usize = 16 << 10;
+
+/// How long a client may take for things, and how many may be there at once.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// From the first byte of a request's head to its last.
+    pub head: Duration,
+    /// The whole body.
+    pub body: Duration,
+    /// Silence before a request begins.
+    pub idle: Duration,
+    /// A write that makes no progress because the client does not read.
+    pub write: Duration,
+    /// From the wish to stop until the last connection is cut.
+    pub drain: Duration,
+    pub connections: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            head: Duration::from_secs(10),
+            body: Duration::from_secs(30),
+            idle: Duration::from_secs(60),
+            write: Duration::from_secs(30),
+            drain: Duration::from_secs(35),
+            connections: 4096,
+        }
+    }
+}
+
+/// Serves connections until `shutdown` is ready, then finishes what runs.
+pub async fn run(
+    listener: TcpListener,
+    router: Router,
+    limits: Limits,
+    shutdown: impl Future<Output = ()>,
+) {
+    let room = Arc::new(Semaphore::new(limits.connections));
+    let connections = TaskTracker::new();
+    let closing = CancellationToken::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let accepted = tokio::select! {
+            () = &mut shutdown => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => match room.clone().try_acquire_owned() {
+                Ok(place) => {
+                    let (router, limits) = (router.clone(), limits.clone());
+                    let closing = closing.clone();
+                    connections.spawn(async move {
+                        serve(stream, router, limits, closing).await;
+                        drop(place);
+                    });
+                }
+                Err(_) => drop(connections.spawn(turn_away(stream, limits.clone()))),
+            },
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                // Out of file descriptors, most likely: let some be closed.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+    drop(listener);
+    closing.cancel();
+    connections.close();
+    let drained = tokio::time::timeout(limits.drain, connections.wait()).await;
+    if drained.is_err() {
+        tracing::warn!(connections = connections.len(), "connections were cut off");
+    }
+}
+
+async fn serve(stream: TcpStream, router: Router, limits: Limits, closing: CancellationToken) {
+    // Answers are small and written whole, so nothing is gained by waiting.
+    let _ = stream.set_nodelay(true);
+    let phase = Arc::new(Phase::default());
+    let socket = Socket::new(stream, phase.clone(), limits);
+    let in_service = phase.clone();
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        in_service.begin();
+        let (mut router, phase) = (router.clone(), in_service.clone());
+        async move {
+            let response = router.call(request).await;
+            phase.end();
+            response
+        }
+    });
+    let connection = http1::Builder::new()
+        .max_header_size(MAX_HEAD)
+        .max_buf_size(MAX_BODY)
+        .serve_connection(TokioIo::new(socket), service);
+    let mut connection = pin!(connection);
+    // A connection that breaks is the client's business: there is nobody left
+    // to tell.
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        () = closing.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            if !phase.is_waiting() {
+                let _ = connection.await;
+            }
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("all connections are taken")]
+struct Full;
+
+/// Answers a connection that there is no room for.
+async fn turn_away(stream: TcpStream, limits: Limits) {
+    let error = ApiError::Unavailable(
+        "the service has no room for another connection; try again later",
+        Arc::new(Full),
+    );
+    Socket::new(stream, Arc::default(), limits)
+        .dismiss(&error)
+        .await;
+}

@@ -1,0 +1,284 @@
+//! A client's socket, with what hyper leaves open.
+//!
+//! - A head must arrive in time, a silent connection is closed, and so is one
+//!   whose client does not read.
+//! - What cannot be read as a request is refused with the Error body; hyper by
+//!   itself would answer with an empty one.
+//! - A connection is closed so that the last answer arrives: what the client
+//!   still sends is read for a moment, as the system would otherwise reset the
+//!   connection and throw the answer away.
+
+use std::{
+    future::poll_fn,
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Instant, Sleep, sleep},
+};
+
+use super::{
+    error::ApiError,
+    exchange::{X_REQUEST_ID, new_request_id},
+    server::Limits,
+};
+
+/// How long and how much is read from a client that was told goodbye.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 1 << 20;
+
+/// Where a connection stands, told by its service and asked by its socket: the
+/// low two bits are the step, the rest counts the requests.
+#[derive(Debug, Default)]
+pub struct Phase(AtomicU32);
+
+impl Phase {
+    /// No byte of a request has come.
+    const WAITING: u32 = 0;
+    /// A part of a head has come.
+    const HEAD: u32 = 1;
+    /// The service has the request.
+    const BUSY: u32 = 2;
+    const STEP: u32 = 3;
+
+    pub fn begin(&self) {
+        self.set(Self::BUSY);
+    }
+
+    pub fn end(&self) {
+        let next = (self.get() & !Self::STEP).wrapping_add(Self::STEP + 1);
+        self.0.store(next | Self::WAITING, Ordering::Relaxed);
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        self.get() & Self::STEP == Self::WAITING
+    }
+
+    fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, step: u32) {
+        self.0
+            .store(self.get() & !Self::STEP | step, Ordering::Relaxed);
+    }
+}
+
+pub struct Socket<S> {
+    stream: S,
+    phase: Arc<Phase>,
+    limits: Limits,
+    /// The phase for which the deadline was set.
+    watched: Option<u32>,
+    deadline: Instant,
+    /// Rings at the deadline or earlier; it is moved only when it rings, so
+    /// that a request costs no change of timers.
+    timer: Pin<Box<Sleep>>,
+    blocked: Option<Pin<Box<Sleep>>>,
+    lingering: Option<usize>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
+    pub fn new(stream: S, phase: Arc<Phase>, limits: Limits) -> Self {
+        Self {
+            stream,
+            phase,
+            watched: None,
+            deadline: Instant::now(),
+            timer: Box::pin(sleep(limits.head)),
+            blocked: None,
+            lingering: None,
+            limits,
+        }
+    }
+
+    /// Refuses the client before it has asked for anything.
+    pub async fn dismiss(mut self, error: &ApiError) {
+        poll_fn(|cx| {
+            self.say(cx, error);
+            Poll::Ready(())
+        })
+        .await;
+        let _ = poll_fn(|cx| Pin::new(&mut self).poll_shutdown(cx)).await;
+    }
+
+    /// Whether the client has kept us waiting too long for a request.
+    fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
+        let phase = self.phase.get();
+        let limit = match phase & Phase::STEP {
+            Phase::WAITING => self.limits.idle,
+            Phase::HEAD => self.limits.head,
+            // The body has a limit of its own, and so have the handlers.
+            _ => return false,
+        };
+        if self.watched != Some(phase) {
+            self.watched = Some(phase);
+            self.deadline = Instant::now() + limit;
+            if self.timer.deadline() > self.deadline {
+                self.timer.as_mut().reset(self.deadline);
+            }
+        }
+        while self.timer.as_mut().poll(cx).is_ready() {
+            if Instant::now() >= self.deadline {
+                return true;
+            }
+            self.timer.as_mut().reset(self.deadline);
+        }
+        false
+    }
+
+    /// Writes an answer that no service gave, as far as the client takes it.
+    fn say(&mut self, cx: &mut Context<'_>, error: &ApiError) {
+        let status = error.status();
+        let body = error.body();
+        let mut answer = format!("HTTP/1.1 {status}\r\n").into_bytes();
+        let mut headers = error.headers();
+        headers.insert(X_REQUEST_ID, new_request_id());
+        headers.insert(http::header::CONTENT_LENGTH, body.len().into());
+        headers.insert(
+            http::header::CONNECTION,
+            http::HeaderValue::from_static("close"),
+        );
+        for (name, value) in &headers {
+            answer.extend_from_slice(name.as_str().as_bytes());
+            answer.extend_from_slice(b": ");
+            answer.extend_from_slice(value.as_bytes());
+            answer.extend_from_slice(b"\r\n");
+        }
+        answer.extend_from_slice(b"\r\n");
+        answer.extend_from_slice(&body);
+        let _ = Pin::new(&mut self.stream).poll_write(cx, &answer);
+    }
+
+    /// Ends a write that has been blocked for too long.
+    fn unless_blocked(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.blocked = None;
+            return written;
+        }
+        let limit = self.limits.write;
+        let blocked = self.blocked.get_or_insert_with(|| Box::pin(sleep(limit)));
+        ready!(blocked.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+/// Recognises an answer that hyper gives by itself: every answer of the service
+/// has a request id.
+fn unasked(head: &[u8]) -> Option<ApiError> {
+    let status = head
+        .strip_prefix(b"HTTP/1.1 4")
+        .or(head.strip_prefix(b"HTTP/1.0 4"))?;
+    let name = X_REQUEST_ID;
+    let id = name.as_str().as_bytes();
+    if head
+        .windows(id.len())
+        .any(|window| window.eq_ignore_ascii_case(id))
+    {
+        return None;
+    }
+    Some(match status.get(..2) {
+        Some(b"31" | b"14") => ApiError::HeadTooLarge,
+        _ => ApiError::InvalidRequest("the request is not valid HTTP/1.1"),
+    })
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Socket<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if read.is_ready() {
+            if self.phase.is_waiting() && buf.filled().len() > before {
+                self.phase.set(Phase::HEAD);
+            }
+            return read;
+        }
+        if !self.is_late(cx) {
+            return Poll::Pending;
+        }
+        if !self.phase.is_waiting() {
+            self.say(
+                cx,
+                &ApiError::RequestTimeout("the request line and headers did not arrive in time"),
+            );
+        }
+        // To hyper it looks as if the client had left.
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if let Some(error) = unasked(buf) {
+            self.say(cx, &error);
+            return Poll::Ready(Ok(buf.len()));
+        }
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.unless_blocked(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if let Some(error) = bufs.first().and_then(|head| unasked(head)) {
+            self.say(cx, &error);
+            return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
+        }
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.unless_blocked(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let socket = &mut *self;
+        if socket.lingering.is_none() {
+            ready!(Pin::new(&mut socket.stream).poll_shutdown(cx))?;
+            socket.lingering = Some(LINGER_BYTES);
+            socket.timer.as_mut().reset(Instant::now() + LINGER);
+        }
+        let mut space = [0; 4096];
+        while let Some(left) = socket.lingering {
+            let mut buf = ReadBuf::new(&mut space);
+            match Pin::new(&mut socket.stream).poll_read(cx, &mut buf) {
+                Poll::Ready(Ok(())) if !buf.filled().is_empty() && left > 0 => {
+                    socket.lingering = Some(left.saturating_sub(buf.filled().len()));
+                }
+                Poll::Ready(_) => break,
+                Poll::Pending => {
+                    ready!(socket.timer.as_mut().poll(cx));
+                    break;
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
