@@ -1,0 +1,211 @@
+//! `petstore keys`: who may use the service.
+
+use std::io::{self, Write};
+
+use clap::{Args, Subcommand};
+use jiff::{Span, Timestamp, Zoned, tz::TimeZone};
+
+use super::{Database, Outcome};
+use crate::{
+    clock::Clock,
+    invalid::{Invalid, quoted},
+    key::{ApiKey, Key, KeyName, NewKey, Scope, Scopes},
+    store::{Error, Options, Role, Store},
+};
+
+#[derive(Subcommand)]
+pub enum Keys {
+    /// Make a key and print its secret, this one time.
+    ///
+    /// The secret alone goes to standard output, so that it can be kept in a
+    /// variable. A running service takes the key at once.
+    Create(Create),
+    /// List the keys, the revoked and expired ones too.
+    List(List),
+    /// Revoke a key for good. A running service refuses it within a second.
+    Revoke(Revoke),
+}
+
+#[derive(Args)]
+pub struct Create {
+    /// What to call it: who or what will use it.
+    name: KeyName,
+    /// Something the key may do; give it again for more. All, if left out.
+    /// One of pets:read, pets:write, orders:read, orders:write.
+    #[arg(
+        long = "scope",
+        env = "PETSTORE_SCOPE",
+        value_delimiter = ',',
+        value_name = "SCOPE"
+    )]
+    scopes: Vec<Scope>,
+    /// How long it is valid, for example 90d, 12h or 1y. For ever, if left out.
+    #[arg(long, env = "PETSTORE_EXPIRES", value_name = "TIME", value_parser = validity)]
+    expires: Option<Span>,
+    #[command(flatten)]
+    database: Database,
+}
+
+#[derive(Args)]
+pub struct List {
+    #[command(flatten)]
+    database: Database,
+}
+
+#[derive(Args)]
+pub struct Revoke {
+    /// The key's id, as `petstore keys list` shows it.
+    id: i64,
+    #[command(flatten)]
+    database: Database,
+}
+
+impl Keys {
+    pub fn run(self) -> Outcome {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(async {
+            match self {
+                Self::Create(create) => create.run().await,
+                Self::List(list) => list.run().await,
+                Self::Revoke(revoke) => revoke.run().await,
+            }
+        })
+    }
+}
+
+impl Create {
+    async fn run(self) -> Outcome {
+        let scopes = match self.scopes.as_slice() {
+            [] => Scopes::all(),
+            scopes => scopes.iter().copied().collect(),
+        };
+        let now = Clock::system().now();
+        let expires_at = self.expires.map(|span| after(now, span)).transpose()?;
+        let new = NewKey {
+            name: self.name,
+            scopes,
+            created_at: now,
+            expires_at,
+        };
+        let store = Store::open(&self.database.database, &Options::new(Role::Tool))?;
+        let (key, secret) = create(&store, new).await?;
+        store.close().await;
+        let expiry = key
+            .expires_at
+            .map_or("never expires".into(), |at| format!("expires {at:.0}"));
+        eprintln!(
+            "Key {} ({}) may {}; it {expiry}.",
+            key.id,
+            key.name.as_str(),
+            key.scopes
+        );
+        eprintln!("This is its secret. It is not shown again:");
+        writeln!(io::stdout(), "{}", secret.reveal())?;
+        Ok(())
+    }
+}
+
+impl List {
+    async fn run(self) -> Outcome {
+        let store = open_existing(&self.database)?;
+        let keys = store.key_list().await?;
+        store.close().await;
+        if keys.is_empty() {
+            eprintln!("There are no keys yet. Make one: petstore keys create NAME");
+            return Ok(());
+        }
+        let now = Clock::system().now();
+        let head = [
+            "ID",
+            "NAME",
+            "STATE",
+            "SCOPES",
+            "CREATED",
+            "LAST USED",
+            "EXPIRES",
+        ];
+        let mut rows = vec![head.map(String::from)];
+        rows.extend(keys.iter().map(|(_, key)| row(key, now)));
+        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+        let widths: [usize; 7] = std::array::from_fn(|column| width(column).unwrap_or(0));
+        let mut out = io::stdout().lock();
+        for row in &rows {
+            let cells = row
+                .iter()
+                .zip(widths)
+                .map(|(cell, width)| format!("{cell:width$}"));
+            writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+impl Revoke {
+    async fn run(self) -> Outcome {
+        let store = open_existing(&self.database)?;
+        let before = store.key_revoke(self.id, Clock::system().now()).await?;
+        store.close().await;
+        let id = self.id;
+        let Some(key) = before else {
+            return Err(format!("there is no key {id}; `petstore keys list` shows them").into());
+        };
+        let name = key.name.as_str();
+        match key.revoked_at {
+            None => eprintln!("Revoked key {id} ({name}). Services refuse it within a second."),
+            Some(at) => eprintln!("Key {id} ({name}) was revoked before, {at:.0}."),
+        }
+        Ok(())
+    }
+}
+
+/// Makes a key and stores it.
+pub async fn create(store: &Store, new: NewKey) -> Result<(Key, ApiKey), Error> {
+    let secret = ApiKey::generate();
+    let key = store.key_create(new, secret.hash()).await?;
+    Ok((key, secret))
+}
+
+fn open_existing(database: &Database) -> Result<Store, crate::store::OpenError> {
+    let options = Options {
+        create: false,
+        ..Options::new(Role::Tool)
+    };
+    Store::open(&database.database, &options)
+}
+
+fn row(key: &Key, now: Timestamp) -> [String; 7] {
+    let state = match key.revoked_at {
+        Some(_) => "revoked",
+        None if key.is_valid_at(now) => "valid",
+        None => "expired",
+    };
+    let time = |at: Option<Timestamp>| at.map_or("never".into(), |at| format!("{at:.0}"));
+    [
+        key.id.to_string(),
+        key.name.as_str().into(),
+        state.into(),
+        key.scopes.to_string(),
+        time(Some(key.created_at)),
+        time(key.last_used_at),
+        time(key.expires_at),
+    ]
+}
+
+fn validity(text: &str) -> Result<Span, Invalid> {
+    text.parse()
+        .ok()
+        .filter(|span: &Span| span.is_positive())
+        .ok_or_else(|| {
+            let got = quoted(text);
+            let reason = format!("must be a time span such as 90d, 12h or 1y, got {got}");
+            Invalid::new("expires", reason)
+        })
+}
+
+fn after(now: Timestamp, span: Span) -> Result<Timestamp, jiff::Error> {
+    Ok(Zoned::new(now, TimeZone::UTC)
+        .checked_add(span)?
+        .timestamp())
+}

@@ -1,0 +1,94 @@
+//! The command line: one file a subcommand.
+
+mod keys;
+mod openapi;
+mod serve;
+
+use std::{error::Error, io, process::ExitCode};
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::{http::PublicUrl, store::DatabaseUrl};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// A store inventory for animals, over HTTP and JSON.
+///
+/// Run `petstore serve`, make a key with `petstore keys create NAME`, and send it
+/// as `Authorization: Bearer <KEY>`. Every option can also be set by the
+/// environment variable that stands beside it.
+#[derive(Parser)]
+#[command(version, after_help = EXAMPLES, max_term_width = 100)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  petstore serve
+      Serves on 127.0.0.1:8080 from the file petstore.db, made if it is not there.
+  KEY=$(petstore keys create till)
+      Makes a key with all scopes and keeps its secret in KEY.
+  curl -H \"Authorization: Bearer $KEY\" http://127.0.0.1:8080/v1/pets
+      Lists the animals.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the service.
+    Serve(serve::Serve),
+    /// Make, list and revoke API keys, also beside a running service.
+    #[command(subcommand)]
+    Keys(keys::Keys),
+    /// Print the contract (OpenAPI 3.1).
+    Openapi(openapi::Openapi),
+    /// Print a completion script for a shell.
+    ///
+    /// For example, in bash: source <(petstore completions bash)
+    Completions {
+        /// The shell to print it for.
+        shell: Shell,
+    },
+}
+
+#[derive(Args)]
+struct Database {
+    /// Where the data lives: sqlite: and a file's path.
+    #[arg(long, env = "PETSTORE_DATABASE", default_value = DEFAULT_DATABASE, value_name = "URL")]
+    database: DatabaseUrl,
+}
+
+const DEFAULT_DATABASE: &str = "sqlite:petstore.db";
+
+#[derive(Args)]
+struct Addresses {
+    /// The address that clients use, ending in /v1; links and the contract
+    /// show it. By default the contract shows where the service listens.
+    #[arg(long, env = "PETSTORE_PUBLIC_URL", value_name = "URL")]
+    public_url: Option<PublicUrl>,
+    /// The address of the staging service, ending in /v1, for the contract.
+    #[arg(long, env = "PETSTORE_STAGING_URL", value_name = "URL")]
+    staging_url: Option<PublicUrl>,
+}
+
+/// Runs the command line. A usage error ends with 2, a failure with 1.
+pub fn main() -> ExitCode {
+    let outcome = match CommandLine::parse().command {
+        Command::Serve(serve) => serve.run(),
+        Command::Keys(keys) => keys.run(),
+        Command::Openapi(openapi) => openapi.run(),
+        Command::Completions { shell } => {
+            let command = &mut CommandLine::command();
+            clap_complete::generate(shell, command, "petstore", &mut io::stdout());
+            Ok(())
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("petstore: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
