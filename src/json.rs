@@ -83,8 +83,8 @@ pub trait FromObject: Sized {
 pub struct Value<'a>(&'a str);
 
 impl Value<'_> {
-    /// What kind of value this is, as a message names it.
-    pub fn kind(self) -> &'static str {
+    /// What kind of value this is.
+    fn kind(self) -> &'static str {
         match self.0.as_bytes()[0] {
             b'"' => "a string",
             b'{' => "an object",
@@ -92,6 +92,15 @@ impl Value<'_> {
             b't' | b'f' => "a boolean",
             b'n' => "null",
             _ => "a number",
+        }
+    }
+
+    /// The value as a message shows it: a number itself, or what it is instead.
+    pub fn shown(self) -> String {
+        match self.kind() {
+            "a number" if self.0.len() <= 40 => self.0.into(),
+            "a number" => format!("a number of {} characters", self.0.len()),
+            other => other.into(),
         }
     }
 

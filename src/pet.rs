@@ -102,7 +102,7 @@ impl PetName {
             Some(name) => Self::parse(name),
             None => Err(Invalid::new(
                 "name",
-                format!("must be a string, not {}", value.kind()),
+                format!("must be a string, got {}", value.shown()),
             )),
         }
     }
@@ -150,7 +150,7 @@ impl PetStatus {
     fn from_json(value: Value) -> Result<Self, Invalid> {
         match value.as_string() {
             Some(text) => Self::parse(&text),
-            None => Err(Self::invalid(value.kind())),
+            None => Err(Self::invalid(&value.shown())),
         }
     }
 
@@ -168,12 +168,8 @@ fn category_id(value: Option<Value>) -> Result<i64, Invalid> {
         return Err(Invalid::new("categoryId", reason));
     };
     value.as_int64().ok_or_else(|| {
-        let got = match value.kind() {
-            "a number" => "one that is not whole or too large",
-            other => other,
-        };
-        let (min, max) = (i64::MIN, i64::MAX);
-        let reason = format!("must be a whole number from {min} to {max}, not {got}");
+        let (min, max, got) = (i64::MIN, i64::MAX, value.shown());
+        let reason = format!("must be a whole number from {min} to {max}, got {got}");
         Invalid::new("categoryId", reason)
     })
 }

@@ -60,7 +60,9 @@ pub async fn get_pet(
         Ok(pet) => pet.private_answer(&headers),
         Err(error) => error.into_response(),
     };
-    announce_removal(&app, response.headers_mut());
+    if !response.status().is_server_error() {
+        announce_removal(&app, response.headers_mut());
+    }
     response
 }
 

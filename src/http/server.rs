@@ -30,7 +30,7 @@ pub struct Limits {
     pub head: Duration,
     /// The whole body.
     pub body: Duration,
-    /// Silence before a request begins.
+    /// Silence before a request begins, counted from when the last one did.
     pub idle: Duration,
     /// A write that makes no progress because the client does not read.
     pub write: Duration,

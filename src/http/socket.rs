@@ -31,9 +31,8 @@ use super::{
     server::Limits,
 };
 
-/// How long and how much is read from a client that was told goodbye.
-const LINGER: Duration = Duration::from_secs(1);
-const LINGER_BYTES: usize = 1 << 20;
+/// How long a client that was told goodbye is still listened to.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// Where a connection stands, told by its service and asked by its socket: the
 /// low two bits are the step, the rest counts the requests.
@@ -50,12 +49,12 @@ impl Phase {
     const STEP: u32 = 3;
 
     pub fn begin(&self) {
-        self.set(Self::BUSY);
+        let next = (self.get() & !Self::STEP).wrapping_add(Self::STEP + 1);
+        self.0.store(next | Self::BUSY, Ordering::Relaxed);
     }
 
     pub fn end(&self) {
-        let next = (self.get() & !Self::STEP).wrapping_add(Self::STEP + 1);
-        self.0.store(next | Self::WAITING, Ordering::Relaxed);
+        self.set(Self::WAITING);
     }
 
     pub fn is_waiting(&self) -> bool {
@@ -76,14 +75,14 @@ pub struct Socket<S> {
     stream: S,
     phase: Arc<Phase>,
     limits: Limits,
-    /// The phase for which the deadline was set.
+    /// The part of the phase for which the deadline was set.
     watched: Option<u32>,
     deadline: Instant,
     /// Rings at the deadline or earlier; it is moved only when it rings, so
     /// that a request costs no change of timers.
     timer: Pin<Box<Sleep>>,
     blocked: Option<Pin<Box<Sleep>>>,
-    lingering: Option<usize>,
+    lingering: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
@@ -95,7 +94,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             deadline: Instant::now(),
             timer: Box::pin(sleep(limits.head)),
             blocked: None,
-            lingering: None,
+            lingering: false,
             limits,
         }
     }
@@ -111,23 +110,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     }
 
     /// Whether the client has kept us waiting too long for a request.
+    ///
+    /// The timer is set while the service is still busy, as hyper does not ask
+    /// for the next request before something wakes it.
     fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
         let phase = self.phase.get();
-        let limit = match phase & Phase::STEP {
-            Phase::WAITING => self.limits.idle,
-            Phase::HEAD => self.limits.head,
-            // The body has a limit of its own, and so have the handlers.
-            _ => return false,
+        let (watch, limit) = match phase & Phase::STEP {
+            Phase::HEAD => (phase, self.limits.head),
+            _ => (phase & !Phase::STEP, self.limits.idle),
         };
-        if self.watched != Some(phase) {
-            self.watched = Some(phase);
+        if self.watched != Some(watch) {
+            self.watched = Some(watch);
             self.deadline = Instant::now() + limit;
             if self.timer.deadline() > self.deadline {
                 self.timer.as_mut().reset(self.deadline);
             }
         }
         while self.timer.as_mut().poll(cx).is_ready() {
-            if Instant::now() >= self.deadline {
+            let now = Instant::now();
+            if phase & Phase::STEP == Phase::BUSY {
+                // The body has a limit of its own, and so have the handlers.
+                self.deadline = now + limit;
+            } else if now >= self.deadline {
                 return true;
             }
             self.timer.as_mut().reset(self.deadline);
@@ -260,23 +264,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let socket = &mut *self;
-        if socket.lingering.is_none() {
+        if !socket.lingering {
             ready!(Pin::new(&mut socket.stream).poll_shutdown(cx))?;
-            socket.lingering = Some(LINGER_BYTES);
+            socket.lingering = true;
             socket.timer.as_mut().reset(Instant::now() + LINGER);
         }
         let mut space = [0; 4096];
-        while let Some(left) = socket.lingering {
-            let mut buf = ReadBuf::new(&mut space);
-            match Pin::new(&mut socket.stream).poll_read(cx, &mut buf) {
-                Poll::Ready(Ok(())) if !buf.filled().is_empty() && left > 0 => {
-                    socket.lingering = Some(left.saturating_sub(buf.filled().len()));
-                }
-                Poll::Ready(_) => break,
-                Poll::Pending => {
-                    ready!(socket.timer.as_mut().poll(cx));
-                    break;
-                }
+        while socket.timer.as_mut().poll(cx).is_pending() {
+            let mut unread = ReadBuf::new(&mut space);
+            let read = ready!(Pin::new(&mut socket.stream).poll_read(cx, &mut unread));
+            if read.is_err() || unread.filled().is_empty() {
+                break;
             }
         }
         Poll::Ready(Ok(()))

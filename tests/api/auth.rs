@@ -1,0 +1,212 @@
+//! Keys: who gets in, and what they may do.
+
+use std::time::Duration;
+
+use http::Method;
+use jiff::{SignedDuration, Timestamp};
+use petstore::key::{ApiKey, Scope};
+
+use crate::{
+    contract,
+    server::{Backend, Server},
+};
+
+/// Every operation of the contract, with a path that can be called.
+fn sweep() -> impl Iterator<Item = (Method, String)> {
+    let operations = contract::operations().into_iter();
+    operations.map(|(method, path, _)| (method, path.replace("{petId}", "1")))
+}
+
+pub async fn a_sweep_without_a_key_gets_401_everywhere(backend: Backend) {
+    let server = Server::start(backend).await;
+    for (method, path) in sweep() {
+        let reply = server
+            .request(method.clone(), &path)
+            .without_key()
+            .send()
+            .await;
+        reply.assert_error(401, "missing_api_key");
+        assert_eq!(
+            reply.header("www-authenticate"),
+            Some("Bearer realm=\"petstore\"")
+        );
+        let stranger = ApiKey::generate();
+        let reply = server
+            .request(method, &path)
+            .with_key(stranger.reveal())
+            .send()
+            .await;
+        reply.assert_error(401, "invalid_api_key");
+        let challenge = "Bearer realm=\"petstore\", error=\"invalid_token\"";
+        assert_eq!(reply.header("www-authenticate"), Some(challenge));
+    }
+}
+
+pub async fn only_one_well_formed_header_is_a_key(backend: Backend) {
+    let server = Server::start(backend).await;
+    let key = server.key.clone();
+    let get = |value: Vec<u8>| {
+        let request = server.request(Method::GET, "/v1/pets").without_key();
+        request.header("authorization", value).send()
+    };
+    for taken in ["Bearer", "bearer", "BEARER", "Bearer   "] {
+        assert_eq!(
+            get(format!("{taken} {key}").into()).await.status,
+            200,
+            "{taken}"
+        );
+    }
+    for value in [
+        "",
+        "Bearer",
+        "Bearer ",
+        &key,
+        "Basic dXNlcjpwYXNz",
+        &format!("Token {key}"),
+        &format!("Bearer{key}"),
+    ] {
+        get(value.into()).await.assert_error(401, "missing_api_key");
+    }
+    let mut typo = key.clone().into_bytes();
+    typo[10] = if typo[10] == b'a' { b'b' } else { b'a' };
+    let typo = String::from_utf8(typo).unwrap();
+    for wrong in [
+        "x",
+        "psk_",
+        &key[..41],
+        &key[4..],
+        &format!("{key}x"),
+        &format!("{key} x"),
+        &format!("{key},{key}"),
+        &key.to_lowercase(),
+        &format!("\"{key}\""),
+        &typo,
+        &"a".repeat(9000),
+    ] {
+        get(format!("Bearer {wrong}").into())
+            .await
+            .assert_error(401, "invalid_api_key");
+    }
+    get(b"Bearer psk_\xff\xfe".to_vec())
+        .await
+        .assert_error(401, "invalid_api_key");
+    let twice = server
+        .request(Method::GET, "/v1/pets")
+        .header("authorization", format!("Bearer {key}"));
+    twice.send().await.assert_error(401, "invalid_api_key");
+    let in_query = server.request(
+        Method::GET,
+        &format!("/v1/pets?access_token={key}&api_key={key}"),
+    );
+    in_query
+        .without_key()
+        .send()
+        .await
+        .assert_error(401, "missing_api_key");
+}
+
+pub async fn refusals_come_before_everything_else(backend: Backend) {
+    let server = Server::start(backend).await;
+    for (method, path, body) in [
+        (Method::GET, "/v1/pets?limit=0", ""),
+        (Method::GET, "/v1/pets/abc", ""),
+        (Method::GET, "/v1/pets/999", ""),
+        (Method::GET, "/v1/nothing", ""),
+        (Method::GET, "/v1/", ""),
+        (Method::DELETE, "/v1/pets", ""),
+        (Method::POST, "/v1/pets", "not json"),
+        (Method::POST, "/v1/pets", &"x".repeat(100_000)),
+    ] {
+        let request = server.request(method, path).without_key().body(body);
+        let reply = request.header("content-type", "text/plain").send().await;
+        reply.assert_error(401, "missing_api_key");
+    }
+    // And a missing scope comes before what is wrong with the input.
+    let key = server.make_key(&[Scope::OrdersRead], None).await;
+    let list = server
+        .request(Method::GET, "/v1/pets?limit=0")
+        .with_key(&key);
+    list.send().await.assert_error(403, "insufficient_scope");
+    let create = server
+        .request(Method::POST, "/v1/pets")
+        .with_key(&key)
+        .body("not json");
+    create.send().await.assert_error(403, "insufficient_scope");
+}
+
+pub async fn a_key_does_what_its_scopes_say(backend: Backend) {
+    let server = Server::start(backend).await;
+    server.create_some(1).await;
+    for scope in Scope::ALL {
+        let key = server.make_key(&[scope], None).await;
+        for (method, path) in sweep() {
+            let needed = match (method.as_str(), &*path) {
+                ("POST", "/v1/pets") => Scope::PetsWrite,
+                (_, "/v1/store/orders") => Scope::OrdersRead,
+                _ => Scope::PetsRead,
+            };
+            let request = server.request(method, &path).with_key(&key);
+            let reply = request.body(r#"{"name":"A","categoryId":1}"#).send().await;
+            if scope == needed {
+                assert!(reply.status.is_success(), "{}", reply.text());
+                continue;
+            }
+            reply.assert_error(403, "insufficient_scope");
+            let challenge = format!(
+                "Bearer realm=\"petstore\", error=\"insufficient_scope\", scope=\"{needed}\""
+            );
+            assert_eq!(reply.header("www-authenticate"), Some(&*challenge));
+        }
+    }
+}
+
+pub async fn revoked_and_expired_keys_are_refused(backend: Backend) {
+    let server = Server::start(backend).await;
+    let status = async |key: &str| {
+        let reply = server
+            .request(Method::GET, "/v1/pets")
+            .with_key(key)
+            .send()
+            .await;
+        if reply.status != 200 {
+            reply.assert_error(401, "invalid_api_key");
+        }
+        reply.status.as_u16()
+    };
+    let past = server
+        .make_key(&[Scope::PetsRead], Some(Timestamp::now()))
+        .await;
+    assert_eq!(status(&past).await, 401);
+
+    let soon = Timestamp::now() + SignedDuration::from_millis(1500);
+    let expiring = server.make_key(&[Scope::PetsRead], Some(soon)).await;
+    assert_eq!(status(&expiring).await, 200);
+    tokio::time::sleep(Duration::from_millis(1600)).await;
+    assert_eq!(status(&expiring).await, 401);
+
+    let key = server.make_key(&[Scope::PetsRead], None).await;
+    assert_eq!(status(&key).await, 200);
+    server
+        .database
+        .execute("UPDATE api_keys SET revoked_at = 1 WHERE id = 4");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(status(&key).await, 401);
+    assert_eq!(status(&server.key).await, 200);
+}
+
+pub async fn a_new_key_works_at_once_and_its_use_is_noted(backend: Backend) {
+    let server = Server::start(backend).await;
+    for _ in 0..5 {
+        let key = server.make_key(&Scope::ALL, None).await;
+        let reply = server
+            .request(Method::GET, "/v1/pets")
+            .with_key(&key)
+            .send()
+            .await;
+        assert_eq!(reply.status, 200);
+    }
+    let noted = "SELECT json_group_array(last_used_at IS NOT NULL) FROM api_keys";
+    while server.database.query(noted) != "[0,1,1,1,1,1]" {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}

@@ -1,0 +1,240 @@
+//! Holds every exchange against `openapi.yaml`, and remembers what was seen.
+
+use std::{
+    collections::BTreeSet,
+    sync::{LazyLock, Mutex},
+};
+
+use http::{Method, StatusCode};
+use petstore::http::Contract;
+use serde_json::{Value, json};
+
+use crate::server::Reply;
+
+static CONTRACT: LazyLock<Value> = LazyLock::new(|| {
+    let address = "http://127.0.0.1:8080/v1".parse().unwrap();
+    serde_json::from_str(&Contract::new(&address, None).json).unwrap()
+});
+
+/// The operations and statuses that were seen.
+static SEEN: Mutex<BTreeSet<(String, String)>> = Mutex::new(BTreeSet::new());
+
+/// Headers that HTTP itself asks for.
+const PLAIN: [&str; 4] = ["content-type", "content-length", "date", "connection"];
+
+/// Every operation: its method, its path and its description.
+pub fn operations() -> Vec<(Method, String, &'static Value)> {
+    let paths = CONTRACT["paths"].as_object().unwrap();
+    let operations = paths.iter().flat_map(|(path, methods)| {
+        methods
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(move |(method, operation)| {
+                let method = method.to_uppercase().parse().unwrap();
+                (method, format!("/v1{path}"), operation)
+            })
+    });
+    operations.collect()
+}
+
+/// Fails if an exchange is not as the contract says.
+#[track_caller]
+pub fn check(method: &Method, target: &str, body: Option<&[u8]>, reply: &Reply) {
+    let context = format!("{method} {target} → {} {}", reply.status, reply.text());
+    assert!(
+        reply.header("x-request-id").is_some(),
+        "no request id: {context}"
+    );
+    if reply.status.as_u16() >= 400 && method != Method::HEAD {
+        assert_eq!(
+            reply.header("content-type"),
+            Some("application/json"),
+            "{context}"
+        );
+        assert_eq!(reply.json()["status"], reply.status.as_u16(), "{context}");
+        assert_valid(
+            &json!({"$ref": "#/components/schemas/Error"}),
+            &reply.json(),
+            &context,
+        );
+    }
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let Some(operation) = find(method, path) else {
+        return;
+    };
+    let code = match method {
+        &Method::HEAD => String::new(),
+        _ => serde_json::from_slice::<Value>(&reply.body)
+            .ok()
+            .and_then(|body| Some(body.get("code")?.as_str()?.to_string()))
+            .unwrap_or_default(),
+    };
+    // These belong to no operation: the contract describes them in its text.
+    if ["invalid_request", "head_too_large"].contains(&&*code) {
+        return;
+    }
+    check_answer(operation, method, reply, &context);
+    check_request(operation, query, body, reply.status, &code, &context);
+    let id = operation["operationId"].as_str().unwrap().to_string();
+    SEEN.lock()
+        .unwrap()
+        .insert((id, reply.status.as_u16().to_string()));
+}
+
+/// Fails if the contract promises an answer that was never seen.
+pub fn assert_all_seen() {
+    let seen = SEEN.lock().unwrap();
+    let promised = operations().into_iter().flat_map(|(_, _, operation)| {
+        let id = operation["operationId"].as_str().unwrap();
+        let responses = operation["responses"].as_object().unwrap();
+        responses
+            .keys()
+            .map(move |status| (id.to_string(), status.clone()))
+    });
+    let unseen: Vec<_> = promised.filter(|promise| !seen.contains(promise)).collect();
+    assert!(unseen.is_empty(), "promised, but never seen: {unseen:?}");
+}
+
+fn find(method: &Method, path: &str) -> Option<&'static Value> {
+    let method = if method == Method::HEAD {
+        &Method::GET
+    } else {
+        method
+    };
+    let fits = |template: &str| {
+        let (mut a, mut b) = (template.split('/'), path.split('/'));
+        loop {
+            match (a.next(), b.next()) {
+                (None, None) => return true,
+                (Some(a), Some(b)) if a == b || (a.starts_with('{') && !b.is_empty()) => {}
+                _ => return false,
+            }
+        }
+    };
+    let mut operations = operations().into_iter();
+    operations.find_map(|(m, template, op)| (m == *method && fits(&template)).then_some(op))
+}
+
+/// Status, headers and body as described, and no header that is not.
+fn check_answer(operation: &'static Value, method: &Method, reply: &Reply, context: &str) {
+    let response = resolve(&operation["responses"][reply.status.as_str()]);
+    assert!(response.is_object(), "an undocumented status: {context}");
+    let documented = response["headers"].as_object().unwrap();
+    for (name, header) in documented {
+        let header = resolve(header);
+        match reply.header(name) {
+            Some(text) => {
+                let value = match header["schema"]["type"].as_str() {
+                    Some("integer") => text.parse::<i64>().unwrap().into(),
+                    _ => Value::from(text),
+                };
+                assert_valid(&header["schema"], &value, &format!("{name}: {context}"));
+            }
+            None => assert_ne!(header["required"], true, "no {name}: {context}"),
+        }
+    }
+    for name in reply.headers.keys() {
+        let known = documented
+            .keys()
+            .any(|known| known.eq_ignore_ascii_case(name.as_str()));
+        assert!(
+            known || PLAIN.contains(&name.as_str()),
+            "undocumented {name}: {context}"
+        );
+    }
+    let content = &response["content"]["application/json"]["schema"];
+    if content.is_null() || method == Method::HEAD {
+        assert!(reply.body.is_empty(), "an undocumented body: {context}");
+    } else {
+        assert_eq!(
+            reply.header("content-type"),
+            Some("application/json"),
+            "{context}"
+        );
+        assert_valid(content, &reply.json(), context);
+    }
+}
+
+/// What was accepted is allowed by the contract, and what was refused as
+/// invalid is not.
+fn check_request(
+    operation: &'static Value,
+    query: &str,
+    body: Option<&[u8]>,
+    status: StatusCode,
+    code: &str,
+    context: &str,
+) {
+    let parameters = operation["parameters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(resolve);
+    let mut fits = true;
+    let mut has_cursor = false;
+    for parameter in parameters.filter(|parameter| parameter["in"] == "query") {
+        let given = form_urlencoded::parse(query.as_bytes());
+        let given: Vec<_> = given
+            .filter(|(name, _)| parameter["name"] == **name)
+            .collect();
+        has_cursor |= parameter["name"] == "cursor" && !given.is_empty();
+        fits &= given.len() <= 1;
+        for (_, text) in given {
+            let number = text.parse::<i64>().ok().filter(|n| n.to_string() == text);
+            let value = match parameter["schema"]["type"].as_str() {
+                Some("integer") => number.map_or(Value::from(&*text), Value::from),
+                _ => Value::from(&*text),
+            };
+            fits &= is_valid(&parameter["schema"], &value);
+        }
+    }
+    if status.is_success() {
+        assert!(fits, "accepted against the contract: {context}");
+    } else if code == "invalid_parameter" {
+        // Only the service can tell whether a well-formed cursor is its own.
+        assert!(
+            !fits || has_cursor,
+            "refused against the contract: {context}"
+        );
+    }
+    let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+    if let Some(body) = body.filter(|_| schema.is_object()) {
+        let valid = serde_json::from_slice(body).is_ok_and(|body| is_valid(schema, &body));
+        match code {
+            _ if status.is_success() => assert!(valid, "accepted against the contract: {context}"),
+            "invalid_body" => assert!(!valid, "refused against the contract: {context}"),
+            _ => {}
+        }
+    }
+}
+
+fn resolve(value: &'static Value) -> &'static Value {
+    match value["$ref"].as_str() {
+        Some(reference) => CONTRACT
+            .pointer(reference.strip_prefix('#').unwrap())
+            .unwrap(),
+        None => value,
+    }
+}
+
+fn validator(schema: &Value) -> jsonschema::Validator {
+    let root = json!({"allOf": [schema], "components": CONTRACT["components"]});
+    jsonschema::draft202012::options()
+        .should_validate_formats(true)
+        .build(&root)
+        .unwrap()
+}
+
+fn is_valid(schema: &Value, value: &Value) -> bool {
+    validator(schema).is_valid(value)
+}
+
+#[track_caller]
+fn assert_valid(schema: &Value, value: &Value, context: &str) {
+    let errors: Vec<_> = validator(schema)
+        .iter_errors(value)
+        .map(|e| e.to_string())
+        .collect();
+    assert!(errors.is_empty(), "{errors:?} in {context}");
+}

@@ -1,0 +1,78 @@
+//! What goes wrong inside has a designed answer too.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use petstore::clock::Clock;
+
+use crate::{
+    contract,
+    server::{Backend, Server},
+};
+
+/// A request for each operation that succeeds when nothing is broken.
+async fn sweep(server: &Server, status: u16, code: &str) {
+    for (method, path, _) in contract::operations() {
+        let request = server.request(method, &path.replace("{petId}", "1"));
+        let reply = request.body(r#"{"name":"A","categoryId":1}"#).send().await;
+        reply.assert_error(status, code);
+        assert_eq!(reply.header("retry-after").is_some(), status == 503);
+    }
+}
+
+pub async fn a_panic_is_a_500(backend: Backend) {
+    let server = Server::start_with(backend, |plan| {
+        plan.settings.clock = Clock::new(|| panic!("this clock is broken"));
+    })
+    .await;
+    sweep(&server, 500, "internal_error").await;
+    let reply = server.get("/v1/pets").await;
+    assert!(
+        !reply.text().contains("clock"),
+        "the cause stays inside: {}",
+        reply.text()
+    );
+}
+
+pub async fn broken_storage_is_a_503(backend: Backend) {
+    let server = Server::start(backend).await;
+    // The key is in memory from here on.
+    server
+        .get("/v1/nothing")
+        .await
+        .assert_error(404, "not_found");
+    server.database.destroy();
+    sweep(&server, 503, "unavailable").await;
+    let reply = server.get("/v1/pets?limit=99").await;
+    assert!(
+        !reply.text().to_lowercase().contains("sqlite"),
+        "{}",
+        reply.text()
+    );
+}
+
+pub async fn a_full_queue_is_a_503_and_nothing_is_stored(backend: Backend) {
+    let server = Server::start_with(backend, |plan| {
+        plan.options.write_queue = 2;
+        let fixed = Timestamp::now();
+        plan.settings.clock = Clock::new(move || fixed);
+    })
+    .await;
+    server.create_some(1).await;
+    let lock = server.database.lock();
+    let posts = (0..20).map(|_| server.post("/v1/pets", r#"{"name":"A","categoryId":1}"#));
+    let unlock = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        drop(lock);
+    };
+    let (replies, ()) = tokio::join!(futures_util::future::join_all(posts), unlock);
+    let stored = replies.iter().filter(|reply| reply.status == 201).count();
+    let refused: Vec<_> = replies.iter().filter(|reply| reply.status == 503).collect();
+    assert_eq!(stored + refused.len(), 20);
+    assert!(stored >= 1 && refused.len() >= 10, "{stored} stored");
+    for reply in refused {
+        reply.assert_error(503, "unavailable");
+        assert_eq!(reply.header("retry-after"), Some("1"));
+    }
+    assert_eq!(server.count().await, 1 + stored);
+}

@@ -1,0 +1,105 @@
+//! `GET /pets/{petId}`: deprecated, and gone from its day on.
+
+use jiff::Timestamp;
+use petstore::clock::Clock;
+use serde_json::json;
+
+use crate::server::{Backend, Server};
+
+pub async fn an_animal_is_found_by_its_id(backend: Backend) {
+    let server = Server::start(backend).await;
+    let id = server
+        .create(json!({"name": "Moss", "categoryId": 7, "status": "pending"}))
+        .await;
+    let pet = server.get(&format!("/v1/pets/{id}")).await;
+    assert_eq!(pet.status, 200);
+    let expected = json!({"id": id, "name": "Moss", "categoryId": 7, "status": "pending"});
+    assert_eq!(pet.json(), expected);
+    assert_eq!(server.get("/v1/pets/%31").await.json(), expected);
+    assert_eq!(server.get("/v1/pets/1?limit=0").await.json(), expected);
+}
+
+pub async fn what_is_no_id_is_not_found(backend: Backend) {
+    let server = Server::start(backend).await;
+    server.create_some(1).await;
+    for id in [
+        "2",
+        "0",
+        "-1",
+        "+1",
+        "01",
+        "1.0",
+        "1.5",
+        "1e0",
+        "abc",
+        "0x1",
+        "%201",
+        "1%20",
+        "%00",
+        "%ff",
+        "٣",
+        "9007199254740992",
+        "9223372036854775807",
+        "9223372036854775808",
+        "99999999999999999999999999",
+        "null",
+        "*",
+        "1%2F",
+    ] {
+        server
+            .get(&format!("/v1/pets/{id}"))
+            .await
+            .assert_error(404, "not_found");
+    }
+    let long = "1".repeat(8000);
+    server
+        .get(&format!("/v1/pets/{long}"))
+        .await
+        .assert_error(404, "not_found");
+}
+
+pub async fn it_announces_its_removal(backend: Backend) {
+    let server = Server::start(backend).await;
+    server.create_some(1).await;
+    for path in ["/v1/pets/1", "/v1/pets/2"] {
+        let reply = server.get(path).await;
+        assert_eq!(reply.header("deprecation"), Some("@1764892800"));
+        assert_eq!(
+            reply.header("sunset"),
+            Some("Thu, 05 Dec 2030 00:00:00 GMT")
+        );
+        let link = "</v1/pets>; rel=\"successor-version\", \
+                    </docs>; rel=\"deprecation\"; type=\"text/html\"";
+        assert_eq!(reply.header("link"), Some(link));
+    }
+}
+
+pub async fn it_is_gone_from_the_day_of_its_removal(backend: Backend) {
+    for (now, gone) in [
+        ("2030-12-04T23:59:59.999999Z", false),
+        ("2030-12-05T00:00:00Z", true),
+        ("2031-01-01T00:00:00Z", true),
+    ] {
+        let now: Timestamp = now.parse().unwrap();
+        let server = Server::start_with(backend, |plan| {
+            plan.settings.clock = Clock::new(move || now);
+        })
+        .await;
+        server.create_some(1).await;
+        let reply = server.get("/v1/pets/1").await;
+        if gone {
+            reply.assert_error(410, "operation_removed");
+            server
+                .get("/v1/pets/abc")
+                .await
+                .assert_error(410, "operation_removed");
+            assert_eq!(
+                reply.header("sunset"),
+                Some("Thu, 05 Dec 2030 00:00:00 GMT")
+            );
+        } else {
+            assert_eq!(reply.status, 200);
+        }
+        assert_eq!(server.count().await, 1, "the list stays");
+    }
+}

@@ -1,0 +1,311 @@
+//! `GET /pets`: limits, filter, paging, tags.
+
+use std::collections::BTreeSet;
+
+use http::Method;
+use petstore::page::{Cursor, ListKind};
+use serde_json::json;
+
+use crate::server::{Backend, Server};
+
+pub async fn twenty_come_unless_a_limit_says_otherwise(backend: Backend) {
+    let server = Server::start(backend).await;
+    assert_eq!(server.get("/v1/pets").await.json(), json!([]));
+    server.create_some(101).await;
+    for (path, count) in [
+        ("/v1/pets", 20),
+        ("/v1/pets?limit=1", 1),
+        ("/v1/pets?limit=100", 100),
+        ("/v1/pets?unknown=1&limit=7&more", 7),
+    ] {
+        let reply = server.get(path).await;
+        assert_eq!(reply.status, 200);
+        let ids: Vec<_> = reply
+            .json()
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|pet| pet["id"].as_i64())
+            .collect();
+        let first: Vec<_> = (1..=count).map(Some).collect();
+        assert_eq!(ids, first, "{path}");
+    }
+}
+
+pub async fn a_status_filters(backend: Backend) {
+    let server = Server::start(backend).await;
+    for status in ["sold", "available", "pending", "sold"] {
+        server
+            .create(json!({"name": "A", "categoryId": 1, "status": status}))
+            .await;
+    }
+    server
+        .create(json!({"name": "without", "categoryId": 1}))
+        .await;
+    for (status, ids) in [
+        ("available", vec![2]),
+        ("pending", vec![3]),
+        ("sold", vec![1, 4]),
+    ] {
+        let pets = server
+            .get(&format!("/v1/pets?status={status}"))
+            .await
+            .json();
+        let pets = pets.as_array().unwrap();
+        assert!(pets.iter().all(|pet| pet["status"] == status));
+        assert_eq!(
+            pets.iter()
+                .map(|pet| pet["id"].as_i64().unwrap())
+                .collect::<Vec<_>>(),
+            ids
+        );
+    }
+    assert_eq!(server.count().await, 5);
+}
+
+pub async fn links_lead_through_everything_once(backend: Backend) {
+    let server = Server::start(backend).await;
+    for n in 0..10 {
+        let status = if n % 2 == 0 { "sold" } else { "pending" };
+        server
+            .create(json!({"name": "A", "categoryId": n, "status": status}))
+            .await;
+    }
+    for (start, pages, found) in [
+        ("/v1/pets?limit=3", 4, 10),
+        ("/v1/pets?limit=5", 2, 10),
+        ("/v1/pets?limit=10", 1, 10),
+        ("/v1/pets?limit=2&status=sold", 3, 5),
+        ("/v1/pets?status=sold&limit=5", 1, 5),
+    ] {
+        let mut next = Some(start.to_string());
+        let (mut seen, mut count) = (Vec::new(), 0);
+        while let Some(path) = next {
+            assert!(path.contains("limit="), "a link keeps the limit: {path}");
+            assert_eq!(
+                path.contains("status=sold"),
+                start.contains("status=sold"),
+                "{path}"
+            );
+            let reply = server.get(&path).await;
+            seen.extend(
+                reply
+                    .json()
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|pet| pet["id"].as_i64().unwrap()),
+            );
+            next = reply.next();
+            count += 1;
+        }
+        assert_eq!(count, pages, "{start}");
+        assert_eq!(seen.len(), found, "{start}");
+        assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}");
+    }
+}
+
+pub async fn links_start_with_the_public_address(backend: Backend) {
+    let address = "https://shop.example/api/v1";
+    let server = Server::start_with(backend, |plan| {
+        plan.settings.public_url = Some(address.parse().unwrap());
+    })
+    .await;
+    server.create_some(2).await;
+    let next = server.get("/v1/pets?limit=1").await.next().unwrap();
+    assert!(
+        next.starts_with("https://shop.example/api/v1/pets?limit=1&cursor="),
+        "{next}"
+    );
+    let created = server
+        .post("/v1/pets", r#"{"name":"A","categoryId":1}"#)
+        .await;
+    assert_eq!(
+        created.header("location"),
+        Some("https://shop.example/api/v1/pets/3")
+    );
+    let link = server
+        .get("/v1/pets/1")
+        .await
+        .header("link")
+        .unwrap()
+        .to_string();
+    assert!(
+        link.contains("<https://shop.example/api/v1/pets>; rel=\"successor-version\""),
+        "{link}"
+    );
+    assert!(
+        link.contains("<https://shop.example/api/docs>; rel=\"deprecation\""),
+        "{link}"
+    );
+}
+
+pub async fn bad_parameters_are_refused(backend: Backend) {
+    let server = Server::start(backend).await;
+    server.create_some(3).await;
+    let good = server.get("/v1/pets?limit=1").await.next().unwrap();
+    let good = good.split_once("cursor=").unwrap().1.to_string();
+    let tampered = |at: usize| {
+        let mut bytes = good.clone().into_bytes();
+        bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
+        String::from_utf8(bytes).unwrap()
+    };
+    let queries = [
+        "limit=0",
+        "limit=101",
+        "limit=-1",
+        "limit=",
+        "limit",
+        "limit=abc",
+        "limit=1.0",
+        "limit=1e1",
+        "limit=%2B1",
+        "limit=+1",
+        "limit=%201",
+        "limit=01",
+        "limit=0x10",
+        "limit=99999999999999999999",
+        "limit=%00",
+        "limit=%ff",
+        "limit=٣",
+        "limit=1&limit=1",
+        "limit=1&limit=2",
+        "limit=1&limit=",
+        "status=",
+        "status",
+        "status=lost",
+        "status=SOLD",
+        "status=sold%20",
+        "status=null",
+        "status=available,sold",
+        "status=sold&status=sold",
+        "status[]=sold&status=x",
+        "%73tatus=x",
+        "cursor=",
+        "cursor=1",
+        "cursor=AAAA",
+        "cursor=%00",
+        "cursor=====",
+        "cursor=a+b",
+    ];
+    let mut queries: Vec<String> = queries.map(String::from).into();
+    queries.extend((0..good.len()).map(|at| format!("cursor={}", tampered(at))));
+    queries.push(format!("cursor={good}&cursor={good}"));
+    queries.push(format!("cursor={good}="));
+    queries.push(format!("cursor={good}A"));
+    queries.push(format!("cursor={}", &good[1..]));
+    queries.push(format!(
+        "cursor={}",
+        Cursor::after(1).encode(ListKind::Orders)
+    ));
+    queries.push(format!(
+        "cursor={}",
+        Cursor::after(-1).encode(ListKind::Pets)
+    ));
+    for query in queries {
+        let reply = server.get(&format!("/v1/pets?{query}")).await;
+        reply.assert_error(400, "invalid_parameter");
+        let message = reply.json()["message"].as_str().unwrap().to_string();
+        let field = message.split(':').next().unwrap();
+        assert!(
+            ["limit", "status", "cursor"].contains(&field),
+            "{query}: {message}"
+        );
+    }
+    assert_eq!(
+        server.get(&format!("/v1/pets?cursor={good}")).await.status,
+        200
+    );
+}
+
+pub async fn an_unchanged_page_is_not_sent_twice(backend: Backend) {
+    let server = Server::start(backend).await;
+    server.create_some(2).await;
+    for path in [
+        "/v1/pets",
+        "/v1/pets?limit=2",
+        "/v1/pets/1",
+        "/v1/store/orders",
+    ] {
+        let first = server.get(path).await;
+        let tag = first.header("etag").unwrap().to_string();
+        assert_eq!(server.get(path).await.header("etag"), Some(&*tag), "{path}");
+        for held in [
+            tag.clone(),
+            format!("W/{tag}"),
+            "*".into(),
+            format!("\"x\", {tag},"),
+        ] {
+            let request = server
+                .request(Method::GET, path)
+                .header("if-none-match", &held);
+            let reply = request.send().await;
+            assert_eq!(
+                (reply.status.as_u16(), &*reply.body),
+                (304, &b""[..]),
+                "{path} {held}"
+            );
+            assert_eq!(reply.header("etag"), Some(&*tag));
+        }
+        let two = server.request(Method::GET, path);
+        let two = two
+            .header("if-none-match", "\"x\"")
+            .header("if-none-match", &tag)
+            .send()
+            .await;
+        assert_eq!(two.status, 304);
+        for held in ["\"x\"", "", "x", &tag[1..], &tag.to_uppercase()] {
+            let request = server
+                .request(Method::GET, path)
+                .header("if-none-match", held);
+            assert_eq!(request.send().await.status, 200, "{path} {held}");
+        }
+        let head = server.request(Method::HEAD, path).send().await;
+        assert_eq!(
+            (head.status.as_u16(), head.header("etag")),
+            (200, Some(&*tag)),
+            "{path}"
+        );
+        assert_eq!(
+            head.header("content-length"),
+            Some(&*first.body.len().to_string())
+        );
+        let head = server
+            .request(Method::HEAD, path)
+            .header("if-none-match", &tag)
+            .send()
+            .await;
+        assert_eq!(head.status, 304);
+    }
+    // A page that gets a next one has changed, though its animals have not.
+    let before = server.get("/v1/pets?limit=2").await;
+    server.create_some(1).await;
+    let after = server.get("/v1/pets?limit=2").await;
+    assert_eq!(before.body, after.body);
+    assert_ne!(before.header("etag"), after.header("etag"));
+}
+
+/// Writers look for what they wrote right after the 201, while others write.
+pub async fn a_page_is_never_older_than_an_acknowledged_write(backend: Backend) {
+    let server = Server::start(backend).await;
+    let server = &server;
+    let writers = (0..8).map(|writer| async move {
+        let mut ids = Vec::new();
+        for n in 0..25 {
+            let pet = json!({"name": format!("{writer}-{n}"), "categoryId": n, "status": "sold"});
+            let id = server.create(pet).await;
+            let before = Cursor::after(id - 1).encode(ListKind::Pets);
+            for path in [
+                format!("/v1/pets?limit=1&cursor={before}"),
+                format!("/v1/pets?limit=1&status=sold&cursor={before}"),
+            ] {
+                assert_eq!(server.get(&path).await.json()[0]["id"], id);
+            }
+            assert_eq!(server.get(&format!("/v1/pets/{id}")).await.json()["id"], id);
+            ids.push(id);
+        }
+        ids
+    });
+    let ids = futures_util::future::join_all(writers).await.concat();
+    assert_eq!(BTreeSet::from_iter(ids), BTreeSet::from_iter(1..=200));
+}

@@ -1,0 +1,114 @@
+//! The interface as a client sees it: real requests to the real service, each
+//! answer held against the contract.
+//!
+//! Every case runs on every database. The closing test, which runs after all
+//! of them, fails if the contract promises something that no case has seen.
+
+#![allow(clippy::unwrap_used)]
+
+mod auth;
+mod contract;
+mod create;
+mod errors;
+mod faults;
+mod get;
+mod list;
+mod orders;
+mod public;
+mod server;
+mod wire;
+
+use std::pin::Pin;
+
+use libtest_mimic::{Arguments, Trial};
+use server::Backend;
+
+type Case = fn(Backend) -> Pin<Box<dyn Future<Output = ()>>>;
+
+macro_rules! cases {
+    ($($module:ident::$case:ident),* $(,)?) => {
+        &[$((
+            concat!(stringify!($module), "::", stringify!($case)),
+            |backend| Box::pin($module::$case(backend)),
+        )),*]
+    };
+}
+
+const CASES: &[(&str, Case)] = cases![
+    auth::a_sweep_without_a_key_gets_401_everywhere,
+    auth::only_one_well_formed_header_is_a_key,
+    auth::refusals_come_before_everything_else,
+    auth::a_key_does_what_its_scopes_say,
+    auth::revoked_and_expired_keys_are_refused,
+    auth::a_new_key_works_at_once_and_its_use_is_noted,
+    create::an_animal_comes_back_with_an_id_and_a_place,
+    create::what_is_sent_is_kept_to_the_letter,
+    create::an_omitted_status_stays_absent,
+    create::unknown_members_are_ignored,
+    create::whole_numbers_count_however_they_are_written,
+    create::bad_bodies_are_refused_and_nothing_is_stored,
+    create::content_types_other_than_json_are_refused,
+    create::bodies_over_the_limit_are_refused,
+    create::many_clients_get_distinct_ascending_ids,
+    errors::bodies_are_as_recorded,
+    faults::a_panic_is_a_500,
+    faults::broken_storage_is_a_503,
+    faults::a_full_queue_is_a_503_and_nothing_is_stored,
+    get::an_animal_is_found_by_its_id,
+    get::what_is_no_id_is_not_found,
+    get::it_announces_its_removal,
+    get::it_is_gone_from_the_day_of_its_removal,
+    list::twenty_come_unless_a_limit_says_otherwise,
+    list::a_status_filters,
+    list::links_lead_through_everything_once,
+    list::links_start_with_the_public_address,
+    list::bad_parameters_are_refused,
+    list::an_unchanged_page_is_not_sent_twice,
+    list::a_page_is_never_older_than_an_acknowledged_write,
+    orders::stored_orders_are_listed,
+    orders::they_are_filtered_and_paged,
+    public::the_contract_is_served_with_its_addresses,
+    public::visitors_are_led_to_the_docs,
+    public::request_ids_are_taken_over_if_sane,
+    public::unknown_paths_and_methods_have_an_answer,
+    wire::requests_share_a_connection,
+    wire::what_is_not_http_is_refused,
+    wire::heads_over_the_limit_are_refused,
+    wire::silent_clients_are_cut_off,
+    wire::slow_heads_are_cut_off,
+    wire::slow_bodies_are_cut_off,
+    wire::clients_that_do_not_read_are_cut_off,
+    wire::connections_over_the_limit_are_turned_away,
+    wire::a_refused_upload_still_gets_its_answer,
+];
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let trials = Backend::ALL.into_iter().flat_map(|backend| {
+        CASES.iter().map(move |(name, case)| {
+            let name = format!("{}::{name}", backend.name());
+            Trial::test(name, move || {
+                runtime().block_on(case(backend));
+                Ok(())
+            })
+        })
+    });
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    let all_ran = conclusion.num_filtered_out == 0 && conclusion.num_passed > 0;
+    if conclusion.has_failed() || !all_ran {
+        conclusion.exit();
+    }
+    let closing = Trial::test("everything_in_the_contract_was_seen", || {
+        contract::assert_all_seen();
+        Ok(())
+    });
+    libtest_mimic::run(&arguments, vec![closing]).exit();
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+}

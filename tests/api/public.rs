@@ -1,0 +1,147 @@
+//! What needs no key, and what every answer has.
+
+use http::Method;
+use petstore::http::Contract;
+use serde_json::Value;
+
+use crate::server::{Backend, Server};
+
+pub async fn the_contract_is_served_with_its_addresses(backend: Backend) {
+    let server = Server::start_with(backend, |plan| {
+        plan.settings.public_url = Some("https://shop.example/v1".parse().unwrap());
+        plan.settings.staging_url = Some("https://staging.shop.example/v1".parse().unwrap());
+    })
+    .await;
+    let get = |path| server.request(Method::GET, path).without_key().send();
+    let yaml = get("/v1/openapi.yaml").await;
+    assert_eq!(yaml.header("content-type"), Some("application/yaml"));
+    assert!(yaml.text().contains("servers:\n  - url: https://shop.example/v1\n    description: Production\n  - url: https://staging.shop.example/v1\n"));
+    let json = get("/v1/openapi.json").await;
+    assert_eq!(json.header("content-type"), Some("application/json"));
+    let servers = &json.json()["servers"];
+    assert_eq!(servers[0]["url"], "https://shop.example/v1");
+    assert_eq!(servers[1]["url"], "https://staging.shop.example/v1");
+    let tag = json.header("etag").unwrap();
+    let again = server
+        .request(Method::GET, "/v1/openapi.json")
+        .without_key();
+    assert_eq!(again.header("if-none-match", tag).send().await.status, 304);
+
+    // By default it names the address that it listens on, and no staging.
+    let server = Server::start(backend).await;
+    let json = server
+        .request(Method::GET, "/v1/openapi.json")
+        .without_key()
+        .send()
+        .await
+        .json();
+    let url = format!("http://{}/v1", server.address);
+    assert_eq!(
+        json["servers"],
+        serde_json::json!([{"url": url, "description": "Production"}])
+    );
+    let yaml = server
+        .request(Method::GET, "/v1/openapi.yaml")
+        .without_key()
+        .send()
+        .await
+        .text();
+    assert!(!yaml.contains(".example/v1") && yaml.contains(&url));
+    let same: Value =
+        serde_json::from_str(&Contract::new(&url.parse().unwrap(), None).json).unwrap();
+    assert_eq!(json, same);
+}
+
+pub async fn visitors_are_led_to_the_docs(backend: Backend) {
+    let server = Server::start(backend).await;
+    let root = server.request(Method::GET, "/").without_key().send().await;
+    assert_eq!(
+        (root.status.as_u16(), root.header("location")),
+        (307, Some("/docs"))
+    );
+    let docs = server
+        .request(Method::GET, "/docs")
+        .without_key()
+        .send()
+        .await;
+    assert_eq!(
+        docs.header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    assert!(docs.text().contains("petstore keys create"));
+}
+
+pub async fn request_ids_are_taken_over_if_sane(backend: Backend) {
+    let server = Server::start(backend).await;
+    let send = |id: Vec<u8>| {
+        server
+            .request(Method::GET, "/v1/pets")
+            .header("x-request-id", id)
+            .send()
+    };
+    for sane in ["a", "7f3a-till_2.x~", &"x".repeat(128)] {
+        assert_eq!(send(sane.into()).await.header("x-request-id"), Some(sane));
+    }
+    let mut made = std::collections::BTreeSet::new();
+    for other in ["", "a b", "a\tb", "<script>", &"x".repeat(129), "ü"] {
+        let reply = send(other.into()).await;
+        made.insert(reply.header("x-request-id").unwrap().to_string());
+    }
+    assert_eq!(made.len(), 6, "each is another");
+    let error = server
+        .request(Method::GET, "/v1/pets")
+        .without_key()
+        .header("x-request-id", "mine");
+    assert_eq!(error.send().await.header("x-request-id"), Some("mine"));
+}
+
+pub async fn unknown_paths_and_methods_have_an_answer(backend: Backend) {
+    let server = Server::start(backend).await;
+    for path in [
+        "/v1",
+        "/v1/",
+        "/v1/pets/",
+        "/v1/pets/1/",
+        "/v1/pets/1/x",
+        "/V1/pets",
+        "/v1//pets",
+        "/v2/pets",
+        "/pets",
+        "/v1/store",
+        "/v1/store/orders/",
+        "/favicon.ico",
+        "/v1/openapi",
+        "/docs/x",
+        "/%00",
+        "/v1/%70ets/x/y",
+    ] {
+        server.get(path).await.assert_error(404, "not_found");
+    }
+    for (path, allow) in [
+        ("/v1/pets", "GET,HEAD,POST"),
+        ("/v1/pets/1", "GET,HEAD"),
+        ("/v1/store/orders", "GET,HEAD"),
+        ("/v1/openapi.yaml", "GET,HEAD"),
+        ("/docs", "GET,HEAD"),
+        ("/", "GET,HEAD"),
+    ] {
+        for method in ["DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "BREW"] {
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            let reply = server.request(method, path).send().await;
+            reply.assert_error(405, "method_not_allowed");
+            assert_eq!(reply.header("allow"), Some(allow), "{path}");
+        }
+    }
+    server
+        .request(Method::POST, "/docs")
+        .without_key()
+        .send()
+        .await
+        .assert_error(405, "method_not_allowed");
+    server
+        .request(Method::GET, "/nothing")
+        .without_key()
+        .send()
+        .await
+        .assert_error(404, "not_found");
+}

@@ -1,0 +1,303 @@
+//! Starts the service as production does, over a fresh database, and talks to
+//! it.
+
+use std::{io::Write, net::SocketAddr};
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use jiff::Timestamp;
+use petstore::{
+    http::{Settings, serve},
+    key::{ApiKey, NewKey, Scope, Scopes},
+    store::{DatabaseUrl, Options, Role, Store},
+};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
+
+use crate::contract;
+
+/// The databases that the suite runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    Sqlite,
+}
+
+impl Backend {
+    pub const ALL: [Self; 1] = [Self::Sqlite];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+        }
+    }
+}
+
+/// A service before it starts.
+pub struct Plan {
+    pub settings: Settings,
+    pub options: Options,
+    /// Statements that are run on the database first.
+    pub sql: &'static str,
+}
+
+/// A running service. It ends with the test.
+pub struct Server {
+    pub address: SocketAddr,
+    /// The secret of a key with all scopes.
+    pub key: String,
+    pub database: Database,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+/// A database of the test's own.
+pub struct Database {
+    folder: TempDir,
+}
+
+impl Database {
+    fn url(&self) -> DatabaseUrl {
+        DatabaseUrl::Sqlite(self.folder.path().join("petstore.db"))
+    }
+
+    /// Runs statements beside the service.
+    pub fn execute(&self, sql: &str) {
+        let db = rusqlite::Connection::open(self.folder.path().join("petstore.db")).unwrap();
+        db.busy_timeout(std::time::Duration::from_secs(10)).unwrap();
+        db.execute_batch(sql).unwrap();
+    }
+
+    /// The one text that a query gives.
+    pub fn query(&self, sql: &str) -> String {
+        let db = rusqlite::Connection::open(self.folder.path().join("petstore.db")).unwrap();
+        db.query_row(sql, [], |row| row.get(0)).unwrap()
+    }
+
+    /// Keeps everyone else from writing until it is dropped.
+    pub fn lock(&self) -> rusqlite::Connection {
+        let db = rusqlite::Connection::open(self.folder.path().join("petstore.db")).unwrap();
+        db.execute_batch("BEGIN IMMEDIATE").unwrap();
+        db
+    }
+
+    /// Spoils the storage under the running service.
+    pub fn destroy(&self) {
+        for name in ["petstore.db-wal", "petstore.db"] {
+            let path = self.folder.path().join(name);
+            let size = std::fs::metadata(&path).unwrap().len();
+            let mut file = std::fs::File::options().write(true).open(path).unwrap();
+            file.write_all(&vec![0xff; size as usize]).unwrap();
+        }
+    }
+}
+
+impl Server {
+    pub async fn start(backend: Backend) -> Self {
+        Self::start_with(backend, |_| {}).await
+    }
+
+    pub async fn start_with(backend: Backend, change: impl FnOnce(&mut Plan)) -> Self {
+        assert_eq!(backend, Backend::Sqlite);
+        let mut plan = Plan {
+            settings: Settings::default(),
+            options: Options::new(Role::Service),
+            sql: "",
+        };
+        change(&mut plan);
+        let database = Database {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        let store = Store::open(&database.url(), &plan.options).unwrap();
+        database.execute(plan.sql);
+        let key = new_key(&store, Scopes::all(), None).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            let shutdown = async { drop(stopped.await) };
+            serve(listener, store, plan.settings, shutdown)
+                .await
+                .unwrap();
+        });
+        Self {
+            address,
+            key,
+            database,
+            stop: Some(stop),
+            task,
+        }
+    }
+
+    /// Stops the service in good order.
+    pub async fn stop(mut self) {
+        drop(self.stop.take());
+        (&mut self.task).await.unwrap();
+    }
+
+    /// Makes another key, as `petstore keys create` does beside the service.
+    pub async fn make_key(&self, scopes: &[Scope], expires_at: Option<Timestamp>) -> String {
+        let store = Store::open(&self.database.url(), &Options::new(Role::Tool)).unwrap();
+        let key = new_key(&store, scopes.iter().copied().collect(), expires_at).await;
+        store.close().await;
+        key
+    }
+
+    /// A request with the key of all scopes.
+    pub fn request(&self, method: Method, path: &str) -> Request<'_> {
+        let mut headers = HeaderMap::new();
+        let key = HeaderValue::try_from(format!("Bearer {}", self.key)).unwrap();
+        headers.insert(http::header::AUTHORIZATION, key);
+        Request {
+            server: self,
+            method,
+            path: path.into(),
+            headers,
+            body: Vec::new(),
+            judged: true,
+        }
+    }
+
+    pub async fn get(&self, path: &str) -> Reply {
+        self.request(Method::GET, path).send().await
+    }
+
+    /// Posts a JSON body.
+    pub async fn post(&self, path: &str, body: impl Into<Vec<u8>>) -> Reply {
+        let request = self.request(Method::POST, path);
+        request
+            .header("content-type", "application/json")
+            .body(body)
+            .send()
+            .await
+    }
+
+    /// Adds an animal and returns its id.
+    pub async fn create(&self, body: Value) -> i64 {
+        let reply = self.post("/v1/pets", body.to_string()).await;
+        assert_eq!(reply.status, 201, "{}", reply.text());
+        reply.json()["id"].as_i64().unwrap()
+    }
+
+    pub async fn create_some(&self, count: usize) {
+        for n in 1..=count {
+            self.create(serde_json::json!({"name": format!("Pet {n}"), "categoryId": 1}))
+                .await;
+        }
+    }
+
+    pub async fn count(&self) -> usize {
+        let reply = self.get("/v1/pets?limit=100").await;
+        reply.json().as_array().unwrap().len()
+    }
+}
+
+async fn new_key(store: &Store, scopes: Scopes, expires_at: Option<Timestamp>) -> String {
+    let secret = ApiKey::generate();
+    let new = NewKey {
+        name: "test".parse().unwrap(),
+        scopes,
+        created_at: Timestamp::now(),
+        expires_at,
+    };
+    store.key_create(new, secret.hash()).await.unwrap();
+    secret.reveal().into()
+}
+
+/// A request on its way.
+pub struct Request<'a> {
+    server: &'a Server,
+    pub method: Method,
+    pub path: String,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+    judged: bool,
+}
+
+impl Request<'_> {
+    /// Leaves the body unjudged: it has a number that the judge, who reads
+    /// doubles, cannot hold.
+    pub fn beyond_doubles(mut self) -> Self {
+        self.judged = false;
+        self
+    }
+
+    /// Adds a header, beside others of the same name.
+    pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+        let value = HeaderValue::from_bytes(value.as_ref()).unwrap();
+        self.headers.append(name, value);
+        self
+    }
+
+    pub fn without_key(mut self) -> Self {
+        self.headers.remove(http::header::AUTHORIZATION);
+        self
+    }
+
+    pub fn with_key(self, key: &str) -> Self {
+        self.without_key()
+            .header("authorization", format!("Bearer {key}"))
+    }
+
+    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// Sends it and holds the answer against the contract.
+    pub async fn send(self) -> Reply {
+        let client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .unwrap();
+        let url = format!("http://{}{}", self.server.address, self.path);
+        let request = client
+            .request(self.method.clone(), url)
+            .headers(self.headers.clone())
+            .body(self.body.clone());
+        let response = request.send().await.unwrap();
+        let reply = Reply {
+            status: response.status(),
+            headers: response.headers().clone(),
+            body: response.bytes().await.unwrap().to_vec(),
+        };
+        let body = self.judged.then_some(&*self.body);
+        contract::check(&self.method, &self.path, body, &reply);
+        reply
+    }
+}
+
+/// An answer.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    /// The target of the link to the next page.
+    pub fn next(&self) -> Option<String> {
+        let link = self.header("link")?.strip_prefix('<')?;
+        link.strip_suffix(">; rel=\"next\"").map(String::from)
+    }
+
+    #[track_caller]
+    pub fn assert_error(&self, status: u16, code: &str) {
+        let expected = (status, code.to_string());
+        let code = self.json()["code"].as_str().unwrap_or_default().to_string();
+        assert_eq!((self.status.as_u16(), code), expected, "{}", self.text());
+    }
+}

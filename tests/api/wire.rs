@@ -1,0 +1,324 @@
+//! Below HTTP: what a socket may do to the service.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use petstore::http::Limits;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::{
+    contract,
+    server::{Backend, Plan, Reply, Server},
+};
+
+/// A raw connection to the service.
+struct Wire<'a> {
+    server: &'a Server,
+    stream: TcpStream,
+    received: Vec<u8>,
+}
+
+impl<'a> Wire<'a> {
+    async fn connect(server: &'a Server) -> Self {
+        let stream = TcpStream::connect(server.address).await.unwrap();
+        let received = Vec::new();
+        Self {
+            server,
+            stream,
+            received,
+        }
+    }
+
+    /// Sends text; `KEY` in it stands for the header with the key.
+    async fn send(&mut self, text: &str) {
+        let key = format!("Authorization: Bearer {}", self.server.key);
+        self.stream
+            .write_all(text.replace("KEY", &key).as_bytes())
+            .await
+            .unwrap();
+    }
+
+    /// The next answer, or `None` if the service closed the connection.
+    async fn answer(&mut self) -> Option<Reply> {
+        let head_end = loop {
+            let end = self
+                .received
+                .windows(4)
+                .position(|four| four == b"\r\n\r\n");
+            match end {
+                Some(end) => break end + 4,
+                None if self.read().await == 0 => {
+                    assert!(self.received.is_empty(), "half an answer");
+                    return None;
+                }
+                None => {}
+            }
+        };
+        let head = String::from_utf8(self.received[..head_end].to_vec()).unwrap();
+        let mut lines = head.trim_end().split("\r\n");
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap();
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            let (name, value) = line.split_once(": ").unwrap();
+            let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+            headers.append(name, HeaderValue::from_str(value).unwrap());
+        }
+        let length: usize = headers["content-length"].to_str().unwrap().parse().unwrap();
+        while self.received.len() < head_end + length {
+            assert_ne!(self.read().await, 0, "half a body");
+        }
+        let body = self.received[head_end..head_end + length].to_vec();
+        self.received.drain(..head_end + length);
+        let status: StatusCode = status.parse().unwrap();
+        Some(Reply {
+            status,
+            headers,
+            body,
+        })
+    }
+
+    async fn read(&mut self) -> usize {
+        let reading = self.stream.read_buf(&mut self.received);
+        let read = tokio::time::timeout(Duration::from_secs(30), reading).await;
+        read.expect("the service answers or closes").unwrap_or(0)
+    }
+
+    /// The last answer: the service says that it closes, and does.
+    async fn last_answer(&mut self, method: Method, target: &str) -> Reply {
+        let reply = self.answer().await.expect("an answer");
+        contract::check(&method, target, None, &reply);
+        assert!(self.answer().await.is_none(), "the connection is closed");
+        reply
+    }
+}
+
+fn short(plan: &mut Plan) {
+    plan.settings.limits = Limits {
+        head: Duration::from_millis(200),
+        body: Duration::from_millis(200),
+        idle: Duration::from_millis(300),
+        write: Duration::from_millis(200),
+        ..Limits::default()
+    };
+}
+
+pub async fn requests_share_a_connection(backend: Backend) {
+    let server = Server::start(backend).await;
+    let mut wire = Wire::connect(&server).await;
+    for _ in 0..3 {
+        wire.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
+            .await;
+        assert_eq!(wire.answer().await.unwrap().status, 200);
+    }
+    // Pipelined: a create, errors and a list, answered in order.
+    let body = r#"{"name":"A","categoryId":1}"#;
+    let create = format!(
+        "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let list = "GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n";
+    let nobody = "GET /v1/pets HTTP/1.1\r\nHost: x\r\n\r\n";
+    wire.send(&format!("{create}{list}{nobody}{list}")).await;
+    let mut statuses = Vec::new();
+    for _ in 0..4 {
+        statuses.push(wire.answer().await.unwrap().status.as_u16());
+    }
+    assert_eq!(statuses, [201, 200, 401, 200]);
+    // A byte at a time, with a chunked body.
+    let chunked = "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nTransfer-Encoding: chunked\r\n\r\n\
+                   a\r\n{\"name\":\"B\r\n11\r\n\",\"categoryId\":1}\r\n0\r\n\r\n";
+    let key = format!("Authorization: Bearer {}", server.key);
+    for byte in chunked.replace("KEY", &key).bytes() {
+        wire.stream.write_all(&[byte]).await.unwrap();
+    }
+    assert_eq!(wire.answer().await.unwrap().json()["name"], "B");
+    // And HTTP/1.0, which closes.
+    wire.send("GET /v1/pets HTTP/1.0\r\nKEY\r\n\r\n").await;
+    assert_eq!(wire.last_answer(Method::GET, "/v1/pets").await.status, 200);
+}
+
+pub async fn what_is_not_http_is_refused(backend: Backend) {
+    let server = Server::start(backend).await;
+    for text in [
+        "garbage\r\n\r\n",
+        "\0\0\0\0\0\r\n\r\n",
+        "GET /v1/pets\r\n\r\n",
+        "GET  /v1/pets HTTP/1.1\r\n\r\n",
+        "GET /v1/pets HTTP/9.9\r\n\r\n",
+        "GET /v1 /pets HTTP/1.1\r\n\r\n",
+        "GET /v1/pets HTTP/1.1\r\nno colon\r\n\r\n",
+        "GET /v1/pets HTTP/1.1\r\nBad Name: x\r\n\r\n",
+        "GET /v1/pets HTTP/1.1\r\nHost: x\0y\r\n\r\n",
+        "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: abc\r\n\r\n",
+        "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: -1\r\n\r\n",
+        "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nTransfer-Encoding: gzip\r\n\r\n",
+        "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nTransfer-Encoding: chunked\r\n\r\nnot a size\r\n",
+    ] {
+        let mut wire = Wire::connect(&server).await;
+        wire.send(text).await;
+        let reply = wire.last_answer(Method::GET, "/").await;
+        reply.assert_error(400, "invalid_request");
+    }
+    // Behind good requests on the same connection too.
+    let mut wire = Wire::connect(&server).await;
+    wire.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\ngarbage\r\n\r\n")
+        .await;
+    assert_eq!(wire.answer().await.unwrap().status, 200);
+    wire.last_answer(Method::GET, "/")
+        .await
+        .assert_error(400, "invalid_request");
+    assert_eq!(server.count().await, 0);
+}
+
+pub async fn heads_over_the_limit_are_refused(backend: Backend) {
+    let server = Server::start(backend).await;
+    let request = |size: usize| {
+        let start = format!(
+            "GET /v1/pets HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nX: ",
+            server.key
+        );
+        format!("{start}{}\r\n\r\n", "x".repeat(size - start.len() - 4))
+    };
+    let mut wire = Wire::connect(&server).await;
+    wire.send(&request(16384)).await;
+    assert_eq!(wire.answer().await.unwrap().status, 200);
+    let long_path = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "x".repeat(70_000));
+    let many = format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(101));
+    for text in [request(16385), request(100_000), long_path, many] {
+        let mut wire = Wire::connect(&server).await;
+        wire.send(&text).await;
+        wire.last_answer(Method::GET, "/")
+            .await
+            .assert_error(431, "head_too_large");
+    }
+}
+
+pub async fn silent_clients_are_cut_off(backend: Backend) {
+    let server = Server::start_with(backend, short).await;
+    let mut silent = Wire::connect(&server).await;
+    assert!(silent.answer().await.is_none());
+    // Also after a request, when the connection could be used again.
+    let mut idle = Wire::connect(&server).await;
+    idle.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
+        .await;
+    assert_eq!(idle.answer().await.unwrap().status, 200);
+    assert!(idle.answer().await.is_none());
+}
+
+pub async fn slow_heads_are_cut_off(backend: Backend) {
+    let server = Server::start_with(backend, short).await;
+    let mut wire = Wire::connect(&server).await;
+    wire.send("GET /v1/pets HTTP/1.1\r\nHost:").await;
+    wire.last_answer(Method::GET, "/")
+        .await
+        .assert_error(408, "request_timeout");
+    // A byte now and then does not buy time.
+    let mut wire = Wire::connect(&server).await;
+    wire.send("GET /v1/pets HTTP/1.1\r\nX: ").await;
+    let (mut reading, mut writing) = wire.stream.into_split();
+    let dripping = tokio::spawn(async move {
+        while writing.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let mut received = Vec::new();
+    let _ = reading.read_to_end(&mut received).await;
+    assert!(
+        received.starts_with(b"HTTP/1.1 408 "),
+        "{}",
+        String::from_utf8_lossy(&received)
+    );
+    drop(reading);
+    dripping.await.unwrap();
+}
+
+pub async fn slow_bodies_are_cut_off(backend: Backend) {
+    let server = Server::start_with(backend, short).await;
+    let mut wire = Wire::connect(&server).await;
+    wire.send("POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: 100\r\n\r\n{\"name\"")
+        .await;
+    wire.last_answer(Method::POST, "/v1/pets")
+        .await
+        .assert_error(408, "request_timeout");
+    // A body that breaks off is not carried out.
+    let mut wire = Wire::connect(&server).await;
+    let body = r#"{"name":"A","categoryId":1}"#;
+    wire.send(&format!(
+        "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: 100\r\n\r\n{body}"
+    ))
+    .await;
+    wire.stream.shutdown().await.unwrap();
+    while wire.answer().await.is_some() {}
+    assert_eq!(server.count().await, 0);
+}
+
+/// The answers pile up until the sockets are full, then the service gives up.
+pub async fn clients_that_do_not_read_are_cut_off(backend: Backend) {
+    let server = Server::start_with(backend, short).await;
+    server.create_some(100).await;
+    let wire = Wire::connect(&server).await;
+    let request = format!(
+        "GET /v1/pets?limit=100 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n",
+        server.key
+    );
+    let requests = request.repeat(50_000);
+    let mut stream = wire.stream;
+    let written = tokio::time::timeout(
+        Duration::from_secs(30),
+        stream.write_all(requests.as_bytes()),
+    );
+    assert!(written.await.expect("the service gives up").is_err());
+}
+
+pub async fn connections_over_the_limit_are_turned_away(backend: Backend) {
+    let server = Server::start_with(backend, |plan| plan.settings.limits.connections = 2).await;
+    let mut first = Wire::connect(&server).await;
+    let mut second = Wire::connect(&server).await;
+    for wire in [&mut first, &mut second] {
+        wire.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
+            .await;
+        assert_eq!(wire.answer().await.unwrap().status, 200);
+    }
+    let mut third = Wire::connect(&server).await;
+    third
+        .send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
+        .await;
+    let reply = third.last_answer(Method::GET, "/").await;
+    reply.assert_error(503, "unavailable");
+    assert_eq!(reply.header("retry-after"), Some("1"));
+    drop(first);
+    // There is room again as soon as the service has seen it.
+    loop {
+        let mut wire = Wire::connect(&server).await;
+        wire.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
+            .await;
+        if wire.answer().await.unwrap().status == 200 {
+            break;
+        }
+    }
+    server.stop().await;
+}
+
+/// A client that sends all of its body before it reads gets the answer, not a
+/// reset connection.
+pub async fn a_refused_upload_still_gets_its_answer(backend: Backend) {
+    let server = Server::start(backend).await;
+    for _ in 0..5 {
+        let mut wire = Wire::connect(&server).await;
+        wire.send("POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: 500000\r\n\r\n")
+            .await;
+        wire.send(&"x".repeat(500_000)).await;
+        let reply = wire.last_answer(Method::POST, "/v1/pets").await;
+        reply.assert_error(413, "body_too_large");
+    }
+    // And one that asks first is spared the sending.
+    let mut wire = Wire::connect(&server).await;
+    let head = "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nExpect: 100-continue\r\nContent-Length: 500000\r\n\r\n";
+    wire.send(head).await;
+    let reply = wire.answer().await.unwrap();
+    reply.assert_error(413, "body_too_large");
+}
