@@ -22,7 +22,7 @@ use tokio::{sync::Mutex, time::Instant};
 
 use super::{App, error::ApiError};
 use crate::{
-    key::{Key, KeyHash, Scope},
+    key::{Key, KeyHash, Scope, Scopes},
     store::{self, Store},
 };
 
@@ -69,8 +69,8 @@ impl<S: Needs> FromRequestParts<Arc<App>> for Caller<S> {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
         let now = app.clock.now();
-        let key = app.keys.authenticate(&parts.headers, now).await?;
-        if !key.scopes.has(S::SCOPE) {
+        let scopes = app.keys.authenticate(&parts.headers, now).await?;
+        if !scopes.has(S::SCOPE) {
             return Err(ApiError::InsufficientScope(S::SCOPE));
         }
         Ok(Self {
@@ -136,7 +136,8 @@ impl Keys {
         }
     }
 
-    async fn authenticate(&self, headers: &HeaderMap, now: Timestamp) -> Result<Key, ApiError> {
+    /// Gives what the client may do, if it has a valid key.
+    async fn authenticate(&self, headers: &HeaderMap, now: Timestamp) -> Result<Scopes, ApiError> {
         let hash = presented(headers)?;
         let known = match self.find(&hash) {
             Some(known) => known,
@@ -149,7 +150,7 @@ impl Keys {
         if now - known.last_used.load(Ordering::Relaxed) >= USE_NOTED {
             known.last_used.store(now, Ordering::Relaxed);
         }
-        Ok(known.key.clone())
+        Ok(known.key.scopes)
     }
 
     fn find(&self, hash: &KeyHash) -> Option<Arc<Known>> {

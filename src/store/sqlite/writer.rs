@@ -248,3 +248,6 @@ struct RolledBack;
 fn execute(db: &Connection, statement: &str) -> rusqlite::Result<()> {
     db.prepare_cached(statement)?.execute([]).map(drop)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! What the writer promises when a write, the disk or a commit fails.
+
+use std::{sync::mpsc, task::Poll};
+
+use futures_util::poll;
+use tempfile::TempDir;
+
+use super::*;
+use crate::store::{Options, Role};
+
+/// A writer over a fresh file.
+struct Fixture {
+    folder: TempDir,
+    writer: Writer,
+}
+
+impl Fixture {
+    fn new(queue: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::new(Role::Service);
+        let (path, _) = open::prepare(&folder.path().join("petstore.db"), &options).unwrap();
+        let writer = Writer::start(&path, queue).unwrap();
+        Self { folder, writer }
+    }
+
+    async fn insert(&self, name: &'static str) -> Result<(), Error> {
+        self.writer.run(move |db| insert(db, name)).await
+    }
+
+    /// The names of all animals, as another connection sees them.
+    fn names(&self) -> String {
+        let db = Connection::open(self.folder.path().join("petstore.db")).unwrap();
+        let names =
+            "SELECT coalesce(group_concat(name, ' '), '') FROM (SELECT name FROM pets ORDER BY id)";
+        db.query_row(names, [], |row| row.get(0)).unwrap()
+    }
+
+    /// Holds the writer up, so that what is sent meanwhile makes one batch.
+    async fn hold(&self) -> mpsc::Sender<()> {
+        let (go, wait) = mpsc::channel();
+        let (started, has_started) = oneshot::channel();
+        let mut holding = Box::pin(self.writer.run(move |_| {
+            started.send(()).unwrap();
+            let _ = wait.recv();
+            Ok(())
+        }));
+        assert!(poll!(&mut holding).is_pending());
+        has_started.await.unwrap();
+        go
+    }
+}
+
+fn insert(db: &Connection, name: &str) -> rusqlite::Result<()> {
+    db.execute(
+        "INSERT INTO pets (name, category_id) VALUES (?1, 1)",
+        [name],
+    )
+    .map(drop)
+}
+
+#[tokio::test]
+async fn what_waits_together_is_committed_together() {
+    let fixture = Fixture::new(100);
+    let go = fixture.hold().await;
+    let before = fixture.writer.commits();
+    let writes = tokio::join!(
+        fixture.insert("a"),
+        fixture.insert("b"),
+        fixture.insert("c"),
+        async {
+            go.send(()).unwrap();
+        }
+    );
+    assert!(writes.0.is_ok() && writes.1.is_ok() && writes.2.is_ok());
+    assert_eq!(
+        fixture.writer.commits(),
+        before + 2,
+        "one for the hold, one for all three"
+    );
+    assert_eq!(fixture.names(), "a b c");
+}
+
+#[tokio::test]
+async fn a_write_that_fails_or_panics_leaves_its_neighbours_alone() {
+    let fixture = Fixture::new(100);
+    let go = fixture.hold().await;
+    let broken = fixture.writer.run(|db| {
+        insert(db, "half")?;
+        db.execute(
+            "INSERT INTO pets (name, category_id, status) VALUES ('x', 1, 'lost')",
+            [],
+        )
+    });
+    let panicking = fixture.writer.run(|db| -> rusqlite::Result<()> {
+        insert(db, "half")?;
+        panic!("on purpose");
+    });
+    let (a, broken, b, panicking, c, ()) = tokio::join!(
+        fixture.insert("a"),
+        broken,
+        fixture.insert("b"),
+        panicking,
+        fixture.insert("c"),
+        async { go.send(()).unwrap() }
+    );
+    assert!(a.is_ok() && b.is_ok() && c.is_ok());
+    assert!(matches!(broken, Err(Error::Internal(_))), "{broken:?}");
+    assert!(
+        matches!(panicking, Err(Error::Internal(_))),
+        "{panicking:?}"
+    );
+    assert_eq!(fixture.names(), "a b c");
+}
+
+/// SQLite rolls the whole transaction back by itself when the disk is full. The
+/// writes before and after must not be called stored, and the next ones work.
+#[tokio::test]
+async fn a_full_disk_in_a_batch_fails_all_of_it() {
+    let fixture = Fixture::new(100);
+    fixture.insert("first").await.unwrap();
+    let go = fixture.hold().await;
+    let full = fixture.writer.run(|db| {
+        let pages: u32 = db.pragma_query_value(None, "page_count", |row| row.get(0))?;
+        db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
+        insert(db, &"x".repeat(100_000))
+    });
+    let (a, full, b, ()) = tokio::join!(fixture.insert("a"), full, fixture.insert("b"), async {
+        go.send(()).unwrap();
+    });
+    for outcome in [a, full, b] {
+        assert!(matches!(outcome, Err(Error::Unavailable(_))), "{outcome:?}");
+    }
+    assert_eq!(fixture.names(), "first");
+    fixture.insert("next").await.unwrap();
+    assert_eq!(fixture.names(), "first next");
+}
+
+/// A deferred constraint is one of the things that only the commit finds.
+#[tokio::test]
+async fn a_failed_commit_is_an_unknown_outcome_for_all() {
+    let fixture = Fixture::new(100);
+    let go = fixture.hold().await;
+    let before = fixture.writer.commits();
+    let bad = fixture.writer.run(|db| {
+        db.pragma_update(None, "defer_foreign_keys", true)?;
+        let order = "INSERT INTO orders (pet_id, status, created_at, updated_at) VALUES (999, 'placed', 0, 0)";
+        db.execute(order, []).map(drop)
+    });
+    let (a, bad, b, ()) = tokio::join!(fixture.insert("a"), bad, fixture.insert("b"), async {
+        go.send(()).unwrap();
+    });
+    for outcome in [a, bad, b] {
+        assert!(
+            matches!(outcome, Err(Error::OutcomeUnknown(_))),
+            "{outcome:?}"
+        );
+    }
+    assert!(
+        fixture.writer.commits() > before,
+        "what was read before may be out of date"
+    );
+    fixture.insert("next").await.unwrap();
+    assert_eq!(fixture.names(), "next");
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_without_a_trace() {
+    let fixture = Fixture::new(2);
+    let go = fixture.hold().await;
+    let (a, b, c, ()) = tokio::join!(
+        fixture.insert("a"),
+        fixture.insert("b"),
+        fixture.insert("c"),
+        async { go.send(()).unwrap() }
+    );
+    assert!(a.is_ok() && b.is_ok());
+    assert!(matches!(c, Err(Error::Overloaded)), "{c:?}");
+    assert_eq!(fixture.names(), "a b");
+}
+
+#[tokio::test]
+async fn a_write_goes_on_without_its_caller_and_closing_waits_for_it() {
+    let fixture = Fixture::new(100);
+    let go = fixture.hold().await;
+    {
+        let mut write = Box::pin(fixture.insert("orphan"));
+        assert!(matches!(poll!(&mut write), Poll::Pending));
+    }
+    go.send(()).unwrap();
+    fixture.writer.close().await;
+    assert_eq!(fixture.names(), "orphan");
+    let late = fixture.insert("late").await;
+    assert!(matches!(late, Err(Error::Unavailable(_))), "{late:?}");
+}
+
+/// Another process may hold the file for longer than the writer has patience.
+#[tokio::test]
+async fn a_locked_file_is_waited_for() {
+    let fixture = Fixture::new(100);
+    let other = Connection::open(fixture.folder.path().join("petstore.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut write = Box::pin(fixture.insert("patient"));
+    assert!(poll!(&mut write).is_pending());
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(poll!(&mut write).is_pending());
+    other.execute_batch("COMMIT").unwrap();
+    write.await.unwrap();
+    assert_eq!(fixture.names(), "patient");
+}

@@ -1,0 +1,150 @@
+//! What parses and what does not, for inputs that nobody thought of.
+
+#![allow(clippy::unwrap_used)]
+
+use petstore::{
+    json::{FromObject, Object},
+    key::{ApiKey, KeyHash, Scope, Scopes},
+    page::{Cursor, ListKind, PageLimit},
+    pet::{NewPet, PetId, PetName},
+};
+use proptest::prelude::*;
+
+proptest! {
+    /// Whatever the bytes, reading them ends, and only with UTF-8 JSON objects.
+    #[test]
+    fn any_bytes_are_an_object_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let is_object = serde_json::from_slice::<serde_json::Value>(&bytes).is_ok_and(|v| v.is_object());
+        // Stricter than serde_json is fine, laxer is not.
+        prop_assert!(is_object || Object::parse(&bytes).is_err());
+    }
+
+    /// Text close to JSON finds more of the corners.
+    #[test]
+    fn almost_json_is_an_object_or_refused(text in r#"[\[\]{}",:\\u0-9a-fnul tre.eE+\-]{0,40}"#) {
+        let is_object = serde_json::from_str::<serde_json::Value>(&text).is_ok_and(|v| v.is_object());
+        prop_assert!(is_object || Object::parse(text.as_bytes()).is_err());
+    }
+
+    /// An object without repeated members is read, and each member found.
+    #[test]
+    fn objects_are_read(members in proptest::collection::hash_map(".{0,8}", any::<i64>(), 0..8)) {
+        let text = serde_json::to_string(&members).unwrap();
+        let object = Object::parse(text.as_bytes()).unwrap();
+        for (name, value) in &members {
+            prop_assert_eq!(object.get(name).unwrap().as_int64(), Some(*value));
+        }
+    }
+
+    /// A whole number is the same however its point and exponent are placed.
+    #[test]
+    fn a_number_is_its_value(value: i64, zeros in 0usize..30, shift in 0usize..25) {
+        let digits = value.unsigned_abs().to_string();
+        let sign = if value < 0 { "-" } else { "" };
+        // 123 → 123000.00e-3, or 0.123e3 and so on.
+        let widened = format!("{sign}{digits}{}e-{zeros}", "0".repeat(zeros));
+        let padded = format!("{:0>1$}", digits, shift + 1);
+        let (whole, fraction) = padded.split_at(padded.len() - shift);
+        let whole = match whole.trim_start_matches('0') { "" => "0", whole => whole };
+        let point = if fraction.is_empty() { "" } else { "." };
+        let moved = format!("{sign}{whole}{point}{fraction}E+{shift}");
+        for text in [widened, moved] {
+            prop_assert_eq!(number(&text), Some(value), "{}", text);
+        }
+    }
+
+    /// A number with a fraction, or beyond int64, is no whole number.
+    #[test]
+    fn other_numbers_are_refused(value: i64, tenths in 1u8..10, beyond in 1u64..) {
+        prop_assert_eq!(number(&format!("{value}.{tenths}")), None);
+        prop_assert_eq!(number(&format!("{value}{tenths}e-1")), None);
+        let above = i128::from(i64::MAX) + i128::from(beyond);
+        let below = i128::from(i64::MIN) - i128::from(beyond);
+        prop_assert_eq!(number(&above.to_string()), None);
+        prop_assert_eq!(number(&below.to_string()), None);
+    }
+
+    /// A cursor comes back as it went, and only for its own list.
+    #[test]
+    fn cursors_come_back(id in 0i64..) {
+        let text = Cursor::after(id).encode(ListKind::Pets);
+        prop_assert!(text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)));
+        prop_assert_eq!(Cursor::parse(&text, ListKind::Pets).unwrap().id(), id);
+        prop_assert!(Cursor::parse(&text, ListKind::Orders).is_err());
+    }
+
+    /// Changing any character of a cursor spoils it.
+    #[test]
+    fn tampered_cursors_are_refused(id in 0i64.., at in 0usize..19, other in "[A-Za-z0-9_-]") {
+        let mut text = Cursor::after(id).encode(ListKind::Pets);
+        prop_assume!(text[at..=at] != other);
+        text.replace_range(at..=at, &other);
+        prop_assert!(Cursor::parse(&text, ListKind::Pets).is_err());
+    }
+
+    #[test]
+    fn limits_and_ids_are_plain_decimals(text in "[-+0-9. a]{0,20}") {
+        let plain = text.parse::<i64>().ok().filter(|n| *n > 0 && n.to_string() == text);
+        prop_assert_eq!(PetId::parse(&text).map(PetId::get), plain);
+        let limit = plain.filter(|n| *n <= 100);
+        prop_assert_eq!(PageLimit::parse(&text).ok().map(|l| i64::from(l.get())), limit);
+    }
+
+    /// A name is taken by the rule in the contract, and kept.
+    #[test]
+    fn names_follow_the_rule(name in any::<String>()) {
+        let good = (1..=255).contains(&name.chars().count())
+            && !name.chars().any(char::is_control)
+            && !name.chars().all(char::is_whitespace);
+        prop_assert_eq!(PetName::parse(name.clone()).ok().map(|n| n.as_str() == name), good.then_some(true));
+    }
+
+    /// A key is recognised, and no other text is.
+    #[test]
+    fn keys_are_recognised(at in 0usize..42, other in "[A-Za-z0-9_]") {
+        let key = ApiKey::generate();
+        let secret = key.reveal();
+        prop_assert_eq!(secret.len(), 42);
+        prop_assert!(KeyHash::of_presented(secret).is_some_and(|hash| hash == key.hash()));
+        prop_assume!(secret[at..=at] != other);
+        let mut typo = secret.to_string();
+        typo.replace_range(at..=at, &other);
+        prop_assert!(KeyHash::of_presented(&typo).is_none());
+    }
+
+    #[test]
+    fn anything_else_is_no_key(text in any::<String>()) {
+        prop_assert!(KeyHash::of_presented(&text).is_none());
+        let prefixed = format!("psk_{text}");
+        prop_assert!(KeyHash::of_presented(&prefixed).is_none());
+    }
+}
+
+fn number(text: &str) -> Option<i64> {
+    let body = format!("{{\"n\":{text}}}");
+    Object::parse(body.as_bytes())
+        .unwrap()
+        .get("n")
+        .unwrap()
+        .as_int64()
+}
+
+#[test]
+fn scopes_are_sets() {
+    let some: Scopes = [Scope::PetsRead, Scope::OrdersWrite, Scope::PetsRead]
+        .into_iter()
+        .collect();
+    assert_eq!(some.to_string(), "pets:read orders:write");
+    assert!(some.has(Scope::PetsRead) && !some.has(Scope::PetsWrite));
+    assert!(Scope::ALL.iter().all(|scope| Scopes::all().has(*scope)));
+    assert_eq!("pets:write".parse(), Ok(Scope::PetsWrite));
+}
+
+/// Everything that is wrong is said at once.
+#[test]
+fn a_bad_animal_gets_every_reason() {
+    let object = Object::parse(br#"{"name":"","status":"lost"}"#).unwrap();
+    let wrong = NewPet::from_object(&object).unwrap_err();
+    let fields: Vec<_> = wrong.iter().map(|invalid| invalid.field).collect();
+    assert_eq!(fields, ["name", "categoryId", "status"]);
+}
