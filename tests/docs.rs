@@ -1,0 +1,143 @@
+//! The commands in the documents, run as they are written.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_petstore");
+
+/// A service over a fresh file, in a folder of its own. It ends with the test.
+struct Service {
+    process: Child,
+    address: String,
+    folder: tempfile::TempDir,
+}
+
+impl Service {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut process = Command::new(BINARY)
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .current_dir(folder.path())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let first = lines.next().unwrap().unwrap();
+        let address = first.split("http://").nth(1).unwrap().to_string();
+        std::thread::spawn(move || lines.for_each(drop));
+        Self {
+            process,
+            address,
+            folder,
+        }
+    }
+
+    /// Runs a shell script whose addresses are moved to this service.
+    fn run(&self, script: &str) -> String {
+        let script = script.replace("127.0.0.1:8080", &self.address);
+        let path = std::env::var("PATH").unwrap();
+        let here = Path::new(BINARY).parent().unwrap().display();
+        let output = Command::new("bash")
+            .args(["-euc", &script])
+            .env("PATH", format!("{here}:{path}"))
+            .current_dir(self.folder.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{script}\n{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The shell examples of a text, in order.
+fn examples(text: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut block: Option<String> = None;
+    for line in text.lines() {
+        match (line.trim(), &mut block) {
+            ("```sh", None) => block = Some(String::new()),
+            ("```", Some(_)) => blocks.extend(block.take()),
+            (line, Some(block)) => *block += &format!("{line}\n"),
+            _ => {}
+        }
+    }
+    blocks
+}
+
+/// Runs curl examples and returns their status lines.
+fn statuses(service: &Service, examples: &[String]) -> Vec<String> {
+    let key = "PETSTORE_KEY=$(petstore keys create test)\n";
+    let run = |example: &String| service.run(&format!("{key}{example}"));
+    let outputs = examples
+        .iter()
+        .filter(|example| example.contains("curl"))
+        .map(run);
+    outputs
+        .map(|output| output.lines().next().unwrap().to_string())
+        .collect()
+}
+
+#[test]
+fn the_examples_of_the_readme_work() {
+    let readme = examples(&std::fs::read_to_string("README.md").unwrap());
+    let service = Service::start();
+    let statuses = statuses(&service, &readme);
+    let ok = "HTTP/1.1 200 OK";
+    assert_eq!(
+        statuses,
+        ["HTTP/1.1 201 Created", ok, ok, ok, "openapi: 3.1.0"]
+    );
+    let keys = readme
+        .iter()
+        .find(|example| example.contains("keys revoke"))
+        .unwrap();
+    assert!(service.run(keys).contains("kiosk"));
+}
+
+#[test]
+fn the_examples_of_the_contract_work() {
+    let contract = examples(&std::fs::read_to_string("openapi.yaml").unwrap());
+    let service = Service::start();
+    service.run("KEY=$(petstore keys create first) && curl -sf http://127.0.0.1:8080/v1/pets -H \"Authorization: Bearer $KEY\" -d '{\"name\":\"A\",\"categoryId\":1}' -H 'Content-Type: application/json'");
+    let statuses = statuses(&service, &contract);
+    let ok = "HTTP/1.1 200 OK";
+    assert_eq!(statuses, [ok, "HTTP/1.1 201 Created", ok, ok]);
+}
+
+/// The documents name no file that is not there.
+#[test]
+fn links_and_paths_lead_somewhere() {
+    for document in [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "docs/decisions.md",
+    ] {
+        let text = std::fs::read_to_string(document).unwrap();
+        let folder = Path::new(document).parent().unwrap();
+        for link in text.split("](").skip(1) {
+            let target = link.split(')').next().unwrap();
+            assert!(folder.join(target).exists(), "{document} links to {target}");
+        }
+        for path in text
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .filter(|code| code.starts_with("src/"))
+        {
+            assert!(Path::new(path).exists(), "{document} names {path}");
+        }
+    }
+}
