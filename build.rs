@@ -1,12 +1,92 @@
-//! Turns the contract into JSON, so that the program needs no YAML.
+//! Prepares what the program serves: the contract as JSON, so that it needs no
+//! YAML, and the files of the docs page, named by their content and compressed.
 
-use std::{env, error::Error, fs, path::Path};
+use std::{
+    env,
+    error::Error,
+    fmt::Write as _,
+    fs,
+    io::{Cursor, Read, Write as _},
+    path::{Path, PathBuf},
+};
 
-fn main() -> Result<(), Box<dyn Error>> {
+use flate2::{Compression, write::GzEncoder};
+use sha2::{Digest, Sha256};
+
+/// What the page is made of: files of ours, and of Swagger UI's.
+const OURS: [&str; 3] = ["docs.js", "docs.css", "icon.svg"];
+const SWAGGER_UI: [&str; 2] = ["swagger-ui-bundle.js", "swagger-ui.css"];
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+fn main() -> Result<()> {
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    contract(&out)?;
+    docs_page(&out)
+}
+
+fn contract(out: &Path) -> Result<()> {
     println!("cargo::rerun-if-changed=openapi.yaml");
     let yaml = fs::read_to_string("openapi.yaml")?;
     let contract: serde_json::Value = serde_saphyr::from_str(&yaml)?;
-    let json = Path::new(&env::var("OUT_DIR")?).join("openapi.json");
-    fs::write(json, serde_json::to_string(&contract)?)?;
+    fs::write(out.join("openapi.json"), serde_json::to_string(&contract)?)?;
     Ok(())
+}
+
+fn docs_page(out: &Path) -> Result<()> {
+    println!("cargo::rerun-if-changed=src/http/docs");
+    let mut page = fs::read_to_string("src/http/docs/index.html")?;
+    let mut table = String::from("[\n");
+    for (name, bytes) in page_files()? {
+        let digest = Sha256::digest(&bytes);
+        let tag: String = digest[..6]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let (stem, extension) = name.rsplit_once('.').ok_or("a file without an ending")?;
+        let hashed = format!("{stem}.{tag}.{extension}");
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+        gzip.write_all(&bytes)?;
+        fs::write(out.join(&hashed), &bytes)?;
+        fs::write(out.join(format!("{hashed}.gz")), gzip.finish()?)?;
+        page = page.replace(&format!("{{{name}}}"), &hashed);
+        let media_type = match extension {
+            "js" => "text/javascript; charset=utf-8",
+            "css" => "text/css; charset=utf-8",
+            _ => "image/svg+xml",
+        };
+        let here = "env!(\"OUT_DIR\"), \"/";
+        writeln!(
+            table,
+            "Asset {{ name: {hashed:?}, media_type: {media_type:?}, \
+             plain: include_bytes!(concat!({here}{hashed}\")), \
+             gzip: include_bytes!(concat!({here}{hashed}.gz\")) }},"
+        )?;
+    }
+    table.push(']');
+    fs::write(out.join("docs_assets.rs"), table)?;
+    fs::write(out.join("docs.html"), page)?;
+    Ok(())
+}
+
+fn page_files() -> Result<Vec<(&'static str, Vec<u8>)>> {
+    let mut files = Vec::new();
+    for name in OURS {
+        files.push((name, fs::read(Path::new("src/http/docs").join(name))?));
+    }
+    let archive = utoipa_swagger_ui_vendored::SWAGGER_UI_VENDORED;
+    let mut archive = zip::ZipArchive::new(Cursor::new(archive))?;
+    for name in SWAGGER_UI {
+        let ending = format!("/dist/{name}");
+        let mut bytes = Vec::new();
+        for at in 0..archive.len() {
+            let mut file = archive.by_index(at)?;
+            if file.name()?.ends_with(&ending) {
+                file.read_to_end(&mut bytes)?;
+            }
+        }
+        assert!(!bytes.is_empty(), "Swagger UI has no {name}");
+        files.push((name, bytes));
+    }
+    Ok(files)
 }

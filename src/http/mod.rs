@@ -108,6 +108,7 @@ fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/", get(docs::index))
         .route("/docs", get(docs::page))
+        .route("/docs/assets/{name}", get(docs::asset))
         .route("/v1/openapi.yaml", get(docs::openapi_yaml))
         .route("/v1/openapi.json", get(docs::openapi_json))
         .route("/v1/pets", get(pets::list_pets).post(pets::create_pet))
