@@ -1,7 +1,7 @@
 // Starts the real service over a fresh file, for tools that we did not write.
 
 import { execFileSync, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -9,24 +9,41 @@ import { createInterface } from "node:readline";
 const binary = process.env.PETSTORE_BINARY;
 if (!binary) throw new Error("PETSTORE_BINARY names the program under test; `make test` sets it");
 
-export async function startService() {
+export async function startService({ wrapper = [] } = {}) {
   const folder = mkdtempSync(join(tmpdir(), "petstore-"));
-  const database = ["--database", `sqlite:${join(folder, "petstore.db")}`];
-  const process = spawn(binary, ["serve", "--listen", "127.0.0.1:0", ...database], {
-    stdio: ["ignore", "ignore", "pipe"],
-  });
-  const lines = createInterface({ input: process.stderr });
-  const { value: first } = await lines[Symbol.asyncIterator]().next();
+  const file = join(folder, "petstore.db");
+  const database = ["--database", `sqlite:${file}`];
+  const [program, ...args] = [...wrapper, binary, "serve", "--listen", "127.0.0.1:0", ...database];
+  // In a group of its own, so that it ends together with its wrapper.
+  const service = spawn(program, args, { stdio: ["ignore", "ignore", "pipe"], detached: true });
+  const ended = new Promise((resolve) => service.once("exit", resolve));
+  const lines = createInterface({ input: service.stderr });
+  const first = await new Promise((resolve) => lines.once("line", resolve));
   const address = first.match(/http:\/\/\S+/)[0];
   const keys = (...args) => execFileSync(binary, ["keys", ...args, ...database], { stdio: "pipe" });
   return {
     address,
     makeKey: (...args) => keys("create", "test", ...args).toString().trim(),
+    // Makes the storage unreadable under the running service.
+    spoil() {
+      for (const spoilt of [`${file}-wal`, file]) {
+        writeFileSync(spoilt, Buffer.alloc(statSync(spoilt).size, 0xff), { flag: "r+" });
+      }
+    },
     async stop() {
-      const ended = new Promise((resolve) => process.once("exit", resolve));
-      process.kill("SIGKILL");
+      process.kill(-service.pid, "SIGKILL");
       await ended;
       rmSync(folder, { recursive: true });
     },
   };
+}
+
+// Runs `use` with a service of its own.
+export async function withService(options, use) {
+  const service = await startService(options);
+  try {
+    await use(service);
+  } finally {
+    await service.stop();
+  }
 }

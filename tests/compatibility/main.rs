@@ -1,0 +1,168 @@
+//! Within `/v1` changes only add: the contract is held against the last
+//! released one, `released.json` beside this file.
+
+#![allow(clippy::unwrap_used)]
+
+mod rules;
+
+use petstore::http::Contract;
+use rules::breaking_changes;
+use serde_json::{Value, json};
+
+fn contract() -> Value {
+    let address = "http://127.0.0.1:8080/v1".parse().unwrap();
+    serde_json::from_str(&Contract::new(&address, None).json).unwrap()
+}
+
+fn released() -> Value {
+    serde_json::from_str(include_str!("released.json")).unwrap()
+}
+
+#[test]
+fn the_contract_breaks_no_client_of_the_released_one() {
+    let breaks = breaking_changes(&released(), &contract());
+    assert!(breaks.is_empty(), "{}", breaks.join("\n"));
+}
+
+/// A change of the contract, to see what the gate says of it.
+type Change = fn(&mut Value);
+
+fn assert_refused(changes: &[(&str, Change)]) {
+    for (expected, change) in changes {
+        let mut changed = released();
+        change(&mut changed);
+        assert_ne!(changed, released(), "{expected}: nothing was changed");
+        let breaks = breaking_changes(&released(), &changed);
+        assert!(
+            breaks.iter().any(|found| found.contains(expected)),
+            "{expected}: {breaks:?}"
+        );
+    }
+}
+
+fn remove(object: &mut Value, member: &str) {
+    object.as_object_mut().unwrap().remove(member).unwrap();
+}
+
+fn schema<'a>(contract: &'a mut Value, name: &str) -> &'a mut Value {
+    &mut contract["components"]["schemas"][name]
+}
+
+#[test]
+fn what_is_taken_away_is_refused() {
+    assert_refused(&[
+        ("/pets/{petId}: removed", |c| {
+            remove(&mut c["paths"], "/pets/{petId}")
+        }),
+        ("post /pets: removed", |c| {
+            remove(&mut c["paths"]["/pets"], "post")
+        }),
+        ("operationId", |c| {
+            c["paths"]["/pets"]["get"]["operationId"] = json!("allPets")
+        }),
+        ("response 413: removed", |c| {
+            remove(&mut c["paths"]["/pets"]["post"]["responses"], "413")
+        }),
+        ("parameter limit: removed", |c| {
+            c["paths"]["/pets"]["get"]["parameters"]
+                .as_array_mut()
+                .unwrap()
+                .remove(0);
+        }),
+        ("header ETag: removed", |c| {
+            remove(
+                &mut c["paths"]["/pets"]["get"]["responses"]["200"]["headers"],
+                "ETag",
+            );
+        }),
+        ("header ETag: no longer certain", |c| {
+            c["components"]["headers"]["ETag"]["required"] = json!(false);
+        }),
+        ("name: removed", |c| {
+            remove(&mut schema(c, "Pet")["properties"], "name")
+        }),
+        ("categoryId: no longer certain", |c| {
+            schema(c, "Pet")["required"] = json!(["id", "name"])
+        }),
+        ("value \"sold\": removed", |c| {
+            schema(c, "PetStatus")["enum"] = json!(["available", "pending"])
+        }),
+        ("value \"not_found\": removed", |c| {
+            let codes = &mut schema(c, "Error")["properties"]["code"]["enum"];
+            codes
+                .as_array_mut()
+                .unwrap()
+                .retain(|code| code != "not_found");
+        }),
+        ("application/json: removed", |c| {
+            remove(
+                &mut c["paths"]["/pets"]["post"]["requestBody"]["content"],
+                "application/json",
+            );
+        }),
+    ]);
+}
+
+#[test]
+fn what_is_newly_demanded_is_refused() {
+    assert_refused(&[
+        ("status: newly required", |c| {
+            schema(c, "NewPet")["required"] = json!(["name", "categoryId", "status"]);
+        }),
+        ("parameter shop: newly required", |c| {
+            let shop = json!({"name": "shop", "in": "query", "required": true, "schema": {}});
+            c["paths"]["/pets"]["get"]["parameters"]
+                .as_array_mut()
+                .unwrap()
+                .push(shop);
+        }),
+        ("parameter limit: newly required", |c| {
+            c["components"]["parameters"]["Limit"]["required"] = json!(true);
+        }),
+        ("maximum", |c| {
+            c["components"]["parameters"]["Limit"]["schema"]["maximum"] = json!(50)
+        }),
+        ("minimum", |c| {
+            c["components"]["parameters"]["Limit"]["schema"]["minimum"] = json!(2)
+        }),
+        ("default", |c| {
+            c["components"]["parameters"]["Limit"]["schema"]["default"] = json!(10)
+        }),
+        ("maxLength", |c| {
+            schema(c, "PetName")["maxLength"] = json!(100)
+        }),
+        ("minLength", |c| {
+            schema(c, "PetName")["minLength"] = json!(2)
+        }),
+        ("pattern", |c| {
+            schema(c, "PetName")["pattern"] = json!("^[a-z]+$")
+        }),
+        ("type", |c| {
+            schema(c, "CategoryId")["type"] = json!("string")
+        }),
+        ("maxLength", |c| {
+            schema(c, "CategoryId")["maxLength"] = json!(5)
+        }),
+    ]);
+}
+
+#[test]
+fn what_only_adds_is_welcome() {
+    let changes: [Change; 6] = [
+        |c| c["paths"]["/pets"]["patch"] = json!({"operationId": "x", "responses": {}}),
+        |c| c["paths"]["/pets"]["get"]["responses"]["429"] = json!({"description": "x"}),
+        |c| schema(c, "Pet")["properties"]["colour"] = json!({"type": "string"}),
+        |c| schema(c, "NewPet")["properties"]["colour"] = json!({"type": "string"}),
+        |c| c["components"]["parameters"]["Limit"]["schema"]["maximum"] = json!(200),
+        |c| remove(&mut c["paths"], "/store/orders"), // it is experimental
+    ];
+    for change in changes {
+        let mut changed = released();
+        change(&mut changed);
+        assert_ne!(changed, released());
+        assert_eq!(
+            breaking_changes(&released(), &changed),
+            Vec::<String>::new()
+        );
+    }
+}

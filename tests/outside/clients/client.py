@@ -1,0 +1,73 @@
+"""Uses the client that was generated from the served contract, as a shop would.
+
+Arguments: the folder that holds the generated package, the base address, a key,
+a key with too few scopes. The service's clock may stand after the removal of
+getPet; then the last argument is "removed".
+"""
+
+import importlib
+import re
+import sys
+
+folder, base, key, narrow_key, *rest = sys.argv[1:]
+sys.path.insert(0, folder)
+generated = importlib.import_module("petstore_client")
+api = "petstore_client.api.animals"
+create_pet = importlib.import_module(f"{api}.create_pet")
+list_pets = importlib.import_module(f"{api}.list_pets")
+get_pet = importlib.import_module(f"{api}.get_pet")
+list_orders = importlib.import_module("petstore_client.api.store.list_orders")
+models = importlib.import_module("petstore_client.models")
+
+
+def client(token):
+    return generated.AuthenticatedClient(base_url=base, token=token)
+
+
+def expect(response, status, code):
+    assert response.status_code == status, response
+    assert isinstance(response.parsed, models.Error), response
+    assert (response.parsed.code.value, response.parsed.status) == (code, status), response.parsed
+    assert response.parsed.message
+
+
+shop = client(key)
+if rest == ["removed"]:
+    expect(get_pet.sync_detailed(1, client=shop), 410, "operation_removed")
+    sys.exit()
+
+large = 2**53 + 1
+created = [
+    create_pet.sync_detailed(
+        client=shop,
+        body=models.NewPet(name=f"Pet {n}", category_id=large, status=models.PetStatus.SOLD),
+    )
+    for n in range(5)
+]
+assert all(answer.status_code == 201 for answer in created), created
+ids = [answer.parsed.id for answer in created]
+assert created[0].parsed.category_id == large
+
+walked, cursor = [], {}
+while cursor is not None:
+    page = list_pets.sync_detailed(client=shop, limit=2, status=models.PetStatus.SOLD, **cursor)
+    walked += [pet.id for pet in page.parsed]
+    following = re.search(r"[?&]cursor=([^&>]+)", page.headers.get("Link", ""))
+    cursor = {"cursor": following[1]} if following else None
+assert walked == ids, (walked, ids)
+
+fetched = get_pet.sync_detailed(ids[0], client=shop)
+assert fetched.parsed == created[0].parsed
+unchanged = get_pet.sync_detailed(ids[0], client=shop, if_none_match=fetched.headers["ETag"])
+assert unchanged.status_code == 304
+assert list_orders.sync(client=shop) == []
+
+animal = models.NewPet(name="A", category_id=1)
+expect(list_pets.sync_detailed(client=shop, limit=0), 400, "invalid_parameter")
+expect(create_pet.sync_detailed(client=shop, body=models.NewPet("", 1)), 400, "invalid_body")
+expect(list_pets.sync_detailed(client=generated.Client(base_url=base)), 401, "missing_api_key")
+expect(list_pets.sync_detailed(client=client("psk_typo")), 401, "invalid_api_key")
+expect(create_pet.sync_detailed(client=client(narrow_key), body=animal), 403, "insufficient_scope")
+expect(get_pet.sync_detailed(999_999, client=shop), 404, "not_found")
+animal.additional_properties["padding"] = "x" * 70_000
+expect(create_pet.sync_detailed(client=shop, body=animal), 413, "body_too_large")
