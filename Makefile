@@ -1,6 +1,6 @@
 # What a developer does with this project. `make` alone lists it.
 
-.PHONY: help run test lint tools
+.PHONY: help run test test-outside lint tools
 
 help:
 	@echo "make run    run the service on its embedded database"
@@ -14,13 +14,27 @@ run:
 # says so.
 test: tools
 	cargo test --locked -- --include-ignored
+	$(MAKE) test-outside
+
+# A browser, a linter, a fuzzer and generators of clients, on the built program.
+OUTSIDE = tests/outside
+PYTHON_TOOLS = $(CURDIR)/target/outside/bin
+
+test-outside: tools
+	cargo build --locked
+	cd $(OUTSIDE) && npm ci
+	test -x $(PYTHON_TOOLS)/python || python3 -m venv target/outside
+	$(PYTHON_TOOLS)/pip install --quiet --disable-pip-version-check -r $(OUTSIDE)/requirements.txt
+	cd $(OUTSIDE) && PETSTORE_BINARY=$${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug/petstore \
+		PYTHON_TOOLS=$(PYTHON_TOOLS) ARTEFACTS=$(CURDIR)/target/outside/artefacts npm test
 
 lint:
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 
-# Debian's packages, for the tests that look at the process from outside.
-TOOLS = strace curl script:bsdutils
+# Debian's packages: the program to look for, and the package if it has another
+# name.
+TOOLS = strace curl script:bsdutils faketime chromium node:nodejs npm python3
 SUDO = $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 tools:

@@ -59,8 +59,12 @@ impl<'a> Object<'a> {
                 first => first == b'{' || first == b'[',
             };
             if suspect {
-                serde_json::from_str::<Strict>(text)
-                    .map_err(|e| malformed(format!("in member {name:?}: {e}")))?;
+                serde_json::from_str::<Strict>(text).map_err(|e| {
+                    // Its line and column count from the start of the member.
+                    let reason = e.to_string();
+                    let reason = reason.split(" at line ").next().unwrap_or_default();
+                    malformed(format!("in member {}: {reason}", quoted(name)))
+                })?;
             }
         }
         Ok(object)

@@ -10,7 +10,7 @@ use crate::invalid::{Invalid, quoted};
 
 const PREFIX: &str = "psk_";
 const RANDOM: usize = 32;
-const CHECKSUM: usize = 6;
+const CHECKSUM: u32 = 6;
 
 /// A secret as its owner holds it: `psk_`, 32 random characters, and a
 /// checksum of those by which a typo or a leak is recognised without a look
@@ -61,31 +61,11 @@ impl KeyHash {
     }
 }
 
-fn checksum(random: &str) -> Checksum {
+fn checksum(random: &str) -> String {
     const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    let mut rest = crc32fast::hash(random.as_bytes()) as usize;
-    let mut digits = [b'0'; CHECKSUM];
-    for digit in digits.iter_mut().rev() {
-        *digit = BASE62[rest % 62];
-        rest /= 62;
-    }
-    Checksum(digits)
-}
-
-struct Checksum([u8; CHECKSUM]);
-
-impl PartialEq<Checksum> for &str {
-    fn eq(&self, other: &Checksum) -> bool {
-        self.as_bytes() == other.0
-    }
-}
-
-impl fmt::Display for Checksum {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0
-            .iter()
-            .try_for_each(|digit| write!(f, "{}", char::from(*digit)))
-    }
+    let crc = u64::from(crc32fast::hash(random.as_bytes()));
+    let digit = |place: u32| char::from(BASE62[(crc / 62_u64.pow(place) % 62) as usize]);
+    (0..CHECKSUM).rev().map(digit).collect()
 }
 
 /// What is known of a key besides its secret.

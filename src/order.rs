@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    invalid::{Invalid, quoted},
     page::{Filter, ListKind},
     pet::PetId,
 };
@@ -29,12 +28,9 @@ pub enum OrderStatus {
     Cancelled,
 }
 
-impl OrderStatus {
-    pub const ALL: [Self; 3] = [Self::Placed, Self::Completed, Self::Cancelled];
-}
-
 impl Filter for OrderStatus {
     const LIST: ListKind = ListKind::Orders;
+    const ALL: &[Self] = &[Self::Placed, Self::Completed, Self::Cancelled];
 
     fn as_str(self) -> &'static str {
         match self {
@@ -42,16 +38,5 @@ impl Filter for OrderStatus {
             Self::Completed => "completed",
             Self::Cancelled => "cancelled",
         }
-    }
-
-    fn parse(text: &str) -> Result<Self, Invalid> {
-        Self::ALL
-            .into_iter()
-            .find(|status| status.as_str() == text)
-            .ok_or_else(|| {
-                let got = quoted(text);
-                let reason = format!("must be one of placed, completed, cancelled, got {got}");
-                Invalid::new("status", reason)
-            })
     }
 }

@@ -94,12 +94,24 @@ impl Cursor {
 }
 
 /// A status by which a list can be narrowed; it also tells which list.
-pub trait Filter: Copy {
+pub trait Filter: Copy + 'static {
     const LIST: ListKind;
-
-    fn parse(text: &str) -> Result<Self, Invalid>;
+    const ALL: &[Self];
 
     fn as_str(self) -> &'static str;
+
+    fn parse(text: &str) -> Result<Self, Invalid> {
+        let mut all = Self::ALL.iter().copied();
+        all.find(|status| status.as_str() == text)
+            .ok_or_else(|| Self::invalid(&quoted(text)))
+    }
+
+    /// Says that something else was found where one of the values belongs.
+    fn invalid(got: &str) -> Invalid {
+        let all: Vec<_> = Self::ALL.iter().map(|status| status.as_str()).collect();
+        let all = all.join(", ");
+        Invalid::new("status", format!("must be one of {all}, got {got}"))
+    }
 }
 
 /// Which items of a list are wanted.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    invalid::{Invalid, quoted},
+    invalid::Invalid,
     json::{FromObject, Object, Value},
     page::{Filter, ListKind, decimal},
 };
@@ -127,13 +127,7 @@ pub enum PetStatus {
 
 impl Filter for PetStatus {
     const LIST: ListKind = ListKind::Pets;
-
-    fn parse(text: &str) -> Result<Self, Invalid> {
-        Self::ALL
-            .into_iter()
-            .find(|status| status.as_str() == text)
-            .ok_or_else(|| Self::invalid(&quoted(text)))
-    }
+    const ALL: &[Self] = &[Self::Available, Self::Pending, Self::Sold];
 
     fn as_str(self) -> &'static str {
         match self {
@@ -145,20 +139,11 @@ impl Filter for PetStatus {
 }
 
 impl PetStatus {
-    pub const ALL: [Self; 3] = [Self::Available, Self::Pending, Self::Sold];
-
     fn from_json(value: Value) -> Result<Self, Invalid> {
         match value.as_string() {
             Some(text) => Self::parse(&text),
             None => Err(Self::invalid(&value.shown())),
         }
-    }
-
-    fn invalid(got: &str) -> Invalid {
-        Invalid::new(
-            "status",
-            format!("must be one of available, pending, sold, got {got}"),
-        )
     }
 }
 

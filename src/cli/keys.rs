@@ -1,11 +1,9 @@
 //! `petstore keys`: who may use the service.
 
-use std::io::{self, Write};
-
 use clap::{Args, Subcommand};
 use jiff::{Span, Timestamp, Zoned, tz::TimeZone};
 
-use super::{Database, Outcome};
+use super::{Database, Outcome, print, say};
 use crate::{
     clock::Clock,
     invalid::{Invalid, quoted},
@@ -95,15 +93,14 @@ impl Create {
         let expiry = key
             .expires_at
             .map_or("never expires".into(), |at| format!("expires {at:.0}"));
-        eprintln!(
+        say!(
             "Key {} ({}) may {}; it {expiry}.",
             key.id,
             key.name.as_str(),
             key.scopes
         );
-        eprintln!("This is its secret. It is not shown again:");
-        writeln!(io::stdout(), "{}", secret.reveal())?;
-        Ok(())
+        say!("This is its secret. It is not shown again:");
+        print(format!("{}\n", secret.reveal()).as_bytes())
     }
 }
 
@@ -113,7 +110,7 @@ impl List {
         let keys = store.key_list().await?;
         store.close().await;
         if keys.is_empty() {
-            eprintln!("There are no keys yet. Make one: petstore keys create NAME");
+            say!("There are no keys yet. Make one: petstore keys create NAME");
             return Ok(());
         }
         let now = Clock::system().now();
@@ -130,15 +127,15 @@ impl List {
         rows.extend(keys.iter().map(|(_, key)| row(key, now)));
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
         let widths: [usize; 7] = std::array::from_fn(|column| width(column).unwrap_or(0));
-        let mut out = io::stdout().lock();
+        let mut table = String::new();
         for row in &rows {
             let cells = row
                 .iter()
                 .zip(widths)
                 .map(|(cell, width)| format!("{cell:width$}"));
-            writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+            table += &format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end());
         }
-        Ok(())
+        print(table.as_bytes())
     }
 }
 
@@ -153,8 +150,8 @@ impl Revoke {
         };
         let name = key.name.as_str();
         match key.revoked_at {
-            None => eprintln!("Revoked key {id} ({name}). Services refuse it within a second."),
-            Some(at) => eprintln!("Key {id} ({name}) was revoked before, {at:.0}."),
+            None => say!("Revoked key {id} ({name}). Services refuse it within a second."),
+            Some(at) => say!("Key {id} ({name}) was revoked before, {at:.0}."),
         }
         Ok(())
     }

@@ -4,7 +4,11 @@ mod keys;
 mod openapi;
 mod serve;
 
-use std::{error::Error, io, process::ExitCode};
+use std::{
+    error::Error,
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
@@ -37,6 +41,11 @@ Examples:
 #[derive(Subcommand)]
 enum Command {
     /// Run the service.
+    ///
+    /// Serves until SIGTERM or SIGINT, then finishes the requests that run and
+    /// closes the database. On a terminal with a new database it also makes
+    /// the first key. While it runs, the file of the database has its log
+    /// (-wal) and index (-shm) beside it.
     Serve(serve::Serve),
     /// Make, list and revoke API keys, also beside a running service.
     #[command(subcommand)]
@@ -72,6 +81,25 @@ struct Addresses {
     staging_url: Option<PublicUrl>,
 }
 
+/// Writes a line to standard error. If nobody reads it, that is no failure.
+macro_rules! say {
+    ($($line:tt)*) => {{
+        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($line)*)));
+    }};
+}
+use say;
+
+/// Writes to standard output. A reader who has seen enough may leave.
+fn print(bytes: &[u8]) -> Outcome {
+    match io::stdout()
+        .write_all(bytes)
+        .and_then(|()| io::stdout().flush())
+    {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
 /// Runs the command line. A usage error ends with 2, a failure with 1.
 pub fn main() -> ExitCode {
     let outcome = match CommandLine::parse().command {
@@ -79,15 +107,15 @@ pub fn main() -> ExitCode {
         Command::Keys(keys) => keys.run(),
         Command::Openapi(openapi) => openapi.run(),
         Command::Completions { shell } => {
-            let command = &mut CommandLine::command();
-            clap_complete::generate(shell, command, "petstore", &mut io::stdout());
-            Ok(())
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut CommandLine::command(), "petstore", &mut script);
+            print(&script)
         }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("petstore: {error}");
+            say!("petstore: {error}");
             ExitCode::FAILURE
         }
     }

@@ -1,19 +1,16 @@
 //! `petstore openapi`: prints the contract.
 
-use std::{
-    io::{self, Write},
-    net::{Ipv4Addr, SocketAddr},
-};
+use std::net::{Ipv4Addr, SocketAddr};
 
-use clap::Args;
+use clap::{Args, builder::FalseyValueParser};
 
-use super::{Addresses, Outcome};
+use super::{Addresses, Outcome, print};
 use crate::http::{Contract, PublicUrl};
 
 #[derive(Args)]
 pub struct Openapi {
     /// Print JSON instead of YAML.
-    #[arg(long, env = "PETSTORE_JSON")]
+    #[arg(long, env = "PETSTORE_JSON", value_parser = FalseyValueParser::new())]
     json: bool,
     #[command(flatten)]
     addresses: Addresses,
@@ -29,7 +26,6 @@ impl Openapi {
         } else {
             contract.yaml
         };
-        io::stdout().write_all(text.as_bytes())?;
-        Ok(())
+        print(text.as_bytes())
     }
 }

@@ -1,17 +1,21 @@
 //! `petstore serve`: runs the service until it is told to stop.
 
 use std::{
+    env,
     io::{self, IsTerminal},
     net::{SocketAddr, TcpListener},
+    process,
 };
 
 use clap::Args;
+use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Addresses, DEFAULT_DATABASE, Database, Outcome, keys};
+use super::{Addresses, DEFAULT_DATABASE, Database, Outcome, keys, say};
 use crate::{
     clock::Clock,
-    http::{self, Settings},
+    http::{self, Limits, Settings},
+    invalid::{Invalid, quoted},
     key::{NewKey, Scopes},
     store::{Error, Options, Role, Store},
 };
@@ -22,6 +26,7 @@ pub struct Serve {
     #[arg(
         long,
         env = "PETSTORE_LISTEN",
+        value_parser = address,
         default_value = "127.0.0.1:8080",
         value_name = "ADDRESS"
     )]
@@ -34,10 +39,14 @@ pub struct Serve {
 
 impl Serve {
     pub fn run(self) -> Outcome {
+        // A log that nobody reads, or a full disk under it, holds nothing up.
+        let (log, _flushed_at_the_end) = tracing_appender::non_blocking(io::stderr());
         tracing_subscriber::fmt()
-            .with_writer(io::stderr)
+            .with_writer(log)
+            .with_ansi(io::stderr().is_terminal())
             .with_target(false)
             .init();
+        raise_descriptor_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
@@ -53,7 +62,14 @@ impl Serve {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            eprintln!("Stopping: finishing the requests that run.");
+            say!("Stopping: finishing the requests that run. Once more stops at once.");
+            tokio::spawn(async move {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+                process::exit(1);
+            });
         };
 
         let listener = TcpListener::bind(self.listen)
@@ -62,16 +78,19 @@ impl Serve {
         let address = listener.local_addr()?;
         let store = Store::open(&self.database.database, &Options::new(Role::Service))?;
 
-        eprintln!(
+        say!(
             "Petstore {} listens on http://{address}",
             env!("CARGO_PKG_VERSION")
         );
-        eprintln!("  docs      http://{address}/docs");
-        eprintln!("  contract  http://{address}/v1/openapi.yaml");
-        eprintln!("  database  {}", self.database.database);
+        say!("  docs      http://{address}/docs");
+        say!("  contract  http://{address}/v1/openapi.yaml");
+        say!("  database  {}", self.database.database);
         self.introduce_keys(&store, address).await?;
 
+        let mut limits = Limits::default();
+        limits.connections = limits.connections.min(room_for_connections());
         let settings = Settings {
+            limits,
             public_url: self.addresses.public_url,
             staging_url: self.addresses.staging_url,
             ..Settings::default()
@@ -83,29 +102,65 @@ impl Serve {
     /// Helps with the first key: makes it for a person who is looking, and
     /// otherwise says how.
     async fn introduce_keys(&self, store: &Store, address: SocketAddr) -> Result<(), Error> {
-        if !store.key_list().await?.is_empty() {
+        let now = Clock::system().now();
+        let keys = store.key_list().await?;
+        if keys.iter().any(|(_, key)| key.is_valid_at(now)) {
             return Ok(());
         }
-        if !io::stderr().is_terminal() {
+        if !keys.is_empty() || !io::stderr().is_terminal() {
             let database = match self.database.database.to_string() {
                 default if default == DEFAULT_DATABASE => String::new(),
                 other => format!(" --database {other}"),
             };
-            eprintln!("There are no keys yet. Make one: petstore keys create NAME{database}");
+            let program = env::args().next().unwrap_or("petstore".into());
+            say!("There are no valid keys. Make one: {program} keys create NAME{database}");
             return Ok(());
         }
         let new = NewKey {
             name: "first".parse().expect("a valid name"),
             scopes: Scopes::all(),
-            created_at: Clock::system().now(),
+            created_at: now,
             expires_at: None,
         };
         let (_, secret) = keys::create(store, new).await?;
-        eprintln!("There were no keys yet, so here is the first. It is shown only now. Try it:\n");
-        eprintln!(
+        say!("There were no keys yet, so here is the first. It is shown only now. Try it:\n");
+        say!(
             "  curl -H 'Authorization: Bearer {}' http://{address}/v1/pets\n",
             secret.reveal()
         );
         Ok(())
     }
+}
+
+/// Descriptors that are not for connections: the database, the log and so on.
+const RESERVED: u64 = 64;
+
+/// Takes as many descriptors as the system allows: the usual limit is lower
+/// than that of connections.
+fn raise_descriptor_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Where it is refused, there is room for fewer connections.
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+fn room_for_connections() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(limit.saturating_sub(RESERVED))
+        .unwrap_or(usize::MAX)
+        .max(1)
+}
+
+/// An address and a port, or `localhost` and a port.
+fn address(text: &str) -> Result<SocketAddr, Invalid> {
+    let ip = text
+        .strip_prefix("localhost:")
+        .map(|port| format!("127.0.0.1:{port}"));
+    ip.as_deref().unwrap_or(text).parse().map_err(|_| {
+        let reason = format!(
+            "must be an address and a port such as 127.0.0.1:8080, got {}",
+            quoted(text)
+        );
+        Invalid::new("listen", reason)
+    })
 }

@@ -29,8 +29,8 @@ use crate::{
 /// How often the table of keys is read again. A revoked key is refused within
 /// a second, so this leaves room for the reading itself.
 const REFRESH: Duration = Duration::from_millis(500);
-/// How far apart the extra readings for unknown keys are.
-const EXTRA_REFRESH: Duration = Duration::from_millis(20);
+/// How far apart readings are at the least, however many unknown keys come.
+const REFRESH_PAUSE: Duration = Duration::from_millis(20);
 /// How far apart the notes of a key's last use are, in microseconds.
 const USE_NOTED: i64 = 60_000_000;
 
@@ -95,8 +95,8 @@ pub async fn method_not_allowed(
     refuse(&app, &uri, &headers, ApiError::MethodNotAllowed).await
 }
 
-/// What lies under `/v1` is told only to those who have a key; all but the
-/// contract, which is public.
+/// Everything under `/v1` asks for a key first; all but the contract, which is
+/// public.
 async fn refuse(app: &App, uri: &Uri, headers: &HeaderMap, error: ApiError) -> ApiError {
     let public = uri.path().starts_with("/v1/openapi.");
     if public || !uri.path().starts_with("/v1/") {
@@ -116,7 +116,7 @@ pub struct Keys {
     /// random, so one that was unknown once will not be made later; if it is
     /// brought in from a copy, the next regular reading finds it.
     unknown: Cache<KeyHash, ()>,
-    /// When the last reading began.
+    /// When the last reading that succeeded began.
     refreshed: Mutex<Option<Instant>>,
 }
 
@@ -162,23 +162,25 @@ impl Keys {
         if self.unknown.get(hash).is_some() {
             return Err(REFUSED);
         }
-        let asked = Instant::now();
-        let mut refreshed = self.refreshed.lock().await;
-        if refreshed.is_none_or(|began| began < asked) {
-            if let Some(began) = *refreshed {
-                tokio::time::sleep_until(began + EXTRA_REFRESH).await;
-            }
-            *refreshed = Some(Instant::now());
-            self.refresh().await?;
-        }
-        drop(refreshed);
+        self.refresh().await?;
         self.find(hash).ok_or_else(|| {
             self.unknown.insert(*hash, ());
             REFUSED
         })
     }
 
+    /// Reads the table again. Those who ask at the same time share a reading,
+    /// as long as it began after they asked.
     async fn refresh(&self) -> Result<(), store::Error> {
+        let asked = Instant::now();
+        let mut refreshed = self.refreshed.lock().await;
+        if let Some(began) = *refreshed {
+            if began >= asked {
+                return Ok(());
+            }
+            tokio::time::sleep_until(began + REFRESH_PAUSE).await;
+        }
+        let began = Instant::now();
         let stored = self.store.key_list().await?;
         let table = self.table.load();
         let fresh = stored.into_iter().map(|(hash, key)| {
@@ -190,6 +192,7 @@ impl Keys {
             (hash, Arc::new(Known { key, last_used }))
         });
         self.table.store(Arc::new(fresh.collect()));
+        *refreshed = Some(began);
         Ok(())
     }
 
@@ -211,7 +214,7 @@ impl Keys {
     }
 }
 
-/// Reads the keys again and again, and notes which of them were used.
+/// Reads the keys again and again.
 pub async fn keep_fresh(app: Arc<App>) {
     let mut ticks = tokio::time::interval(REFRESH);
     loop {
@@ -219,6 +222,15 @@ pub async fn keep_fresh(app: Arc<App>) {
         if let Err(error) = app.keys.refresh().await {
             tracing::warn!(%error, "the keys were not read again");
         }
+    }
+}
+
+/// Notes again and again which keys were used. It waits for the writer, so
+/// `keep_fresh` does not wait for it.
+pub async fn keep_noting(app: Arc<App>) {
+    let mut ticks = tokio::time::interval(REFRESH);
+    loop {
+        ticks.tick().await;
         app.keys.note_used().await;
     }
 }

@@ -1,6 +1,10 @@
 //! The contract, `openapi.yaml`, with this service's addresses filled in.
 
-use std::{fmt, net::SocketAddr, str::FromStr};
+use std::{
+    fmt,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    str::FromStr,
+};
 
 use http::Uri;
 
@@ -19,7 +23,13 @@ pub struct PublicUrl(String);
 
 impl PublicUrl {
     /// The address of a service that is not told another one.
-    pub fn local(address: SocketAddr) -> Self {
+    pub fn local(mut address: SocketAddr) -> Self {
+        if address.ip().is_unspecified() {
+            address.set_ip(match address {
+                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
         Self(format!("http://{address}/v1"))
     }
 }
@@ -32,7 +42,9 @@ impl FromStr for PublicUrl {
             matches!(uri.scheme_str(), Some("http" | "https"))
                 && uri.path().ends_with("/v1")
                 && uri.query().is_none()
-                && !text.contains(['<', '>', '"', '\'', '#', '{', '}', '@'])
+                && text
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"-._~:/[]%".contains(&b))
         });
         match uri {
             Some(_) => Ok(Self(text.into())),

@@ -10,7 +10,7 @@ use axum::{
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
 
-use super::server::MAX_BODY;
+use super::server::{MAX_BODY, MAX_HEAD};
 use crate::{invalid::Invalid, json::NotAnObject, key::Scope, store};
 
 /// An answer of 4xx or 5xx.
@@ -110,10 +110,13 @@ impl ApiError {
             }
             Self::BodyTooLarge => format!("body: must be at most {MAX_BODY} bytes"),
             Self::UnsupportedMediaType => {
-                "Content-Type: must be application/json, in UTF-8 if a charset is named".into()
+                "Content-Type: must be application/json, in UTF-8 if a charset is named, and not encoded"
+                    .into()
             }
             Self::HeadTooLarge => {
-                "the request line and headers must be at most 16384 bytes and 100 headers".into()
+                format!(
+                    "the request line and headers must be at most {MAX_HEAD} bytes and 100 headers"
+                )
             }
             Self::Internal(_) => {
                 "the service failed; report the X-Request-Id of this answer".into()

@@ -22,7 +22,7 @@ impl<T: FromObject> FromRequest<Arc<App>> for Json<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
-        if !is_json(request.headers()) {
+        if !is_json(request.headers()) || is_encoded(request.headers()) {
             return Err(ApiError::UnsupportedMediaType);
         }
         let body = request.into_body();
@@ -65,6 +65,12 @@ fn is_json(headers: &HeaderMap) -> bool {
                     .eq_ignore_ascii_case("utf-8"),
                 _ => true,
             })
+}
+
+/// Whether a body is compressed or otherwise wrapped, which is not taken.
+fn is_encoded(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(header::CONTENT_ENCODING).iter();
+    codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
 impl<S: Filter> FromRequestParts<Arc<App>> for ListQuery<S> {

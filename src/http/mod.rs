@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use axum::{Router, middleware, routing::get};
 use http::HeaderValue;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{clock::Clock, store::Store};
 use auth::Keys;
@@ -96,9 +96,11 @@ pub async fn serve(
         limits: settings.limits,
         store,
     });
-    let refresher = tokio::spawn(auth::keep_fresh(app.clone()));
+    let mut chores = JoinSet::new();
+    chores.spawn(auth::keep_fresh(app.clone()));
+    chores.spawn(auth::keep_noting(app.clone()));
     server::run(listener, router(app.clone()), limits, shutdown).await;
-    refresher.abort();
+    chores.shutdown().await;
     app.keys.note_used().await;
     app.store.close().await;
     Ok(())

@@ -1,7 +1,7 @@
 //! Answers that can be kept: their bytes, their tag, and the cache that holds
 //! them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
@@ -19,6 +19,9 @@ use crate::{
 
 /// The most that the kept answers may take, in bytes.
 const CACHE_SIZE: u64 = 8 << 20;
+
+/// How long a request waits for what is to be read.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Content as it is sent, with a strong tag made from it: the same on every
 /// replica and after a restart.
@@ -113,10 +116,9 @@ impl Rendered {
 /// Whether the client holds one of the tags; by RFC 9110 a weak tag matches too.
 fn if_none_match(request: &HeaderMap, etag: &[u8]) -> bool {
     request.get_all(header::IF_NONE_MATCH).iter().any(|value| {
-        value.as_bytes().split(|byte| *byte == b',').any(|tag| {
-            let tag = tag.trim_ascii();
-            tag == b"*" || tag.strip_prefix(b"W/").unwrap_or(tag) == etag
-        })
+        let value = value.as_bytes().trim_ascii();
+        let mut tags = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        value == b"*" || tags.any(|tag| tag.strip_prefix(b"W/").unwrap_or(tag) == etag)
     })
 }
 
@@ -160,7 +162,18 @@ impl App {
         // The number is taken before the reading: what is read may be newer
         // than it says, never older.
         let key = (view, self.store.commits());
+        if let Some(kept) = self.pages.0.get(&key) {
+            return Ok(kept);
+        }
         let read = async { read.await.map(Arc::new) };
-        self.pages.0.get_or_insert_async(&key, read).await
+        let read = self.pages.0.get_or_insert_async(&key, read);
+        // If a reading fails, the next one who waits tries; nobody waits for
+        // all of them.
+        tokio::time::timeout(PATIENCE, read)
+            .await
+            .unwrap_or_else(|late| {
+                let message = "the storage is too slow; nothing was changed, try again later";
+                Err(ApiError::Unavailable(message, Arc::new(late)))
+            })
     }
 }

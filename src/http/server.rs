@@ -8,7 +8,7 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_service::Service;
@@ -21,12 +21,17 @@ use super::{
 /// The largest body that is read.
 pub const MAX_BODY: usize = 64 << 10;
 /// The largest request line with headers.
-const MAX_HEAD: usize = 16 << 10;
+pub const MAX_HEAD: usize = 16 << 10;
+
+/// How many connections beyond the limit are told so at a time; those beyond
+/// that are just closed.
+const TURNED_AWAY: usize = 64;
 
 /// How long a client may take for things, and how many may be there at once.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// From the first byte of a request's head to its last.
+    /// From the first byte of a request's head to its last, and from the start
+    /// of a connection to its first byte.
     pub head: Duration,
     /// The whole body.
     pub body: Duration,
@@ -60,6 +65,7 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) {
     let room = Arc::new(Semaphore::new(limits.connections));
+    let door = Arc::new(Semaphore::new(TURNED_AWAY));
     let connections = TaskTracker::new();
     let closing = CancellationToken::new();
     let mut shutdown = pin!(shutdown);
@@ -78,12 +84,16 @@ pub async fn run(
                         drop(place);
                     });
                 }
-                Err(_) => drop(connections.spawn(turn_away(stream, limits.clone()))),
+                Err(_) => {
+                    if let Ok(place) = door.clone().try_acquire_owned() {
+                        connections.spawn(turn_away(stream, limits.clone(), place));
+                    }
+                }
             },
             Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
                 // Out of file descriptors, most likely: let some be closed.
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                tracing::warn!(%error, "connections are not accepted for a second");
+                tokio::time::sleep(Duration::from_secs(1)).await;
             }
         }
     }
@@ -114,15 +124,19 @@ async fn serve(stream: TcpStream, router: Router, limits: Limits, closing: Cance
     let connection = http1::Builder::new()
         .max_header_size(MAX_HEAD)
         .max_buf_size(MAX_BODY)
+        // Who has said all may close that side and still wait for the answer.
+        .half_close(true)
         .serve_connection(TokioIo::new(socket), service);
     let mut connection = pin!(connection);
     // A connection that breaks is the client's business: there is nobody left
     // to tell.
     tokio::select! {
+        biased;
         _ = connection.as_mut() => {}
         () = closing.cancelled() => {
             connection.as_mut().graceful_shutdown();
-            if !phase.is_waiting() {
+            // hyper would wait for a first request.
+            if !phase.is_untouched() {
                 let _ = connection.await;
             }
         }
@@ -134,7 +148,7 @@ async fn serve(stream: TcpStream, router: Router, limits: Limits, closing: Cance
 struct Full;
 
 /// Answers a connection that there is no room for.
-async fn turn_away(stream: TcpStream, limits: Limits) {
+async fn turn_away(stream: TcpStream, limits: Limits, _place: OwnedSemaphorePermit) {
     let error = ApiError::Unavailable(
         "the service has no room for another connection; try again later",
         Arc::new(Full),

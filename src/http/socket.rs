@@ -20,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::{Timestamp, fmt::rfc2822};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Instant, Sleep, sleep},
@@ -57,7 +58,12 @@ impl Phase {
         self.set(Self::WAITING);
     }
 
-    pub fn is_waiting(&self) -> bool {
+    /// Whether the client has not sent a single byte yet.
+    pub fn is_untouched(&self) -> bool {
+        self.get() == Self::WAITING
+    }
+
+    fn is_waiting(&self) -> bool {
         self.get() & Self::STEP == Self::WAITING
     }
 
@@ -82,6 +88,9 @@ pub struct Socket<S> {
     /// that a request costs no change of timers.
     timer: Pin<Box<Sleep>>,
     blocked: Option<Pin<Box<Sleep>>>,
+    /// Nothing of an answer has been written that was not flushed: what is
+    /// written next starts an answer.
+    flushed: bool,
     lingering: bool,
 }
 
@@ -94,6 +103,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             deadline: Instant::now(),
             timer: Box::pin(sleep(limits.head)),
             blocked: None,
+            flushed: true,
             lingering: false,
             limits,
         }
@@ -117,6 +127,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let phase = self.phase.get();
         let (watch, limit) = match phase & Phase::STEP {
             Phase::HEAD => (phase, self.limits.head),
+            _ if phase == Phase::WAITING => (phase, self.limits.head),
             _ => (phase & !Phase::STEP, self.limits.idle),
         };
         if self.watched != Some(watch) {
@@ -146,6 +157,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let mut answer = format!("HTTP/1.1 {status}\r\n").into_bytes();
         let mut headers = error.headers();
         headers.insert(X_REQUEST_ID, new_request_id());
+        if let Ok(date) =
+            rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&Timestamp::now())
+        {
+            headers.insert(
+                http::header::DATE,
+                date.try_into().expect("a date is plain ASCII"),
+            );
+        }
         headers.insert(http::header::CONTENT_LENGTH, body.len().into());
         headers.insert(
             http::header::CONNECTION,
@@ -162,12 +181,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         let _ = Pin::new(&mut self.stream).poll_write(cx, &answer);
     }
 
+    /// Replaces an answer that hyper gives by itself with one of ours.
+    fn replaced(&mut self, cx: &mut Context<'_>, start: &[u8]) -> bool {
+        match unasked(start).filter(|_| self.flushed) {
+            Some(error) => self.say(cx, &error),
+            None => return false,
+        }
+        true
+    }
+
     /// Ends a write that has been blocked for too long.
     fn unless_blocked(
         &mut self,
         cx: &mut Context<'_>,
         written: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
+        self.flushed = false;
         if written.is_ready() {
             self.blocked = None;
             return written;
@@ -233,8 +262,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if let Some(error) = unasked(buf) {
-            self.say(cx, &error);
+        if self.replaced(cx, buf) {
             return Poll::Ready(Ok(buf.len()));
         }
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
@@ -246,8 +274,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if let Some(error) = bufs.first().and_then(|head| unasked(head)) {
-            self.say(cx, &error);
+        if bufs.first().is_some_and(|start| self.replaced(cx, start)) {
             return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
         }
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
@@ -259,7 +286,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.flushed = true;
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

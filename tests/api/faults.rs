@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use http::Method;
 use jiff::Timestamp;
-use petstore::clock::Clock;
+use petstore::{clock::Clock, key::ApiKey};
 
 use crate::{
     contract,
@@ -43,6 +44,15 @@ pub async fn broken_storage_is_a_503(backend: Backend) {
         .assert_error(404, "not_found");
     server.database.destroy();
     sweep(&server, 503, "unavailable").await;
+    // Nobody can tell whether a key is unknown now.
+    let stranger = ApiKey::generate();
+    let asking = (0..8).map(|_| {
+        let request = server.request(Method::GET, "/v1/pets");
+        request.with_key(stranger.reveal()).send()
+    });
+    for reply in futures_util::future::join_all(asking).await {
+        reply.assert_error(503, "unavailable");
+    }
     let reply = server.get("/v1/pets?limit=99").await;
     assert!(
         !reply.text().to_lowercase().contains("sqlite"),

@@ -2,17 +2,20 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use petstore::http::Limits;
+use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
 };
 
 use crate::{
     contract,
     server::{Backend, Plan, Reply, Server},
 };
+
+const LIST: &str = "GET /v1/pets";
 
 /// A raw connection to the service.
 struct Wire<'a> {
@@ -23,7 +26,17 @@ struct Wire<'a> {
 
 impl<'a> Wire<'a> {
     async fn connect(server: &'a Server) -> Self {
-        let stream = TcpStream::connect(server.address).await.unwrap();
+        Self::over(server, TcpStream::connect(server.address).await.unwrap())
+    }
+
+    /// A connection that takes little at a time.
+    async fn connect_narrow(server: &'a Server) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        Self::over(server, socket.connect(server.address).await.unwrap())
+    }
+
+    fn over(server: &'a Server, stream: TcpStream) -> Self {
         let received = Vec::new();
         Self {
             server,
@@ -41,8 +54,16 @@ impl<'a> Wire<'a> {
             .unwrap();
     }
 
-    /// The next answer, or `None` if the service closed the connection.
-    async fn answer(&mut self) -> Option<Reply> {
+    /// The next answer, held against the contract, or `None` if the service
+    /// closed the connection.
+    async fn answer(&mut self, request: &str) -> Option<Reply> {
+        let reply = self.next().await?;
+        let (method, target) = request.split_once(' ').unwrap();
+        contract::check(&method.parse().unwrap(), target, None, &reply);
+        Some(reply)
+    }
+
+    async fn next(&mut self) -> Option<Reply> {
         let head_end = loop {
             let end = self
                 .received
@@ -87,10 +108,9 @@ impl<'a> Wire<'a> {
     }
 
     /// The last answer: the service says that it closes, and does.
-    async fn last_answer(&mut self, method: Method, target: &str) -> Reply {
-        let reply = self.answer().await.expect("an answer");
-        contract::check(&method, target, None, &reply);
-        assert!(self.answer().await.is_none(), "the connection is closed");
+    async fn last_answer(&mut self, request: &str) -> Reply {
+        let reply = self.answer(request).await.expect("an answer");
+        assert!(self.next().await.is_none(), "the connection is closed");
         reply
     }
 }
@@ -111,7 +131,7 @@ pub async fn requests_share_a_connection(backend: Backend) {
     for _ in 0..3 {
         wire.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
             .await;
-        assert_eq!(wire.answer().await.unwrap().status, 200);
+        assert_eq!(wire.answer(LIST).await.unwrap().status, 200);
     }
     // Pipelined: a create, errors and a list, answered in order.
     let body = r#"{"name":"A","categoryId":1}"#;
@@ -124,7 +144,12 @@ pub async fn requests_share_a_connection(backend: Backend) {
     wire.send(&format!("{create}{list}{nobody}{list}")).await;
     let mut statuses = Vec::new();
     for _ in 0..4 {
-        statuses.push(wire.answer().await.unwrap().status.as_u16());
+        let request = if statuses.is_empty() {
+            "POST /v1/pets"
+        } else {
+            LIST
+        };
+        statuses.push(wire.answer(request).await.unwrap().status.as_u16());
     }
     assert_eq!(statuses, [201, 200, 401, 200]);
     // A byte at a time, with a chunked body.
@@ -134,10 +159,13 @@ pub async fn requests_share_a_connection(backend: Backend) {
     for byte in chunked.replace("KEY", &key).bytes() {
         wire.stream.write_all(&[byte]).await.unwrap();
     }
-    assert_eq!(wire.answer().await.unwrap().json()["name"], "B");
+    assert_eq!(
+        wire.answer("POST /v1/pets").await.unwrap().json()["name"],
+        "B"
+    );
     // And HTTP/1.0, which closes.
     wire.send("GET /v1/pets HTTP/1.0\r\nKEY\r\n\r\n").await;
-    assert_eq!(wire.last_answer(Method::GET, "/v1/pets").await.status, 200);
+    assert_eq!(wire.last_answer("GET /v1/pets").await.status, 200);
 }
 
 pub async fn what_is_not_http_is_refused(backend: Backend) {
@@ -160,15 +188,15 @@ pub async fn what_is_not_http_is_refused(backend: Backend) {
     ] {
         let mut wire = Wire::connect(&server).await;
         wire.send(text).await;
-        let reply = wire.last_answer(Method::GET, "/").await;
+        let reply = wire.last_answer("GET /").await;
         reply.assert_error(400, "invalid_request");
     }
     // Behind good requests on the same connection too.
     let mut wire = Wire::connect(&server).await;
     wire.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\ngarbage\r\n\r\n")
         .await;
-    assert_eq!(wire.answer().await.unwrap().status, 200);
-    wire.last_answer(Method::GET, "/")
+    assert_eq!(wire.answer(LIST).await.unwrap().status, 200);
+    wire.last_answer("GET /")
         .await
         .assert_error(400, "invalid_request");
     assert_eq!(server.count().await, 0);
@@ -185,13 +213,13 @@ pub async fn heads_over_the_limit_are_refused(backend: Backend) {
     };
     let mut wire = Wire::connect(&server).await;
     wire.send(&request(16384)).await;
-    assert_eq!(wire.answer().await.unwrap().status, 200);
+    assert_eq!(wire.answer(LIST).await.unwrap().status, 200);
     let long_path = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "x".repeat(70_000));
     let many = format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(101));
     for text in [request(16385), request(100_000), long_path, many] {
         let mut wire = Wire::connect(&server).await;
         wire.send(&text).await;
-        wire.last_answer(Method::GET, "/")
+        wire.last_answer("GET /")
             .await
             .assert_error(431, "head_too_large");
     }
@@ -200,20 +228,20 @@ pub async fn heads_over_the_limit_are_refused(backend: Backend) {
 pub async fn silent_clients_are_cut_off(backend: Backend) {
     let server = Server::start_with(backend, short).await;
     let mut silent = Wire::connect(&server).await;
-    assert!(silent.answer().await.is_none());
+    assert!(silent.next().await.is_none());
     // Also after a request, when the connection could be used again.
     let mut idle = Wire::connect(&server).await;
     idle.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
         .await;
-    assert_eq!(idle.answer().await.unwrap().status, 200);
-    assert!(idle.answer().await.is_none());
+    assert_eq!(idle.answer(LIST).await.unwrap().status, 200);
+    assert!(idle.next().await.is_none());
 }
 
 pub async fn slow_heads_are_cut_off(backend: Backend) {
     let server = Server::start_with(backend, short).await;
     let mut wire = Wire::connect(&server).await;
     wire.send("GET /v1/pets HTTP/1.1\r\nHost:").await;
-    wire.last_answer(Method::GET, "/")
+    wire.last_answer("GET /")
         .await
         .assert_error(408, "request_timeout");
     // A byte now and then does not buy time.
@@ -241,7 +269,7 @@ pub async fn slow_bodies_are_cut_off(backend: Backend) {
     let mut wire = Wire::connect(&server).await;
     wire.send("POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: 100\r\n\r\n{\"name\"")
         .await;
-    wire.last_answer(Method::POST, "/v1/pets")
+    wire.last_answer("POST /v1/pets")
         .await
         .assert_error(408, "request_timeout");
     // A body that breaks off is not carried out.
@@ -252,7 +280,7 @@ pub async fn slow_bodies_are_cut_off(backend: Backend) {
     ))
     .await;
     wire.stream.shutdown().await.unwrap();
-    while wire.answer().await.is_some() {}
+    while wire.next().await.is_some() {}
     assert_eq!(server.count().await, 0);
 }
 
@@ -281,13 +309,13 @@ pub async fn connections_over_the_limit_are_turned_away(backend: Backend) {
     for wire in [&mut first, &mut second] {
         wire.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
             .await;
-        assert_eq!(wire.answer().await.unwrap().status, 200);
+        assert_eq!(wire.answer(LIST).await.unwrap().status, 200);
     }
     let mut third = Wire::connect(&server).await;
     third
         .send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
         .await;
-    let reply = third.last_answer(Method::GET, "/").await;
+    let reply = third.last_answer("GET /").await;
     reply.assert_error(503, "unavailable");
     assert_eq!(reply.header("retry-after"), Some("1"));
     drop(first);
@@ -296,7 +324,7 @@ pub async fn connections_over_the_limit_are_turned_away(backend: Backend) {
         let mut wire = Wire::connect(&server).await;
         wire.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
             .await;
-        if wire.answer().await.unwrap().status == 200 {
+        if wire.next().await.unwrap().status == 200 {
             break;
         }
     }
@@ -312,13 +340,88 @@ pub async fn a_refused_upload_still_gets_its_answer(backend: Backend) {
         wire.send("POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: 500000\r\n\r\n")
             .await;
         wire.send(&"x".repeat(500_000)).await;
-        let reply = wire.last_answer(Method::POST, "/v1/pets").await;
+        let reply = wire.last_answer("POST /v1/pets").await;
         reply.assert_error(413, "body_too_large");
     }
     // And one that asks first is spared the sending.
     let mut wire = Wire::connect(&server).await;
     let head = "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nExpect: 100-continue\r\nContent-Length: 500000\r\n\r\n";
     wire.send(head).await;
-    let reply = wire.answer().await.unwrap();
+    let reply = wire.answer("POST /v1/pets").await.unwrap();
     reply.assert_error(413, "body_too_large");
+}
+
+/// Whatever a name looks like: what is in a body stays there, also where the
+/// body is written in pieces.
+pub async fn names_cannot_forge_answers(backend: Backend) {
+    let server = Server::start(backend).await;
+    for _ in 0..100 {
+        server
+            .create(json!({"name": "HTTP/1.1 4".repeat(25), "categoryId": 1}))
+            .await;
+    }
+    let page = server.get("/v1/pets?limit=100").await.body;
+    let mut wire = Wire::connect_narrow(&server).await;
+    let request = "GET /v1/pets?limit=100 HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n";
+    wire.send(&request.repeat(200)).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    for _ in 0..200 {
+        assert_eq!(wire.next().await.unwrap().body, page);
+    }
+}
+
+/// Who has said all may close that side: the answer still comes.
+pub async fn half_closed_connections_are_answered(backend: Backend) {
+    let server = Server::start(backend).await;
+    let body = r#"{"name":"A","categoryId":1}"#;
+    for _ in 0..20 {
+        let mut wire = Wire::connect(&server).await;
+        let length = body.len();
+        wire.send(&format!(
+            "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: {length}\r\n\r\n{body}"
+        ))
+        .await;
+        wire.stream.shutdown().await.unwrap();
+        assert_eq!(wire.last_answer("POST /v1/pets").await.status, 201);
+    }
+    assert_eq!(server.count().await, 20);
+}
+
+/// An answer that is on its way when the service stops arrives whole.
+pub async fn stopping_finishes_what_is_being_sent(backend: Backend) {
+    let server = Server::start(backend).await;
+    for _ in 0..100 {
+        server
+            .create(json!({"name": "x".repeat(255), "categoryId": 1}))
+            .await;
+    }
+    let (address, key) = (server.address, server.key.clone());
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(address).await.unwrap();
+    let request = format!(
+        "GET /v1/pets?limit=100 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"
+    );
+    stream
+        .write_all(request.repeat(60).as_bytes())
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let reading = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).await.unwrap();
+        received
+    };
+    let (received, ()) = tokio::join!(reading, server.stop());
+    let text = String::from_utf8(received).unwrap();
+    let answers: Vec<_> = text.split("HTTP/1.1 200 OK\r\n").skip(1).collect();
+    assert!(!answers.is_empty());
+    for answer in answers {
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.contains(&format!("content-length: {}", body.len())),
+            "{head}"
+        );
+    }
 }

@@ -24,7 +24,7 @@ use writer::Writer;
 pub struct Sqlite {
     writer: Writer,
     readers: Readers,
-    /// Held by the one process that serves the file.
+    /// Held by the one process that serves the file, until all else is closed.
     _lock: Option<File>,
 }
 
@@ -36,7 +36,7 @@ impl Sqlite {
             cause,
         };
         Ok(Self {
-            writer: Writer::start(&path, options.write_queue).map_err(database)?,
+            writer: Writer::start(&path, options).map_err(database)?,
             readers: Readers::start(&path, reader_count(options.role)).map_err(database)?,
             _lock: lock,
         })
@@ -100,7 +100,7 @@ impl Sqlite {
 
     pub async fn key_create(&self, new: NewKey, hash: KeyHash) -> Result<Key, Error> {
         self.writer
-            .run(move |db| {
+            .run_unseen(move |db| {
                 db.execute(
                     "INSERT INTO api_keys (hash, name, scopes, created_at, expires_at)
                      VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -129,7 +129,7 @@ impl Sqlite {
 
     pub async fn key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<Key>, Error> {
         self.writer
-            .run(move |db| {
+            .run_unseen(move |db| {
                 let Some(key) = key_by_id(db, id).optional()? else {
                     return Ok(None);
                 };
@@ -144,7 +144,7 @@ impl Sqlite {
 
     pub async fn key_used(&self, used: Vec<(i64, Timestamp)>) -> Result<(), Error> {
         self.writer
-            .run(move |db| {
+            .run_unseen(move |db| {
                 let mut update = db.prepare_cached(
                     "UPDATE api_keys SET last_used_at = max(?2, coalesce(last_used_at, ?2))
                      WHERE id = ?1",

@@ -30,29 +30,23 @@ const PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// Whatever is refused is left as it was.
 pub fn prepare(path: &Path, options: &Options) -> Result<(PathBuf, Option<File>), OpenError> {
-    let role = options.role;
     let failed = |cause| OpenError::File {
         path: path.into(),
         cause,
     };
+    let role = options.role;
     let path = full_path(path).map_err(failed)?;
-    if !options.create && !path.exists() {
-        return Err(OpenError::Missing(path));
-    }
     let give_up = Instant::now() + PATIENCE;
     loop {
-        let current = probe(&path)?;
+        let current = glance(&path, options)?;
         if current && role == Role::Tool {
             return Ok((path, None));
         }
         // The schema changes only under the lock of the service, so never
         // under the feet of a running one.
-        match lock(&path)? {
+        match lock(&path, options.create).map_err(failed)? {
             Some(lock) => {
-                migrate(&path).map_err(|cause| OpenError::Database {
-                    path: path.clone(),
-                    cause,
-                })?;
+                migrate(&path)?;
                 return Ok((path, (role == Role::Service).then_some(lock)));
             }
             None if role == Role::Service && current => return Err(OpenError::InUse(path)),
@@ -63,16 +57,29 @@ pub fn prepare(path: &Path, options: &Options) -> Result<(PathBuf, Option<File>)
 }
 
 /// Opens a file that is known to be a petstore's, to write to it.
-pub fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    let db = Connection::open_with_flags(
+pub fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
+    let mut db = Connection::open_with_flags(
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
-    db.busy_timeout(PATIENCE)?;
+    match role {
+        Role::Service => db.busy_timeout(PATIENCE)?,
+        Role::Tool => db.busy_handler(Some(wait_for_a_gap))?,
+    }
     db.pragma_update(None, "synchronous", "FULL")?;
     db.pragma_update(None, "foreign_keys", true)?;
     db.pragma_update(None, "journal_size_limit", 64 << 20)?;
     Ok(db)
+}
+
+/// A service under load leaves only short gaps between its commits. A tool asks
+/// often enough to meet one, for half a minute.
+fn wait_for_a_gap(tries: i32) -> bool {
+    if tries == 2_000 {
+        eprintln!("The database is busy. Waiting for it.");
+    }
+    thread::sleep(Duration::from_millis(1));
+    tries < 30_000
 }
 
 /// The same, only to read from it.
@@ -100,75 +107,105 @@ fn full_path(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Looks at the file without changing it: does it have the current schema?
+/// Looks at the first bytes of the file: does it have the current schema? Only
+/// `migrate` knows for sure, as the newest state may be in the log beside it.
 ///
 /// It must not be called in a process that has the file open: closing a file
 /// gives up the locks that SQLite holds on it in the same process.
-fn probe(path: &Path) -> Result<bool, OpenError> {
-    const MAGIC: &[u8] = b"SQLite format 3\0";
-    let mut start = Vec::new();
-    match File::open(path).and_then(|file| file.take(16).read_to_end(&mut start)) {
+fn glance(path: &Path, options: &Options) -> Result<bool, OpenError> {
+    let mut head = Vec::new();
+    match File::open(path).and_then(|file| file.take(100).read_to_end(&mut head)) {
         Ok(0) => return Ok(false),
-        Ok(_) if start == MAGIC => {}
-        Ok(_) => return Err(OpenError::NotAPetstore(path.into())),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Ok(_) => {}
+        Err(e) if e.kind() == io::ErrorKind::NotFound && options.create => return Ok(false),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            return Err(OpenError::Missing(path.into()));
+        }
         Err(cause) => {
             let path = path.into();
             return Err(OpenError::File { path, cause });
         }
     }
-    let read = || {
-        let db = connect_read_only(path)?;
-        let number = |pragma| db.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
-        let objects = "SELECT count(*) FROM sqlite_schema";
-        let objects: i64 = db.query_row(objects, [], |row| row.get(0))?;
-        Ok((number("application_id")?, number("user_version")?, objects))
+    // The places are those of SQLite's file format.
+    let number = |at: usize| {
+        let bytes = head.get(at..at + 4)?.try_into().ok()?;
+        Some(i64::from(i32::from_be_bytes(bytes)))
     };
-    let known = MIGRATIONS.len() as i64;
-    match read() {
-        // Without a single table it is nobody's yet.
-        Ok((0, 0, 0)) => Ok(false),
-        Ok((APPLICATION_ID, found, _)) if found > known => {
-            let path = path.into();
-            Err(OpenError::Newer { path, found, known })
-        }
-        Ok((APPLICATION_ID, found, _)) => Ok(found == known),
-        Ok(_) => Err(OpenError::NotAPetstore(path.into())),
-        Err(cause) => {
-            let path = path.into();
-            Err(OpenError::Database { path, cause })
-        }
+    let version = number(60).filter(|_| head.starts_with(b"SQLite format 3\0"));
+    match (number(68), version) {
+        (Some(application), Some(version)) => judge(path, application, version),
+        _ => Err(OpenError::NotAPetstore(path.into())),
+    }
+}
+
+/// Says whether a file with these marks is a petstore's of the current schema;
+/// one without marks may be in the making.
+fn judge(path: &Path, application: i64, version: i64) -> Result<bool, OpenError> {
+    let (path, known) = (path.into(), MIGRATIONS.len() as i64);
+    match (application, version) {
+        (0, 0) => Ok(false),
+        (APPLICATION_ID, found) if found > known => Err(OpenError::Newer { path, found, known }),
+        (APPLICATION_ID, found) => Ok(found == known),
+        _ => Err(OpenError::NotAPetstore(path)),
     }
 }
 
 /// Takes the lock of the process that serves the file, unless another has it.
-/// The system gives it back when the process ends, however it ends.
-fn lock(path: &Path) -> Result<Option<File>, OpenError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push("-lock");
-    let lock_path = PathBuf::from(name);
-    let locked = File::create(&lock_path).map(|file| match file.try_lock() {
+///
+/// It is a lock of the system on the file as a whole, which SQLite's own locks
+/// do not meet. The system gives it back when the process ends, however it ends.
+fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(create)
+        .truncate(false)
+        .open(path)?;
+    match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(cause)) => Err(cause),
-    });
-    locked.flatten().map_err(|cause| OpenError::File {
-        path: lock_path,
-        cause,
-    })
+    }
 }
 
-/// Runs the steps that the file has not seen, all of them or none.
-fn migrate(path: &Path) -> rusqlite::Result<()> {
-    let mut db = Connection::open(path)?;
-    db.busy_timeout(PATIENCE)?;
-    db.pragma_update(None, "journal_mode", "WAL")?;
-    db.pragma_update(None, "synchronous", "FULL")?;
-    let step = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let seen: u32 = step.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    for migration in MIGRATIONS.iter().skip(seen as usize) {
-        step.execute_batch(migration)?;
+/// Runs the steps that the file has not seen, all of them or none. It is called
+/// under the lock, and looks once more before it changes anything.
+fn migrate(path: &Path) -> Result<(), OpenError> {
+    let failed = |cause| OpenError::Database {
+        path: path.into(),
+        cause,
+    };
+    let mut db = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )
+    .map_err(failed)?;
+    let marks = || {
+        db.busy_timeout(PATIENCE)?;
+        let number = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0));
+        let tables = number("SELECT count(*) FROM sqlite_schema")?;
+        Ok((
+            number("PRAGMA application_id")?,
+            number("PRAGMA user_version")?,
+            tables,
+        ))
+    };
+    let (application, version, tables) = marks().map_err(failed)?;
+    if judge(path, application, version)? {
+        return Ok(());
     }
-    step.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
-    step.commit()
+    if application == 0 && tables > 0 {
+        return Err(OpenError::NotAPetstore(path.into()));
+    }
+    let run = |db: &mut Connection| {
+        db.pragma_update(None, "journal_mode", "WAL")?;
+        db.pragma_update(None, "synchronous", "FULL")?;
+        let step = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for migration in MIGRATIONS.iter().skip(version as usize) {
+            step.execute_batch(migration)?;
+        }
+        step.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
+        step.commit()
+    };
+    run(&mut db).map_err(failed)
 }

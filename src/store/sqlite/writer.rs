@@ -4,6 +4,8 @@
 //! fsync pays for all of them. Nobody is answered before it.
 
 use std::{
+    fs,
+    os::unix::fs::MetadataExt,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{
@@ -18,7 +20,11 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::{super::Error, failure, open, reader::Closed};
+use super::{
+    super::{Error, Options, Role},
+    failure, open,
+    reader::Closed,
+};
 
 /// How many writes share a commit at the most.
 const BATCH: usize = 1024;
@@ -37,12 +43,14 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub fn start(path: &Path, queue: usize) -> rusqlite::Result<Self> {
-        let (queue, waiting) = bounded(queue);
+    pub fn start(path: &Path, options: &Options) -> rusqlite::Result<Self> {
+        let (queue, waiting) = bounded(options.write_queue);
         let commits = Arc::new(AtomicU64::new(0));
         let desk = Desk {
-            db: Some(open::connect(path)?),
+            db: Some(open::connect(path, options.role)?),
+            file: identity(path),
             path: path.into(),
+            role: options.role,
             commits: commits.clone(),
         };
         let thread = thread::Builder::new()
@@ -66,11 +74,28 @@ impl Writer {
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Error> {
+        self.queue_up(work, true).await
+    }
+
+    /// The same for a write that changes nothing that a page shows.
+    pub async fn run_unseen<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.queue_up(work, false).await
+    }
+
+    async fn queue_up<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        seen: bool,
+    ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
         let write = Box::new(Waiting {
             work: Some(work),
             result: None,
             reply,
+            seen,
         });
         self.queue
             .try_send(Message::Write(write))
@@ -105,6 +130,9 @@ impl Writer {
 trait Write: Send {
     fn run(&mut self, db: &Connection) -> rusqlite::Result<()>;
 
+    /// Whether pages that were read before are out of date after it.
+    fn is_seen(&self) -> bool;
+
     /// Tells the caller. A write that `fate` fails keeps no result.
     fn answer(self: Box<Self>, fate: Result<(), Error>);
 }
@@ -113,6 +141,7 @@ struct Waiting<W, T> {
     work: Option<W>,
     result: Option<T>,
     reply: oneshot::Sender<Result<T, Error>>,
+    seen: bool,
 }
 
 impl<W, T> Write for Waiting<W, T>
@@ -124,6 +153,10 @@ where
         let work = self.work.take().expect("a write is run once");
         self.result = Some(work(db)?);
         Ok(())
+    }
+
+    fn is_seen(&self) -> bool {
+        self.seen
     }
 
     fn answer(self: Box<Self>, fate: Result<(), Error>) {
@@ -139,6 +172,9 @@ struct Desk {
     /// Gone after a failure that may have spoilt it, until it is opened anew.
     db: Option<Connection>,
     path: PathBuf,
+    /// Which file it is, whatever its name.
+    file: Option<(u64, u64)>,
+    role: Role,
     commits: Arc<AtomicU64>,
 }
 
@@ -167,7 +203,9 @@ impl Desk {
         let fates = self.commit(&mut batch);
         // Raised before anyone is answered: who then asks for a page cannot be
         // given one from before the write.
-        self.commits.fetch_add(1, Ordering::Release);
+        if batch.iter().any(|write| write.is_seen()) {
+            self.commits.fetch_add(1, Ordering::Release);
+        }
         match fates {
             Ok(fates) => {
                 for (write, fate) in batch.into_iter().zip(fates) {
@@ -175,7 +213,7 @@ impl Desk {
                 }
             }
             Err(error) => {
-                tracing::error!(%error, writes = batch.len(), "a commit failed");
+                tracing::error!(%error, writes = batch.len(), "a batch of writes failed");
                 self.db = None;
                 for write in batch {
                     write.answer(Err(error.clone()));
@@ -187,9 +225,13 @@ impl Desk {
     /// Gives the fate of each write once the commit is on disk, or the error
     /// that all of them share.
     fn commit(&mut self, batch: &mut [Box<dyn Write>]) -> Result<Vec<Result<(), Error>>, Error> {
+        // A file that was moved away would take the writes with it.
+        if identity(&self.path) != self.file {
+            return Err(Error::Unavailable(Arc::new(MovedAway)));
+        }
         let db = match &mut self.db {
             Some(db) => db,
-            none => none.insert(open::connect(&self.path).map_err(failure)?),
+            none => none.insert(open::connect(&self.path, self.role).map_err(failure)?),
         };
         execute(db, "BEGIN IMMEDIATE").map_err(failure)?;
         let fates = batch.iter_mut().map(|write| run_one(db, write.as_mut()));
@@ -236,6 +278,15 @@ fn run_one(db: &Connection, write: &mut dyn Write) -> Result<Result<(), Error>, 
         Some(error) => Err(error),
     }
 }
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let file = fs::metadata(path).ok()?;
+    Some((file.dev(), file.ino()))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the database file was moved or removed; put it back, or restart the service")]
+struct MovedAway;
 
 #[derive(Debug, thiserror::Error)]
 #[error("a write panicked")]

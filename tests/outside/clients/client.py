@@ -16,7 +16,7 @@ api = "petstore_client.api.animals"
 create_pet = importlib.import_module(f"{api}.create_pet")
 list_pets = importlib.import_module(f"{api}.list_pets")
 get_pet = importlib.import_module(f"{api}.get_pet")
-list_orders = importlib.import_module("petstore_client.api.store.list_orders")
+list_orders = importlib.import_module(f"{api}.list_orders")
 models = importlib.import_module("petstore_client.models")
 
 

@@ -6,7 +6,6 @@ use futures_util::poll;
 use tempfile::TempDir;
 
 use super::*;
-use crate::store::{Options, Role};
 
 /// A writer over a fresh file.
 struct Fixture {
@@ -17,9 +16,12 @@ struct Fixture {
 impl Fixture {
     fn new(queue: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let options = Options::new(Role::Service);
+        let options = Options {
+            write_queue: queue,
+            ..Options::new(Role::Service)
+        };
         let (path, _) = open::prepare(&folder.path().join("petstore.db"), &options).unwrap();
-        let writer = Writer::start(&path, queue).unwrap();
+        let writer = Writer::start(&path, &options).unwrap();
         Self { folder, writer }
     }
 
@@ -206,4 +208,32 @@ async fn a_locked_file_is_waited_for() {
     other.execute_batch("COMMIT").unwrap();
     write.await.unwrap();
     assert_eq!(fixture.names(), "patient");
+}
+
+/// What is written to a file that has lost its name would be lost with it.
+#[tokio::test]
+async fn a_file_that_was_moved_away_is_not_written_to() {
+    let fixture = Fixture::new(100);
+    let (here, away) = (
+        fixture.folder.path().join("petstore.db"),
+        fixture.folder.path().join("away.db"),
+    );
+    fixture.insert("before").await.unwrap();
+    fs::rename(&here, &away).unwrap();
+    let moved = fixture.insert("moved").await;
+    assert!(matches!(moved, Err(Error::Unavailable(_))), "{moved:?}");
+    fs::rename(&away, &here).unwrap();
+    fixture.insert("after").await.unwrap();
+    assert_eq!(fixture.names(), "before after");
+}
+
+/// Pages stay good while only keys are written.
+#[tokio::test]
+async fn a_write_that_no_page_shows_leaves_the_number_of_commits() {
+    let fixture = Fixture::new(100);
+    let before = fixture.writer.commits();
+    fixture.writer.run_unseen(|_| Ok(())).await.unwrap();
+    assert_eq!(fixture.writer.commits(), before);
+    fixture.insert("seen").await.unwrap();
+    assert_eq!(fixture.writer.commits(), before + 1);
 }
