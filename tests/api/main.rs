@@ -53,6 +53,7 @@ const CASES: &[(&str, Case)] = cases![
     errors::bodies_are_as_recorded,
     faults::a_panic_is_a_500,
     faults::broken_storage_is_a_503,
+    faults::a_key_is_not_refused_without_a_look,
     faults::a_full_queue_is_a_503_and_nothing_is_stored,
     get::an_animal_is_found_by_its_id,
     get::what_is_no_id_is_not_found,
