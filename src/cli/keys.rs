@@ -38,8 +38,8 @@ pub struct Create {
     )]
     scopes: Vec<Scope>,
     /// How long it is valid, for example 90d, 12h or 1y. For ever, if left out.
-    #[arg(long, env = "PETSTORE_EXPIRES", value_name = "TIME", value_parser = validity)]
-    expires: Option<Span>,
+    #[arg(long, env = "PETSTORE_EXPIRES", value_name = "TIME", value_parser = expiry, allow_hyphen_values = true)]
+    expires: Option<Timestamp>,
     #[command(flatten)]
     database: Database,
 }
@@ -79,13 +79,11 @@ impl Create {
             [] => Scopes::all(),
             scopes => scopes.iter().copied().collect(),
         };
-        let now = Clock::system().now();
-        let expires_at = self.expires.map(|span| after(now, span)).transpose()?;
         let new = NewKey {
             name: self.name,
             scopes,
-            created_at: now,
-            expires_at,
+            created_at: Clock::system().now(),
+            expires_at: self.expires,
         };
         let store = Store::open(&self.database.database, &Options::new(Role::Tool))?;
         let (key, secret) = create(&store, new).await?;
@@ -190,19 +188,14 @@ fn row(key: &Key, now: Timestamp) -> [String; 7] {
     ]
 }
 
-fn validity(text: &str) -> Result<Span, Invalid> {
-    text.parse()
-        .ok()
-        .filter(|span: &Span| span.is_positive())
-        .ok_or_else(|| {
-            let got = quoted(text);
-            let reason = format!("must be a time span such as 90d, 12h or 1y, got {got}");
-            Invalid::new("expires", reason)
-        })
-}
-
-fn after(now: Timestamp, span: Span) -> Result<Timestamp, jiff::Error> {
-    Ok(Zoned::new(now, TimeZone::UTC)
-        .checked_add(span)?
-        .timestamp())
+/// The time at which a key that is made now expires.
+fn expiry(text: &str) -> Result<Timestamp, Invalid> {
+    let now = Zoned::new(Clock::system().now(), TimeZone::UTC);
+    let span = text.parse::<Span>().ok().filter(|span| span.is_positive());
+    let then = span.and_then(|span| now.checked_add(span).ok());
+    then.map(|then| then.timestamp()).ok_or_else(|| {
+        let got = quoted(text);
+        let reason = format!("must be a time span such as 90d, 12h or 1y, got {got}");
+        Invalid::new("expires", reason)
+    })
 }

@@ -110,9 +110,9 @@ impl Serve {
         if !keys.is_empty() || !io::stderr().is_terminal() {
             let database = match self.database.database.to_string() {
                 default if default == DEFAULT_DATABASE => String::new(),
-                other => format!(" --database {other}"),
+                other => format!(" --database {}", shell_word(&other)),
             };
-            let program = env::args().next().unwrap_or("petstore".into());
+            let program = shell_word(&env::args().next().unwrap_or("petstore".into()));
             say!("There are no valid keys. Make one: {program} keys create NAME{database}");
             return Ok(());
         }
@@ -163,4 +163,15 @@ fn address(text: &str) -> Result<SocketAddr, Invalid> {
         );
         Invalid::new("listen", reason)
     })
+}
+
+/// Quotes a word, if need be, so that a shell takes it as it is.
+fn shell_word(word: &str) -> String {
+    if word
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b"-_./:".contains(&b))
+    {
+        return word.into();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -35,8 +35,10 @@ impl Sqlite {
             path: path.clone(),
             cause,
         };
+        let db = open::connect(&path, options.role).map_err(database)?;
+        open::refuse_newer(&db, &path)?;
         Ok(Self {
-            writer: Writer::start(&path, options).map_err(database)?,
+            writer: Writer::start(db, &path, options),
             readers: Readers::start(&path, reader_count(options.role)).map_err(database)?,
             _lock: lock,
         })

@@ -114,7 +114,7 @@ fn full_path(path: &Path) -> io::Result<PathBuf> {
 /// gives up the locks that SQLite holds on it in the same process.
 fn glance(path: &Path, options: &Options) -> Result<bool, OpenError> {
     let mut head = Vec::new();
-    match File::open(path).and_then(|file| file.take(100).read_to_end(&mut head)) {
+    match File::open(path).and_then(|file| file.take(105).read_to_end(&mut head)) {
         Ok(0) => return Ok(false),
         Ok(_) => {}
         Err(e) if e.kind() == io::ErrorKind::NotFound && options.create => return Ok(false),
@@ -132,7 +132,10 @@ fn glance(path: &Path, options: &Options) -> Result<bool, OpenError> {
         Some(i64::from(i32::from_be_bytes(bytes)))
     };
     let version = number(60).filter(|_| head.starts_with(b"SQLite format 3\0"));
+    // A page of the schema's tree that is not an empty leaf.
+    let has_tables = head.get(100) != Some(&13) || head.get(103..105) != Some(&[0, 0]);
     match (number(68), version) {
+        (Some(0), Some(_)) if has_tables => Err(OpenError::NotAPetstore(path.into())),
         (Some(application), Some(version)) => judge(path, application, version),
         _ => Err(OpenError::NotAPetstore(path.into())),
     }
@@ -166,6 +169,16 @@ fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(cause)) => Err(cause),
     }
+}
+
+/// Refuses a file whose schema a newer petstore has changed in the log beside it.
+pub fn refuse_newer(db: &Connection, path: &Path) -> Result<(), OpenError> {
+    let version = db.pragma_query_value(None, "user_version", |row| row.get(0));
+    let version = version.map_err(|cause| OpenError::Database {
+        path: path.into(),
+        cause,
+    })?;
+    judge(path, APPLICATION_ID, version).map(drop)
 }
 
 /// Runs the steps that the file has not seen, all of them or none. It is called

@@ -43,11 +43,11 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub fn start(path: &Path, options: &Options) -> rusqlite::Result<Self> {
+    pub fn start(db: Connection, path: &Path, options: &Options) -> Self {
         let (queue, waiting) = bounded(options.write_queue);
         let commits = Arc::new(AtomicU64::new(0));
         let desk = Desk {
-            db: Some(open::connect(path, options.role)?),
+            db: Some(db),
             file: identity(path),
             path: path.into(),
             role: options.role,
@@ -57,11 +57,11 @@ impl Writer {
             .name("sqlite-writer".into())
             .spawn(move || desk.work(&waiting))
             .expect("a thread can be started");
-        Ok(Self {
+        Self {
             queue,
             commits,
             thread: Mutex::new(Some(thread)),
-        })
+        }
     }
 
     pub fn commits(&self) -> u64 {

@@ -21,7 +21,8 @@ impl Fixture {
             ..Options::new(Role::Service)
         };
         let (path, _) = open::prepare(&folder.path().join("petstore.db"), &options).unwrap();
-        let writer = Writer::start(&path, &options).unwrap();
+        let db = open::connect(&path, Role::Service).unwrap();
+        let writer = Writer::start(db, &path, &options);
         Self { folder, writer }
     }
 
