@@ -188,29 +188,25 @@ fn migrate(path: &Path) -> Result<(), OpenError> {
         path: path.into(),
         cause,
     };
-    let mut db = Connection::open_with_flags(
-        path,
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-    )
-    .map_err(failed)?;
-    let marks = || {
+    let open = || -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags(path, flags)?;
         db.busy_timeout(PATIENCE)?;
-        let number = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0));
-        let tables = number("SELECT count(*) FROM sqlite_schema")?;
-        Ok((
-            number("PRAGMA application_id")?,
-            number("PRAGMA user_version")?,
-            tables,
-        ))
+        Ok(db)
     };
-    let (application, version, tables) = marks().map_err(failed)?;
+    // Only to read, so that another program's log stays as it is. That cannot
+    // be done where a crash has left a journal to be rolled back.
+    let marks = connect_read_only(path).and_then(|db| marks_of(&db));
+    let marks = marks.or_else(|_| marks_of(&open()?));
+    let (application, version, tables) = marks.map_err(failed)?;
     if judge(path, application, version)? {
         return Ok(());
     }
     if application == 0 && tables > 0 {
         return Err(OpenError::NotAPetstore(path.into()));
     }
-    let run = |db: &mut Connection| {
+    let run = || {
+        let mut db = open()?;
         db.pragma_update(None, "journal_mode", "WAL")?;
         db.pragma_update(None, "synchronous", "FULL")?;
         let step = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -220,5 +216,15 @@ fn migrate(path: &Path) -> Result<(), OpenError> {
         step.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
         step.commit()
     };
-    run(&mut db).map_err(failed)
+    run().map_err(failed)
+}
+
+/// The marks of a file and how many tables, indexes and so on it has.
+fn marks_of(db: &Connection) -> rusqlite::Result<(i64, i64, i64)> {
+    let number = |sql: &str| db.query_row(sql, [], |row| row.get(0));
+    Ok((
+        number("PRAGMA application_id")?,
+        number("PRAGMA user_version")?,
+        number("SELECT count(*) FROM sqlite_schema")?,
+    ))
 }

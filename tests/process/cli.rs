@@ -1,0 +1,237 @@
+//! The command line: what it says of itself, and what it refuses.
+
+use std::{fs::File, net::TcpListener};
+
+use crate::{
+    client::Client,
+    harness::{Finished, Home, PETSTORE, Service},
+};
+
+/// Every command explains itself, and every option names its variable.
+#[test]
+fn help_names_the_variable_of_each_option() {
+    let home = Home::new();
+    let mut commands = vec![vec![]];
+    let mut options = 0;
+    while let Some(command) = commands.pop() {
+        let mut help: Vec<_> = command.iter().map(String::as_str).collect();
+        help.push("--help");
+        let help = home.petstore(&help).success();
+        assert_eq!(help.stderr, "", "{command:?}");
+        assert!(help.stdout.contains("Usage:"), "{help:?}");
+        for name in below(&help.stdout, "Commands:").filter(|name| *name != "help") {
+            commands.push([command.clone(), vec![name.into()]].concat());
+        }
+        for name in below(&help.stdout, "Options:").filter_map(|word| word.strip_prefix("--")) {
+            let name = name.replace('-', "_").to_uppercase();
+            let variable = format!("[env: PETSTORE_{name}=]");
+            assert!(help.stdout.contains(&variable), "{command:?}: {variable}");
+            options += 1;
+        }
+    }
+    assert!(options >= 12, "only {options} options were found");
+}
+
+/// The first words of the lines that follow a heading.
+fn below<'a>(help: &'a str, heading: &str) -> impl Iterator<Item = &'a str> {
+    let (_, rest) = help.split_once(heading).unwrap_or_default();
+    let lines = rest.lines().skip(1);
+    let section = lines.take_while(|line| line.is_empty() || line.starts_with(' '));
+    section.filter_map(|line| line.split_whitespace().next())
+}
+
+#[test]
+fn it_tells_its_version() {
+    let version = Home::new().petstore(&["--version"]).success();
+    let expected = format!("petstore {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(version.stdout, expected);
+}
+
+/// The printed contract is the served one, byte for byte.
+#[tokio::test]
+async fn the_printed_contract_is_the_served_one() {
+    let home = Home::new();
+    let addresses = [
+        "--public-url=https://pets.example/api/v1",
+        "--staging-url=https://staging.pets.example/v1",
+    ];
+    let service = Service::start(home.serve_command().args(addresses));
+    let forms: [(&str, &[&str]); 2] = [
+        ("/v1/openapi.yaml", &["openapi"]),
+        ("/v1/openapi.json", &["openapi", "--json"]),
+    ];
+    for (path, command) in forms {
+        let printed = home.petstore(&[command, &addresses].concat()).success();
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let served = http.get(service.url(path)).send().await.unwrap();
+        assert_eq!(printed.stdout, served.text().await.unwrap());
+        assert!(printed.stdout.contains("https://pets.example/api/v1"));
+        assert!(printed.stdout.contains("https://staging.pets.example/v1"));
+    }
+}
+
+#[test]
+fn completions_are_printed_for_each_shell() {
+    let home = Home::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = home.petstore(&["completions", shell]).success();
+        assert!(script.stdout.contains("petstore"), "{shell}");
+        assert!(script.stdout.contains("keys"), "{shell}");
+    }
+}
+
+/// What cannot be printed is an error like any other.
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let home = Home::new();
+    for command in [["openapi", "--json"], ["completions", "bash"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let ended = Finished::of(home.command(PETSTORE).args(command).stdout(full));
+        assert_eq!(ended.code, Some(1), "{command:?}: {ended:?}");
+        assert!(ended.stderr.starts_with("petstore: "), "{ended:?}");
+    }
+}
+
+/// A wrong value is a usage error that names the option and the value. Nothing
+/// is printed or made.
+#[test]
+fn wrong_values_are_refused() {
+    let home = Home::new();
+    let wrong: &[(&[&str], &str, &str)] = &[
+        (&["serve", "--listen", "here"], "--listen", "here"),
+        (
+            &["serve", "--listen", "127.0.0.1:x"],
+            "--listen",
+            "127.0.0.1:x",
+        ),
+        (
+            &["serve", "--database", "mysql://x"],
+            "--database",
+            "mysql://x",
+        ),
+        (&["serve", "--database", "sqlite:"], "--database", "sqlite:"),
+        (
+            &["keys", "list", "--database", "pets.db"],
+            "--database",
+            "pets.db",
+        ),
+        (
+            &["serve", "--public-url", "http://x.example"],
+            "--public-url",
+            "http://x.example",
+        ),
+        (
+            &["openapi", "--staging-url", "ftp://x/v1"],
+            "--staging-url",
+            "ftp://x/v1",
+        ),
+        (
+            &["keys", "create", "till", "--expires", "-3d"],
+            "--expires",
+            "-3d",
+        ),
+        (
+            &["keys", "create", "till", "--expires=-3d"],
+            "--expires",
+            "-3d",
+        ),
+        (
+            &["keys", "create", "till", "--expires", "0d"],
+            "--expires",
+            "0d",
+        ),
+        (
+            &["keys", "create", "till", "--expires", "soon"],
+            "--expires",
+            "soon",
+        ),
+        (
+            &["keys", "create", "till", "--expires", "9999y"],
+            "--expires",
+            "9999y",
+        ),
+        (
+            &["keys", "create", "till", "--scope", "pets:fly"],
+            "--scope",
+            "pets:fly",
+        ),
+        (&["keys", "create", ""], "<NAME>", "''"),
+        (&["keys", "create", "  "], "<NAME>", "'  '"),
+        (
+            &["keys", "create", "ti\tll"],
+            "<NAME>",
+            "control characters",
+        ),
+        (
+            &["keys", "create", "ti\u{7}ll"],
+            "<NAME>",
+            "control characters",
+        ),
+        (&["keys", "revoke", "first"], "<ID>", "first"),
+        (&["completions", "cmd"], "<SHELL>", "cmd"),
+    ];
+    let mut missed = Vec::new();
+    for (arguments, option, value) in wrong {
+        let refused = home.petstore(arguments);
+        let named = refused.stderr.contains(option) && refused.stderr.contains(value);
+        if refused.code != Some(2) || !named || !refused.stdout.is_empty() {
+            missed.push((arguments, refused));
+        }
+        assert_eq!(home.files(), [""; 0], "{arguments:?}");
+    }
+    assert!(missed.is_empty(), "{missed:#?}");
+}
+
+/// A variable does what its option does, and the option wins over it.
+#[tokio::test]
+async fn options_can_be_variables() {
+    let home = Home::new();
+    let mut create = home.command(PETSTORE);
+    create
+        .env("PETSTORE_DATABASE", home.url())
+        .env("PETSTORE_SCOPE", "pets:read,orders:read")
+        .env("PETSTORE_EXPIRES", "1h");
+    let created = Finished::of(create.args(["keys", "create", "till"])).success();
+    assert!(
+        created.stderr.contains("pets:read orders:read"),
+        "{created:?}"
+    );
+    assert!(created.stderr.contains("expires 2"), "{created:?}");
+    let created = Finished::of(create.args(["--scope", "pets:write"])).success();
+    assert!(created.stderr.contains("may pets:write;"), "{created:?}");
+
+    let mut serve = home.command(PETSTORE);
+    serve
+        .env("PETSTORE_LISTEN", "127.0.0.1:0")
+        .env("PETSTORE_DATABASE", home.url())
+        .env("PETSTORE_PUBLIC_URL", "https://pets.example/v1");
+    let service = Service::start(serve.arg("serve"));
+    let client = Client::new(&service, &home.new_key());
+    assert_eq!(client.get("/v1/pets").await.status, 200);
+
+    let mut openapi = home.command(PETSTORE);
+    openapi
+        .env("PETSTORE_JSON", "true")
+        .env("PETSTORE_PUBLIC_URL", "https://pets.example/v1");
+    let printed = Finished::of(openapi.arg("openapi")).success();
+    let printed: serde_json::Value = serde_json::from_str(&printed.stdout).unwrap();
+    assert_eq!(client.get("/v1/openapi.json").await.body, printed);
+
+    let mut wrong = home.command(PETSTORE);
+    let wrong = Finished::of(wrong.env("PETSTORE_LISTEN", "here").arg("serve"));
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    assert!(wrong.stderr.contains("--listen"), "{wrong:?}");
+}
+
+/// A service that gets no port touches no database.
+#[test]
+fn a_port_in_use_is_told() {
+    let home = Home::new();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    let ended = home.petstore(&["serve", "--listen", &address]);
+    assert_eq!((ended.code, &*ended.stdout), (Some(1), ""), "{ended:?}");
+    assert!(ended.stderr.contains(&address), "{ended:?}");
+    assert!(ended.stderr.contains("in use"), "{ended:?}");
+    assert_eq!(home.files(), [""; 0]);
+}

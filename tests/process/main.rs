@@ -1,0 +1,20 @@
+//! The program as its operator meets it: the real binary, started, killed,
+//! starved of its disk and started again.
+//!
+//! Tests that need a tool from outside are ignored unless asked for; asked
+//! for, they fail where the tool is missing.
+
+#![allow(clippy::unwrap_used)]
+
+mod cli;
+mod client;
+mod crash;
+mod disk;
+mod durability;
+mod first_start;
+mod hang_up;
+mod harness;
+mod keys;
+mod opening;
+mod shutdown;
+mod trace;
