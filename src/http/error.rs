@@ -10,7 +10,7 @@ use axum::{
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
 
-use super::server::{MAX_BODY, MAX_HEAD};
+use super::limits::{MAX_BODY, MAX_HEAD};
 use crate::{invalid::Invalid, json::NotAnObject, key::Scope, store};
 
 /// An answer of 4xx or 5xx.

@@ -7,7 +7,7 @@ use http::{HeaderMap, header, request::Parts};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body;
 
-use super::{App, error::ApiError, server::MAX_BODY};
+use super::{App, error::ApiError, limits::MAX_BODY};
 use crate::{
     invalid::Invalid,
     json::{FromObject, Object},

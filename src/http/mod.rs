@@ -11,6 +11,7 @@ mod docs;
 mod error;
 mod exchange;
 mod extract;
+mod limits;
 mod orders;
 mod pets;
 mod render;
@@ -28,7 +29,7 @@ use auth::Keys;
 use render::{Pages, Rendered};
 
 pub use contract::{Contract, PublicUrl};
-pub use server::Limits;
+pub use limits::Limits;
 
 /// What the service is told when it starts.
 #[derive(Debug, Clone)]

@@ -15,47 +15,13 @@ use tower_service::Service;
 
 use super::{
     error::ApiError,
+    limits::{Limits, MAX_BODY, MAX_HEAD},
     socket::{Phase, Socket},
 };
-
-/// The largest body that is read.
-pub const MAX_BODY: usize = 64 << 10;
-/// The largest request line with headers.
-pub const MAX_HEAD: usize = 16 << 10;
 
 /// How many connections beyond the limit are told so at a time; those beyond
 /// that are just closed.
 const TURNED_AWAY: usize = 64;
-
-/// How long a client may take for things, and how many may be there at once.
-#[derive(Debug, Clone)]
-pub struct Limits {
-    /// From the first byte of a request's head to its last, and from the start
-    /// of a connection to its first byte.
-    pub head: Duration,
-    /// The whole body.
-    pub body: Duration,
-    /// Silence before a request begins, counted from when the last one did.
-    pub idle: Duration,
-    /// A write that makes no progress because the client does not read.
-    pub write: Duration,
-    /// From the wish to stop until the last connection is cut.
-    pub drain: Duration,
-    pub connections: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            head: Duration::from_secs(10),
-            body: Duration::from_secs(30),
-            idle: Duration::from_secs(60),
-            write: Duration::from_secs(30),
-            drain: Duration::from_secs(35),
-            connections: 4096,
-        }
-    }
-}
 
 /// Serves connections until `shutdown` is ready, then finishes what runs.
 pub async fn run(

@@ -29,7 +29,7 @@ use tokio::{
 use super::{
     error::ApiError,
     exchange::{X_REQUEST_ID, new_request_id},
-    server::Limits,
+    limits::Limits,
 };
 
 /// How long a client that was told goodbye is still listened to.

@@ -59,6 +59,13 @@ test("a generated Python client works at the first call", async () => {
   await withService(afterItsDay, ({ address, makeKey }) => {
     client(`${address}/v1`, makeKey(), "-", "removed");
   });
+
+  await withService({}, ({ address, makeKey, file }) => {
+    const key = makeKey();
+    const takeTableAway = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('ALTER TABLE pets RENAME TO away')";
+    run(python("python"), "-c", takeTableAway, file);
+    client(`${address}/v1`, key, "-", "failing");
+  });
 });
 
 test("a generated TypeScript client is well typed, and works at the first call", async () => {
@@ -69,7 +76,7 @@ test("a generated TypeScript client is well typed, and works at the first call",
   await withService({}, ({ address, makeKey }) => {
     run(node("openapi-typescript"), `${address}/v1/openapi.json`, "--output", join(folder, "contract.d.ts"));
     copyFileSync(join(here, "clients", "client.ts"), join(folder, "client.mts"));
-    run(node("tsc"), "--strict", "--target", "es2022", "--module", "nodenext", "--types", "node", join(folder, "client.mts"));
+    run(node("tsc"), "--strict", "--target", "es2022", "--lib", "es2022", "--module", "nodenext", "--types", "node", join(folder, "client.mts"));
     client(`${address}/v1`, makeKey(), makeKey("--scope", "orders:read"));
   });
 

@@ -23,6 +23,7 @@ export async function startService({ wrapper = [] } = {}) {
   const keys = (...args) => execFileSync(binary, ["keys", ...args, ...database], { stdio: "pipe" });
   return {
     address,
+    file,
     makeKey: (...args) => keys("create", "test", ...args).toString().trim(),
     // Makes the storage unreadable under the running service.
     spoil() {

@@ -1,6 +1,7 @@
 //! The store on an SQLite file: the statements and their rows.
 
 mod open;
+mod queue;
 mod reader;
 mod writer;
 

@@ -6,19 +6,21 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
-    sync::{Arc, Mutex},
+    sync::Mutex,
     thread::{self, JoinHandle},
-    time::Duration,
 };
 
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::{super::Error, failure, open};
+use super::{
+    super::Error,
+    failure, open,
+    queue::{hand_over, wait},
+};
 
 const QUEUE: usize = 4096;
-const PATIENCE: Duration = Duration::from_secs(10);
 
 type Query = Box<dyn FnOnce(&Connection) + Send>;
 
@@ -62,17 +64,8 @@ impl Readers {
             // Whoever asked may have gone away.
             let _ = reply.send(query(db).map_err(failure));
         });
-        self.queue
-            .try_send(Message::Query(query))
-            .map_err(|e| match e {
-                TrySendError::Full(_) => Error::Overloaded,
-                TrySendError::Disconnected(_) => Error::Unavailable(Arc::new(Closed)),
-            })?;
-        match tokio::time::timeout(PATIENCE, answer).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(panicked)) => Err(Error::Internal(Arc::new(panicked))),
-            Err(late) => Err(Error::Unavailable(Arc::new(late))),
-        }
+        hand_over(&self.queue, Message::Query(query))?;
+        wait(answer, Error::Internal, Error::Unavailable).await
     }
 
     /// Answers what is waiting, then ends the threads.
@@ -95,11 +88,6 @@ impl Readers {
         let _ = closing.await;
     }
 }
-
-/// What a store says once it has been closed.
-#[derive(Debug, thiserror::Error)]
-#[error("the store is closed")]
-pub struct Closed;
 
 fn read(db: &Connection, waiting: &Receiver<Message>) {
     while let Ok(Message::Query(query)) = waiting.recv() {

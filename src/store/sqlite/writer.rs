@@ -13,22 +13,20 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
-    time::Duration,
 };
 
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::{
     super::{Error, Options, Role},
     failure, open,
-    reader::Closed,
+    queue::{hand_over, wait},
 };
 
 /// How many writes share a commit at the most.
 const BATCH: usize = 1024;
-const PATIENCE: Duration = Duration::from_secs(10);
 
 enum Message {
     Write(Box<dyn Write>),
@@ -97,17 +95,8 @@ impl Writer {
             reply,
             seen,
         });
-        self.queue
-            .try_send(Message::Write(write))
-            .map_err(|e| match e {
-                TrySendError::Full(_) => Error::Overloaded,
-                TrySendError::Disconnected(_) => Error::Unavailable(Arc::new(Closed)),
-            })?;
-        match tokio::time::timeout(PATIENCE, answer).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(gone)) => Err(Error::OutcomeUnknown(Arc::new(gone))),
-            Err(late) => Err(Error::OutcomeUnknown(Arc::new(late))),
-        }
+        hand_over(&self.queue, Message::Write(write))?;
+        wait(answer, Error::OutcomeUnknown, Error::OutcomeUnknown).await
     }
 
     /// Carries out what is waiting, then ends the thread.

@@ -1,8 +1,8 @@
 """Uses the client that was generated from the served contract, as a shop would.
 
 Arguments: the folder that holds the generated package, the base address, a key,
-a key with too few scopes. The service's clock may stand after the removal of
-getPet; then the last argument is "removed".
+a key with too few scopes. A last argument "removed" says that the service's
+clock stands after the removal of getPet; "failing", that the service fails.
 """
 
 import importlib
@@ -34,6 +34,10 @@ def expect(response, status, code):
 shop = client(key)
 if rest == ["removed"]:
     expect(get_pet.sync_detailed(1, client=shop), 410, "operation_removed")
+    sys.exit()
+if rest == ["failing"]:
+    expect(list_pets.sync_detailed(client=shop), 500, "internal_error")
+    expect(get_pet.sync_detailed(1, client=shop), 500, "internal_error")
     sys.exit()
 
 large = 2**53 + 1

@@ -25,6 +25,12 @@ if (broken) {
   process.exit();
 }
 
+// A body that never ends. Its answer is waited for at the end.
+const stalled = new ReadableStream({ start: (body) => body.enqueue(new TextEncoder().encode("{")) });
+const slowFetch = (request: Request) =>
+  fetch(new Request(request.url, { method: "POST", headers: request.headers, body: stalled, duplex: "half" }));
+const slow = shop.POST("/pets", { body: { name: "A", categoryId: 1 }, fetch: slowFetch });
+
 const ids: number[] = [];
 for (let n = 0; n < 5; n += 1) {
   const created = await shop.POST("/pets", { body: { name: `Pet ${n}`, categoryId: n, status: "pending" } });
@@ -63,3 +69,4 @@ const padded = { ...animal, padding: "x".repeat(70_000) };
 expect(await shop.POST("/pets", { body: padded }), 413, "body_too_large");
 const plain = { headers: { "Content-Type": "text/plain" } };
 expect(await shop.POST("/pets", { body: animal, ...plain }), 415, "unsupported_media_type");
+expect(await slow, 408, "request_timeout");
