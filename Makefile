@@ -21,7 +21,7 @@ OUTSIDE = tests/outside
 PYTHON_TOOLS = $(CURDIR)/target/outside/bin
 
 test-outside: tools
-	cargo build --locked
+	cargo test --locked --no-run
 	cd $(OUTSIDE) && npm ci
 	test -x $(PYTHON_TOOLS)/python || python3 -m venv target/outside
 	$(PYTHON_TOOLS)/pip install --quiet --disable-pip-version-check -r $(OUTSIDE)/requirements.txt
