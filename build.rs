@@ -15,7 +15,12 @@ use sha2::{Digest, Sha256};
 
 /// What the page is made of: files of ours, and of Swagger UI's.
 const OURS: [&str; 3] = ["docs.js", "docs.css", "icon.svg"];
-const SWAGGER_UI: [&str; 2] = ["swagger-ui-bundle.js", "swagger-ui.css"];
+const SWAGGER_UI: [&str; 4] = [
+    "dist/swagger-ui-bundle.js",
+    "dist/swagger-ui.css",
+    "LICENSE",
+    "NOTICE",
+];
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -43,7 +48,7 @@ fn docs_page(out: &Path) -> Result<()> {
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        let (stem, extension) = name.rsplit_once('.').ok_or("a file without an ending")?;
+        let (stem, extension) = name.rsplit_once('.').unwrap_or((name, "txt"));
         let hashed = format!("{stem}.{tag}.{extension}");
         let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
         gzip.write_all(&bytes)?;
@@ -53,6 +58,7 @@ fn docs_page(out: &Path) -> Result<()> {
         let media_type = match extension {
             "js" => "text/javascript; charset=utf-8",
             "css" => "text/css; charset=utf-8",
+            "txt" => "text/plain; charset=utf-8",
             _ => "image/svg+xml",
         };
         let here = "env!(\"OUT_DIR\"), \"/";
@@ -76,12 +82,13 @@ fn page_files() -> Result<Vec<(&'static str, Vec<u8>)>> {
     }
     let archive = utoipa_swagger_ui_vendored::SWAGGER_UI_VENDORED;
     let mut archive = zip::ZipArchive::new(Cursor::new(archive))?;
-    for name in SWAGGER_UI {
-        let ending = format!("/dist/{name}");
+    for path in SWAGGER_UI {
+        let ending = format!("/{path}");
+        let name = path.rsplit('/').next().unwrap_or(path);
         let mut bytes = Vec::new();
         for at in 0..archive.len() {
             let mut file = archive.by_index(at)?;
-            if file.name()?.ends_with(&ending) {
+            if bytes.is_empty() && file.name()?.ends_with(&ending) {
                 file.read_to_end(&mut bytes)?;
             }
         }

@@ -110,6 +110,7 @@ pub async fn serve(
 fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/", get(docs::index))
+        .route("/docs/", get(docs::index))
         .route("/docs", get(docs::page))
         .route("/docs/assets/{name}", get(docs::asset))
         .route("/v1/openapi.yaml", get(docs::openapi_yaml))

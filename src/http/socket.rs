@@ -4,8 +4,8 @@
 //!   whose client does not read.
 //! - What cannot be read as a request is refused with the Error body; hyper by
 //!   itself would answer with an empty one.
-//! - A connection is closed so that the last answer arrives: what the client
-//!   still sends is read for a moment, as the system would otherwise reset the
+//! - A connection is closed so that a refusal arrives: what the client still
+//!   sends is read for a moment, as the system would otherwise reset the
 //!   connection and throw the answer away.
 
 use std::{
@@ -36,7 +36,8 @@ use super::{
 const LINGER: Duration = Duration::from_secs(2);
 
 /// Where a connection stands, told by its service and asked by its socket: the
-/// low two bits are the step, the rest counts the requests.
+/// low two bits are the step, the next says that the last request was refused,
+/// the rest counts the requests.
 #[derive(Debug, Default)]
 pub struct Phase(AtomicU32);
 
@@ -48,14 +49,17 @@ impl Phase {
     /// The service has the request.
     const BUSY: u32 = 2;
     const STEP: u32 = 3;
+    const REFUSED: u32 = 4;
+    const ONE: u32 = 8;
 
     pub fn begin(&self) {
-        let next = (self.get() & !Self::STEP).wrapping_add(Self::STEP + 1);
+        let next = (self.get() & !(Self::STEP | Self::REFUSED)).wrapping_add(Self::ONE);
         self.0.store(next | Self::BUSY, Ordering::Relaxed);
     }
 
-    pub fn end(&self) {
-        self.set(Self::WAITING);
+    /// Ends a request. If it was refused, the client may still be sending it.
+    pub fn end(&self, refused: bool) {
+        self.set(Self::WAITING | if refused { Self::REFUSED } else { 0 });
     }
 
     /// Whether the client has not sent a single byte yet.
@@ -152,6 +156,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 
     /// Writes an answer that no service gave, as far as the client takes it.
     fn say(&mut self, cx: &mut Context<'_>, error: &ApiError) {
+        self.phase.set(Phase::WAITING | Phase::REFUSED);
         let status = error.status();
         let body = error.body();
         let mut answer = format!("HTTP/1.1 {status}\r\n").into_bytes();
@@ -295,15 +300,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         let socket = &mut *self;
         if !socket.lingering {
             ready!(Pin::new(&mut socket.stream).poll_shutdown(cx))?;
-            socket.lingering = true;
             socket.timer.as_mut().reset(Instant::now() + LINGER);
         }
         let mut space = [0; 4096];
         while socket.timer.as_mut().poll(cx).is_pending() {
             let mut unread = ReadBuf::new(&mut space);
-            let read = ready!(Pin::new(&mut socket.stream).poll_read(cx, &mut unread));
-            if read.is_err() || unread.filled().is_empty() {
-                break;
+            let read = Pin::new(&mut socket.stream).poll_read(cx, &mut unread);
+            let refused = socket.phase.get() & Phase::REFUSED != 0;
+            match read {
+                Poll::Ready(Ok(())) if !unread.filled().is_empty() => socket.lingering = true,
+                // Nothing was on its way, and nothing is to be expected.
+                Poll::Pending if !refused && !socket.lingering => break,
+                Poll::Pending => {
+                    socket.lingering = true;
+                    return Poll::Pending;
+                }
+                Poll::Ready(_) => break,
             }
         }
         Poll::Ready(Ok(()))

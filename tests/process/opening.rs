@@ -118,6 +118,7 @@ fn what_cannot_be_a_file_is_refused() {
     let home = Home::new();
     assert_refused(&home, &home.folder(), "Is a directory");
     assert_refused(&home, &home.path("nowhere/petstore.db"), "No such file");
+    assert_refused(&home, Path::new("/dev/null"), "is not a petstore database");
 }
 
 /// A file without content is as good as none.

@@ -16,9 +16,11 @@
   // JavaScript rounds the bounds of an int64. Better none than wrong ones: the
   // format says them too.
   const rounded = (value) => Number.isInteger(value) && !Number.isSafeInteger(value);
-  const contract = JSON.parse(await answer.text(), (_, value) => rounded(value) ? undefined : value);
-  // What is tried is tried on the service that shows the page.
-  contract.servers = [{ url: new URL("v1", location.href).href, description: "This service" }];
+  // What is tried is tried on the service that shows the page, by the examples too.
+  const here = new URL("v1", location.href).href;
+  const text = (await answer.text()).replaceAll("http://127.0.0.1:8080/v1", here);
+  const contract = JSON.parse(text, (_, value) => rounded(value) ? undefined : value);
+  contract.servers = [{ url: here, description: "This service" }];
   // The page has these words in its head already.
   delete contract.info.title;
   delete contract.info.summary;
@@ -51,7 +53,7 @@ function extensions({ React }) {
     return element(React.Fragment, null,
       element(Original, props),
       stability && element("span", { className: `badge badge-${stability}` }, stability),
-      sunset && element("span", { className: "badge badge-sunset" }, `removed on ${readable(sunset)}`));
+      sunset && element("span", { className: "badge badge-sunset" }, `to be removed on ${readable(sunset)}`));
   };
 
   const responseBody = (Original) => (props) => {

@@ -114,6 +114,10 @@ fn full_path(path: &Path) -> io::Result<PathBuf> {
 /// gives up the locks that SQLite holds on it in the same process.
 fn glance(path: &Path, options: &Options) -> Result<bool, OpenError> {
     let mut head = Vec::new();
+    // Opening a pipe would wait for ever.
+    if fs::metadata(path).is_ok_and(|file| !file.is_file() && !file.is_dir()) {
+        return Err(OpenError::NotAPetstore(path.into()));
+    }
     match File::open(path).and_then(|file| file.take(105).read_to_end(&mut head)) {
         Ok(0) => return Ok(false),
         Ok(_) => {}

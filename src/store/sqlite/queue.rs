@@ -7,9 +7,6 @@ use tokio::sync::oneshot;
 
 use super::super::{Cause, Error};
 
-/// How long a caller waits.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// Puts a message into a queue, unless it is full or its thread has ended.
 pub fn hand_over<M>(queue: &Sender<M>, message: M) -> Result<(), Error> {
     queue.try_send(message).map_err(|e| match e {
@@ -22,10 +19,11 @@ pub fn hand_over<M>(queue: &Sender<M>, message: M) -> Result<(), Error> {
 /// without one, or takes too long.
 pub async fn wait<T>(
     answer: oneshot::Receiver<Result<T, Error>>,
+    patience: Duration,
     gone: fn(Cause) -> Error,
     late: fn(Cause) -> Error,
 ) -> Result<T, Error> {
-    match tokio::time::timeout(PATIENCE, answer).await {
+    match tokio::time::timeout(patience, answer).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => Err(gone(Arc::new(error))),
         Err(error) => Err(late(Arc::new(error))),

@@ -8,6 +8,7 @@ use std::{
     path::Path,
     sync::Mutex,
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -21,6 +22,7 @@ use super::{
 };
 
 const QUEUE: usize = 4096;
+const PATIENCE: Duration = Duration::from_secs(10);
 
 type Query = Box<dyn FnOnce(&Connection) + Send>;
 
@@ -65,7 +67,7 @@ impl Readers {
             let _ = reply.send(query(db).map_err(failure));
         });
         hand_over(&self.queue, Message::Query(query))?;
-        wait(answer, Error::Internal, Error::Unavailable).await
+        wait(answer, PATIENCE, Error::Internal, Error::Unavailable).await
     }
 
     /// Answers what is waiting, then ends the threads.

@@ -13,6 +13,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -37,6 +38,7 @@ enum Message {
 pub struct Writer {
     queue: Sender<Message>,
     commits: Arc<AtomicU64>,
+    patience: Duration,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -58,6 +60,11 @@ impl Writer {
         Self {
             queue,
             commits,
+            patience: match options.role {
+                Role::Service => Duration::from_secs(10),
+                // Longer than it asks for the database.
+                Role::Tool => Duration::from_secs(60),
+            },
             thread: Mutex::new(Some(thread)),
         }
     }
@@ -96,7 +103,13 @@ impl Writer {
             seen,
         });
         hand_over(&self.queue, Message::Write(write))?;
-        wait(answer, Error::OutcomeUnknown, Error::OutcomeUnknown).await
+        wait(
+            answer,
+            self.patience,
+            Error::OutcomeUnknown,
+            Error::OutcomeUnknown,
+        )
+        .await
     }
 
     /// Carries out what is waiting, then ends the thread.

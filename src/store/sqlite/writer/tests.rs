@@ -1,6 +1,6 @@
 //! What the writer promises when a write, the disk or a commit fails.
 
-use std::{sync::mpsc, task::Poll, time::Duration};
+use std::{sync::mpsc, task::Poll};
 
 use futures_util::poll;
 use tempfile::TempDir;
