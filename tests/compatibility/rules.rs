@@ -13,7 +13,7 @@ pub fn breaking_changes(old: &Value, new: &Value) -> Vec<String> {
     };
     for (path, operations) in members(&old["paths"]) {
         for (method, operation) in members(operations) {
-            if operation["x-stability"].is_null() {
+            if !["experimental", "beta"].contains(&text(&operation["x-stability"])) {
                 let place = format!("{method} {path}");
                 gate.operation(&place, operation, &new["paths"][path][method]);
             }
@@ -21,6 +21,31 @@ pub fn breaking_changes(old: &Value, new: &Value) -> Vec<String> {
     }
     gate.breaks
 }
+
+/// What the gate can judge in a schema. Anything else is refused until a rule
+/// for it is written.
+const KNOWN: [&str; 20] = [
+    "type",
+    "format",
+    "const",
+    "enum",
+    "default",
+    "description",
+    "examples",
+    "example",
+    "title",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "pattern",
+    "properties",
+    "required",
+    "items",
+    "additionalProperties",
+];
 
 struct Gate<'a> {
     old: &'a Value,
@@ -43,6 +68,9 @@ impl<'a> Gate<'a> {
     fn operation(&mut self, place: &str, old: &'a Value, new: &'a Value) {
         if new.is_null() {
             return self.breaks(place, "removed");
+        }
+        if !new["x-stability"].is_null() {
+            self.breaks(place, "no longer stable");
         }
         if old["operationId"] != new["operationId"] {
             self.breaks(place, "another operationId");
@@ -115,6 +143,12 @@ impl<'a> Gate<'a> {
             } else if header["required"] == true && new_header["required"] != true {
                 self.breaks(&place, "no longer certain");
             }
+            self.schema(
+                &place,
+                &header["schema"],
+                &new_header["schema"],
+                Maker::Service,
+            );
         }
     }
 
@@ -130,8 +164,21 @@ impl<'a> Gate<'a> {
 
     fn schema(&mut self, place: &str, old: &'a Value, new: &'a Value, maker: Maker) {
         let (old, new) = (resolve(self.old, old), resolve(self.new, new));
-        if old["type"] != new["type"] {
-            self.breaks(place, "another type");
+        for keyword in ["type", "format", "const"] {
+            if old[keyword] != new[keyword] {
+                self.breaks(place, &format!("another {keyword}"));
+            }
+        }
+        for (keyword, _) in members(new) {
+            if !KNOWN.contains(&&**keyword) {
+                self.breaks(place, &format!("the gate does not know {keyword}"));
+            }
+        }
+        if maker == Maker::Client && old["enum"].is_null() && !new["enum"].is_null() {
+            self.breaks(place, "newly limited to some values");
+        }
+        if new["additionalProperties"] == false && old["additionalProperties"] != false {
+            self.breaks(place, "newly closed to other members");
         }
         if maker == Maker::Client && old["default"] != new["default"] {
             self.breaks(place, "another default");
@@ -162,9 +209,9 @@ impl<'a> Gate<'a> {
                 self.breaks(&place, "no longer certain");
             }
         }
-        for (name, _) in members(&new["properties"]) {
-            if maker == Maker::Client && required(new, name) && !required(old, name) {
-                self.breaks(&format!("{place} {name}"), "newly required");
+        for name in new["required"].as_array().into_iter().flatten() {
+            if maker == Maker::Client && !required(old, text(name)) {
+                self.breaks(&format!("{place} {}", text(name)), "newly required");
             }
         }
         if old["items"].is_object() {
@@ -211,9 +258,14 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
+/// Follows references. One with further keywords beside it stays as it is: the
+/// gate does not know `$ref` there.
 fn resolve<'a>(root: &'a Value, value: &'a Value) -> &'a Value {
     match value["$ref"].as_str() {
-        Some(reference) => root.pointer(reference.trim_start_matches('#')).unwrap(),
-        None => value,
+        Some(reference) if members(value).count() == 1 => resolve(
+            root,
+            root.pointer(reference.trim_start_matches('#')).unwrap(),
+        ),
+        _ => value,
     }
 }
