@@ -52,6 +52,7 @@ test("a generated Python client works at the first call", async () => {
     const target = join(folder, "petstore_client");
     const contract = `${address}/v1/openapi.json`;
     run(python("openapi-python-client"), "generate", "--url", contract, "--meta=none", "--fail-on-warning", "--output-path", target);
+    run(python("python"), "-m", "compileall", "-q", target);
     client(`${address}/v1`, makeKey(), makeKey("--scope", "orders:read"));
   });
 
