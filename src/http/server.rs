@@ -83,7 +83,7 @@ async fn serve(stream: TcpStream, router: Router, limits: Limits, closing: Cance
         let (mut router, phase) = (router.clone(), in_service.clone());
         async move {
             let response = router.call(request).await;
-            phase.end(matches!(&response, Ok(answer) if !answer.status().is_success()));
+            phase.end(matches!(&response, Ok(answer) if answer.status().as_u16() >= 400));
             response
         }
     });
