@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    marker::PhantomData,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
@@ -11,11 +10,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use axum::{
-    extract::{FromRequestParts, State},
-    response::IntoResponse,
-};
-use http::{HeaderMap, Uri, header, request::Parts};
+use http::{HeaderMap, header};
 use jiff::Timestamp;
 use quick_cache::sync::Cache;
 use tokio::{sync::Mutex, time::Instant};
@@ -34,78 +29,28 @@ const REFRESH_PAUSE: Duration = Duration::from_millis(20);
 /// How far apart the notes of a key's last use are, in microseconds.
 const USE_NOTED: i64 = 60_000_000;
 
-/// A client whose key has the scope `S`. A handler that takes one cannot be
-/// reached without it.
-pub struct Caller<S> {
+/// A client with a valid key.
+pub struct Caller {
+    now: Timestamp,
+    scopes: Scopes,
+}
+
+impl Caller {
+    /// Gives what a handler cannot be called without, if the key has the scope.
+    pub fn may(&self, scope: Scope) -> Result<Permit, ApiError> {
+        if self.scopes.has(scope) {
+            Ok(Permit { now: self.now })
+        } else {
+            Err(ApiError::InsufficientScope(scope))
+        }
+    }
+}
+
+/// The leave to carry out an operation.
+pub struct Permit {
     /// When the request came. The clock is read once a request, so a key
     /// cannot expire halfway through.
     pub now: Timestamp,
-    scope: PhantomData<S>,
-}
-
-/// The scope that an operation needs, as a type.
-pub trait Needs {
-    const SCOPE: Scope;
-}
-
-pub struct PetsRead;
-pub struct PetsWrite;
-pub struct OrdersRead;
-
-impl Needs for PetsRead {
-    const SCOPE: Scope = Scope::PetsRead;
-}
-
-impl Needs for PetsWrite {
-    const SCOPE: Scope = Scope::PetsWrite;
-}
-
-impl Needs for OrdersRead {
-    const SCOPE: Scope = Scope::OrdersRead;
-}
-
-impl<S: Needs> FromRequestParts<Arc<App>> for Caller<S> {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
-        let now = app.clock.now();
-        let scopes = app.keys.authenticate(&parts.headers, now).await?;
-        if !scopes.has(S::SCOPE) {
-            return Err(ApiError::InsufficientScope(S::SCOPE));
-        }
-        Ok(Self {
-            now,
-            scope: PhantomData,
-        })
-    }
-}
-
-/// Answers for a path that does not exist.
-pub async fn not_found(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> ApiError {
-    let error = ApiError::NotFound("there is no such path; the contract is at /v1/openapi.yaml");
-    refuse(&app, &uri, &headers, error).await
-}
-
-/// Answers for a path that exists, but not with this method.
-pub async fn method_not_allowed(
-    State(app): State<Arc<App>>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> impl IntoResponse {
-    refuse(&app, &uri, &headers, ApiError::MethodNotAllowed).await
-}
-
-/// Everything under `/v1` asks for a key first; all but the contract, which is
-/// public.
-async fn refuse(app: &App, uri: &Uri, headers: &HeaderMap, error: ApiError) -> ApiError {
-    let public = uri.path().starts_with("/v1/openapi.");
-    if public || !uri.path().starts_with("/v1/") {
-        return error;
-    }
-    match app.keys.authenticate(headers, app.clock.now()).await {
-        Ok(_) => error,
-        Err(unauthorized) => unauthorized,
-    }
 }
 
 /// The keys as the database has them, held in memory and swapped whole.
@@ -136,8 +81,12 @@ impl Keys {
         }
     }
 
-    /// Gives what the client may do, if it has a valid key.
-    async fn authenticate(&self, headers: &HeaderMap, now: Timestamp) -> Result<Scopes, ApiError> {
+    /// Says who the client is, if it has a valid key.
+    pub async fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        now: Timestamp,
+    ) -> Result<Caller, ApiError> {
         let hash = presented(headers)?;
         let known = match self.find(&hash) {
             Some(known) => known,
@@ -146,11 +95,12 @@ impl Keys {
         if !known.key.is_valid_at(now) {
             return Err(REFUSED);
         }
-        let now = now.as_microsecond();
-        if now - known.last_used.load(Ordering::Relaxed) >= USE_NOTED {
-            known.last_used.store(now, Ordering::Relaxed);
+        let time = now.as_microsecond();
+        if time - known.last_used.load(Ordering::Relaxed) >= USE_NOTED {
+            known.last_used.store(time, Ordering::Relaxed);
         }
-        Ok(known.key.scopes)
+        let scopes = known.key.scopes;
+        Ok(Caller { now, scopes })
     }
 
     fn find(&self, hash: &KeyHash) -> Option<Arc<Known>> {

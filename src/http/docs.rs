@@ -1,30 +1,24 @@
 //! What needs no key: the contract, and the page that shows it.
 
-use std::sync::Arc;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http_body_util::Full;
 
-use axum::{
-    body::Body,
-    extract::{Path, State},
-    response::{IntoResponse, Redirect, Response},
-};
-use http::{HeaderMap, HeaderValue, header};
+use super::{Answer, error::ApiError};
 
-use super::{
-    App,
-    error::{ApiError, JSON},
-};
-
-pub async fn index() -> Redirect {
-    Redirect::temporary("/docs")
+pub fn index() -> Answer {
+    let mut answer = answer(b"", &[(header::LOCATION, "/docs")]);
+    *answer.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    answer
 }
 
-pub async fn openapi_yaml(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
-    let yaml = HeaderValue::from_static("application/yaml");
-    app.contract_yaml.answer(&headers, yaml, "no-cache")
-}
-
-pub async fn openapi_json(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
-    app.contract_json.answer(&headers, JSON, "no-cache")
+fn answer(body: &'static [u8], headers: &[(HeaderName, &'static str)]) -> Answer {
+    let mut answer = Answer::new(Full::new(Bytes::from_static(body)));
+    for (name, value) in headers {
+        let value = HeaderValue::from_static(value);
+        answer.headers_mut().insert(name, value);
+    }
+    answer
 }
 
 /// The page may load from this service and from nowhere else, and no other
@@ -33,7 +27,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                       img-src 'self' data:; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'";
 
-pub async fn page() -> impl IntoResponse {
+pub fn page() -> Answer {
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CACHE_CONTROL, "no-cache"),
@@ -41,9 +35,9 @@ pub async fn page() -> impl IntoResponse {
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
     ];
-    (
-        headers,
-        include_str!(concat!(env!("OUT_DIR"), "/docs.html")),
+    answer(
+        include_bytes!(concat!(env!("OUT_DIR"), "/docs.html")),
+        &headers,
     )
 }
 
@@ -58,29 +52,23 @@ struct Asset {
 
 static ASSETS: &[Asset] = &include!(concat!(env!("OUT_DIR"), "/docs_assets.rs"));
 
-pub async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, ApiError> {
+pub fn asset(name: &str, headers: &HeaderMap) -> Result<Answer, ApiError> {
     const NOT_FOUND: ApiError = ApiError::NotFound("there is no such file");
-    let asset = ASSETS
-        .iter()
-        .find(|asset| asset.name == name)
-        .ok_or(NOT_FOUND)?;
-    let gzip = accepts_gzip(&headers);
-    let mut response = Response::new(Body::from(if gzip { asset.gzip } else { asset.plain }));
-    let mut set = |name, value| {
-        drop(
-            response
-                .headers_mut()
-                .insert(name, HeaderValue::from_static(value)),
-        )
-    };
-    set(header::CONTENT_TYPE, asset.media_type);
-    set(header::CACHE_CONTROL, "public, max-age=31536000, immutable");
-    set(header::VARY, "accept-encoding");
-    set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    if gzip {
-        set(header::CONTENT_ENCODING, "gzip");
+    let mut assets = ASSETS.iter();
+    let asset = assets.find(|asset| asset.name == name).ok_or(NOT_FOUND)?;
+    let headers_of_all = [
+        (header::CONTENT_TYPE, asset.media_type),
+        (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
+        (header::VARY, "accept-encoding"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    if !accepts_gzip(headers) {
+        return Ok(answer(asset.plain, &headers_of_all));
     }
-    Ok(response)
+    let mut answer = answer(asset.gzip, &headers_of_all);
+    let gzip = HeaderValue::from_static("gzip");
+    answer.headers_mut().insert(header::CONTENT_ENCODING, gzip);
+    Ok(answer)
 }
 
 /// Whether the client takes gzip; `q=0` means that it does not.

@@ -3,14 +3,14 @@
 
 use std::{error, sync::Arc};
 
-use axum::{
-    body::Body,
-    response::{IntoResponse, Response},
-};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http_body_util::Full;
 use serde::Serialize;
 
-use super::limits::{MAX_BODY, MAX_HEAD};
+use super::{
+    Answer,
+    limits::{MAX_BODY, MAX_HEAD},
+};
 use crate::{invalid::Invalid, json::NotAnObject, key::Scope, store};
 
 /// An answer of 4xx or 5xx.
@@ -24,7 +24,8 @@ pub enum ApiError {
     InvalidApiKey(&'static str),
     InsufficientScope(Scope),
     NotFound(&'static str),
-    MethodNotAllowed,
+    /// With the methods that the path takes.
+    MethodNotAllowed(&'static str),
     RequestTimeout(&'static str),
     OperationRemoved,
     BodyTooLarge,
@@ -55,7 +56,7 @@ impl ApiError {
             Self::MissingApiKey | Self::InvalidApiKey(_) => StatusCode::UNAUTHORIZED,
             Self::InsufficientScope(_) => StatusCode::FORBIDDEN,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
-            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::RequestTimeout(_) => StatusCode::REQUEST_TIMEOUT,
             Self::OperationRemoved => StatusCode::GONE,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -76,7 +77,7 @@ impl ApiError {
             Self::InvalidApiKey(_) => "invalid_api_key",
             Self::InsufficientScope(_) => "insufficient_scope",
             Self::NotFound(_) => "not_found",
-            Self::MethodNotAllowed => "method_not_allowed",
+            Self::MethodNotAllowed(_) => "method_not_allowed",
             Self::RequestTimeout(_) => "request_timeout",
             Self::OperationRemoved => "operation_removed",
             Self::BodyTooLarge => "body_too_large",
@@ -99,7 +100,7 @@ impl ApiError {
                 format!("Authorization: the API key lacks the scope {scope}")
             }
             Self::NotFound(message) => message.to_string(),
-            Self::MethodNotAllowed => {
+            Self::MethodNotAllowed(_) => {
                 "this path does not take this method; the Allow header lists those it does".into()
             }
             Self::RequestTimeout(reason) => reason.to_string(),
@@ -126,7 +127,7 @@ impl ApiError {
     }
 
     /// What the log should know beyond the answer.
-    fn cause(&self) -> Option<&Cause> {
+    pub fn cause(&self) -> Option<&Cause> {
         match self {
             Self::Internal(cause) | Self::Unavailable(_, cause) => Some(cause),
             _ => None,
@@ -164,27 +165,21 @@ impl ApiError {
         if let Self::Unavailable(..) = self {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
+        if let Self::MethodNotAllowed(allowed) = self {
+            headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
+        }
         headers
+    }
+
+    pub fn answer(&self) -> Answer {
+        let mut answer = Answer::new(Full::new(self.body().into()));
+        *answer.status_mut() = self.status();
+        *answer.headers_mut() = self.headers();
+        answer
     }
 }
 
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
-
-/// Carries the cause of an error from where it arose to where it is logged.
-#[derive(Clone)]
-pub struct Logged(pub Cause);
-
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        let mut response = Response::new(Body::from(self.body()));
-        *response.status_mut() = self.status();
-        *response.headers_mut() = self.headers();
-        if let Some(cause) = self.cause() {
-            response.extensions_mut().insert(Logged(cause.clone()));
-        }
-        response
-    }
-}
 
 impl From<store::Error> for ApiError {
     fn from(error: store::Error) -> Self {

@@ -2,33 +2,45 @@
 
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc};
 
-use axum::{
-    extract::Request,
-    middleware::Next,
-    response::{IntoResponse, Response},
-};
 use futures_util::FutureExt;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header, request::Parts};
+use hyper::body::{Body, Incoming};
 
-use super::error::{ApiError, Logged};
+use super::{Answer, App, error::ApiError, route};
 
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Answers a request whatever happens on the way, under its id.
-pub async fn answer(request: Request, next: Next) -> Response {
-    let id = request_id(request.headers());
-    let (method, uri) = (request.method().clone(), request.uri().clone());
-    let handled = AssertUnwindSafe(next.run(request)).catch_unwind().await;
-    let mut response = handled.unwrap_or_else(|panic| {
-        ApiError::Internal(Arc::new(Panicked(message(&*panic)))).into_response()
+pub async fn answer(app: &App, request: Request<Incoming>) -> Answer {
+    let (head, body) = request.into_parts();
+    let id = request_id(&head.headers);
+    let routed = AssertUnwindSafe(route(app, &head, body))
+        .catch_unwind()
+        .await;
+    let routed = routed
+        .unwrap_or_else(|panic| Err(ApiError::Internal(Arc::new(Panicked(message(&*panic))))));
+    let mut answer = routed.unwrap_or_else(|error| {
+        log(&head, &id, &error);
+        error.answer()
     });
-    if let Some(Logged(cause)) = response.extensions_mut().remove() {
-        let status = response.status().as_u16();
-        let (path, request_id) = (uri.path(), id.to_str().unwrap_or_default());
+    if head.method == Method::HEAD {
+        let length = answer.body().size_hint().exact().unwrap_or_default();
+        answer
+            .headers_mut()
+            .insert(header::CONTENT_LENGTH, length.into());
+        *answer.body_mut() = Default::default();
+    }
+    answer.headers_mut().insert(X_REQUEST_ID, id);
+    answer
+}
+
+/// Tells the log what the client is not told.
+fn log(head: &Parts, id: &HeaderValue, error: &ApiError) {
+    if let Some(cause) = error.cause() {
+        let (method, path, status) = (&head.method, head.uri.path(), error.status().as_u16());
+        let request_id = id.to_str().unwrap_or_default();
         tracing::error!(request_id, %method, path, status, %cause, "request failed");
     }
-    response.headers_mut().insert(X_REQUEST_ID, id);
-    response
 }
 
 /// The client's own id if it is sane, otherwise a new one.

@@ -1,11 +1,9 @@
 //! Typed input from a request, or the answer that says what is wrong with it.
 
-use std::sync::Arc;
-
-use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use http::{HeaderMap, header, request::Parts};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Body;
+use hyper::body::{Body, Incoming};
+use percent_encoding::percent_decode_str;
 
 use super::{App, error::ApiError, limits::MAX_BODY};
 use crate::{
@@ -15,33 +13,26 @@ use crate::{
     pet::PetId,
 };
 
-/// The JSON body of a request.
-pub struct Json<T>(pub T);
-
-impl<T: FromObject> FromRequest<Arc<App>> for Json<T> {
-    type Rejection = ApiError;
-
-    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
-        if !is_json(request.headers()) || is_encoded(request.headers()) {
-            return Err(ApiError::UnsupportedMediaType);
-        }
-        let body = request.into_body();
-        if body.size_hint().lower() > MAX_BODY as u64 {
-            return Err(ApiError::BodyTooLarge);
-        }
-        let reading = Limited::new(body, MAX_BODY).collect();
-        let bytes = match tokio::time::timeout(app.limits.body, reading).await {
-            Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(e)) if e.is::<LengthLimitError>() => return Err(ApiError::BodyTooLarge),
-            Ok(Err(_)) => return Err(ApiError::InvalidRequest("body: broke off or is malformed")),
-            Err(_) => return Err(ApiError::RequestTimeout("body: did not arrive in time")),
-        };
-        let object = Object::parse(&bytes)?;
-        T::from_object(&object).map(Self).map_err(|wrong| {
-            let wrong: Vec<_> = wrong.iter().map(Invalid::to_string).collect();
-            ApiError::InvalidBody(wrong.join("; "))
-        })
+/// Reads the JSON body of a request.
+pub async fn json<T: FromObject>(app: &App, head: &Parts, body: Incoming) -> Result<T, ApiError> {
+    if !is_json(&head.headers) || is_encoded(&head.headers) {
+        return Err(ApiError::UnsupportedMediaType);
     }
+    if body.size_hint().lower() > MAX_BODY as u64 {
+        return Err(ApiError::BodyTooLarge);
+    }
+    let reading = Limited::new(body, MAX_BODY).collect();
+    let bytes = match tokio::time::timeout(app.limits.body, reading).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(e)) if e.is::<LengthLimitError>() => return Err(ApiError::BodyTooLarge),
+        Ok(Err(_)) => return Err(ApiError::InvalidRequest("body: broke off or is malformed")),
+        Err(_) => return Err(ApiError::RequestTimeout("body: did not arrive in time")),
+    };
+    let object = Object::parse(&bytes)?;
+    T::from_object(&object).map_err(|wrong| {
+        let wrong: Vec<_> = wrong.iter().map(Invalid::to_string).collect();
+        ApiError::InvalidBody(wrong.join("; "))
+    })
 }
 
 /// Whether a body may be read as JSON. Without a declaration it is.
@@ -73,16 +64,13 @@ fn is_encoded(headers: &HeaderMap) -> bool {
     codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-impl<S: Filter> FromRequestParts<Arc<App>> for ListQuery<S> {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, ApiError> {
-        list_query(parts.uri.query().unwrap_or("")).map_err(ApiError::InvalidParameter)
-    }
+/// Reads the parameters of a list. Those that it does not know are ignored.
+pub fn list_query<S: Filter>(head: &Parts) -> Result<ListQuery<S>, ApiError> {
+    let query = head.uri.query().unwrap_or("");
+    read_list_query(query).map_err(ApiError::InvalidParameter)
 }
 
-/// Reads the parameters of a list. Those that it does not know are ignored.
-fn list_query<S: Filter>(query: &str) -> Result<ListQuery<S>, Invalid> {
+fn read_list_query<S: Filter>(query: &str) -> Result<ListQuery<S>, Invalid> {
     let (mut limit, mut status, mut cursor) = (None, None, None);
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         match &*name {
@@ -106,14 +94,8 @@ fn once<T>(name: &'static str, place: &mut Option<T>, value: T) -> Result<(), In
     }
 }
 
-/// The animal that a path names; `None` if nothing can have such an id.
-pub struct PetPath(pub Option<PetId>);
-
-impl FromRequestParts<Arc<App>> for PetPath {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
-        let id = Path::<String>::from_request_parts(parts, app).await.ok();
-        Ok(Self(id.and_then(|Path(id)| PetId::parse(&id))))
-    }
+/// The animal that a part of a path names; `None` if nothing can have such an id.
+pub fn pet_id(segment: &str) -> Option<PetId> {
+    let id = percent_decode_str(segment).decode_utf8().ok()?;
+    PetId::parse(&id)
 }

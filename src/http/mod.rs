@@ -1,9 +1,9 @@
 //! The HTTP side: every route on one screen, and what they share.
 //!
 //! A request's way: `server` accepts it over a `socket`, `exchange` gives it
-//! an id, the router below picks the handler, `auth` and `extract` make typed
-//! input of it, the handler asks the store, and `render` or `error` makes the
-//! answer.
+//! an id, `route` below asks `auth` who it is and picks the handler, `extract`
+//! makes typed input of it, the handler asks the store, and `render` or `error`
+//! makes the answer.
 
 mod auth;
 mod contract;
@@ -20,12 +20,15 @@ mod socket;
 
 use std::sync::Arc;
 
-use axum::{Router, middleware, routing::get};
-use http::HeaderValue;
+use bytes::Bytes;
+use http::{HeaderValue, Method, Response, request::Parts};
+use http_body_util::Full;
+use hyper::body::Incoming;
 use tokio::{net::TcpListener, task::JoinSet};
 
-use crate::{clock::Clock, store::Store};
+use crate::{clock::Clock, key::Scope, store::Store};
 use auth::Keys;
+use error::ApiError;
 use render::{Pages, Rendered};
 
 pub use contract::{Contract, PublicUrl};
@@ -89,8 +92,8 @@ pub async fn serve(
     let app = Arc::new(App {
         keys: Keys::new(store.clone()),
         pages: Pages::new(),
-        contract_yaml: Rendered::new(contract.yaml, None),
-        contract_json: Rendered::new(contract.json, None),
+        contract_yaml: render::public(contract.yaml, "application/yaml"),
+        contract_json: render::public(contract.json, "application/json"),
         base,
         successor: successor.try_into().expect("addresses are plain ASCII"),
         clock: settings.clock,
@@ -100,26 +103,78 @@ pub async fn serve(
     let mut chores = JoinSet::new();
     chores.spawn(auth::keep_fresh(app.clone()));
     chores.spawn(auth::keep_noting(app.clone()));
-    server::run(listener, router(app.clone()), limits, shutdown).await;
+    server::run(listener, app.clone(), limits, shutdown).await;
     chores.shutdown().await;
     app.keys.note_used().await;
     app.store.close().await;
     Ok(())
 }
 
-fn router(app: Arc<App>) -> Router {
-    Router::new()
-        .route("/", get(docs::index))
-        .route("/docs/", get(docs::index))
-        .route("/docs", get(docs::page))
-        .route("/docs/assets/{name}", get(docs::asset))
-        .route("/v1/openapi.yaml", get(docs::openapi_yaml))
-        .route("/v1/openapi.json", get(docs::openapi_json))
-        .route("/v1/pets", get(pets::list_pets).post(pets::create_pet))
-        .route("/v1/pets/{petId}", get(pets::get_pet))
-        .route("/v1/store/orders", get(orders::list_orders))
-        .fallback(auth::not_found)
-        .method_not_allowed_fallback(auth::method_not_allowed)
-        .layer(middleware::from_fn(exchange::answer))
-        .with_state(app)
+/// What is sent to a client: all answers are at hand as a whole.
+type Answer = Response<Full<Bytes>>;
+
+const READ: &str = "GET, HEAD";
+const READ_AND_ADD: &str = "GET, HEAD, POST";
+
+/// Every path of the service. What is not under `/v1`, and the contract, needs
+/// no key.
+async fn route(app: &App, head: &Parts, body: Incoming) -> Result<Answer, ApiError> {
+    let path = head.uri.path();
+    if let Some(path) = path.strip_prefix("/v1/")
+        && !path.starts_with("openapi.")
+    {
+        return operation(app, head, body, path).await;
+    }
+    let answer = match path {
+        "/" | "/docs/" => docs::index(),
+        "/docs" => docs::page(),
+        "/v1/openapi.yaml" => app.contract_yaml.answer(&head.headers),
+        "/v1/openapi.json" => app.contract_json.answer(&head.headers),
+        _ => match path.strip_prefix("/docs/assets/") {
+            Some(name) => docs::asset(name, &head.headers)?,
+            None => return Err(NO_SUCH_PATH),
+        },
+    };
+    match head.method {
+        Method::GET | Method::HEAD => Ok(answer),
+        _ => Err(ApiError::MethodNotAllowed(READ)),
+    }
 }
+
+/// Every operation of the contract, and the scope that it needs. The key is
+/// judged before anything else of the request.
+async fn operation(
+    app: &App,
+    head: &Parts,
+    body: Incoming,
+    path: &str,
+) -> Result<Answer, ApiError> {
+    use Scope::{OrdersRead, PetsRead, PetsWrite};
+    let caller = app
+        .keys
+        .authenticate(&head.headers, app.clock.now())
+        .await?;
+    let mut segments = path.split('/');
+    let segments: [Option<&str>; 3] = std::array::from_fn(|_| segments.next());
+    match segments {
+        [Some("pets"), None, _] => match head.method {
+            Method::GET | Method::HEAD => pets::list_pets(app, caller.may(PetsRead)?, head).await,
+            Method::POST => pets::create_pet(app, caller.may(PetsWrite)?, head, body).await,
+            _ => Err(ApiError::MethodNotAllowed(READ_AND_ADD)),
+        },
+        [Some("pets"), Some(id), None] if !id.is_empty() => match head.method {
+            Method::GET | Method::HEAD => pets::get_pet(app, caller.may(PetsRead)?, head, id).await,
+            _ => Err(ApiError::MethodNotAllowed(READ)),
+        },
+        [Some("store"), Some("orders"), None] => match head.method {
+            Method::GET | Method::HEAD => {
+                orders::list_orders(app, caller.may(OrdersRead)?, head).await
+            }
+            _ => Err(ApiError::MethodNotAllowed(READ)),
+        },
+        _ => Err(NO_SUCH_PATH),
+    }
+}
+
+const NO_SUCH_PATH: ApiError =
+    ApiError::NotFound("there is no such path; the contract is at /v1/openapi.yaml");

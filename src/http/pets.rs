@@ -1,95 +1,85 @@
 //! The operations on animals.
 
-use std::sync::Arc;
-
-use axum::{
-    body::Body,
-    extract::State,
-    response::{IntoResponse, Response},
-};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header, request::Parts};
+use http_body_util::Full;
+use hyper::body::Incoming;
 use jiff::Timestamp;
 
 use super::{
-    App,
-    auth::{Caller, PetsRead, PetsWrite},
+    Answer, App,
+    auth::Permit,
     error::{ApiError, JSON},
-    extract::{Json, PetPath},
-    render::{Rendered, View},
+    extract,
+    render::{self, Rendered, View},
 };
-use crate::{
-    page::ListQuery,
-    pet::{NewPet, PetId, PetStatus},
-};
+use crate::pet::NewPet;
 
-pub async fn list_pets(
-    _: Caller<PetsRead>,
-    State(app): State<Arc<App>>,
-    query: ListQuery<PetStatus>,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
+pub async fn list_pets(app: &App, _: Permit, head: &Parts) -> Result<Answer, ApiError> {
+    let query = extract::list_query(head)?;
     let read = async {
         let page = app.store.pet_list(query).await?;
         Ok(Rendered::page(&app.base, &query, &page))
     };
     let page = app.rendered(View::Pets(query), read).await?;
-    Ok(page.private_answer(&headers))
+    Ok(page.answer(&head.headers))
 }
 
 pub async fn create_pet(
-    _: Caller<PetsWrite>,
-    State(app): State<Arc<App>>,
-    Json(new): Json<NewPet>,
-) -> Result<Response, ApiError> {
+    app: &App,
+    _: Permit,
+    head: &Parts,
+    body: Incoming,
+) -> Result<Answer, ApiError> {
+    let new: NewPet = extract::json(app, head, body).await?;
     let pet = app.store.pet_create(new).await?;
     let body = serde_json::to_vec(&pet).expect("the domain is plain JSON");
     let location = format!("{}/pets/{}", app.base, pet.id.get());
     let location = HeaderValue::try_from(location).expect("addresses are plain ASCII");
-    let headers = [(header::CONTENT_TYPE, JSON), (header::LOCATION, location)];
-    Ok((StatusCode::CREATED, headers, Body::from(body)).into_response())
+    let mut answer = Answer::new(Full::new(body.into()));
+    *answer.status_mut() = StatusCode::CREATED;
+    answer.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    answer.headers_mut().insert(header::LOCATION, location);
+    Ok(answer)
 }
 
 /// Deprecated since 5 December 2025, removed from 5 December 2030 on.
 pub async fn get_pet(
-    caller: Caller<PetsRead>,
-    State(app): State<Arc<App>>,
-    PetPath(id): PetPath,
-    headers: HeaderMap,
-) -> Response {
-    let mut response = match one_pet(&app, id, caller.now).await {
-        Ok(pet) => pet.private_answer(&headers),
-        Err(error) => error.into_response(),
-    };
-    if !response.status().is_server_error() {
-        announce_removal(&app, response.headers_mut());
-    }
-    response
-}
-
-async fn one_pet(app: &App, id: Option<PetId>, now: Timestamp) -> Result<Arc<Rendered>, ApiError> {
+    app: &App,
+    permit: Permit,
+    head: &Parts,
+    id: &str,
+) -> Result<Answer, ApiError> {
     const NOT_FOUND: ApiError = ApiError::NotFound("petId: there is no pet with this id");
-    if now >= REMOVAL {
-        return Err(ApiError::OperationRemoved);
+    if permit.now >= REMOVAL {
+        return Ok(announce_removal(app, ApiError::OperationRemoved.answer()));
     }
-    let id = id.ok_or(NOT_FOUND)?;
-    let read = async {
-        let pet = app.store.pet_get(id).await?.ok_or(NOT_FOUND)?;
-        Ok(Rendered::json(&pet, None))
+    let Some(id) = extract::pet_id(id) else {
+        return Ok(announce_removal(app, NOT_FOUND.answer()));
     };
-    app.rendered(View::Pet(id), read).await
+    let read = async {
+        Ok(match app.store.pet_get(id).await? {
+            // Other animals that are added do not change this one.
+            Some(pet) => Rendered::lasting(announce_removal(app, render::json(&pet))),
+            None => Rendered::passing(announce_removal(app, NOT_FOUND.answer())),
+        })
+    };
+    let pet = app.rendered(View::Pet(id), read).await?;
+    Ok(pet.answer(&head.headers))
 }
 
 /// 5 December 2030, 00:00 UTC.
 const REMOVAL: Timestamp = Timestamp::constant(1_922_659_200, 0);
 
 /// RFC 9745 (since when), RFC 8594 (until when), RFC 8288 (what instead).
-fn announce_removal(app: &App, headers: &mut HeaderMap) {
+fn announce_removal(app: &App, mut answer: Answer) -> Answer {
     const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
     const SUNSET: HeaderName = HeaderName::from_static("sunset");
+    let headers = answer.headers_mut();
     headers.insert(DEPRECATION, HeaderValue::from_static("@1764892800"));
     headers.insert(
         SUNSET,
         HeaderValue::from_static("Thu, 05 Dec 2030 00:00:00 GMT"),
     );
     headers.insert(header::LINK, app.successor.clone());
+    answer
 }

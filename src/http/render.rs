@@ -1,65 +1,61 @@
-//! Answers that can be kept: their bytes, their tag, and the cache that holds
-//! them.
+//! Answers that can be given again: their tag, and the cache that keeps them.
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use quick_cache::{Weighter, sync::Cache};
+use http_body_util::Full;
+use hyper::body::Body;
+use quick_cache::{
+    Weighter,
+    sync::{Cache, EntryAction, EntryResult},
+};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::{App, error::ApiError, error::JSON};
+use super::{Answer, App, error::ApiError, error::JSON};
 use crate::{
     order::OrderStatus,
     page::{Filter, ListKind, ListQuery, Page},
     pet::{PetId, PetStatus},
+    store::Version,
 };
 
 /// The most that the kept answers may take, in bytes.
-const CACHE_SIZE: u64 = 8 << 20;
+const CACHE_SIZE: u64 = 32 << 20;
 
 /// How long a request waits for what is to be read.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Content as it is sent, with a strong tag made from it: the same on every
-/// replica and after a restart.
+/// An answer that can be given again and again.
 #[derive(Debug)]
 pub struct Rendered {
-    body: Bytes,
-    etag: HeaderValue,
-    link: Option<HeaderValue>,
+    answer: Answer,
+    /// Whether it stays true when something is added to the store.
+    lasting: bool,
 }
 
 impl Rendered {
-    pub fn new(body: impl Into<Bytes>, link: Option<String>) -> Self {
-        let body = body.into();
-        // A link is part of the answer: a page that gets a next one is another.
-        let link_text = link.as_deref().unwrap_or("");
-        let digest = Sha256::new()
-            .chain_update(&body)
-            .chain_update(link_text)
-            .finalize();
-        let tag: String = digest[..16]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        let header = |text: String| text.try_into().expect("tags and links are plain ASCII");
+    /// An answer that stays true until something in the store is changed.
+    pub fn lasting(answer: Answer) -> Self {
         Self {
-            body,
-            etag: header(format!("\"{tag}\"")),
-            link: link.map(header),
+            answer,
+            lasting: true,
         }
     }
 
-    pub fn json(content: &impl Serialize, link: Option<String>) -> Self {
-        let body = serde_json::to_vec(content).expect("the domain is plain JSON");
-        Self::new(body, link)
+    /// An answer that may become untrue when something is added.
+    pub fn passing(answer: Answer) -> Self {
+        Self {
+            answer,
+            lasting: false,
+        }
     }
 
-    /// A page of a list, with the link to the next one.
+    /// A page of a list, with the link to the next one. What is added comes
+    /// last, so a page that has a next one stays as it is.
     pub fn page<S: Filter, T: Serialize>(base: &str, query: &ListQuery<S>, page: &Page<T>) -> Self {
+        let body = serde_json::to_vec(&page.items).expect("the domain is plain JSON");
         let link = page.next.map(|next| {
             let path = match S::LIST {
                 ListKind::Pets => "pets",
@@ -71,46 +67,69 @@ impl Rendered {
             let (limit, cursor) = (query.limit.get(), next.encode(S::LIST));
             format!("<{base}/{path}?limit={limit}{status}&cursor={cursor}>; rel=\"next\"")
         });
-        Self::json(&page.items, link)
+        Self {
+            lasting: link.is_some(),
+            answer: tagged(body.into(), JSON, PRIVATE, link),
+        }
     }
 
     /// The answer to a request: 304 if the client has this content already.
-    pub fn answer(
-        &self,
-        request: &HeaderMap,
-        content_type: HeaderValue,
-        cache_control: &'static str,
-    ) -> Response {
-        let fresh = if_none_match(request, self.etag.as_bytes());
-        let body = if fresh {
-            Bytes::new()
-        } else {
-            self.body.clone()
-        };
-        let mut response = Response::new(Body::from(body));
-        let headers = response.headers_mut();
-        headers.insert(header::ETAG, self.etag.clone());
-        headers.insert(
-            header::CACHE_CONTROL,
-            HeaderValue::from_static(cache_control),
-        );
-        if let Some(link) = &self.link {
-            headers.insert(header::LINK, link.clone());
+    pub fn answer(&self, request: &HeaderMap) -> Answer {
+        let mut answer = self.answer.clone();
+        if let Some(tag) = answer.headers().get(header::ETAG)
+            && if_none_match(request, tag.as_bytes())
+        {
+            *answer.status_mut() = StatusCode::NOT_MODIFIED;
+            *answer.body_mut() = Full::default();
+            answer.headers_mut().remove(header::CONTENT_TYPE);
         }
-        if fresh {
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-        } else {
-            response
-                .headers_mut()
-                .insert(header::CONTENT_TYPE, content_type);
-        }
-        response
+        answer
     }
+}
 
-    /// The same for what belongs to the holder of a key.
-    pub fn private_answer(&self, request: &HeaderMap) -> Response {
-        self.answer(request, JSON, "private, no-cache")
+const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
+
+/// Content that belongs to the holder of a key.
+pub fn json(content: &impl Serialize) -> Answer {
+    let body = serde_json::to_vec(content).expect("the domain is plain JSON");
+    tagged(body.into(), JSON, PRIVATE, None)
+}
+
+/// Content for everyone, as long as the service runs.
+pub fn public(body: String, media_type: &'static str) -> Rendered {
+    let cache_control = HeaderValue::from_static("no-cache");
+    let media_type = HeaderValue::from_static(media_type);
+    Rendered::lasting(tagged(body.into(), media_type, cache_control, None))
+}
+
+/// Content with a strong tag made from it: the same on every replica and after
+/// a restart.
+fn tagged(
+    body: Bytes,
+    media_type: HeaderValue,
+    cache_control: HeaderValue,
+    link: Option<String>,
+) -> Answer {
+    // A link is part of the answer: a page that gets a next one is another.
+    let link_text = link.as_deref().unwrap_or("");
+    let digest = Sha256::new()
+        .chain_update(&body)
+        .chain_update(link_text)
+        .finalize();
+    let tag: String = digest[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let plain = |text: String| HeaderValue::try_from(text).expect("tags and links are plain ASCII");
+    let mut answer = Answer::new(Full::new(body));
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, media_type);
+    headers.insert(header::CACHE_CONTROL, cache_control);
+    headers.insert(header::ETAG, plain(format!("\"{tag}\"")));
+    if let Some(link) = link {
+        headers.insert(header::LINK, plain(link));
     }
+    answer
 }
 
 /// Whether the client holds one of the tags; by RFC 9110 a weak tag matches too.
@@ -130,10 +149,27 @@ pub enum View {
     Orders(ListQuery<OrderStatus>),
 }
 
-/// Answers that were given before, each with the number of commits at which
-/// it was read. One from before the last commit is never found again and falls
-/// out in time.
-pub struct Pages(Cache<(View, u64), Arc<Rendered>, Weight>);
+/// Answers that were given before.
+pub struct Pages(Cache<View, Arc<Kept>, Weight>);
+
+#[derive(Debug)]
+pub struct Kept {
+    rendered: Rendered,
+    /// How far the store had come, at the least, when it was read.
+    at: Version,
+}
+
+impl Kept {
+    pub fn answer(&self, request: &HeaderMap) -> Answer {
+        self.rendered.answer(request)
+    }
+
+    /// Whether it is as new as a store that has come so far.
+    fn holds_at(&self, asked: Version) -> bool {
+        let lasting = self.rendered.lasting;
+        self.at.changed >= asked.changed && (lasting || self.at.added >= asked.added)
+    }
+}
 
 impl Pages {
     pub fn new() -> Self {
@@ -144,10 +180,11 @@ impl Pages {
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<(View, u64), Arc<Rendered>> for Weight {
-    fn weight(&self, _: &(View, u64), rendered: &Arc<Rendered>) -> u64 {
-        // The fixed part is what an entry costs without its bytes.
-        256 + rendered.body.len() as u64
+impl Weighter<View, Arc<Kept>> for Weight {
+    fn weight(&self, _: &View, kept: &Arc<Kept>) -> u64 {
+        let body = kept.rendered.answer.body().size_hint().lower();
+        // The rest is mostly the headers.
+        1536 + body
     }
 }
 
@@ -158,22 +195,45 @@ impl App {
         &self,
         view: View,
         read: impl Future<Output = Result<Rendered, ApiError>>,
-    ) -> Result<Arc<Rendered>, ApiError> {
-        // The number is taken before the reading: what is read may be newer
-        // than it says, never older.
-        let key = (view, self.store.commits());
-        if let Some(kept) = self.pages.0.get(&key) {
+    ) -> Result<Arc<Kept>, ApiError> {
+        let asked = self.store.version();
+        if let Some(kept) = self.pages.0.get(&view).filter(|kept| kept.holds_at(asked)) {
             return Ok(kept);
         }
-        let read = async { read.await.map(Arc::new) };
-        let read = self.pages.0.get_or_insert_async(&key, read);
         // If a reading fails, the next one who waits tries; nobody waits for
         // all of them.
-        tokio::time::timeout(PATIENCE, read)
+        tokio::time::timeout(PATIENCE, self.fill(view, asked, read))
             .await
             .unwrap_or_else(|late| {
                 let message = "the storage is too slow; nothing was changed, try again later";
                 Err(ApiError::Unavailable(message, Arc::new(late)))
             })
+    }
+
+    async fn fill(
+        &self,
+        view: View,
+        asked: Version,
+        read: impl Future<Output = Result<Rendered, ApiError>>,
+    ) -> Result<Arc<Kept>, ApiError> {
+        let judge = |_: &View, kept: &mut Arc<Kept>| {
+            if kept.holds_at(asked) {
+                EntryAction::Retain(kept.clone())
+            } else {
+                EntryAction::ReplaceWithGuard
+            }
+        };
+        let place = match self.pages.0.entry_async(&view, judge).await {
+            EntryResult::Retained(kept) => return Ok(kept),
+            EntryResult::Vacant(place) | EntryResult::Replaced(place, _) => place,
+            EntryResult::Removed(..) | EntryResult::Timeout => unreachable!("neither is asked for"),
+        };
+        // Taken before the reading: what is read may be newer than it says,
+        // never older.
+        let at = self.store.version();
+        let rendered = read.await?;
+        let kept = Arc::new(Kept { rendered, at });
+        let _ = place.insert(kept.clone());
+        Ok(kept)
     }
 }

@@ -1,20 +1,30 @@
 //! The accept loop: as many connections as there is room for, each with its
 //! limits, and an orderly end.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
 
-use axum::Router;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tower_service::Service;
+use tokio_util::task::TaskTracker;
 
 use super::{
+    App,
     error::ApiError,
+    exchange,
     limits::{Limits, MAX_BODY, MAX_HEAD},
     socket::{Phase, Socket},
 };
@@ -23,17 +33,51 @@ use super::{
 /// that are just closed.
 const TURNED_AWAY: usize = 64;
 
+/// Tells every connection that the service is closing.
+#[derive(Default)]
+struct Closing {
+    begun: AtomicBool,
+    all: Notify,
+}
+
+impl Closing {
+    fn begin(&self) {
+        self.begun.store(true, Ordering::Release);
+        self.all.notify_waiters();
+    }
+
+    /// Is ready when the service is closing.
+    ///
+    /// A task's waker stays the same, so it is left with the others once: to
+    /// leave it again at every turn would make all connections share a lock.
+    async fn listen(&self) {
+        let mut all = pin!(self.all.notified());
+        let mut left = false;
+        poll_fn(|cx| {
+            if !left {
+                left = all.as_mut().poll(cx).is_pending();
+            }
+            if self.begun.load(Ordering::Acquire) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+}
+
 /// Serves connections until `shutdown` is ready, then finishes what runs.
 pub async fn run(
     listener: TcpListener,
-    router: Router,
+    app: Arc<App>,
     limits: Limits,
     shutdown: impl Future<Output = ()>,
 ) {
     let room = Arc::new(Semaphore::new(limits.connections));
     let door = Arc::new(Semaphore::new(TURNED_AWAY));
     let connections = TaskTracker::new();
-    let closing = CancellationToken::new();
+    let closing = Arc::new(Closing::default());
     let mut shutdown = pin!(shutdown);
     loop {
         let accepted = tokio::select! {
@@ -43,10 +87,10 @@ pub async fn run(
         match accepted {
             Ok((stream, _)) => match room.clone().try_acquire_owned() {
                 Ok(place) => {
-                    let (router, limits) = (router.clone(), limits.clone());
+                    let (app, limits) = (app.clone(), limits.clone());
                     let closing = closing.clone();
                     connections.spawn(async move {
-                        serve(stream, router, limits, closing).await;
+                        serve(stream, &app, limits, &closing).await;
                         drop(place);
                     });
                 }
@@ -64,7 +108,7 @@ pub async fn run(
         }
     }
     drop(listener);
-    closing.cancel();
+    closing.begin();
     connections.close();
     let drained = tokio::time::timeout(limits.drain, connections.wait()).await;
     if drained.is_err() {
@@ -72,19 +116,18 @@ pub async fn run(
     }
 }
 
-async fn serve(stream: TcpStream, router: Router, limits: Limits, closing: CancellationToken) {
+async fn serve(stream: TcpStream, app: &App, limits: Limits, closing: &Closing) {
     // Answers are small and written whole, so nothing is gained by waiting.
     let _ = stream.set_nodelay(true);
     let phase = Arc::new(Phase::default());
     let socket = Socket::new(stream, phase.clone(), limits);
-    let in_service = phase.clone();
-    let service = service_fn(move |request: hyper::Request<Incoming>| {
-        in_service.begin();
-        let (mut router, phase) = (router.clone(), in_service.clone());
+    let service = service_fn(|request: hyper::Request<Incoming>| {
+        phase.begin();
+        let phase = &phase;
         async move {
-            let response = router.call(request).await;
-            phase.end(matches!(&response, Ok(answer) if answer.status().as_u16() >= 400));
-            response
+            let answer = exchange::answer(app, request).await;
+            phase.end(answer.status().as_u16() >= 400);
+            Ok::<_, Infallible>(answer)
         }
     });
     let connection = http1::Builder::new()
@@ -94,17 +137,18 @@ async fn serve(stream: TcpStream, router: Router, limits: Limits, closing: Cance
         .half_close(true)
         .serve_connection(TokioIo::new(socket), service);
     let mut connection = pin!(connection);
+    let mut ear = pin!(closing.listen());
     // A connection that breaks is the client's business: there is nobody left
     // to tell.
-    tokio::select! {
-        biased;
-        _ = connection.as_mut() => {}
-        () = closing.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            // hyper would wait for a first request.
-            if !phase.is_untouched() {
-                let _ = connection.await;
-            }
+    let ended = poll_fn(|cx| match connection.as_mut().poll(cx) {
+        Poll::Ready(_) => Poll::Ready(true),
+        Poll::Pending => ear.as_mut().poll(cx).map(|()| false),
+    });
+    if !ended.await {
+        connection.as_mut().graceful_shutdown();
+        // hyper would wait for a first request.
+        if !phase.is_untouched() {
+            let _ = connection.await;
         }
     }
 }

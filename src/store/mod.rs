@@ -126,6 +126,18 @@ pub enum Error {
     Internal(Cause),
 }
 
+/// How far a store has come: what was read stays true while it stands.
+///
+/// It is raised before a write is acknowledged, so who takes it first and reads
+/// then has read every write that it counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Version {
+    /// Commits that added something. What is added has the highest id.
+    pub added: u64,
+    /// Commits that changed what was there.
+    pub changed: u64,
+}
+
 /// The animals, orders and keys, on one of the databases.
 #[derive(Debug)]
 pub enum Store {
@@ -146,10 +158,10 @@ impl Store {
         }
     }
 
-    /// The number of commits so far: while it stands, what was read stays true.
-    pub fn commits(&self) -> u64 {
+    /// How far the store has come.
+    pub fn version(&self) -> Version {
         match self {
-            Self::Sqlite(db) => db.commits(),
+            Self::Sqlite(db) => db.version(),
         }
     }
 

@@ -118,12 +118,12 @@ pub async fn unknown_paths_and_methods_have_an_answer(backend: Backend) {
         server.get(path).await.assert_error(404, "not_found");
     }
     for (path, allow) in [
-        ("/v1/pets", "GET,HEAD,POST"),
-        ("/v1/pets/1", "GET,HEAD"),
-        ("/v1/store/orders", "GET,HEAD"),
-        ("/v1/openapi.yaml", "GET,HEAD"),
-        ("/docs", "GET,HEAD"),
-        ("/", "GET,HEAD"),
+        ("/v1/pets", "GET, HEAD, POST"),
+        ("/v1/pets/1", "GET, HEAD"),
+        ("/v1/store/orders", "GET, HEAD"),
+        ("/v1/openapi.yaml", "GET, HEAD"),
+        ("/docs", "GET, HEAD"),
+        ("/", "GET, HEAD"),
     ] {
         for method in ["DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "BREW"] {
             let method = Method::from_bytes(method.as_bytes()).unwrap();

@@ -10,7 +10,7 @@ use std::{fs::File, path::Path, sync::Arc};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 
-use super::{Error, OpenError, Options, Role};
+use super::{Error, OpenError, Options, Role, Version};
 use crate::{
     key::{Key, KeyHash, KeyName, NewKey, Scopes},
     order::{Order, OrderStatus},
@@ -18,7 +18,7 @@ use crate::{
     pet::{NewPet, Pet, PetId, PetName, PetStatus},
 };
 use reader::Readers;
-use writer::Writer;
+use writer::{Effect, Writer};
 
 /// An open SQLite file: one thread that writes, a few that read.
 #[derive(Debug)]
@@ -52,13 +52,13 @@ impl Sqlite {
         self.writer.close().await;
     }
 
-    pub fn commits(&self) -> u64 {
-        self.writer.commits()
+    pub fn version(&self) -> Version {
+        self.writer.version()
     }
 
     pub async fn pet_create(&self, new: NewPet) -> Result<Pet, Error> {
         self.writer
-            .run(move |db| {
+            .run(Effect::Adds, move |db| {
                 db.prepare_cached(
                     "INSERT INTO pets (name, category_id, status) VALUES (?1, ?2, ?3)",
                 )?
@@ -103,7 +103,7 @@ impl Sqlite {
 
     pub async fn key_create(&self, new: NewKey, hash: KeyHash) -> Result<Key, Error> {
         self.writer
-            .run_unseen(move |db| {
+            .run(Effect::Unseen, move |db| {
                 db.execute(
                     "INSERT INTO api_keys (hash, name, scopes, created_at, expires_at)
                      VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -132,7 +132,7 @@ impl Sqlite {
 
     pub async fn key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<Key>, Error> {
         self.writer
-            .run_unseen(move |db| {
+            .run(Effect::Unseen, move |db| {
                 let Some(key) = key_by_id(db, id).optional()? else {
                     return Ok(None);
                 };
@@ -147,7 +147,7 @@ impl Sqlite {
 
     pub async fn key_used(&self, used: Vec<(i64, Timestamp)>) -> Result<(), Error> {
         self.writer
-            .run_unseen(move |db| {
+            .run(Effect::Unseen, move |db| {
                 let mut update = db.prepare_cached(
                     "UPDATE api_keys SET last_used_at = max(?2, coalesce(last_used_at, ?2))
                      WHERE id = ?1",

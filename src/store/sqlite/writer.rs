@@ -21,7 +21,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::{
-    super::{Error, Options, Role},
+    super::{Error, Options, Role, Version},
     failure, open,
     queue::{hand_over, wait},
 };
@@ -37,7 +37,7 @@ enum Message {
 #[derive(Debug)]
 pub struct Writer {
     queue: Sender<Message>,
-    commits: Arc<AtomicU64>,
+    progress: Arc<Progress>,
     patience: Duration,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -45,13 +45,13 @@ pub struct Writer {
 impl Writer {
     pub fn start(db: Connection, path: &Path, options: &Options) -> Self {
         let (queue, waiting) = bounded(options.write_queue);
-        let commits = Arc::new(AtomicU64::new(0));
+        let progress = Arc::new(Progress::default());
         let desk = Desk {
             db: Some(db),
             file: identity(path),
             path: path.into(),
             role: options.role,
-            commits: commits.clone(),
+            progress: progress.clone(),
         };
         let thread = thread::Builder::new()
             .name("sqlite-writer".into())
@@ -59,7 +59,7 @@ impl Writer {
             .expect("a thread can be started");
         Self {
             queue,
-            commits,
+            progress,
             patience: match options.role {
                 Role::Service => Duration::from_secs(10),
                 // Longer than it asks for the database.
@@ -69,38 +69,23 @@ impl Writer {
         }
     }
 
-    pub fn commits(&self) -> u64 {
-        self.commits.load(Ordering::Acquire)
+    pub fn version(&self) -> Version {
+        self.progress.version()
     }
 
     /// Carries out a write, in a savepoint of its own, and returns once it is
     /// on disk. It goes on if the caller goes away.
     pub async fn run<T: Send + 'static>(
         &self,
+        effect: Effect,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, Error> {
-        self.queue_up(work, true).await
-    }
-
-    /// The same for a write that changes nothing that a page shows.
-    pub async fn run_unseen<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, Error> {
-        self.queue_up(work, false).await
-    }
-
-    async fn queue_up<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-        seen: bool,
     ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
         let write = Box::new(Waiting {
             work: Some(work),
             result: None,
             reply,
-            seen,
+            effect,
         });
         hand_over(&self.queue, Message::Write(write))?;
         wait(
@@ -132,8 +117,7 @@ impl Writer {
 trait Write: Send {
     fn run(&mut self, db: &Connection) -> rusqlite::Result<()>;
 
-    /// Whether pages that were read before are out of date after it.
-    fn is_seen(&self) -> bool;
+    fn effect(&self) -> Effect;
 
     /// Tells the caller. A write that `fate` fails keeps no result.
     fn answer(self: Box<Self>, fate: Result<(), Error>);
@@ -143,7 +127,7 @@ struct Waiting<W, T> {
     work: Option<W>,
     result: Option<T>,
     reply: oneshot::Sender<Result<T, Error>>,
-    seen: bool,
+    effect: Effect,
 }
 
 impl<W, T> Write for Waiting<W, T>
@@ -157,8 +141,8 @@ where
         Ok(())
     }
 
-    fn is_seen(&self) -> bool {
-        self.seen
+    fn effect(&self) -> Effect {
+        self.effect
     }
 
     fn answer(self: Box<Self>, fate: Result<(), Error>) {
@@ -166,6 +150,37 @@ where
         let answer = fate.map(|()| result.expect("a write that succeeded has a result"));
         // Whoever asked may have gone away.
         let _ = self.reply.send(answer);
+    }
+}
+
+/// What a write does to what others have read before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Something with a new id is there.
+    Adds,
+    /// Nothing that a page shows.
+    Unseen,
+}
+
+/// The version of the store, raised by the writing thread alone.
+#[derive(Debug, Default)]
+struct Progress {
+    added: AtomicU64,
+    changed: AtomicU64,
+}
+
+impl Progress {
+    fn version(&self) -> Version {
+        Version {
+            added: self.added.load(Ordering::Acquire),
+            changed: self.changed.load(Ordering::Acquire),
+        }
+    }
+
+    fn count(&self, batch: &[Box<dyn Write>]) {
+        if batch.iter().any(|write| write.effect() == Effect::Adds) {
+            self.added.fetch_add(1, Ordering::Release);
+        }
     }
 }
 
@@ -177,7 +192,7 @@ struct Desk {
     /// Which file it is, whatever its name.
     file: Option<(u64, u64)>,
     role: Role,
-    commits: Arc<AtomicU64>,
+    progress: Arc<Progress>,
 }
 
 impl Desk {
@@ -205,9 +220,7 @@ impl Desk {
         let fates = self.commit(&mut batch);
         // Raised before anyone is answered: who then asks for a page cannot be
         // given one from before the write.
-        if batch.iter().any(|write| write.is_seen()) {
-            self.commits.fetch_add(1, Ordering::Release);
-        }
+        self.progress.count(&batch);
         match fates {
             Ok(fates) => {
                 for (write, fate) in batch.into_iter().zip(fates) {

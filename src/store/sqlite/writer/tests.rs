@@ -27,7 +27,9 @@ impl Fixture {
     }
 
     async fn insert(&self, name: &'static str) -> Result<(), Error> {
-        self.writer.run(move |db| insert(db, name)).await
+        self.writer
+            .run(Effect::Adds, move |db| insert(db, name))
+            .await
     }
 
     /// The names of all animals, as another connection sees them.
@@ -42,7 +44,7 @@ impl Fixture {
     async fn hold(&self) -> mpsc::Sender<()> {
         let (go, wait) = mpsc::channel();
         let (started, has_started) = oneshot::channel();
-        let mut holding = Box::pin(self.writer.run(move |_| {
+        let mut holding = Box::pin(self.writer.run(Effect::Adds, move |_| {
             started.send(()).unwrap();
             let _ = wait.recv();
             Ok(())
@@ -65,7 +67,7 @@ fn insert(db: &Connection, name: &str) -> rusqlite::Result<()> {
 async fn what_waits_together_is_committed_together() {
     let fixture = Fixture::new(100);
     let go = fixture.hold().await;
-    let before = fixture.writer.commits();
+    let before = fixture.writer.version().added;
     let writes = tokio::join!(
         fixture.insert("a"),
         fixture.insert("b"),
@@ -76,7 +78,7 @@ async fn what_waits_together_is_committed_together() {
     );
     assert!(writes.0.is_ok() && writes.1.is_ok() && writes.2.is_ok());
     assert_eq!(
-        fixture.writer.commits(),
+        fixture.writer.version().added,
         before + 2,
         "one for the hold, one for all three"
     );
@@ -87,17 +89,19 @@ async fn what_waits_together_is_committed_together() {
 async fn a_write_that_fails_or_panics_leaves_its_neighbours_alone() {
     let fixture = Fixture::new(100);
     let go = fixture.hold().await;
-    let broken = fixture.writer.run(|db| {
+    let broken = fixture.writer.run(Effect::Adds, |db| {
         insert(db, "half")?;
         db.execute(
             "INSERT INTO pets (name, category_id, status) VALUES ('x', 1, 'lost')",
             [],
         )
     });
-    let panicking = fixture.writer.run(|db| -> rusqlite::Result<()> {
-        insert(db, "half")?;
-        panic!("on purpose");
-    });
+    let panicking = fixture
+        .writer
+        .run(Effect::Adds, |db| -> rusqlite::Result<()> {
+            insert(db, "half")?;
+            panic!("on purpose");
+        });
     let (a, broken, b, panicking, c, ()) = tokio::join!(
         fixture.insert("a"),
         broken,
@@ -122,7 +126,7 @@ async fn a_full_disk_in_a_batch_fails_all_of_it() {
     let fixture = Fixture::new(100);
     fixture.insert("first").await.unwrap();
     let go = fixture.hold().await;
-    let full = fixture.writer.run(|db| {
+    let full = fixture.writer.run(Effect::Adds, |db| {
         let pages: u32 = db.pragma_query_value(None, "page_count", |row| row.get(0))?;
         db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
         insert(db, &"x".repeat(100_000))
@@ -143,8 +147,8 @@ async fn a_full_disk_in_a_batch_fails_all_of_it() {
 async fn a_failed_commit_is_an_unknown_outcome_for_all() {
     let fixture = Fixture::new(100);
     let go = fixture.hold().await;
-    let before = fixture.writer.commits();
-    let bad = fixture.writer.run(|db| {
+    let before = fixture.writer.version().added;
+    let bad = fixture.writer.run(Effect::Adds, |db| {
         db.pragma_update(None, "defer_foreign_keys", true)?;
         let order = "INSERT INTO orders (pet_id, status, created_at, updated_at) VALUES (999, 'placed', 0, 0)";
         db.execute(order, []).map(drop)
@@ -159,7 +163,7 @@ async fn a_failed_commit_is_an_unknown_outcome_for_all() {
         );
     }
     assert!(
-        fixture.writer.commits() > before,
+        fixture.writer.version().added > before,
         "what was read before may be out of date"
     );
     fixture.insert("next").await.unwrap();
@@ -232,9 +236,13 @@ async fn a_file_that_was_moved_away_is_not_written_to() {
 #[tokio::test]
 async fn a_write_that_no_page_shows_leaves_the_number_of_commits() {
     let fixture = Fixture::new(100);
-    let before = fixture.writer.commits();
-    fixture.writer.run_unseen(|_| Ok(())).await.unwrap();
-    assert_eq!(fixture.writer.commits(), before);
+    let before = fixture.writer.version().added;
+    fixture
+        .writer
+        .run(Effect::Unseen, |_| Ok(()))
+        .await
+        .unwrap();
+    assert_eq!(fixture.writer.version().added, before);
     fixture.insert("seen").await.unwrap();
-    assert_eq!(fixture.writer.commits(), before + 1);
+    assert_eq!(fixture.writer.version().added, before + 1);
 }

@@ -1,0 +1,96 @@
+//! The limit of storing: statements of the service in a loop on one thread,
+//! without a service around them.
+//!
+//! `raw-sqlite FILE fill N` adds animals up to N of them, quickly;
+//! `raw-sqlite FILE insert N` adds N animals in large durable transactions;
+//! `raw-sqlite FILE page N` reads N pages of 20 on a walk through all animals.
+//! The last two print the processor time of one in microseconds.
+
+use std::{env, error::Error, time::Duration};
+
+use rusqlite::{Connection, params};
+use rustix::time::{ClockId, clock_gettime};
+
+/// How many animals share a commit.
+const TRANSACTION: i64 = 1000;
+const NAMES: [&str; 8] = [
+    "Rex", "Mia", "Bello", "Luna", "Oskar", "Nala", "Pixel", "Zoe",
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let [file, action, count] = arguments.as_slice() else {
+        return Err("usage: raw-sqlite FILE fill|insert|page N".into());
+    };
+    let count = count.parse()?;
+    let db = Connection::open(file)?;
+    db.pragma_update(None, "synchronous", "FULL")?;
+    let began = processor_time();
+    match action.as_str() {
+        "fill" => return Ok(fill(&db, count)?),
+        "insert" => insert(&db, count, TRANSACTION)?,
+        "page" => walk(&db, count)?,
+        _ => return Err("the action must be fill, insert or page".into()),
+    }
+    let spent = processor_time() - began;
+    println!("{:.3}", spent.as_secs_f64() * 1e6 / count as f64);
+    Ok(())
+}
+
+fn fill(db: &Connection, count: i64) -> rusqlite::Result<()> {
+    let there: i64 = db.query_row("SELECT coalesce(max(id), 0) FROM pets", [], |row| {
+        row.get(0)
+    })?;
+    db.pragma_update(None, "synchronous", "OFF")?;
+    insert(db, (count - there).max(0), 100_000)?;
+    db.pragma_update(None, "synchronous", "FULL")?;
+    // The log becomes part of the file, so that a copy of the file is whole.
+    db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+}
+
+fn insert(db: &Connection, count: i64, transaction: i64) -> rusqlite::Result<()> {
+    let mut statement =
+        db.prepare("INSERT INTO pets (name, category_id, status) VALUES (?1, ?2, ?3)")?;
+    for n in 0..count {
+        if n % transaction == 0 {
+            db.execute_batch("BEGIN IMMEDIATE")?;
+        }
+        let name = NAMES[n as usize % NAMES.len()];
+        let status = ["available", "pending", "sold"][n as usize % 3];
+        statement.execute(params![name, n % 100, status])?;
+        if n % transaction == transaction - 1 || n == count - 1 {
+            db.execute_batch("COMMIT")?;
+        }
+    }
+    Ok(())
+}
+
+fn walk(db: &Connection, pages: i64) -> rusqlite::Result<()> {
+    let mut statement = db.prepare(
+        "SELECT id, name, category_id, status FROM pets WHERE id > ?1 ORDER BY id LIMIT 21",
+    )?;
+    let (mut after, mut bytes) = (0, 0);
+    for _ in 0..pages {
+        let mut rows = statement.query([after])?;
+        let mut count = 0;
+        while let Some(row) = rows.next()? {
+            count += 1;
+            let id = row.get(0)?;
+            if count <= 20 {
+                after = id;
+            }
+            bytes += row.get_ref(1)?.as_str()?.len() as i64 + row.get::<_, i64>(2)?;
+            bytes += row.get_ref(3)?.as_str_or_null()?.map_or(0, str::len) as i64;
+        }
+        if count < 21 {
+            after = 0;
+        }
+    }
+    std::hint::black_box(bytes);
+    Ok(())
+}
+
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
