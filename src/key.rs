@@ -10,7 +10,7 @@ use crate::invalid::{Invalid, quoted};
 
 const PREFIX: &str = "psk_";
 const RANDOM: usize = 32;
-const CHECKSUM: u32 = 6;
+const CHECKSUM: usize = 6;
 
 /// A secret as its owner holds it: `psk_`, 32 random characters, and a
 /// checksum of those by which a typo or a leak is recognised without a look
@@ -27,8 +27,8 @@ impl ApiKey {
             .take(RANDOM)
             .map(char::from)
             .collect();
-        let checksum = checksum(&random);
-        Self(format!("{PREFIX}{random}{checksum}"))
+        let checksum = checksum(&random).map(char::from);
+        Self(format!("{PREFIX}{random}{}", String::from_iter(checksum)))
     }
 
     /// The secret itself, to be shown once.
@@ -49,7 +49,7 @@ impl KeyHash {
     /// Hashes what a client presented, unless it cannot be a key at all.
     pub fn of_presented(text: &str) -> Option<Self> {
         let (random, given) = text.strip_prefix(PREFIX)?.split_at_checked(RANDOM)?;
-        (given == checksum(random)).then(|| Self(Sha256::digest(text).into()))
+        (given.as_bytes() == checksum(random)).then(|| Self(Sha256::digest(text).into()))
     }
 
     pub fn as_bytes(&self) -> &[u8; 32] {
@@ -61,11 +61,15 @@ impl KeyHash {
     }
 }
 
-fn checksum(random: &str) -> String {
+fn checksum(random: &str) -> [u8; CHECKSUM] {
     const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    let crc = u64::from(crc32fast::hash(random.as_bytes()));
-    let digit = |place: u32| char::from(BASE62[(crc / 62_u64.pow(place) % 62) as usize]);
-    (0..CHECKSUM).rev().map(digit).collect()
+    let mut rest = crc32fast::hash(random.as_bytes());
+    let mut digits = [0; CHECKSUM];
+    for digit in digits.iter_mut().rev() {
+        *digit = BASE62[(rest % 62) as usize];
+        rest /= 62;
+    }
+    digits
 }
 
 /// What is known of a key besides its secret.

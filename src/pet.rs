@@ -1,5 +1,6 @@
 //! Animals: what one is, and what a client may say of a new one.
 
+use compact_str::CompactString;
 use serde::Serialize;
 
 use crate::{
@@ -70,12 +71,12 @@ impl PetId {
 /// characters; kept exactly as it was sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct PetName(String);
+pub struct PetName(CompactString);
 
 impl PetName {
     pub const MAX_CHARS: usize = 255;
 
-    pub fn parse(name: String) -> Result<Self, Invalid> {
+    pub fn parse(name: &str) -> Result<Self, Invalid> {
         let wrong = |reason: String| Err(Invalid::new("name", reason));
         let length = name.chars().count();
         if length == 0 || length > Self::MAX_CHARS {
@@ -91,7 +92,7 @@ impl PetName {
         if name.chars().all(char::is_whitespace) {
             return wrong("must not be only white space".into());
         }
-        Ok(Self(name))
+        Ok(Self(name.into()))
     }
 
     fn from_json(value: Option<Value>) -> Result<Self, Invalid> {
@@ -99,7 +100,7 @@ impl PetName {
             return Err(Invalid::new("name", "is required and must be a string"));
         };
         match value.as_string() {
-            Some(name) => Self::parse(name),
+            Some(name) => Self::parse(&name),
             None => Err(Invalid::new(
                 "name",
                 format!("must be a string, got {}", value.shown()),
@@ -111,8 +112,8 @@ impl PetName {
         &self.0
     }
 
-    pub(crate) fn from_store(name: String) -> Self {
-        Self(name)
+    pub(crate) fn from_store(name: &str) -> Self {
+        Self(name.into())
     }
 }
 

@@ -96,7 +96,7 @@ proptest! {
         let good = (1..=255).contains(&name.chars().count())
             && !name.chars().any(char::is_control)
             && !name.chars().all(char::is_whitespace);
-        prop_assert_eq!(PetName::parse(name.clone()).ok().map(|n| n.as_str() == name), good.then_some(true));
+        prop_assert_eq!(PetName::parse(&name).ok().map(|n| n.as_str() == name), good.then_some(true));
     }
 
     /// A key is recognised, and no other text is.

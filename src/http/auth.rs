@@ -56,7 +56,7 @@ pub struct Permit {
 /// The keys as the database has them, held in memory and swapped whole.
 pub struct Keys {
     store: Arc<Store>,
-    table: ArcSwap<HashMap<KeyHash, Arc<Known>>>,
+    table: ArcSwap<HashMap<KeyHash, Known>>,
     /// Well-formed keys that a reading of the table did not find. A key is
     /// random, so one that was unknown once will not be made later; if it is
     /// brought in from a copy, the next regular reading finds it.
@@ -88,35 +88,33 @@ impl Keys {
         now: Timestamp,
     ) -> Result<Caller, ApiError> {
         let hash = presented(headers)?;
-        let known = match self.find(&hash) {
-            Some(known) => known,
-            None => self.find_anew(&hash).await?,
-        };
-        if !known.key.is_valid_at(now) {
+        if let Some(judged) = self.judge(&hash, now) {
+            return judged;
+        }
+        // It may be a new one.
+        if self.unknown.get(&hash).is_some() {
             return Err(REFUSED);
+        }
+        self.refresh().await?;
+        self.judge(&hash, now).unwrap_or_else(|| {
+            self.unknown.insert(hash, ());
+            Err(REFUSED)
+        })
+    }
+
+    /// Judges a key that the table has.
+    fn judge(&self, hash: &KeyHash, now: Timestamp) -> Option<Result<Caller, ApiError>> {
+        let table = self.table.load();
+        let known = table.get(hash)?;
+        if !known.key.is_valid_at(now) {
+            return Some(Err(REFUSED));
         }
         let time = now.as_microsecond();
         if time - known.last_used.load(Ordering::Relaxed) >= USE_NOTED {
             known.last_used.store(time, Ordering::Relaxed);
         }
         let scopes = known.key.scopes;
-        Ok(Caller { now, scopes })
-    }
-
-    fn find(&self, hash: &KeyHash) -> Option<Arc<Known>> {
-        self.table.load().get(hash).cloned()
-    }
-
-    /// Looks for a key that the table does not have: it may be a new one.
-    async fn find_anew(&self, hash: &KeyHash) -> Result<Arc<Known>, ApiError> {
-        if self.unknown.get(hash).is_some() {
-            return Err(REFUSED);
-        }
-        self.refresh().await?;
-        self.find(hash).ok_or_else(|| {
-            self.unknown.insert(*hash, ());
-            REFUSED
-        })
+        Some(Ok(Caller { now, scopes }))
     }
 
     /// Reads the table again. Those who ask at the same time share a reading,
@@ -139,7 +137,7 @@ impl Keys {
                 .get(&hash)
                 .map_or(0, |old| old.last_used.load(Ordering::Relaxed));
             let last_used = AtomicI64::new(noted.max(seen));
-            (hash, Arc::new(Known { key, last_used }))
+            (hash, Known { key, last_used })
         });
         self.table.store(Arc::new(fresh.collect()));
         *refreshed = Some(began);
@@ -185,24 +183,30 @@ pub async fn keep_noting(app: Arc<App>) {
     }
 }
 
-const REFUSED: ApiError = ApiError::InvalidApiKey("the API key is unknown, revoked or expired");
+const REFUSED: ApiError =
+    ApiError::InvalidApiKey("Authorization: the API key is unknown, revoked or expired");
 
 /// The hash of the one key that a request presents.
 fn presented(headers: &HeaderMap) -> Result<KeyHash, ApiError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next().ok_or(ApiError::MissingApiKey)?;
     if values.next().is_some() {
-        return Err(ApiError::InvalidApiKey("must be given only once"));
+        return Err(ApiError::InvalidApiKey(
+            "Authorization: must be given only once",
+        ));
     }
     let Ok(value) = value.to_str() else {
-        return Err(ApiError::InvalidApiKey("must be plain ASCII"));
+        return Err(ApiError::InvalidApiKey(
+            "Authorization: must be plain ASCII",
+        ));
     };
     match value.trim().split_once(' ') {
-        Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => {
-            KeyHash::of_presented(key.trim_start()).ok_or(ApiError::InvalidApiKey(
-                "the API key is malformed; one has 42 characters and starts with psk_",
-            ))
-        }
+        Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => KeyHash::of_presented(
+            key.trim_start(),
+        )
+        .ok_or(ApiError::InvalidApiKey(
+            "Authorization: the API key is malformed; one has 42 characters and starts with psk_",
+        )),
         _ => Err(ApiError::MissingApiKey),
     }
 }

@@ -1,7 +1,7 @@
 //! What a client sees when something is refused or goes wrong: one variant a
 //! public code, turned into an answer in one place.
 
-use std::{error, sync::Arc};
+use std::{borrow::Cow, error, sync::Arc};
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::Full;
@@ -88,28 +88,29 @@ impl ApiError {
         }
     }
 
-    fn message(&self) -> String {
+    fn message(&self) -> Cow<'_, str> {
         match self {
-            Self::InvalidJson(reason) => format!("body: is not valid JSON: {reason}"),
-            Self::InvalidBody(message) => message.clone(),
-            Self::InvalidParameter(invalid) => invalid.to_string(),
-            Self::InvalidRequest(reason) => reason.to_string(),
+            Self::InvalidJson(reason) => format!("body: is not valid JSON: {reason}").into(),
+            Self::InvalidBody(message) => message.into(),
+            Self::InvalidParameter(invalid) => invalid.to_string().into(),
+            Self::InvalidRequest(message)
+            | Self::InvalidApiKey(message)
+            | Self::NotFound(message)
+            | Self::RequestTimeout(message)
+            | Self::Unavailable(message, _) => (*message).into(),
             Self::MissingApiKey => "Authorization: is required and must be Bearer <API_KEY>".into(),
-            Self::InvalidApiKey(reason) => format!("Authorization: {reason}"),
             Self::InsufficientScope(scope) => {
-                format!("Authorization: the API key lacks the scope {scope}")
+                format!("Authorization: the API key lacks the scope {scope}").into()
             }
-            Self::NotFound(message) => message.to_string(),
             Self::MethodNotAllowed(_) => {
                 "this path does not take this method; the Allow header lists those it does".into()
             }
-            Self::RequestTimeout(reason) => reason.to_string(),
             Self::OperationRemoved => {
                 "this operation was removed on 5 December 2030; use GET /v1/pets with the status \
                  filter"
                     .into()
             }
-            Self::BodyTooLarge => format!("body: must be at most {MAX_BODY} bytes"),
+            Self::BodyTooLarge => format!("body: must be at most {MAX_BODY} bytes").into(),
             Self::UnsupportedMediaType => {
                 "Content-Type: must be application/json, in UTF-8 if a charset is named, and not encoded"
                     .into()
@@ -118,11 +119,11 @@ impl ApiError {
                 format!(
                     "the request line and headers must be at most {MAX_HEAD} bytes and 100 headers"
                 )
+                .into()
             }
             Self::Internal(_) => {
                 "the service failed; report the X-Request-Id of this answer".into()
             }
-            Self::Unavailable(message, _) => message.to_string(),
         }
     }
 
@@ -149,17 +150,19 @@ impl ApiError {
         headers.insert(header::CONTENT_TYPE, JSON);
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         let challenge = match self {
-            Self::MissingApiKey => Some("Bearer realm=\"petstore\"".into()),
-            Self::InvalidApiKey(_) => {
-                Some("Bearer realm=\"petstore\", error=\"invalid_token\"".into())
-            }
-            Self::InsufficientScope(scope) => Some(format!(
-                "Bearer realm=\"petstore\", error=\"insufficient_scope\", scope=\"{scope}\""
+            Self::MissingApiKey => Some(HeaderValue::from_static("Bearer realm=\"petstore\"")),
+            Self::InvalidApiKey(_) => Some(HeaderValue::from_static(
+                "Bearer realm=\"petstore\", error=\"invalid_token\"",
             )),
+            Self::InsufficientScope(scope) => {
+                let challenge = format!(
+                    "Bearer realm=\"petstore\", error=\"insufficient_scope\", scope=\"{scope}\""
+                );
+                Some(challenge.try_into().expect("scopes are plain ASCII"))
+            }
             _ => None,
         };
         if let Some(challenge) = challenge {
-            let challenge = challenge.try_into().expect("scopes are plain ASCII");
             headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
         if let Self::Unavailable(..) = self {

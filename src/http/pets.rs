@@ -59,7 +59,7 @@ pub async fn get_pet(
     let read = async {
         Ok(match app.store.pet_get(id).await? {
             // Other animals that are added do not change this one.
-            Some(pet) => Rendered::lasting(announce_removal(app, render::json(&pet))),
+            Some(pet) => Rendered::lasting(announce_removal(app, render::json(&pet, None))),
             None => Rendered::passing(announce_removal(app, NOT_FOUND.answer())),
         })
     };

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::Full;
@@ -24,7 +25,7 @@ use crate::{
 /// The most that the kept answers may take, in bytes.
 const CACHE_SIZE: u64 = 32 << 20;
 
-/// How long a request waits for what is to be read.
+/// How long a request waits for what another one reads.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An answer that can be given again and again.
@@ -55,21 +56,23 @@ impl Rendered {
     /// A page of a list, with the link to the next one. What is added comes
     /// last, so a page that has a next one stays as it is.
     pub fn page<S: Filter, T: Serialize>(base: &str, query: &ListQuery<S>, page: &Page<T>) -> Self {
-        let body = serde_json::to_vec(&page.items).expect("the domain is plain JSON");
         let link = page.next.map(|next| {
             let path = match S::LIST {
                 ListKind::Pets => "pets",
                 ListKind::Orders => "store/orders",
             };
-            let status = query
-                .status
-                .map_or(String::new(), |s| format!("&status={}", s.as_str()));
+            let (and_status, status) = match query.status {
+                Some(status) => ("&status=", status.as_str()),
+                None => ("", ""),
+            };
             let (limit, cursor) = (query.limit.get(), next.encode(S::LIST));
-            format!("<{base}/{path}?limit={limit}{status}&cursor={cursor}>; rel=\"next\"")
+            format!(
+                "<{base}/{path}?limit={limit}{and_status}{status}&cursor={cursor}>; rel=\"next\""
+            )
         });
         Self {
             lasting: link.is_some(),
-            answer: tagged(body.into(), JSON, PRIVATE, link),
+            answer: json(&page.items, link),
         }
     }
 
@@ -87,12 +90,11 @@ impl Rendered {
     }
 }
 
-const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
-
 /// Content that belongs to the holder of a key.
-pub fn json(content: &impl Serialize) -> Answer {
+pub fn json(content: &impl Serialize, link: Option<String>) -> Answer {
     let body = serde_json::to_vec(content).expect("the domain is plain JSON");
-    tagged(body.into(), JSON, PRIVATE, None)
+    let cache_control = HeaderValue::from_static("private, no-cache");
+    tagged(body.into(), JSON, cache_control, link)
 }
 
 /// Content for everyone, as long as the service runs.
@@ -116,10 +118,7 @@ fn tagged(
         .chain_update(&body)
         .chain_update(link_text)
         .finalize();
-    let tag: String = digest[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let tag = URL_SAFE_NO_PAD.encode(&digest[..16]);
     let plain = |text: String| HeaderValue::try_from(text).expect("tags and links are plain ASCII");
     let mut answer = Answer::new(Full::new(body));
     let headers = answer.headers_mut();
@@ -200,22 +199,6 @@ impl App {
         if let Some(kept) = self.pages.0.get(&view).filter(|kept| kept.holds_at(asked)) {
             return Ok(kept);
         }
-        // If a reading fails, the next one who waits tries; nobody waits for
-        // all of them.
-        tokio::time::timeout(PATIENCE, self.fill(view, asked, read))
-            .await
-            .unwrap_or_else(|late| {
-                let message = "the storage is too slow; nothing was changed, try again later";
-                Err(ApiError::Unavailable(message, Arc::new(late)))
-            })
-    }
-
-    async fn fill(
-        &self,
-        view: View,
-        asked: Version,
-        read: impl Future<Output = Result<Rendered, ApiError>>,
-    ) -> Result<Arc<Kept>, ApiError> {
         let judge = |_: &View, kept: &mut Arc<Kept>| {
             if kept.holds_at(asked) {
                 EntryAction::Retain(kept.clone())
@@ -223,10 +206,19 @@ impl App {
                 EntryAction::ReplaceWithGuard
             }
         };
-        let place = match self.pages.0.entry_async(&view, judge).await {
-            EntryResult::Retained(kept) => return Ok(kept),
-            EntryResult::Vacant(place) | EntryResult::Replaced(place, _) => place,
-            EntryResult::Removed(..) | EntryResult::Timeout => unreachable!("neither is asked for"),
+        // If a reading fails, the next one who waits tries; nobody waits for
+        // all of them.
+        let entry = self.pages.0.entry_async(&view, judge);
+        let place = match tokio::time::timeout(PATIENCE, entry).await {
+            Ok(EntryResult::Retained(kept)) => return Ok(kept),
+            Ok(EntryResult::Vacant(place) | EntryResult::Replaced(place, _)) => place,
+            Ok(EntryResult::Removed(..) | EntryResult::Timeout) => {
+                unreachable!("neither is asked for")
+            }
+            Err(late) => {
+                let message = "the storage is too slow; nothing was changed, try again later";
+                return Err(ApiError::Unavailable(message, Arc::new(late)));
+            }
         };
         // Taken before the reading: what is read may be newer than it says,
         // never older.

@@ -8,7 +8,7 @@
 
 use std::{env, error::Error, time::Duration};
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, config::DbConfig, params};
 use rustix::time::{ClockId, clock_gettime};
 
 /// How many animals share a commit.
@@ -25,6 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let count = count.parse()?;
     let db = Connection::open(file)?;
     db.pragma_update(None, "synchronous", "FULL")?;
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     let began = processor_time();
     match action.as_str() {
         "fill" => return Ok(fill(&db, count)?),

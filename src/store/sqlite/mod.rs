@@ -188,7 +188,7 @@ fn list<S: Filter, T>(
 fn pet(row: &Row) -> rusqlite::Result<Pet> {
     Ok(Pet {
         id: PetId::from_store(row.get(0)?),
-        name: PetName::from_store(row.get(1)?),
+        name: PetName::from_store(row.get_ref(1)?.as_str()?),
         category_id: row.get(2)?,
         status: match row.get_ref(3)?.as_str_or_null()? {
             Some(status) => Some(PetStatus::parse(status).map_err(|e| unreadable(3, e))?),
