@@ -7,6 +7,9 @@ pub const MAX_BODY: usize = 64 << 10;
 /// The largest request line with headers.
 pub const MAX_HEAD: usize = 16 << 10;
 
+/// How many requests may run side by side on a connection of HTTP/2.
+pub const MAX_STREAMS: u32 = 128;
+
 /// How long a client may take for things, and how many may be there at once.
 #[derive(Debug, Clone)]
 pub struct Limits {

@@ -1,11 +1,12 @@
 //! The HTTP side: every route on one screen, and what they share.
 //!
-//! A request's way: `server` accepts it over a `socket`, `exchange` gives it
-//! an id, `route` below asks `auth` who it is and picks the handler, `extract`
-//! makes typed input of it, the handler asks the store, and `render` or `error`
-//! makes the answer.
+//! A request's way: `server` accepts it, `connection` reads it from a `socket`,
+//! `exchange` gives it an id, `route` below asks `auth` who it is and picks the
+//! handler, `extract` makes typed input of it, the handler asks the store, and
+//! `render` or `error` makes the answer.
 
 mod auth;
+mod connection;
 mod contract;
 mod docs;
 mod error;

@@ -52,6 +52,11 @@ impl Phase {
     const REFUSED: u32 = 4;
     const ONE: u32 = 8;
 
+    /// Of a connection whose requests the socket cannot tell apart.
+    pub fn busy() -> Self {
+        Self(AtomicU32::new(Self::BUSY))
+    }
+
     pub fn begin(&self) {
         let next = (self.get() & !(Self::STEP | Self::REFUSED)).wrapping_add(Self::ONE);
         self.0.store(next | Self::BUSY, Ordering::Relaxed);

@@ -294,6 +294,14 @@ pub async fn a_page_is_never_older_than_an_acknowledged_write(backend: Backend) 
         for n in 0..25 {
             let pet = json!({"name": format!("{writer}-{n}"), "categoryId": n, "status": "sold"});
             let id = server.create(pet).await;
+            // What is not there yet is looked for as well, and must not be
+            // remembered as missing.
+            let later = id + 4;
+            let after = Cursor::after(later - 1).encode(ListKind::Pets);
+            server
+                .get(&format!("/v1/pets?limit=1&cursor={after}"))
+                .await;
+            server.get(&format!("/v1/pets/{later}")).await;
             let before = Cursor::after(id - 1).encode(ListKind::Pets);
             for path in [
                 format!("/v1/pets?limit=1&cursor={before}"),

@@ -12,6 +12,7 @@ mod create;
 mod errors;
 mod faults;
 mod get;
+mod http2;
 mod list;
 mod orders;
 mod public;
@@ -59,6 +60,11 @@ const CASES: &[(&str, Case)] = cases![
     get::what_is_no_id_is_not_found,
     get::it_announces_its_removal,
     get::it_is_gone_from_the_day_of_its_removal,
+    http2::answers_are_those_of_http1,
+    http2::requests_run_side_by_side,
+    http2::a_preface_may_come_in_pieces,
+    http2::a_silent_connection_is_closed,
+    http2::stopping_finishes_what_runs,
     list::twenty_come_unless_a_limit_says_otherwise,
     list::a_status_filters,
     list::links_lead_through_everything_once,

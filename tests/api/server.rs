@@ -3,7 +3,7 @@
 
 use std::{io::Write, net::SocketAddr};
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use jiff::Timestamp;
 use petstore::{
     http::{Settings, serve},
@@ -154,6 +154,7 @@ impl Server {
             headers,
             body: Vec::new(),
             judged: true,
+            http2: false,
         }
     }
 
@@ -211,6 +212,7 @@ pub struct Request<'a> {
     pub headers: HeaderMap,
     pub body: Vec<u8>,
     judged: bool,
+    http2: bool,
 }
 
 impl Request<'_> {
@@ -244,18 +246,26 @@ impl Request<'_> {
         self
     }
 
+    /// Speaks HTTP/2 without asking first.
+    pub fn over_http2(mut self) -> Self {
+        self.http2 = true;
+        self
+    }
+
     /// Sends it and holds the answer against the contract.
     pub async fn send(self) -> Reply {
-        let client = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .unwrap();
+        let mut client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none());
+        if self.http2 {
+            client = client.http2_prior_knowledge();
+        }
+        let client = client.build().unwrap();
         let url = format!("http://{}{}", self.server.address, self.path);
         let request = client
             .request(self.method.clone(), url)
             .headers(self.headers.clone())
             .body(self.body.clone());
         let response = request.send().await.unwrap();
+        assert_eq!(response.version() == Version::HTTP_2, self.http2);
         let reply = Reply {
             status: response.status(),
             headers: response.headers().clone(),

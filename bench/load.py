@@ -1,0 +1,116 @@
+"""Asks a server for a while, and reads what it spent on that."""
+
+import os
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Load:
+    """What is asked: requests in turn, over so many connections."""
+
+    requests: list[str]  # "GET /path"
+    connections: int = 64
+    headers: dict[str, str] | None = None
+    body: str = ""
+    http2: bool = False
+
+
+@dataclass
+class Measured:
+    requests: float  # a second
+    cpu: float  # microseconds of the server's processor time a request
+    p50: float  # milliseconds
+    p99: float
+    refused: float  # the share of answers of 400 and above
+    broken: int  # connections that failed and requests without an answer
+    memory: float  # megabytes
+
+
+def measure(process: int, base: str, load: Load, seconds: int) -> Measured:
+    """Puts the load on a server and gives its figures."""
+    with tempfile.NamedTemporaryFile("w", suffix=".requests") as file:
+        file.write("\n".join(load.requests) + "\n")
+        file.flush()
+        before = processor_time(process)
+        run = h2load if load.http2 else wrk
+        count, duration, p50, p99, refused, broken = run(base, load, file.name, seconds)
+        spent = processor_time(process) - before
+    if not count:
+        raise RuntimeError(f"{base} answered nothing")
+    return Measured(
+        requests=count / duration,
+        cpu=spent / count * 1e6,
+        p50=p50,
+        p99=p99,
+        refused=refused / count,
+        broken=broken,
+        memory=memory(process),
+    )
+
+
+def wrk(base: str, load: Load, file: str, seconds: int):
+    headers = [f"-H{name}: {value}" for name, value in (load.headers or {}).items()]
+    command = ["wrk", "-t1", f"-c{load.connections}", f"-d{seconds}s", "--timeout=10s"]
+    command += [f"-s{HERE}/load.lua", *headers, base, "--", file, load.body]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found = re.search(r"^RESULT (.+)$", printed, re.M)
+    count, micros, p50, p99, refused, broken = map(int, found[1].split())
+    return count, micros / 1e6, p50 / 1e3, p99 / 1e3, refused, broken
+
+
+def h2load(base: str, load: Load, file: str, seconds: int):
+    """HTTP/2 with prior knowledge; it can only repeat GETs."""
+    streams = 4
+    headers = [f"-H{name}: {value}" for name, value in (load.headers or {}).items()]
+    with tempfile.NamedTemporaryFile("r") as log:
+        path = load.requests[0].split(" ", 1)[1]
+        command = ["h2load", "-t1", f"-c{load.connections // streams}", f"-m{streams}"]
+        command += ["-D", str(seconds), f"--log-file={log.name}", *headers, base + path]
+        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        # The start, the status and the microseconds of each request.
+        rows = [line.split("\t") for line in log]
+    times = sorted(int(row[2]) / 1e3 for row in rows)
+    refused = sum(int(row[1]) >= 400 for row in rows)
+    broken = int(re.search(r"(\d+) errored", printed)[1])
+    count = len(times)
+    return count, seconds, times[count // 2], times[count * 99 // 100], refused, broken
+
+
+def family(process: int) -> list[int]:
+    """The process and its descendants."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(entry.read_text().rpartition(") ")[2].split()[1])
+        except OSError:
+            continue  # It has just ended.
+        children.setdefault(parent, []).append(int(entry.parent.name))
+    found = [process]
+    for member in found:
+        found += children.get(member, [])
+    return found
+
+
+def processor_time(process: int) -> float:
+    """The seconds that a server has spent so far."""
+    total = 0
+    for member in family(process):
+        fields = Path(f"/proc/{member}/stat").read_text().rpartition(") ")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / TICK
+
+
+def memory(process: int) -> float:
+    """The megabytes of a server; what its processes share counts once."""
+    total = 0
+    for member in family(process):
+        text = Path(f"/proc/{member}/smaps_rollup").read_text()
+        total += int(re.search(r"^Pss:\s+(\d+)", text, re.M)[1])
+    return total / 1024

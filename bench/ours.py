@@ -1,0 +1,124 @@
+"""The service, the limits of the machine, and the simplest service of its kind."""
+
+import re
+import shutil
+import socket
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from peers import BODY, Started, bearer, ready, spawn
+
+ROOT = Path(__file__).resolve().parent.parent
+PATHS = {
+    "list": "/v1/pets",
+    "status": "/v1/pets?status=available",
+    "get": "/v1/pets/{id}",
+    "create": "/v1/pets",
+    "walk": "/v1/pets?after={after}",
+}
+
+
+class Ours:
+    """The programs of this repository, built for release."""
+
+    def __init__(self, work: Path):
+        self.work = work
+        build = ["cargo", "build", "--release", "--locked", "--workspace", "--quiet"]
+        subprocess.run(build, check=True, cwd=ROOT)
+        target = ["cargo", "metadata", "--format-version=1", "--no-deps"]
+        found = subprocess.run(target, check=True, cwd=ROOT, capture_output=True, text=True)
+        self.programs = Path(re.search('"target_directory":"(.+?)"', found.stdout)[1]) / "release"
+
+    def program(self, name: str, *arguments: object) -> str:
+        command = [self.programs / name, *map(str, arguments)]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def store(self, animals: int) -> tuple[Path, str]:
+        """A copy of a store with that many animals, and its key."""
+        kept = self.work / "stores" / f"{animals}.db"
+        key = kept.with_suffix(".key")
+        if not key.exists():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.unlink(missing_ok=True)
+            secret = self.program("petstore", "keys", "create", "bench", f"--database=sqlite:{kept}")
+            self.program("raw-sqlite", kept, "fill", animals)
+            key.write_text(secret)
+        folder = self.work / "data" / f"{animals}-{time.monotonic_ns()}"
+        folder.mkdir(parents=True)
+        shutil.copyfile(kept, folder / "pets.db")
+        return folder / "pets.db", key.read_text()
+
+    def service(self, animals: int) -> Started:
+        store, key = self.store(animals)
+        return self.serve(store, key, animals)
+
+    def serve(self, store: Path, key: str, animals: int) -> Started:
+        serve = [self.programs / "petstore", "serve", "--listen=127.0.0.1:0"]
+        process = spawn([*serve, f"--database=sqlite:{store}"], store.parent, {})
+        log = store.parent / "server.log"
+        while not (address := re.search(r"listens on (\S+)\n", log.read_text())):
+            if process.poll() is not None:
+                raise RuntimeError(f"The service did not come up:\n{log.read_text()}")
+            time.sleep(0.001)
+        started = Started(
+            process=process,
+            base=address[1],
+            headers=bearer(key),
+            wrong_headers=bearer(self.unknown_key()),
+            paths=PATHS,
+            body=BODY,
+            ids=range(1, animals + 1),
+        )
+        return ready(started, store.parent, "listens", workers=1)
+
+    def unknown_key(self) -> str:
+        """A well-formed key of another store."""
+        other = self.work / "other.db"
+        return self.program("petstore", "keys", "create", "other", f"--database=sqlite:{other}")
+
+    def simplest(self, animals: int) -> Started:
+        store, key = self.store(animals)
+        process = spawn([self.programs / "simplest", store, key], store.parent, {})
+        base = "http://" + first_line(store.parent / "server.log")
+        wrong = bearer("psk_wrong")
+        started = Started(process, base, bearer(key), wrong, PATHS, BODY, range(1, animals + 1))
+        return ready(started, store.parent, ":", workers=1)
+
+    def bare_hyper(self, like: Started, request: str, headers: dict[str, str], body: str) -> Started:
+        """hyper alone, with the bytes that another server answers."""
+        folder = self.work / "data" / f"hyper-{time.monotonic_ns()}"
+        folder.mkdir(parents=True)
+        (folder / "answer").write_bytes(exchange(like.base, request, headers, body))
+        process = spawn([self.programs / "bare-hyper", folder / "answer"], folder, {})
+        return replace(like, process=process, base="http://" + first_line(folder / "server.log"))
+
+    def raw(self, animals: int, action: str, count: int) -> float:
+        """The microseconds of processor time of one statement in a loop."""
+        store, _ = self.store(animals)
+        spent = float(self.program("raw-sqlite", store, action, count))
+        shutil.rmtree(store.parent)
+        return spent
+
+
+
+def first_line(log: Path) -> str:
+    """Waits for what a program prints first: its address."""
+    for _ in range(2000):
+        if log.read_text().endswith("\n"):
+            return log.read_text().strip()
+        time.sleep(0.005)
+    raise RuntimeError(f"{log.parent} did not start")
+
+
+def exchange(base: str, request: str, headers: dict[str, str], body: str) -> bytes:
+    """An answer as it is on the wire."""
+    host, port = base.removeprefix("http://").split(":")
+    body = body if request.startswith("POST") else ""
+    head = [f"{request} HTTP/1.1", f"Host: {host}", f"Content-Length: {len(body)}"]
+    head += [f"{name}: {value}" for name, value in headers.items()]
+    with socket.create_connection((host, int(port))) as client:
+        client.sendall("\r\n".join([*head, "Connection: close", "", body]).encode())
+        answer = b"".join(iter(lambda: client.recv(1 << 16), b""))
+    return answer.replace(b"connection: close\r\n", b"")

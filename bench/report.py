@@ -1,0 +1,229 @@
+"""Writes down what was measured: a table, what was reached of the goals, and a picture."""
+
+import datetime
+import os
+import platform
+import re
+import subprocess
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from load import Measured
+
+
+@dataclass
+class Result:
+    name: str
+    title: str
+    # The rounds of each contender. The others are compared with the first.
+    figures: dict[str, list[Measured]]
+
+    def median(self, contender: str, figure: str) -> float:
+        return median(getattr(round, figure) for round in self.figures[contender])
+
+    def ratio(self, contender: str, to: str, figure: str = "cpu") -> float:
+        """The median over the rounds of one contender's figure to another's."""
+        rounds = zip(self.figures[contender], self.figures[to])
+        return median(getattr(a, figure) / getattr(b, figure) for a, b in rounds)
+
+
+PEERS = ["pocketbase", "fastify", "fastapi", "json-server"]
+
+
+def over_limit(most: float) -> Callable[[Result], tuple[str, float, bool]]:
+    def judge(result: Result) -> tuple[str, float, bool]:
+        ratio = result.ratio("petstore", "limit")
+        return f"CPU at most {most:g} times the limit", ratio, ratio <= most
+
+    return judge
+
+
+def against(rival: str, least: float) -> Callable[[Result], tuple[str, float, bool]]:
+    def judge(result: Result) -> tuple[str, float, bool]:
+        ratio = result.ratio("petstore", rival, "requests")
+        return f"at least {least:g} times the throughput of {rival}", ratio, ratio >= least
+
+    return judge
+
+
+def against_peers(result: Result) -> tuple[str, float, bool]:
+    """By processor time, as the client takes its share of the same cores."""
+    best = min(PEERS, key=lambda peer: result.median(peer, "cpu"))
+    ratio = result.ratio(best, "petstore")
+    return f"a fifth of the CPU of the best peer ({best}) or less", 1 / ratio, ratio >= 5
+
+
+def growing(result: Result) -> tuple[str, float, bool]:
+    ratio = result.ratio("10 million", "1 thousand")
+    return "CPU at 10 million at most 1.2 times that at 1 thousand", ratio, ratio <= 1.2
+
+
+def small(result: Result) -> tuple[str, float, bool]:
+    memory = result.median("10 million", "memory")
+    return "under 200 MB at 10 million animals", memory, memory < 200
+
+
+def steady(result: Result) -> tuple[str, float, bool]:
+    ratio = result.ratio("512 connections", "64 connections", "requests")
+    return "throughput at 512 connections at least 0.9 of that at 64", ratio, ratio >= 0.9
+
+
+def quick(result: Result) -> tuple[str, float, bool]:
+    slowest = max(result.median(size, "p50") for size in ["1 thousand", "1 million", "10 million"])
+    return "first page within 100 ms of the start, at any size", slowest, slowest < 100
+
+
+GOALS = {
+    "list": [over_limit(1.25), against_peers],
+    "status": [against_peers],
+    "walk": [against_peers],
+    "get": [over_limit(1.25), against_peers],
+    "304": [over_limit(1.25)],
+    "wrong-key": [over_limit(1.25), against_peers],
+    "http2": [over_limit(1.25)],
+    "mix": [over_limit(1 / 0.7), against_peers],
+    "create-1": [against("simplest", 1), against_peers],
+    "create-64": [over_limit(2), against("simplest", 6), against_peers],
+    "create-512": [against_peers],
+    "overload": [steady],
+    "walk-large": [over_limit(1.5)],
+    "growth-list": [growing],
+    "growth-status": [growing],
+    "growth-get": [growing],
+    "growth-create": [growing, small],
+    "start": [quick],
+}
+
+
+def write(
+    results: list[Result],
+    versions: dict[str, str],
+    spent: float,
+    options: Namespace,
+    folder: Path | None,
+) -> None:
+    """Prints the tables; a run of all scenarios is also kept in `folder`."""
+    goals = [
+        [result.title, what, f"{figure:.2f}", "yes" if reached else "**no**"]
+        for result in results
+        for what, figure, reached in (goal(result) for goal in GOALS[result.name])
+    ]
+    parts = [
+        "# What was measured",
+        "Made by `make bench`; `docs/performance.md` says how to read it.",
+        table(["", ""], about(versions, spent, options)),
+        "## Goals",
+        table(["Scenario", "Goal", "Measured", "Reached"], goals),
+    ]
+    for result in results:
+        parts += [f"## {result.title}", figures(result)]
+    text = "\n\n".join(parts) + "\n"
+    print(text)
+    if folder:
+        (folder / "RESULTS.md").write_text(text)
+        (folder / "results.svg").write_text(picture(results))
+
+
+def about(versions: dict[str, str], spent: float, options: Namespace) -> list[list[str]]:
+    def first_line(*command: str) -> str:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return (done.stdout + done.stderr).splitlines()[0].strip()
+
+    model = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
+    rounds = f"{options.rounds} rounds of {options.seconds} s each, {spent / 60:.0f} minutes in all"
+    return [
+        ["Date", datetime.date.today().isoformat()],
+        ["Machine", f"{os.cpu_count()} cores, {model[1] if model else platform.machine()}"],
+        ["System", f"Linux {platform.release()}"],
+        ["Compiler", first_line("rustc", "--version")],
+        ["Load", f"{first_line('wrk', '--version')}, {first_line('h2load', '--version')}; {rounds}"],
+        *([name, version] for name, version in versions.items()),
+    ]
+
+
+def figures(result: Result) -> str:
+    first = next(iter(result.figures))
+    if result.name == "start":
+        rows = [
+            [name, f"{result.median(name, 'p50'):.0f}" if result.median(name, "p50") else "",
+             f"{result.median(name, 'memory'):.0f}"]
+            for name in result.figures
+        ]
+        return table(["", "Start, ms", "Memory, MB"], rows)
+    rows = []
+    for name, rounds in result.figures.items():
+        # The limit of storing has no requests of its own.
+        row = [name, f"{result.median(name, 'cpu'):.1f}", f"{result.ratio(name, first):.2f}"]
+        row += [f"{result.median(name, 'requests'):,.0f}"]
+        row += [f"{result.ratio(name, first, 'requests'):.3f}"]
+        row += [f"{result.median(name, 'p50'):.2f}", f"{result.median(name, 'p99'):.2f}"]
+        row += [f"{result.median(name, 'memory'):.0f}"]
+        refused, broken = result.median(name, "refused"), sum(r.broken for r in rounds)
+        row += [f"{refused:.0%} refused" * (refused > 0) + f" {broken} broken" * (broken > 0)]
+        rows.append(row)
+    heads = ["", "CPU, µs", "× first", "Requests/s", "× first", "p50, ms", "p99, ms", "MB", ""]
+    return table(heads, rows)
+
+
+def table(heads: list[str], rows: list[list[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+# The picture.
+
+SHOWN = ["list", "get", "wrong-key", "mix", "create-64"]
+COLOURS = {
+    "petstore": "#0b7a4b",
+    "simplest": "#8a8f98",
+    "fastify": "#b3a06b",
+    "pocketbase": "#9a86b5",
+    "fastapi": "#7aa0b8",
+    "json-server": "#c08a78",
+}
+
+
+def picture(results: list[Result]) -> str:
+    """Processor time a request as a multiple of the limit's, a bar a contender."""
+    import math
+
+    left, width, bar = 150, 560, 16
+    most = 200.0
+    parts, y = [], 44
+    at = lambda ratio: left + width * math.log10(max(ratio, 1)) / math.log10(most)  # noqa: E731
+    for result in (r for r in results if r.name in SHOWN):
+        parts.append(text(0, y + 4, result.title, "start", "600"))
+        y += 14
+        for name in (n for n in COLOURS if n in result.figures):
+            ratio = result.ratio(name, "limit")
+            end = min(at(ratio), left + width)
+            parts.append(text(left - 8, y + 12, name, "end"))
+            parts.append(
+                f'<rect x="{left}" y="{y}" width="{max(end - left, 2):.1f}" height="{bar - 3}" '
+                f'rx="2" fill="{COLOURS[name]}"/>'
+            )
+            parts.append(text(end + 6, y + 12, f"{ratio:.1f}×" if ratio < 10 else f"{ratio:.0f}×"))
+            y += bar
+        y += 20
+    grid = [
+        f'<line x1="{at(n):.1f}" x2="{at(n):.1f}" y1="40" y2="{y - 16}" stroke="#8884"/>'
+        + text(at(n), 34, f"{n}×", "middle")
+        for n in (1, 2, 5, 10, 20, 50, 100, 200)
+    ]
+    title = "Server CPU a request, as a multiple of the limit: bare hyper, and a raw insert loop"
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 780 {y}" role="img" '
+        f'font-family="system-ui, sans-serif" font-size="12" fill="#7d8590">'
+        f"<title>{title}</title>" + text(0, 14, title, "start", "600")
+    )
+    return head + "".join(grid + parts) + "</svg>\n"
+
+
+def text(x: float, y: float, words: str, anchor: str = "start", weight: str = "400") -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}">'
+        f"{words}</text>"
+    )

@@ -1,0 +1,318 @@
+#!/usr/bin/env python3
+"""Measures the service beside the limits of the machine and beside its peers.
+
+Every scenario puts the same load on each contender in turn, round after round,
+so that a slow moment of the machine meets all of them. What counts is the
+server's processor time a request, as a ratio within a round; of the rounds the
+median is taken.
+"""
+
+import argparse
+import http.client
+import random
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from load import Load, Measured, measure, memory
+from ours import ROOT, Ours
+from peers import PEERS, Started
+from report import Result, write
+
+WORK = ROOT / "target/bench"
+ANIMALS = 1000
+SIZES = {"1 thousand": 1000, "1 million": 1_000_000, "10 million": 10_000_000}
+
+
+@dataclass
+class Contender:
+    name: str
+    server: Started
+    load: Load
+    # What the limit spends besides, in microseconds a request.
+    besides: Callable[[], float] = lambda: 0.0
+
+
+@dataclass
+class Scenario:
+    name: str
+    title: str
+    # Makes the contenders, the first of which the others are compared with.
+    contenders: Callable[["Bench"], list[Contender]]
+
+
+@dataclass
+class Bench:
+    ours: Ours
+    servers: dict[str, Started] = field(default_factory=dict)
+
+    def server(self, name: str, start: Callable[[], Started]) -> Started:
+        """A server that was started before, or starts now."""
+        if name not in self.servers:
+            self.servers[name] = start()
+        return self.servers[name]
+
+    def service(self, animals: int = ANIMALS) -> Started:
+        return self.server(f"petstore {animals}", lambda: self.ours.service(animals))
+
+    def rivals(self) -> dict[str, Started]:
+        """The simplest service and the peers, each with its own store."""
+        found = {"simplest": self.server("simplest", lambda: self.ours.simplest(ANIMALS))}
+        for peer in PEERS:
+            folder = WORK / "data" / peer.name
+            start = lambda: peer.start(WORK / "peers", folder, ANIMALS)  # noqa: B023, E731
+            found[peer.name] = self.server(peer.name, start)
+        return found
+
+    def limit(self, like: Started, load: Load) -> Started:
+        headers = load.headers or {}
+        return self.ours.bare_hyper(like, load.requests[0], headers, load.body)
+
+    def beside_all(
+        self, ask: Callable[[Started], Load], besides: Callable[[], float] = lambda: 0.0
+    ) -> list[Contender]:
+        """The service beside the limit and every rival."""
+        us = self.service()
+        load = ask(us)
+        limit = Contender("limit", self.limit(us, load), load, besides)
+        rivals = [Contender(name, server, ask(server)) for name, server in self.rivals().items()]
+        return [limit, Contender("petstore", us, load), *rivals]
+
+    def beside_limit(
+        self, us: Started, load: Load, besides: Callable[[], float] = lambda: 0.0
+    ) -> list[Contender]:
+        limit = Contender("limit", self.limit(us, load), load, besides)
+        return [limit, Contender("petstore", us, load)]
+
+    def sizes(self, ask: Callable[[Started], Load]) -> list[Contender]:
+        """The service with more and more animals."""
+        servers = {name: self.service(animals) for name, animals in SIZES.items()}
+        return [Contender(name, server, ask(server)) for name, server in servers.items()]
+
+    def raw_insert(self) -> float:
+        return self.ours.raw(ANIMALS, "insert", 100_000)
+
+    def raw_page(self) -> float:
+        return self.ours.raw(SIZES["1 million"], "page", 50_000)
+
+
+# What is asked.
+
+
+def page(server: Started) -> Load:
+    return Load([f"GET {server.paths['list']}"], headers=server.headers)
+
+
+def by_status(server: Started) -> Load:
+    return Load([f"GET {server.paths['status']}"], headers=server.headers)
+
+
+def get(server: Started) -> Load:
+    """A thousand animals in turn, from anywhere in the store."""
+    ids = random.Random(1).choices(server.ids, k=1000)
+    requests = [f"GET {server.paths['get'].format(id=id)}" for id in ids]
+    return Load(requests, headers=server.headers)
+
+
+def walk(server: Started) -> Load:
+    """Every page of a small store."""
+    ids = server.ids
+    afters = [0 if isinstance(ids[0], int) else "", *ids[19:-1:20]]
+    path = server.paths["walk"]
+    requests = [f"GET {path.format(after=a, page=n)}" for n, a in enumerate(afters, 1)]
+    return Load(requests, headers=server.headers)
+
+
+def our_walk(server: Started, pages: int) -> Load:
+    """The pages of the service, from link to link."""
+    host = server.base.removeprefix("http://")
+    client, path, requests = http.client.HTTPConnection(host), server.paths["list"], []
+    while path and len(requests) < pages:
+        requests.append(f"GET {path}")
+        client.request("GET", path, headers=server.headers)
+        answer = client.getresponse()
+        answer.read()
+        link = answer.headers.get("Link")
+        path = re.match("<(.+?)>", link)[1] if link else None
+    return Load(requests, headers=server.headers)
+
+
+def not_modified(server: Started) -> Load:
+    host = server.base.removeprefix("http://")
+    client = http.client.HTTPConnection(host)
+    client.request("GET", server.paths["list"], headers=server.headers)
+    tag = client.getresponse().headers["ETag"]
+    return Load([f"GET {server.paths['list']}"], headers=server.headers | {"If-None-Match": tag})
+
+
+def create(connections: int) -> Callable[[Started], Load]:
+    return lambda server: Load(
+        [f"POST {server.paths['create']}"], connections, server.headers, server.body
+    )
+
+
+def mix(server: Started) -> Load:
+    """Nineteen pages, then a create."""
+    requests = [f"GET {server.paths['list']}"] * 19 + [f"POST {server.paths['create']}"]
+    return Load(requests, headers=server.headers, body=server.body)
+
+
+def wrong_key(server: Started) -> Load:
+    return Load([f"GET {server.paths['list']}"], headers=server.wrong_headers)
+
+
+def over_http2(server: Started) -> Load:
+    return Load([f"GET {server.paths['list']}"], headers=server.headers, http2=True)
+
+
+def hot_and_walked(bench: Bench) -> list[Contender]:
+    us = bench.service()
+    ours = Contender("petstore", us, our_walk(us, ANIMALS))
+    rivals = [Contender(name, server, walk(server)) for name, server in bench.rivals().items()]
+    return [Contender("limit", bench.limit(us, ours.load), ours.load), ours, *rivals]
+
+
+def overload(bench: Bench) -> list[Contender]:
+    us = bench.service()
+    return [Contender(f"{n} connections", us, create(n)(us)) for n in (64, 512)]
+
+
+def large_walk(bench: Bench) -> list[Contender]:
+    us = bench.service(SIZES["1 million"])
+    return bench.beside_limit(us, our_walk(us, 50_000), bench.raw_page)
+
+
+SCENARIOS = [
+    Scenario("list", "Hot list, the default page", lambda b: b.beside_all(page)),
+    Scenario("status", "List by status", lambda b: b.beside_all(by_status)),
+    Scenario("walk", "A walk through all pages of 1,000 animals", hot_and_walked),
+    Scenario("get", "Get, 1,000 animals in turn", lambda b: b.beside_all(get)),
+    Scenario(
+        "304",
+        "Hot list that the client has already (304)",
+        lambda b: b.beside_limit(b.service(), not_modified(b.service())),
+    ),
+    Scenario("wrong-key", "Wrong keys", lambda b: b.beside_all(wrong_key)),
+    Scenario(
+        "http2",
+        "Hot list over HTTP/2, 16 connections with 4 streams",
+        lambda b: b.beside_limit(b.service(), over_http2(b.service())),
+    ),
+    Scenario(
+        "mix",
+        "95 % hot list, 5 % creates",
+        lambda b: b.beside_all(mix, lambda: b.raw_insert() / 20),
+    ),
+    Scenario(
+        "create-1",
+        "Create, 1 connection",
+        lambda b: b.beside_all(create(1), b.raw_insert),
+    ),
+    Scenario(
+        "create-64",
+        "Create, 64 connections",
+        lambda b: b.beside_all(create(64), b.raw_insert),
+    ),
+    Scenario(
+        "create-512",
+        "Create, 512 connections",
+        lambda b: b.beside_all(create(512), b.raw_insert),
+    ),
+    Scenario("overload", "Creates as connections grow", overload),
+    Scenario("walk-large", "A walk through 1 million animals, not cached", large_walk),
+    Scenario("growth-list", "Hot list as the store grows", lambda b: b.sizes(page)),
+    Scenario("growth-status", "List by status as the store grows", lambda b: b.sizes(by_status)),
+    Scenario("growth-get", "Get as the store grows", lambda b: b.sizes(get)),
+    Scenario("growth-create", "Create as the store grows", lambda b: b.sizes(create(64))),
+]
+
+
+def main() -> None:
+    names = [scenario.name for scenario in SCENARIOS] + ["start"]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("scenarios", nargs="*", help=f"some of: {', '.join(names)}; default: all")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=2, help="of load in a round")
+    options = parser.parse_args()
+    if unknown := set(options.scenarios) - set(names):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    chosen = options.scenarios or names
+
+    shutil.rmtree(WORK / "data", ignore_errors=True)
+    progress("builds the programs")
+    bench = Bench(Ours(WORK))
+    for peer in PEERS:
+        progress(f"installs {peer.name}")
+        peer.install(WORK / "peers")
+    began, results = time.monotonic(), []
+    try:
+        for number, scenario in enumerate(SCENARIOS):
+            if scenario.name in chosen:
+                where = f"{chosen.index(scenario.name) + 1}/{len(chosen)} {scenario.name}"
+                results.append(run(bench, scenario, options.rounds, options.seconds, where))
+        if "start" in chosen:
+            progress("start")
+            results.append(starts(bench, options.rounds))
+    finally:
+        for server in bench.servers.values():
+            server.stop()
+        progress("")
+    versions = {peer.name: f"{peer.version}; {peer.commits}" for peer in PEERS}
+    whole = not options.scenarios
+    write(results, versions, time.monotonic() - began, options, ROOT / "bench" if whole else None)
+
+
+def run(bench: Bench, scenario: Scenario, rounds: int, seconds: int, where: str) -> Result:
+    progress(f"{where}: starts the servers")
+    contenders = scenario.contenders(bench)
+    figures: dict[str, list[Measured]] = {contender.name: [] for contender in contenders}
+    for number in range(rounds):
+        for contender in contenders:
+            progress(f"{where}: round {number + 1} of {rounds}, {contender.name}")
+            server = contender.server
+            measured = measure(server.process.pid, server.base, contender.load, seconds)
+            measured.cpu += contender.besides()
+            figures[contender.name].append(measured)
+    for contender in contenders:
+        # The limits of other scenarios answer other bytes.
+        if contender.server not in bench.servers.values():
+            contender.server.stop()
+    return Result(scenario.name, scenario.title, figures)
+
+
+def starts(bench: Bench, rounds: int) -> Result:
+    """How long a start takes, and the memory of a service that was not asked anything yet."""
+    figures: dict[str, list[Measured]] = {}
+    for name, animals in SIZES.items():
+        store, key = bench.ours.store(animals)
+        figures[name] = []
+        for _ in range(rounds):
+            began = time.perf_counter()
+            server = bench.ours.serve(store, key, animals)
+            spent = (time.perf_counter() - began) * 1e3
+            idle = memory(server.process.pid)
+            server.stop()
+            figures[name].append(Measured(0, 0, spent, spent, 0, 0, idle))
+    for name, start in {"simplest": lambda: bench.ours.simplest(ANIMALS)}.items():
+        server = start()
+        figures[name] = [Measured(0, 0, 0, 0, 0, 0, memory(server.process.pid))]
+        server.stop()
+    for peer in PEERS:
+        server = peer.start(WORK / "peers", WORK / "data/idle", ANIMALS)
+        figures[peer.name] = [Measured(0, 0, 0, 0, 0, 0, memory(server.process.pid))]
+        server.stop()
+    return Result("start", "Start to the first page (as p50), and memory at rest", figures)
+
+
+def progress(text: str) -> None:
+    end = "\r" if sys.stderr.isatty() else "\n"
+    if text or sys.stderr.isatty():
+        print(f"\033[K{text}" if end == "\r" else text, end=end, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

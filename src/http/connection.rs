@@ -1,0 +1,194 @@
+//! One connection: which protocol it speaks, and its end.
+
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
+
+use hyper::{
+    Request,
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::{
+    net::TcpStream,
+    sync::Notify,
+    time::{sleep, timeout},
+};
+
+use super::{
+    App, exchange,
+    limits::{Limits, MAX_BODY, MAX_HEAD, MAX_STREAMS},
+    socket::{Phase, Socket},
+};
+
+/// Serves a connection until it ends, or until the service is closing and what
+/// runs is finished.
+///
+/// One that breaks is the client's business: there is nobody left to tell.
+pub async fn serve(stream: TcpStream, app: Arc<App>, limits: Limits, closing: &Closing) {
+    // Answers are small and written whole, so nothing is gained by waiting.
+    let _ = stream.set_nodelay(true);
+    let mut ear = pin!(closing.listen());
+    let known = tokio::select! {
+        biased;
+        () = &mut ear => return,
+        known = timeout(limits.head, speaks_http2(&stream)) => known,
+    };
+    match known {
+        Ok(true) => serve_http2(stream, app, limits, ear).await,
+        Ok(false) => serve_http1(stream, &app, limits, ear).await,
+        // It has not said a word.
+        Err(_) => {}
+    }
+}
+
+/// Looks at the first bytes, and leaves them: does the client begin with the
+/// preface of HTTP/2, without asking first?
+async fn speaks_http2(stream: &TcpStream) -> bool {
+    const PREFACE: &[u8; 4] = b"PRI ";
+    let mut start = [0; PREFACE.len()];
+    // The rest of a preface follows at once.
+    for _ in 0..100 {
+        match stream.peek(&mut start).await {
+            Ok(4) => return start == *PREFACE,
+            Ok(seen) if seen > 0 && PREFACE.starts_with(&start[..seen]) => {
+                sleep(Duration::from_millis(1)).await;
+            }
+            _ => return false,
+        }
+    }
+    false
+}
+
+async fn serve_http1(
+    stream: TcpStream,
+    app: &App,
+    limits: Limits,
+    mut closing: Pin<&mut impl Future<Output = ()>>,
+) {
+    let phase = Arc::new(Phase::default());
+    let socket = Socket::new(stream, phase.clone(), limits);
+    let service = service_fn(|request: Request<Incoming>| {
+        phase.begin();
+        let phase = &phase;
+        async move {
+            let answer = exchange::answer(app, request).await;
+            phase.end(answer.status().as_u16() >= 400);
+            Ok::<_, Infallible>(answer)
+        }
+    });
+    let connection = http1::Builder::new()
+        .max_header_size(MAX_HEAD)
+        .max_buf_size(MAX_BODY)
+        // Who has said all may close that side and still wait for the answer.
+        .half_close(true)
+        .serve_connection(TokioIo::new(socket), service);
+    let mut connection = pin!(connection);
+    tokio::select! {
+        biased;
+        _ = &mut connection => {}
+        () = &mut closing => {
+            connection.as_mut().graceful_shutdown();
+            // hyper would wait for a first request.
+            if !phase.is_untouched() {
+                let _ = connection.await;
+            }
+        }
+    }
+}
+
+async fn serve_http2(
+    stream: TcpStream,
+    app: Arc<App>,
+    limits: Limits,
+    mut closing: Pin<&mut impl Future<Output = ()>>,
+) {
+    let (idle, patience) = (limits.idle, limits.write);
+    // Requests come side by side here, so the socket cannot tell whose turn it
+    // is. It only sees to it that the client reads.
+    let socket = Socket::new(stream, Arc::new(Phase::busy()), limits);
+    // How many requests have begun. Each that runs holds a reference.
+    let begun = Arc::new(AtomicU64::new(0));
+    let counted = begun.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (app, running) = (app.clone(), counted.clone());
+        running.fetch_add(1, Ordering::Relaxed);
+        async move {
+            let answer = exchange::answer(&app, request).await;
+            drop(running);
+            Ok::<_, Infallible>(answer)
+        }
+    });
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .keep_alive_interval(idle / 2)
+        .keep_alive_timeout(idle / 2)
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEAD as u32)
+        .max_send_buf_size(MAX_BODY)
+        .serve_connection(TokioIo::new(socket), service);
+    let mut connection = pin!(connection);
+    let mut seen = 0;
+    loop {
+        tokio::select! {
+            biased;
+            _ = &mut connection => return,
+            () = &mut closing => break,
+            () = sleep(idle) => {
+                let now = begun.load(Ordering::Relaxed);
+                let running = Arc::strong_count(&begun) > 2;
+                if now == seen && !running {
+                    break;
+                }
+                seen = now;
+            }
+        }
+    }
+    connection.as_mut().graceful_shutdown();
+    // A client can hold up its answers without end.
+    let _ = timeout(patience, connection).await;
+}
+
+/// Tells every connection that the service is closing.
+#[derive(Debug, Default)]
+pub struct Closing {
+    begun: AtomicBool,
+    all: Notify,
+}
+
+impl Closing {
+    pub fn begin(&self) {
+        self.begun.store(true, Ordering::Release);
+        self.all.notify_waiters();
+    }
+
+    /// Is ready when the service is closing.
+    ///
+    /// A task's waker stays the same, so it is left with the others once: to
+    /// leave it again at every turn would make all connections share a lock.
+    async fn listen(&self) {
+        let mut all = pin!(self.all.notified());
+        let mut left = false;
+        poll_fn(|cx| {
+            if !left {
+                left = all.as_mut().poll(cx).is_pending();
+            }
+            if self.begun.load(Ordering::Acquire) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+}

@@ -1,0 +1,149 @@
+//! HTTP/2 with prior knowledge: the same service over another wire.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use http::{HeaderMap, Method};
+use petstore::http::Limits;
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+
+use crate::server::{Backend, Reply, Server};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// An empty SETTINGS frame, with which a client goes on.
+const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+
+pub async fn answers_are_those_of_http1(backend: Backend) {
+    let server = Server::start(backend).await;
+    server.create_some(3).await;
+    let tag = server.get("/v1/pets").await;
+    let tag = tag.header("etag").unwrap();
+    let of = |method: Method, path: &str| server.request(method, path);
+    let requests = || {
+        [
+            of(Method::GET, "/v1/pets?limit=2"),
+            of(Method::GET, "/v1/pets").header("if-none-match", tag),
+            of(Method::HEAD, "/v1/pets"),
+            of(Method::GET, "/v1/pets/1"),
+            of(Method::GET, "/v1/pets/9"),
+            of(Method::HEAD, "/v1/pets/9"),
+            of(Method::GET, "/v1/pets?limit=0"),
+            of(Method::GET, "/v1/pets").without_key(),
+            of(Method::GET, "/v1/nothing"),
+            of(Method::DELETE, "/v1/pets"),
+            of(Method::POST, "/v1/pets").body("{}"),
+            of(Method::POST, "/v1/pets").body(vec![b' '; 70_000]),
+            of(Method::GET, "/docs"),
+        ]
+    };
+    for (one, two) in requests().into_iter().zip(requests()) {
+        let path = one.path.clone();
+        let (one, two) = (one.send().await, two.over_http2().send().await);
+        assert_eq!(
+            (one.status, &one.body, lasting(&one)),
+            (two.status, &two.body, lasting(&two)),
+            "{path}"
+        );
+    }
+    let pet = json!({"name": "Rex", "categoryId": 1}).to_string();
+    let created = of(Method::POST, "/v1/pets")
+        .body(pet)
+        .over_http2()
+        .send()
+        .await;
+    assert_eq!(
+        (created.status.as_u16(), &created.json()["id"]),
+        (201, &json!(4))
+    );
+}
+
+/// The headers that two answers to the same request share.
+fn lasting(reply: &Reply) -> HeaderMap {
+    let mut headers = reply.headers.clone();
+    for name in ["date", "x-request-id", "connection"] {
+        headers.remove(name);
+    }
+    headers
+}
+
+pub async fn requests_run_side_by_side(backend: Backend) {
+    let server = Server::start(backend).await;
+    let client = reqwest::Client::builder().http2_prior_knowledge();
+    let client = client.build().unwrap();
+    let creates = (0..300).map(|n| {
+        let request = client
+            .post(format!("http://{}/v1/pets", server.address))
+            .bearer_auth(&server.key)
+            .body(json!({"name": format!("Pet {n}"), "categoryId": n}).to_string());
+        async { request.send().await.unwrap().status().as_u16() }
+    });
+    assert_eq!(join_all(creates).await, vec![201; 300]);
+    let last = server.get("/v1/pets/300").await;
+    assert_eq!(last.status, 200);
+}
+
+pub async fn a_preface_may_come_in_pieces(backend: Backend) {
+    let server = Server::start(backend).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.set_nodelay(true).unwrap();
+    for piece in [
+        &PREFACE[..1],
+        &PREFACE[1..3],
+        &PREFACE[3..10],
+        &PREFACE[10..],
+        SETTINGS,
+    ] {
+        stream.write_all(piece).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // The service answers with its settings.
+    let mut frame = [0; 9];
+    stream.read_exact(&mut frame).await.unwrap();
+    assert_eq!(frame[3], 4);
+}
+
+pub async fn a_silent_connection_is_closed(backend: Backend) {
+    let server = Server::start_with(backend, |plan| {
+        plan.settings.limits = Limits {
+            idle: Duration::from_millis(200),
+            write: Duration::from_millis(200),
+            ..Limits::default()
+        };
+    })
+    .await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream
+        .write_all(&[PREFACE, SETTINGS].concat())
+        .await
+        .unwrap();
+    let mut received = Vec::new();
+    let closed = timeout(Duration::from_secs(20), stream.read_to_end(&mut received)).await;
+    // It may be closed hard, as the client has left pings unanswered.
+    assert!(closed.is_ok(), "still open");
+}
+
+pub async fn stopping_finishes_what_runs(backend: Backend) {
+    let server = Server::start(backend).await;
+    let client = reqwest::Client::builder().http2_prior_knowledge();
+    let client = client.build().unwrap();
+    let url = format!("http://{}/v1/pets", server.address);
+    let key = server.key.clone();
+    let ask = |client: &reqwest::Client| client.get(&url).bearer_auth(&key).send();
+    assert_eq!(ask(&client).await.unwrap().status(), 200);
+    let held = server.database.lock();
+    let pet = json!({"name": "Rex", "categoryId": 1}).to_string();
+    let create = client.post(&url).bearer_auth(&key).body(pet).send();
+    let create = tokio::spawn(create);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let stopping = tokio::spawn(server.stop());
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    drop(held);
+    assert_eq!(create.await.unwrap().unwrap().status(), 201);
+    stopping.await.unwrap();
+    assert!(ask(&client).await.is_err());
+}
