@@ -1,11 +1,13 @@
 # What a developer does with this project. `make` alone lists it.
 
-.PHONY: help run test test-outside lint tools
+.PHONY: help run test test-outside lint bench tools
 
 help:
 	@echo "make run    run the service on its embedded database"
 	@echo "make test   install what the tests need and run all of them"
 	@echo "make lint   formatting and lints, without a warning"
+	@echo "make bench  measure the service beside its limits and its peers (20 minutes;"
+	@echo "            some scenarios only: make bench SCENARIOS='list create-64')"
 
 run:
 	cargo run --release -- serve
@@ -31,6 +33,12 @@ test-outside: tools
 lint:
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+# Everything that is measured, into bench/RESULTS.md; chosen scenarios are only
+# printed.
+bench: TOOLS = wrk h2load:nghttp2-client npm python3
+bench: tools
+	python3 bench/run.py $(SCENARIOS)
 
 # Debian's packages: the program to look for, and the package if it has another
 # name.

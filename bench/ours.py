@@ -35,8 +35,8 @@ class Ours:
         command = [self.programs / name, *map(str, arguments)]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
-    def store(self, animals: int) -> tuple[Path, str]:
-        """A copy of a store with that many animals, and its key."""
+    def fill(self, animals: int) -> Path:
+        """A store with that many animals, made once."""
         kept = self.work / "stores" / f"{animals}.db"
         key = kept.with_suffix(".key")
         if not key.exists():
@@ -45,6 +45,12 @@ class Ours:
             secret = self.program("petstore", "keys", "create", "bench", f"--database=sqlite:{kept}")
             self.program("raw-sqlite", kept, "fill", animals)
             key.write_text(secret)
+        return kept
+
+    def store(self, animals: int) -> tuple[Path, str]:
+        """A copy of such a store, and its key."""
+        kept = self.fill(animals)
+        key = kept.with_suffix(".key")
         folder = self.work / "data" / f"{animals}-{time.monotonic_ns()}"
         folder.mkdir(parents=True)
         shutil.copyfile(kept, folder / "pets.db")

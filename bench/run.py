@@ -9,6 +9,7 @@ median is taken.
 
 import argparse
 import http.client
+import os
 import random
 import re
 import shutil
@@ -64,8 +65,9 @@ class Bench:
         found = {"simplest": self.server("simplest", lambda: self.ours.simplest(ANIMALS))}
         for peer in PEERS:
             folder = WORK / "data" / peer.name
-            start = lambda: peer.start(WORK / "peers", folder, ANIMALS)  # noqa: B023, E731
-            found[peer.name] = self.server(peer.name, start)
+            found[peer.name] = self.server(
+                peer.name, lambda p=peer, f=folder: p.start(WORK / "peers", f, ANIMALS)
+            )
         return found
 
     def limit(self, like: Started, load: Load) -> Started:
@@ -248,9 +250,14 @@ def main() -> None:
     for peer in PEERS:
         progress(f"installs {peer.name}")
         peer.install(WORK / "peers")
+    for animals in SIZES.values():
+        progress(f"fills a store with {animals:,} animals")
+        bench.ours.fill(animals)
+    # What was written on the way must not disturb the first figures.
+    os.sync()
     began, results = time.monotonic(), []
     try:
-        for number, scenario in enumerate(SCENARIOS):
+        for scenario in SCENARIOS:
             if scenario.name in chosen:
                 where = f"{chosen.index(scenario.name) + 1}/{len(chosen)} {scenario.name}"
                 results.append(run(bench, scenario, options.rounds, options.seconds, where))
@@ -297,13 +304,12 @@ def starts(bench: Bench, rounds: int) -> Result:
             idle = memory(server.process.pid)
             server.stop()
             figures[name].append(Measured(0, 0, spent, spent, 0, 0, idle))
-    for name, start in {"simplest": lambda: bench.ours.simplest(ANIMALS)}.items():
+    rivals = {"simplest": lambda: bench.ours.simplest(ANIMALS)}
+    for peer in PEERS:
+        rivals[peer.name] = lambda p=peer: p.start(WORK / "peers", WORK / "data/idle", ANIMALS)
+    for name, start in rivals.items():
         server = start()
         figures[name] = [Measured(0, 0, 0, 0, 0, 0, memory(server.process.pid))]
-        server.stop()
-    for peer in PEERS:
-        server = peer.start(WORK / "peers", WORK / "data/idle", ANIMALS)
-        figures[peer.name] = [Measured(0, 0, 0, 0, 0, 0, memory(server.process.pid))]
         server.stop()
     return Result("start", "Start to the first page (as p50), and memory at rest", figures)
 

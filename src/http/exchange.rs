@@ -13,7 +13,7 @@ pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Answers a request whatever happens on the way, under its id.
 pub async fn answer(app: &App, request: Request<Incoming>) -> Answer {
     let (head, body) = request.into_parts();
-    let id = request_id(&head.headers);
+    let mut id = request_id(&head.headers);
     let routed = AssertUnwindSafe(route(app, &head, body))
         .catch_unwind()
         .await;
@@ -30,6 +30,8 @@ pub async fn answer(app: &App, request: Request<Incoming>) -> Answer {
             .insert(header::CONTENT_LENGTH, length.into());
         *answer.body_mut() = Default::default();
     }
+    // No two are the same, so HTTP/2 need not remember them for the next answer.
+    id.set_sensitive(true);
     answer.headers_mut().insert(X_REQUEST_ID, id);
     answer
 }
