@@ -41,8 +41,9 @@ bench: tools
 	python3 bench/run.py $(SCENARIOS)
 
 # Debian's packages: the program to look for, and the package if it has another
-# name.
-TOOLS = strace curl script:bsdutils faketime chromium node:nodejs npm python3
+# name. RUNLEVEL: what is installed starts no service; the tests start their own.
+TOOLS = strace curl script:bsdutils faketime chromium node:nodejs npm python3 \
+	pg_ctlcluster:postgresql setpriv:util-linux
 SUDO = $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 tools:
@@ -50,5 +51,5 @@ tools:
 		command -v $${tool%%:*} >/dev/null || missing="$$missing $${tool##*:}"; \
 	done; \
 	if [ -n "$$missing" ]; then \
-		$(SUDO) apt-get update -q && $(SUDO) apt-get install -qy $$missing; \
+		$(SUDO) apt-get update -q && $(SUDO) env RUNLEVEL=1 apt-get install -qy $$missing; \
 	fi

@@ -85,7 +85,7 @@ impl Create {
             created_at: Clock::system().now(),
             expires_at: self.expires,
         };
-        let store = Store::open(&self.database.database, &Options::new(Role::Tool))?;
+        let store = Store::open(&self.database.database, &Options::new(Role::Tool)).await?;
         let (key, secret) = create(&store, new).await?;
         store.close().await;
         let expiry = key
@@ -104,7 +104,7 @@ impl Create {
 
 impl List {
     async fn run(self) -> Outcome {
-        let store = open_existing(&self.database)?;
+        let store = open_existing(&self.database).await?;
         let keys = store.key_list().await?;
         store.close().await;
         if keys.is_empty() {
@@ -139,7 +139,7 @@ impl List {
 
 impl Revoke {
     async fn run(self) -> Outcome {
-        let store = open_existing(&self.database)?;
+        let store = open_existing(&self.database).await?;
         let before = store.key_revoke(self.id, Clock::system().now()).await?;
         store.close().await;
         let id = self.id;
@@ -162,12 +162,12 @@ pub async fn create(store: &Store, new: NewKey) -> Result<(Key, ApiKey), Error> 
     Ok((key, secret))
 }
 
-fn open_existing(database: &Database) -> Result<Store, crate::store::OpenError> {
+async fn open_existing(database: &Database) -> Result<Store, crate::store::OpenError> {
     let options = Options {
         create: false,
         ..Options::new(Role::Tool)
     };
-    Store::open(&database.database, &options)
+    Store::open(&database.database, &options).await
 }
 
 fn row(key: &Key, now: Timestamp) -> [String; 7] {

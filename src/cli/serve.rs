@@ -76,7 +76,7 @@ impl Serve {
             .map_err(|cause| format!("cannot listen on {}: {cause}", self.listen))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let store = Store::open(&self.database.database, &Options::new(Role::Service))?;
+        let store = Store::open(&self.database.database, &Options::new(Role::Service)).await?;
 
         say!(
             "Petstore {} listens on http://{address}",

@@ -195,7 +195,12 @@ impl App {
         view: View,
         read: impl Future<Output = Result<Rendered, ApiError>>,
     ) -> Result<Arc<Kept>, ApiError> {
-        let asked = self.store.version();
+        // Where others write too, nothing can be kept.
+        let Some(asked) = self.store.version() else {
+            let rendered = read.await?;
+            let at = Version::default();
+            return Ok(Arc::new(Kept { rendered, at }));
+        };
         if let Some(kept) = self.pages.0.get(&view).filter(|kept| kept.holds_at(asked)) {
             return Ok(kept);
         }
@@ -222,7 +227,7 @@ impl App {
         };
         // Taken before the reading: what is read may be newer than it says,
         // never older.
-        let at = self.store.version();
+        let at = self.store.version().unwrap_or_default();
         let rendered = read.await?;
         let kept = Arc::new(Kept { rendered, at });
         let _ = place.insert(kept.clone());

@@ -5,6 +5,7 @@
 //! - Ids are positive, ascending and never given twice.
 //! - A write whose caller went away is still carried out.
 
+mod postgres;
 mod sqlite;
 
 use std::{error, fmt, io, path::PathBuf, str::FromStr, sync::Arc};
@@ -18,12 +19,14 @@ use crate::{
     page::{ListQuery, Page},
     pet::{NewPet, Pet, PetId, PetStatus},
 };
+use postgres::{Postgres, PostgresUrl};
 use sqlite::Sqlite;
 
 /// Where the data lives: the scheme picks the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DatabaseUrl {
     Sqlite(PathBuf),
+    Postgres(Box<PostgresUrl>),
 }
 
 impl FromStr for DatabaseUrl {
@@ -34,9 +37,13 @@ impl FromStr for DatabaseUrl {
             Some(path) if !path.is_empty() && !path.starts_with(':') => {
                 Ok(Self::Sqlite(path.strip_prefix("//").unwrap_or(path).into()))
             }
+            None if PostgresUrl::SCHEMES.iter().any(|s| text.starts_with(s)) => {
+                Ok(Self::Postgres(Box::new(text.parse()?)))
+            }
             _ => {
                 let got = quoted(text);
-                let reason = format!("must be sqlite: and a file's path, got {got}");
+                let reason =
+                    format!("must be sqlite: and a file's path, or postgres://…, got {got}");
                 Err(Invalid::new("database", reason))
             }
         }
@@ -47,6 +54,7 @@ impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Postgres(url) => url.fmt(f),
         }
     }
 }
@@ -88,11 +96,11 @@ pub enum OpenError {
     #[error("{0} is not a petstore database; name another file, or move this one away")]
     NotAPetstore(PathBuf),
     #[error(
-        "{path} was written by a newer petstore (schema {found}, this one knows {known}); \
+        "{place} was written by a newer petstore (schema {found}, this one knows {known}); \
          run that version or a newer one"
     )]
     Newer {
-        path: PathBuf,
+        place: String,
         found: i64,
         known: i64,
     },
@@ -105,6 +113,21 @@ pub enum OpenError {
         path: PathBuf,
         cause: rusqlite::Error,
     },
+    #[error("cannot use {server}: {}", with_source(cause))]
+    Postgres {
+        server: String,
+        cause: tokio_postgres::Error,
+    },
+    #[error("cannot use {server}: {cause}")]
+    Tls { server: String, cause: io::Error },
+}
+
+/// What PostgreSQL's library says itself is short: what it met says more.
+fn with_source(error: &tokio_postgres::Error) -> String {
+    match error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
 }
 
 type Cause = Arc<dyn error::Error + Send + Sync>;
@@ -142,12 +165,14 @@ pub struct Version {
 #[derive(Debug)]
 pub enum Store {
     Sqlite(Sqlite),
+    Postgres(Postgres),
 }
 
 impl Store {
-    pub fn open(url: &DatabaseUrl, options: &Options) -> Result<Self, OpenError> {
+    pub async fn open(url: &DatabaseUrl, options: &Options) -> Result<Self, OpenError> {
         match url {
             DatabaseUrl::Sqlite(path) => Sqlite::open(path, options).map(Self::Sqlite),
+            DatabaseUrl::Postgres(url) => Postgres::open(url, options).await.map(Self::Postgres),
         }
     }
 
@@ -155,13 +180,15 @@ impl Store {
     pub async fn close(&self) {
         match self {
             Self::Sqlite(db) => db.close().await,
+            Self::Postgres(db) => db.close().await,
         }
     }
 
-    /// How far the store has come.
-    pub fn version(&self) -> Version {
+    /// How far the store has come, if only this process changes it.
+    pub fn version(&self) -> Option<Version> {
         match self {
-            Self::Sqlite(db) => db.version(),
+            Self::Sqlite(db) => Some(db.version()),
+            Self::Postgres(_) => None,
         }
     }
 
@@ -169,12 +196,14 @@ impl Store {
     pub async fn pet_create(&self, new: NewPet) -> Result<Pet, Error> {
         match self {
             Self::Sqlite(db) => db.pet_create(new).await,
+            Self::Postgres(db) => db.pet_create(new).await,
         }
     }
 
     pub async fn pet_get(&self, id: PetId) -> Result<Option<Pet>, Error> {
         match self {
             Self::Sqlite(db) => db.pet_get(id).await,
+            Self::Postgres(db) => db.pet_get(id).await,
         }
     }
 
@@ -182,6 +211,7 @@ impl Store {
     pub async fn pet_list(&self, query: ListQuery<PetStatus>) -> Result<Page<Pet>, Error> {
         match self {
             Self::Sqlite(db) => db.pet_list(query).await,
+            Self::Postgres(db) => db.pet_list(query).await,
         }
     }
 
@@ -189,6 +219,7 @@ impl Store {
     pub async fn order_list(&self, query: ListQuery<OrderStatus>) -> Result<Page<Order>, Error> {
         match self {
             Self::Sqlite(db) => db.order_list(query).await,
+            Self::Postgres(db) => db.order_list(query).await,
         }
     }
 
@@ -196,6 +227,7 @@ impl Store {
     pub async fn key_create(&self, new: NewKey, hash: KeyHash) -> Result<Key, Error> {
         match self {
             Self::Sqlite(db) => db.key_create(new, hash).await,
+            Self::Postgres(db) => db.key_create(new, hash).await,
         }
     }
 
@@ -203,6 +235,7 @@ impl Store {
     pub async fn key_list(&self) -> Result<Vec<(KeyHash, Key)>, Error> {
         match self {
             Self::Sqlite(db) => db.key_list().await,
+            Self::Postgres(db) => db.key_list().await,
         }
     }
 
@@ -211,6 +244,7 @@ impl Store {
     pub async fn key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<Key>, Error> {
         match self {
             Self::Sqlite(db) => db.key_revoke(id, now).await,
+            Self::Postgres(db) => db.key_revoke(id, now).await,
         }
     }
 
@@ -218,6 +252,7 @@ impl Store {
     pub async fn key_used(&self, used: Vec<(i64, Timestamp)>) -> Result<(), Error> {
         match self {
             Self::Sqlite(db) => db.key_used(used).await,
+            Self::Postgres(db) => db.key_used(used).await,
         }
     }
 }

@@ -15,6 +15,8 @@ mod get;
 mod http2;
 mod list;
 mod orders;
+#[path = "../support/postgres.rs"]
+mod postgres;
 mod public;
 mod server;
 mod wire;
@@ -93,13 +95,22 @@ const CASES: &[(&str, Case)] = cases![
 
 fn main() {
     let arguments = Arguments::from_args();
+    if arguments.include_ignored || arguments.ignored {
+        let _ = server::CLUSTER.set(postgres::Cluster::start());
+    }
     let trials = Backend::ALL.into_iter().flat_map(|backend| {
         CASES.iter().map(move |(name, case)| {
             let name = format!("{}::{name}", backend.name());
-            Trial::test(name, move || {
+            let trial = Trial::test(name, move || {
                 runtime().block_on(case(backend));
                 Ok(())
-            })
+            });
+            match backend {
+                Backend::Sqlite => trial,
+                Backend::Postgres => trial
+                    .with_kind("needs PostgreSQL: --include-ignored, or make test")
+                    .with_ignored_flag(true),
+            }
         })
     });
     let conclusion = libtest_mimic::run(&arguments, trials.collect());

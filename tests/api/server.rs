@@ -1,7 +1,14 @@
 //! Starts the service as production does, over a fresh database, and talks to
 //! it.
 
-use std::{io::Write, net::SocketAddr};
+use std::{
+    io::Write,
+    net::SocketAddr,
+    path::PathBuf,
+    process::{Child, Stdio},
+    sync::OnceLock,
+    time::Duration,
+};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use jiff::Timestamp;
@@ -14,22 +21,31 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
-use crate::contract;
+use crate::{contract, postgres::Cluster};
 
 /// The databases that the suite runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
     Sqlite,
+    Postgres,
 }
 
 impl Backend {
-    pub const ALL: [Self; 1] = [Self::Sqlite];
+    pub const ALL: [Self; 2] = [Self::Sqlite, Self::Postgres];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
         }
     }
+}
+
+/// The server that all cases on PostgreSQL share, each with its database.
+pub static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+
+fn cluster() -> &'static Cluster {
+    CLUSTER.get().expect("PostgreSQL was started")
 }
 
 /// A service before it starts.
@@ -51,42 +67,119 @@ pub struct Server {
 }
 
 /// A database of the test's own.
-pub struct Database {
-    folder: TempDir,
+pub enum Database {
+    Sqlite(TempDir),
+    Postgres(String),
 }
 
 impl Database {
+    fn new(backend: Backend) -> Self {
+        match backend {
+            Backend::Sqlite => Self::Sqlite(tempfile::tempdir().unwrap()),
+            Backend::Postgres => Self::Postgres(cluster().create_database()),
+        }
+    }
+
     fn url(&self) -> DatabaseUrl {
-        DatabaseUrl::Sqlite(self.folder.path().join("petstore.db"))
+        match self {
+            Self::Sqlite(folder) => DatabaseUrl::Sqlite(file(folder)),
+            Self::Postgres(name) => cluster().url(name).parse().unwrap(),
+        }
     }
 
     /// Runs statements beside the service.
     pub fn execute(&self, sql: &str) {
-        let db = rusqlite::Connection::open(self.folder.path().join("petstore.db")).unwrap();
-        db.busy_timeout(std::time::Duration::from_secs(10)).unwrap();
-        db.execute_batch(sql).unwrap();
+        match self {
+            Self::Sqlite(folder) => {
+                let db = rusqlite::Connection::open(file(folder)).unwrap();
+                db.busy_timeout(Duration::from_secs(10)).unwrap();
+                db.execute_batch(sql).unwrap();
+            }
+            Self::Postgres(name) => drop(cluster().psql(name, sql)),
+        }
     }
 
     /// The one text that a query gives.
     pub fn query(&self, sql: &str) -> String {
-        let db = rusqlite::Connection::open(self.folder.path().join("petstore.db")).unwrap();
-        db.query_row(sql, [], |row| row.get(0)).unwrap()
+        match self {
+            Self::Sqlite(folder) => {
+                let db = rusqlite::Connection::open(file(folder)).unwrap();
+                db.query_row(sql, [], |row| row.get(0)).unwrap()
+            }
+            Self::Postgres(name) => cluster().psql(name, sql),
+        }
     }
 
-    /// Keeps everyone else from writing until it is dropped.
-    pub fn lock(&self) -> rusqlite::Connection {
-        let db = rusqlite::Connection::open(self.folder.path().join("petstore.db")).unwrap();
-        db.execute_batch("BEGIN IMMEDIATE").unwrap();
-        db
+    /// Keeps everyone else from adding animals until it is dropped.
+    pub fn lock(&self) -> Lock {
+        match self {
+            Self::Sqlite(folder) => {
+                let db = rusqlite::Connection::open(file(folder)).unwrap();
+                db.execute_batch("BEGIN IMMEDIATE").unwrap();
+                Lock::Sqlite(db)
+            }
+            Self::Postgres(name) => {
+                let mut psql = cluster().psql_command(name);
+                let hold = "BEGIN; LOCK pets IN EXCLUSIVE MODE; SELECT pg_sleep(60)";
+                let child = psql
+                    .arg(hold)
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .spawn();
+                let held = "SELECT count(*) FROM pg_locks
+                            WHERE relation = 'pets'::regclass AND mode = 'ExclusiveLock' AND granted";
+                while cluster().psql(name, held) == "0" {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Lock::Postgres(child.unwrap(), name.clone())
+            }
+        }
     }
 
     /// Spoils the storage under the running service.
     pub fn destroy(&self) {
-        for name in ["petstore.db-wal", "petstore.db"] {
-            let path = self.folder.path().join(name);
-            let size = std::fs::metadata(&path).unwrap().len();
-            let mut file = std::fs::File::options().write(true).open(path).unwrap();
-            file.write_all(&vec![0xff; size as usize]).unwrap();
+        match self {
+            Self::Sqlite(folder) => {
+                for name in ["petstore.db-wal", "petstore.db"] {
+                    let path = folder.path().join(name);
+                    let size = std::fs::metadata(&path).unwrap().len();
+                    let mut file = std::fs::File::options().write(true).open(path).unwrap();
+                    file.write_all(&vec![0xff; size as usize]).unwrap();
+                }
+            }
+            Self::Postgres(name) => {
+                let refuse = format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false");
+                cluster().psql("postgres", &refuse);
+                end_sessions(name, "petstore");
+            }
+        }
+    }
+}
+
+fn file(folder: &TempDir) -> PathBuf {
+    folder.path().join("petstore.db")
+}
+
+/// Ends the sessions of a program.
+fn end_sessions(database: &str, application: &str) {
+    let end = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+         WHERE datname = '{database}' AND application_name = '{application}'"
+    );
+    cluster().psql("postgres", &end);
+}
+
+/// Holds everyone else's writes up.
+pub enum Lock {
+    Sqlite(#[expect(dead_code, reason = "it is held")] rusqlite::Connection),
+    Postgres(Child, String),
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Self::Postgres(psql, database) = self {
+            end_sessions(database, "psql");
+            psql.wait().unwrap();
         }
     }
 }
@@ -97,17 +190,14 @@ impl Server {
     }
 
     pub async fn start_with(backend: Backend, change: impl FnOnce(&mut Plan)) -> Self {
-        assert_eq!(backend, Backend::Sqlite);
         let mut plan = Plan {
             settings: Settings::default(),
             options: Options::new(Role::Service),
             sql: "",
         };
         change(&mut plan);
-        let database = Database {
-            folder: tempfile::tempdir().unwrap(),
-        };
-        let store = Store::open(&database.url(), &plan.options).unwrap();
+        let database = Database::new(backend);
+        let store = Store::open(&database.url(), &plan.options).await.unwrap();
         database.execute(plan.sql);
         let key = new_key(&store, Scopes::all(), None).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -136,7 +226,9 @@ impl Server {
 
     /// Makes another key, as `petstore keys create` does beside the service.
     pub async fn make_key(&self, scopes: &[Scope], expires_at: Option<Timestamp>) -> String {
-        let store = Store::open(&self.database.url(), &Options::new(Role::Tool)).unwrap();
+        let store = Store::open(&self.database.url(), &Options::new(Role::Tool))
+            .await
+            .unwrap();
         let key = new_key(&store, scopes.iter().copied().collect(), expires_at).await;
         store.close().await;
         key

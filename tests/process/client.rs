@@ -132,7 +132,14 @@ impl Ledger {
 
     /// Takes over what other clients were told.
     pub fn extend(&mut self, other: Self) {
+        let before = self.acknowledged.len();
+        let more = other.acknowledged.len();
         self.acknowledged.extend(other.acknowledged);
+        assert_eq!(
+            self.acknowledged.len(),
+            before + more,
+            "a name was told twice"
+        );
         self.unsure.extend(other.unsure);
     }
 

@@ -36,6 +36,8 @@ pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
 /// An empty folder in which the program is run. It goes away with the test.
 pub struct Home {
     folder: TempDir,
+    /// The database, if it is not a file in the folder.
+    elsewhere: Option<String>,
 }
 
 impl Home {
@@ -45,7 +47,18 @@ impl Home {
 
     pub fn named(prefix: &str) -> Self {
         let folder = tempfile::Builder::new().prefix(prefix).tempdir().unwrap();
-        Self { folder }
+        Self {
+            folder,
+            elsewhere: None,
+        }
+    }
+
+    /// A folder whose program uses another database.
+    pub fn on(url: String) -> Self {
+        Self {
+            elsewhere: Some(url),
+            ..Self::new()
+        }
     }
 
     pub fn folder(&self) -> PathBuf {
@@ -61,7 +74,8 @@ impl Home {
     }
 
     pub fn url(&self) -> String {
-        url(&self.database())
+        let file = || url(&self.database());
+        self.elsewhere.clone().unwrap_or_else(file)
     }
 
     /// The names of all files in the folder.

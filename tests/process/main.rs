@@ -16,5 +16,8 @@ mod hang_up;
 mod harness;
 mod keys;
 mod opening;
+#[path = "../support/postgres.rs"]
+mod postgres;
+mod replicas;
 mod shutdown;
 mod trace;

@@ -152,12 +152,16 @@ fn glance(path: &Path, options: &Options) -> Result<bool, OpenError> {
 /// Says whether a file with these marks is a petstore's of the current schema;
 /// one without marks may be in the making.
 fn judge(path: &Path, application: i64, version: i64) -> Result<bool, OpenError> {
-    let (path, known) = (path.into(), MIGRATIONS.len() as i64);
+    let known = MIGRATIONS.len() as i64;
     match (application, version) {
         (0, 0) => Ok(false),
-        (APPLICATION_ID, found) if found > known => Err(OpenError::Newer { path, found, known }),
+        (APPLICATION_ID, found) if found > known => Err(OpenError::Newer {
+            place: path.display().to_string(),
+            found,
+            known,
+        }),
         (APPLICATION_ID, found) => Ok(found == known),
-        _ => Err(OpenError::NotAPetstore(path)),
+        _ => Err(OpenError::NotAPetstore(path.into())),
     }
 }
 

@@ -1,0 +1,219 @@
+//! The address of a PostgreSQL server: libpq's form, with its ways of TLS.
+
+use std::{error::Error, fmt, io, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
+
+use percent_encoding::percent_decode_str;
+use rustls::{
+    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+};
+use tokio_postgres::{
+    Client, Config, Connection, Socket,
+    config::{Host, TargetSessionAttrs},
+    tls::MakeTlsConnect,
+};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::invalid::Invalid;
+
+/// Where a server is, and how to speak with it. Shown without its password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PostgresUrl {
+    config: Config,
+    verified: bool,
+    roots: Option<PathBuf>,
+    /// Whether statements are prepared once a connection. Poolers that hand
+    /// out another connection for each transaction may not allow it.
+    prepares: bool,
+}
+
+/// A server that can be connected to.
+#[derive(Clone)]
+pub struct Server {
+    url: PostgresUrl,
+    tls: MakeRustlsConnect,
+}
+
+impl Server {
+    pub fn new(url: &PostgresUrl) -> io::Result<Self> {
+        let (url, tls) = (url.clone(), url.tls()?);
+        Ok(Self { url, tls })
+    }
+
+    pub async fn connect(&self) -> Result<(Client, Stream), tokio_postgres::Error> {
+        self.url.config.connect(self.tls.clone()).await
+    }
+
+    pub fn prepares(&self) -> bool {
+        self.url.prepares
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.url.fmt(f)
+    }
+}
+
+type Stream = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+
+impl PostgresUrl {
+    pub const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
+
+    /// How TLS is spoken, if it is. As in libpq, a certificate is only looked
+    /// at if the mode is `verify-full`.
+    fn tls(&self) -> io::Result<MakeRustlsConnect> {
+        let provider = Arc::new(ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .expect("the provider has the default protocols");
+        let config = if self.verified {
+            config.with_root_certificates(self.trusted()?)
+        } else {
+            let anyone = Arc::new(Anyone(provider));
+            config.dangerous().with_custom_certificate_verifier(anyone)
+        };
+        Ok(MakeRustlsConnect::new(config.with_no_client_auth()))
+    }
+
+    /// The certificates of the named file, or those that the system trusts.
+    fn trusted(&self) -> io::Result<RootCertStore> {
+        let mut store = RootCertStore::empty();
+        let certificates = match &self.roots {
+            Some(file) => CertificateDer::pem_file_iter(file)
+                .and_then(Iterator::collect)
+                .map_err(|e| {
+                    io::Error::other(format!("sslrootcert: cannot read {}: {e}", file.display()))
+                })?,
+            None => rustls_native_certs::load_native_certs().certs,
+        };
+        store.add_parsable_certificates(certificates);
+        Ok(store)
+    }
+}
+
+impl FromStr for PostgresUrl {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let wrong = |reason: String| Invalid::new("database", reason);
+        let (base, query) = text.split_once('?').unwrap_or((text, ""));
+        let (mut verified, mut roots, mut prepares) = (false, None, true);
+        let mut kept = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = percent_decode_str(value).decode_utf8_lossy();
+            match (name, &*value) {
+                ("sslmode", "verify-full") => {
+                    verified = true;
+                    kept.push("sslmode=require");
+                }
+                ("sslmode", "disable" | "prefer" | "require") => kept.push(pair),
+                ("sslmode", _) => {
+                    let reason = "sslmode must be disable, prefer, require or verify-full";
+                    return Err(wrong(reason.into()));
+                }
+                ("sslrootcert", file) => roots = Some(PathBuf::from(file)),
+                ("prepared_statements", "true") => {}
+                ("prepared_statements", "false") => prepares = false,
+                ("prepared_statements", _) => {
+                    return Err(wrong("prepared_statements must be true or false".into()));
+                }
+                _ => kept.push(pair),
+            }
+        }
+        let config = format!("{base}?{}", kept.join("&")).parse::<Config>();
+        let mut config = config.map_err(|e| {
+            let reason = e.source().map_or(e.to_string(), <dyn Error>::to_string);
+            wrong(format!("is no address of a PostgreSQL server: {reason}"))
+        })?;
+        if config.get_hosts().is_empty() {
+            return Err(wrong("must name the host of the PostgreSQL server".into()));
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("petstore");
+        }
+        config
+            // Everything is decided by the server that writes.
+            .target_session_attrs(TargetSessionAttrs::ReadWrite)
+            .connect_timeout(Duration::from_secs(2))
+            .tcp_user_timeout(Duration::from_secs(10))
+            .keepalives_idle(Duration::from_secs(10))
+            .keepalives_interval(Duration::from_secs(3))
+            .keepalives_retries(3);
+        Ok(Self {
+            config,
+            verified,
+            roots,
+            prepares,
+        })
+    }
+}
+
+impl fmt::Display for PostgresUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("postgres://")?;
+        if let Some(user) = self.config.get_user() {
+            write!(f, "{user}@")?;
+        }
+        for (n, host) in self.config.get_hosts().iter().enumerate() {
+            let comma = if n > 0 { "," } else { "" };
+            match host {
+                Host::Tcp(name) => write!(f, "{comma}{name}")?,
+                Host::Unix(path) => write!(f, "{comma}{}", path.display())?,
+            }
+            let ports = self.config.get_ports();
+            if let Some(port) = ports.get(n).or(ports.first()) {
+                write!(f, ":{port}")?;
+            }
+        }
+        match self.config.get_dbname() {
+            Some(name) => write!(f, "/{name}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Takes any certificate: the connection is encrypted, but not to a known
+/// server. That is what libpq's `prefer` and `require` mean.
+#[derive(Debug)]
+struct Anyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,198 @@
+//! Several replicas on one PostgreSQL: one truth, whatever is killed.
+
+use std::{thread, time::Duration};
+
+use crate::{
+    client::{Client, Ledger, Load},
+    harness::{Home, Service, wait_for},
+    postgres::Cluster,
+};
+
+/// A database, a key for it, and services on it.
+struct Chain {
+    // Dropped in this order: the services before their database.
+    services: Vec<Service>,
+    key: String,
+    home: Home,
+    cluster: Cluster,
+    database: String,
+}
+
+impl Chain {
+    fn start(replicas: usize) -> Self {
+        let cluster = Cluster::start();
+        let database = cluster.create_database();
+        let home = Home::on(cluster.url(&database));
+        let key = home.new_key();
+        Self {
+            services: (0..replicas).map(|_| home.serve()).collect(),
+            key,
+            home,
+            cluster,
+            database,
+        }
+    }
+
+    fn client(&self, replica: usize) -> Client {
+        Client::new(&self.services[replica], &self.key)
+    }
+
+    fn sql(&self, sql: &str) -> String {
+        self.cluster.psql(&self.database, sql)
+    }
+
+    /// Waits until a session of the service does what the condition says.
+    fn wait_for_session(&self, condition: &str) {
+        let count = format!(
+            "SELECT count(*) FROM pg_stat_activity
+             WHERE application_name = 'petstore' AND {condition}"
+        );
+        wait_for(condition, || (self.sql(&count) != "0").then_some(()));
+    }
+}
+
+/// All of them start on an empty database at the same time.
+#[test]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+fn replicas_may_start_at_once() {
+    let cluster = Cluster::start();
+    let home = Home::on(cluster.url(&cluster.create_database()));
+    thread::scope(|scope| {
+        let starts: Vec<_> = (0..4).map(|_| scope.spawn(|| home.serve())).collect();
+        for start in starts {
+            start.join().unwrap().stop();
+        }
+    });
+}
+
+/// A replica is killed and started again, the database crashes and recovers,
+/// all under load: what was acknowledged is there once, and nobody but the
+/// killed replica had to be started again.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn nothing_acknowledged_is_lost() {
+    let mut chain = Chain::start(3);
+    let mut told = Ledger::default();
+    let loads: Vec<_> = (0..3)
+        .map(|n| Load::start(&chain.client(n), 16, &format!("replica {n}")))
+        .collect();
+    for load in &loads {
+        load.until(|ledger| ledger.acknowledged.len() >= 200).await;
+    }
+    chain.services.remove(0).kill();
+    let again = chain.home.serve();
+    let again = {
+        chain.services.insert(0, again);
+        Load::start(&chain.client(0), 16, "replica 0 again")
+    };
+    again.until(|ledger| ledger.acknowledged.len() >= 200).await;
+    for load in &loads {
+        load.until(|ledger| ledger.refusals == 0).await;
+    }
+
+    chain.cluster.crash();
+    for load in [&again, &loads[1], &loads[2]] {
+        load.until(|ledger| ledger.refusals > 0).await;
+    }
+    chain.cluster.restart();
+    for load in [&again, &loads[1], &loads[2]] {
+        load.until(|ledger| ledger.in_a_row >= 200).await;
+    }
+    for load in loads.into_iter().chain([again]) {
+        told.extend(load.finish().await);
+    }
+    for replica in 0..3 {
+        told.assert_kept(&chain.client(replica).pets().await);
+    }
+    for service in std::mem::take(&mut chain.services) {
+        service.stop();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn keys_count_on_every_replica() {
+    let chain = Chain::start(2);
+    let key = chain.home.new_key();
+    let clients: Vec<_> = chain
+        .services
+        .iter()
+        .map(|service| Client::new(service, &key))
+        .collect();
+    for client in &clients {
+        assert_eq!(client.get("/v1/pets").await.status, 200);
+    }
+    chain.home.keys(&["revoke", "2"]).success();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for client in &clients {
+        let answer = client.get("/v1/pets").await;
+        answer.assert_error(401, "invalid_api_key");
+    }
+}
+
+/// Makes commits slow, at their very end.
+const SLOW_COMMIT: &str = "
+    CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN PERFORM pg_sleep(20); RETURN NULL; END $$;
+    CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON pets DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW EXECUTE FUNCTION dawdle()";
+
+/// The connection is lost while it commits: nobody can tell what became of it.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn a_commit_without_an_answer_is_unknown() {
+    let chain = Chain::start(1);
+    chain.sql(SLOW_COMMIT);
+    let client = chain.client(0);
+    let creating = tokio::spawn({
+        let client = client.clone();
+        async move { client.create("Rex").await.unwrap() }
+    });
+    chain.wait_for_session("query LIKE 'INSERT INTO pets%' AND wait_event = 'PgSleep'");
+    chain.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO pets%'
+         AND pid <> pg_backend_pid()",
+    );
+    let answer = creating.await.unwrap();
+    answer.assert_error(503, "unavailable");
+    let message = answer.body["message"].as_str().unwrap().to_string();
+    assert!(message.contains("may have been made or not"), "{message}");
+    // It is not tried again behind the client's back.
+    chain.sql("DROP TRIGGER slow ON pets");
+    assert_eq!(client.create("Bello").await.unwrap().status, 201);
+    assert_eq!(client.pets().await.len(), 1);
+}
+
+/// The server has committed, but gave up waiting for a standby: it says so in
+/// a warning, and calls it a success.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn a_commit_that_no_standby_has_is_no_success() {
+    let chain = Chain::start(1);
+    let client = chain.client(0);
+    assert_eq!(client.create("Rex").await.unwrap().status, 201);
+    chain.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    chain.sql("SELECT pg_reload_conf()");
+    chain.sql("SELECT pg_sleep(0.5)");
+    let creating = tokio::spawn({
+        let client = client.clone();
+        async move { client.create("Bello").await.unwrap() }
+    });
+    chain.wait_for_session("wait_event = 'SyncRep'");
+    chain.sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+    let answer = creating.await.unwrap();
+    answer.assert_error(503, "unavailable");
+    let message = answer.body["message"].as_str().unwrap().to_string();
+    assert!(message.contains("may have been made or not"), "{message}");
+}
+
+#[test]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+fn a_server_that_is_not_there_is_named_without_its_password() {
+    let home = Home::on("postgres://till:secret@127.0.0.1:9/shop".into());
+    let finished = home.petstore(&["keys", "list", "--database", &home.url()]);
+    assert_eq!(finished.code, Some(1), "{finished:?}");
+    let said = finished.stderr;
+    assert!(said.contains("postgres://till@127.0.0.1:9/shop"), "{said}");
+    assert!(!said.contains("secret"), "{said}");
+}

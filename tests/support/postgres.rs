@@ -1,0 +1,213 @@
+//! A PostgreSQL server of the tests' own: a fresh cluster on a free port of
+//! the loopback address, which ends with the process that started it.
+
+use std::{
+    fs,
+    net::TcpListener,
+    os::unix::fs::chown,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread::sleep,
+    time::Duration,
+};
+
+use tempfile::TempDir;
+
+/// A running server.
+pub struct Cluster {
+    pub port: u16,
+    folder: TempDir,
+    settings: Vec<String>,
+    server: Mutex<Child>,
+    databases: AtomicU32,
+}
+
+impl Cluster {
+    /// Starts a server. It must be called on a thread that lives as long as
+    /// the server shall: the system ends the server with that thread.
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server with settings such as `fsync=off`.
+    pub fn start_with(settings: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let user = owner();
+        if let Some((user, group)) = user {
+            chown(folder.path(), Some(user), Some(group)).unwrap();
+        }
+        let data = folder.path().join("data");
+        let made = as_owner("initdb")
+            .args(["--username=petstore", "--auth=trust", "--no-sync"])
+            .args(["--encoding=UTF8", "--locale=C", "--pgdata"])
+            .arg(&data)
+            .output()
+            .unwrap();
+        assert!(
+            made.status.success(),
+            "{}",
+            String::from_utf8_lossy(&made.stderr)
+        );
+        let port = free_port();
+        let mut all = vec![
+            "listen_addresses=127.0.0.1".into(),
+            "max_connections=300".into(),
+            format!("port={port}"),
+            format!("unix_socket_directories={}", folder.path().display()),
+        ];
+        all.extend(settings.iter().map(|setting| setting.to_string()));
+        let cluster = Self {
+            port,
+            server: Mutex::new(spawn(folder.path(), &all)),
+            folder,
+            settings: all,
+            databases: AtomicU32::new(0),
+        };
+        cluster.wait();
+        cluster
+    }
+
+    /// Ends the server at once, as `pg_ctl stop -m immediate` does: it has to
+    /// recover at its next start.
+    #[allow(dead_code, reason = "not every test program restarts it")]
+    pub fn crash(&self) {
+        let mut server = self.server.lock().unwrap();
+        let mut quit = Command::new("sh");
+        quit.args(["-c", "kill -s QUIT \"$1\"", "sh"]);
+        assert!(
+            quit.arg(server.id().to_string())
+                .status()
+                .unwrap()
+                .success()
+        );
+        server.wait().unwrap();
+    }
+
+    /// Starts it again, on the same thread as before.
+    #[allow(dead_code, reason = "not every test program restarts it")]
+    pub fn restart(&self) {
+        *self.server.lock().unwrap() = spawn(self.folder.path(), &self.settings);
+        self.wait();
+    }
+
+    fn wait(&self) {
+        for _ in 0..600 {
+            let ready = Command::new(program("pg_isready"))
+                .args(["--quiet", "--host=127.0.0.1", "--username=petstore"])
+                .arg(format!("--port={}", self.port))
+                .status();
+            if ready.unwrap().success() {
+                return;
+            }
+            sleep(Duration::from_millis(50));
+        }
+        let log = fs::read_to_string(self.folder.path().join("log")).unwrap();
+        panic!("PostgreSQL did not start:\n{log}");
+    }
+
+    /// Makes an empty database and gives its name.
+    pub fn create_database(&self) -> String {
+        let name = format!("test{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.psql("postgres", &format!("CREATE DATABASE {name}"));
+        name
+    }
+
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://petstore@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// Runs statements and gives what they print.
+    pub fn psql(&self, database: &str, sql: &str) -> String {
+        let done = self.psql_command(database).arg(sql).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{sql}: {said}");
+        String::from_utf8(done.stdout).unwrap().trim().into()
+    }
+
+    /// `psql`, to be given a statement.
+    pub fn psql_command(&self, database: &str) -> Command {
+        let mut psql = Command::new(program("psql"));
+        psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align"])
+            .args(["--set=ON_ERROR_STOP=1", "--dbname", &self.url(database)])
+            .arg("--command");
+        psql
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let mut server = self.server.lock().unwrap();
+        let _ = server.kill();
+        let _ = server.wait();
+    }
+}
+
+fn spawn(folder: &Path, settings: &[String]) -> Child {
+    let log = fs::File::options()
+        .create(true)
+        .append(true)
+        .open(folder.join("log"))
+        .unwrap();
+    let mut server = as_owner("postgres");
+    server.arg("-D").arg(folder.join("data"));
+    for setting in settings {
+        server.args(["-c", setting]);
+    }
+    server
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .spawn()
+        .unwrap()
+}
+
+/// A program of PostgreSQL that must not run as root, with `setpriv` before it
+/// so that it does not outlive the tests.
+fn as_owner(name: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.arg("--pdeathsig=KILL");
+    if let Some((user, group)) = owner() {
+        command.arg(format!("--reuid={user}"));
+        command.arg(format!("--regid={group}"));
+        command.arg("--clear-groups");
+    }
+    command
+        .arg(program(name))
+        .env("LC_ALL", "C")
+        .current_dir("/");
+    command
+}
+
+/// The user and group that PostgreSQL runs as, if this one is root.
+fn owner() -> Option<(u32, u32)> {
+    rustix::process::getuid().is_root().then(|| {
+        let users = fs::read_to_string("/etc/passwd").unwrap();
+        let mut users = users
+            .lines()
+            .map(|line| line.split(':').collect::<Vec<_>>());
+        let postgres = users.find(|fields| fields[0] == "postgres").unwrap();
+        (postgres[2].parse().unwrap(), postgres[3].parse().unwrap())
+    })
+}
+
+/// A program of PostgreSQL: on the path, or where Debian puts it.
+fn program(name: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+    let mut debian: Vec<_> = debian
+        .map(|entry| entry.unwrap().path().join("bin"))
+        .collect();
+    debian.sort();
+    let mut places = debian.into_iter().rev().chain(std::env::split_paths(&path));
+    let found = places.find_map(|place| Some(place.join(name)).filter(|file| file.exists()));
+    found.unwrap_or_else(|| panic!("{name} is not installed; `make tools` installs it"))
+}
+
+fn free_port() -> u16 {
+    let probe = TcpListener::bind("127.0.0.1:0").unwrap();
+    probe.local_addr().unwrap().port()
+}
