@@ -3,7 +3,7 @@
 use std::{thread, time::Duration};
 
 use crate::{
-    client::{Client, Ledger, Load},
+    client::{Client, Ledger, Load, Pet},
     harness::{Home, Service, wait_for},
     postgres::Cluster,
 };
@@ -195,4 +195,70 @@ fn a_server_that_is_not_there_is_named_without_its_password() {
     let said = finished.stderr;
     assert!(said.contains("postgres://till@127.0.0.1:9/shop"), "{said}");
     assert!(!said.contains("secret"), "{said}");
+}
+
+/// How a failover ends for what was acknowledged.
+///
+/// The standby is cut off before the primary crashes. A primary that waits for
+/// it acknowledges nothing from then on; one that does not goes on.
+async fn fail_over(synchronous: bool) -> (Ledger, Vec<Pet>) {
+    let primary = Cluster::start();
+    let standby = primary.start_standby();
+    if synchronous {
+        primary.psql(
+            "postgres",
+            "ALTER SYSTEM SET synchronous_standby_names = '*'",
+        );
+        primary.psql("postgres", "SELECT pg_reload_conf()");
+    }
+    let state = if synchronous { "sync" } else { "async" };
+    let following =
+        format!("SELECT count(*) FROM pg_stat_replication WHERE sync_state = '{state}'");
+    let follows = || (primary.psql("postgres", &following) == "1").then_some(());
+    wait_for("a standby that follows", follows);
+
+    let database = primary.create_database();
+    let ports = (primary.port, standby.port);
+    let home = Home::on(format!(
+        "postgres://petstore@127.0.0.1:{},127.0.0.1:{}/{database}",
+        ports.0, ports.1
+    ));
+    let key = home.new_key();
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    let load = Load::start(&client, 16, "before");
+    load.until(|ledger| ledger.acknowledged.len() >= 300).await;
+
+    standby.psql("postgres", "ALTER SYSTEM SET primary_conninfo = ''");
+    standby.psql("postgres", "SELECT pg_reload_conf()");
+    wait_for("a standby that is cut off", || {
+        follows().is_none().then_some(())
+    });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    primary.crash();
+    load.until(|ledger| ledger.refusals > 0).await;
+    standby.psql("postgres", "SELECT pg_promote()");
+    load.until(|ledger| ledger.in_a_row >= 300).await;
+
+    let told = load.finish().await;
+    let pets = client.pets().await;
+    service.stop();
+    (told, pets)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn a_failover_to_a_synchronous_standby_loses_nothing() {
+    let (told, pets) = fail_over(true).await;
+    told.assert_kept(&pets);
+}
+
+/// Shows that the test before can fail.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn a_failover_to_an_asynchronous_standby_may_lose_some() {
+    let (told, pets) = fail_over(false).await;
+    let is_there = |name: &String| pets.iter().any(|(_, stored)| stored == name);
+    let lost = told.acknowledged.keys().filter(|name| !is_there(name));
+    assert!(lost.count() > 0, "the standby was not behind");
 }

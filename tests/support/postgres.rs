@@ -30,36 +30,41 @@ impl Cluster {
     /// Starts a server. It must be called on a thread that lives as long as
     /// the server shall: the system ends the server with that thread.
     pub fn start() -> Self {
-        Self::start_with(&[])
+        Self::start_from(
+            as_owner("initdb")
+                .args(["--username=petstore", "--auth=trust", "--no-sync"])
+                .args(["--encoding=UTF8", "--locale=C", "--pgdata"]),
+        )
     }
 
-    /// Starts a server with settings such as `fsync=off`.
-    pub fn start_with(settings: &[&str]) -> Self {
+    /// Starts a server that follows this one.
+    #[allow(dead_code, reason = "not every test program has one")]
+    pub fn start_standby(&self) -> Self {
+        Self::start_from(
+            as_owner("pg_basebackup")
+                .args(["--checkpoint=fast", "--write-recovery-conf", "--dbname"])
+                .arg(self.url("postgres"))
+                .arg("--pgdata"),
+        )
+    }
+
+    /// Starts a server on the data that a command makes in the folder that is
+    /// added to it.
+    fn start_from(make: &mut Command) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let user = owner();
-        if let Some((user, group)) = user {
+        if let Some((user, group)) = owner() {
             chown(folder.path(), Some(user), Some(group)).unwrap();
         }
-        let data = folder.path().join("data");
-        let made = as_owner("initdb")
-            .args(["--username=petstore", "--auth=trust", "--no-sync"])
-            .args(["--encoding=UTF8", "--locale=C", "--pgdata"])
-            .arg(&data)
-            .output()
-            .unwrap();
-        assert!(
-            made.status.success(),
-            "{}",
-            String::from_utf8_lossy(&made.stderr)
-        );
+        let made = make.arg(folder.path().join("data")).output().unwrap();
+        let said = String::from_utf8_lossy(&made.stderr);
+        assert!(made.status.success(), "{said}");
         let port = free_port();
-        let mut all = vec![
+        let all = vec![
             "listen_addresses=127.0.0.1".into(),
             "max_connections=300".into(),
             format!("port={port}"),
             format!("unix_socket_directories={}", folder.path().display()),
         ];
-        all.extend(settings.iter().map(|setting| setting.to_string()));
         let cluster = Self {
             port,
             server: Mutex::new(spawn(folder.path(), &all)),

@@ -32,14 +32,16 @@ pub struct PostgresUrl {
 /// A server that can be connected to.
 #[derive(Clone)]
 pub struct Server {
-    url: PostgresUrl,
+    url: Arc<PostgresUrl>,
     tls: MakeRustlsConnect,
 }
 
 impl Server {
     pub fn new(url: &PostgresUrl) -> io::Result<Self> {
-        let (url, tls) = (url.clone(), url.tls()?);
-        Ok(Self { url, tls })
+        Ok(Self {
+            url: Arc::new(url.clone()),
+            tls: url.tls()?,
+        })
     }
 
     pub async fn connect(&self) -> Result<(Client, Stream), tokio_postgres::Error> {
