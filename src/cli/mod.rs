@@ -1,5 +1,6 @@
 //! The command line: one file a subcommand.
 
+mod copy;
 mod keys;
 mod openapi;
 mod serve;
@@ -50,6 +51,10 @@ enum Command {
     /// Make, list and revoke API keys, also beside a running service.
     #[command(subcommand)]
     Keys(keys::Keys),
+    /// Move a store from an SQLite file to an empty PostgreSQL database.
+    ///
+    /// Ids, keys and orders are kept. All of it is copied, or nothing.
+    Copy(copy::Copy),
     /// Print the contract (OpenAPI 3.1).
     Openapi(openapi::Openapi),
     /// Print a completion script for a shell.
@@ -63,7 +68,8 @@ enum Command {
 
 #[derive(Args)]
 struct Database {
-    /// Where the data lives: sqlite: and a file's path.
+    /// Where the data lives: sqlite: and a file's path, or postgres:// and
+    /// the rest of a server's address.
     #[arg(long, env = "PETSTORE_DATABASE", default_value = DEFAULT_DATABASE, value_name = "URL")]
     database: DatabaseUrl,
 }
@@ -105,6 +111,7 @@ pub fn main() -> ExitCode {
     let outcome = match CommandLine::parse().command {
         Command::Serve(serve) => serve.run(),
         Command::Keys(keys) => keys.run(),
+        Command::Copy(copy) => copy.run(),
         Command::Openapi(openapi) => openapi.run(),
         Command::Completions { shell } => {
             let mut script = Vec::new();

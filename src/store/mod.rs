@@ -5,6 +5,7 @@
 //! - Ids are positive, ascending and never given twice.
 //! - A write whose caller went away is still carried out.
 
+mod copy;
 mod postgres;
 mod sqlite;
 
@@ -19,8 +20,11 @@ use crate::{
     page::{ListQuery, Page},
     pet::{NewPet, Pet, PetId, PetStatus},
 };
-use postgres::{Postgres, PostgresUrl};
+use postgres::Postgres;
 use sqlite::Sqlite;
+
+pub use copy::copy;
+pub use postgres::PostgresUrl;
 
 /// Where the data lives: the scheme picks the database.
 #[derive(Debug, Clone, PartialEq, Eq)]

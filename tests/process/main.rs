@@ -8,6 +8,7 @@
 
 mod cli;
 mod client;
+mod copy;
 mod crash;
 mod disk;
 mod durability;

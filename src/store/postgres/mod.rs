@@ -7,7 +7,7 @@ mod url;
 mod writer;
 
 use jiff::Timestamp;
-use tokio_postgres::{Row, types::Type};
+use tokio_postgres::{Client, Row, types::Type};
 
 use super::{Error, OpenError, Options, Role};
 use crate::{
@@ -32,18 +32,29 @@ pub struct Postgres {
 /// How many connections a replica reads over.
 const READERS: usize = 4;
 
+/// Opens a connection to a database, after its schema is up to date.
+pub async fn open_to_copy(url: &PostgresUrl) -> Result<Client, OpenError> {
+    prepare(url).await.map(|(_, client)| client)
+}
+
+async fn prepare(url: &PostgresUrl) -> Result<(Server, Client), OpenError> {
+    let shown = url.to_string();
+    let server = Server::new(url).map_err(|cause| OpenError::Tls {
+        server: shown.clone(),
+        cause,
+    })?;
+    let connected = pool::connect(&server).await;
+    let (mut client, _) = connected.map_err(|cause| OpenError::Postgres {
+        server: shown.clone(),
+        cause,
+    })?;
+    migrate::migrate(&mut client, &shown).await?;
+    Ok((server, client))
+}
+
 impl Postgres {
     pub async fn open(url: &PostgresUrl, options: &Options) -> Result<Self, OpenError> {
-        let failed = |cause| OpenError::Postgres {
-            server: url.to_string(),
-            cause,
-        };
-        let server = Server::new(url).map_err(|cause| OpenError::Tls {
-            server: url.to_string(),
-            cause,
-        })?;
-        let (mut client, _) = pool::connect(&server).await.map_err(failed)?;
-        migrate::migrate(&mut client, &url.to_string()).await?;
+        let (server, _) = prepare(url).await?;
         let readers = match options.role {
             Role::Service => READERS,
             Role::Tool => 1,

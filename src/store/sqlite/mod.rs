@@ -29,6 +29,17 @@ pub struct Sqlite {
     _lock: Option<File>,
 }
 
+/// Opens a file that nobody serves, to read all of it. The lock keeps it so.
+pub fn open_to_copy(
+    path: &Path,
+    options: &Options,
+) -> Result<(Connection, Option<File>), OpenError> {
+    let (path, lock) = open::prepare(path, options)?;
+    let db = open::connect_read_only(&path);
+    let db = db.map_err(|cause| OpenError::Database { path, cause })?;
+    Ok((db, lock))
+}
+
 impl Sqlite {
     pub fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
         let (path, lock) = open::prepare(path, options)?;

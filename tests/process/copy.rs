@@ -1,0 +1,95 @@
+//! `petstore copy`: a store moves from its file to PostgreSQL as it is.
+
+use rusqlite::Connection;
+
+use crate::{
+    client::Client,
+    harness::{Finished, Home},
+    postgres::Cluster,
+};
+
+fn copy(home: &Home, to: &str) -> Finished {
+    home.petstore(&["copy", "--from", &home.url(), "--to", to])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn everything_is_kept() {
+    let cluster = Cluster::start();
+    let (home, there) = (
+        Home::new(),
+        Home::on(cluster.url(&cluster.create_database())),
+    );
+    let key = home.new_key();
+    let revoked = home.new_key();
+    home.keys(&["revoke", "2"]).success();
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    for n in 0..1234 {
+        let created = client.create(&format!("Żółw \"{n}\" 🐢")).await.unwrap();
+        assert_eq!(created.status, 201);
+    }
+    // While it is served, it changes.
+    let busy = copy(&home, &there.url());
+    assert_eq!(busy.code, Some(1), "{busy:?}");
+    assert!(busy.stderr.contains("already served"), "{busy:?}");
+    let before = (
+        client.pets().await,
+        client.get("/v1/pets?limit=100").await.body,
+    );
+    service.stop();
+    let db = Connection::open(home.database()).unwrap();
+    db.execute_batch(
+        "INSERT INTO orders VALUES (7, 3, 'placed', 1, 2);
+         UPDATE pets SET status = 'pending' WHERE id = 3;
+         DELETE FROM pets WHERE id = 1234",
+    )
+    .unwrap();
+    db.close().unwrap();
+
+    let done = copy(&home, &there.url()).success();
+    let said = "Copied 1233 animals, 1 orders and 2 keys.";
+    assert!(done.stderr.contains(said), "{done:?}");
+
+    let service = there.serve();
+    let client = Client::new(&service, &key);
+    assert_eq!(client.pets().await, before.0[..1233]);
+    let orders = client.get("/v1/store/orders").await.body;
+    assert_eq!(
+        (&orders[0]["id"], &orders[0]["petId"]),
+        (&7.into(), &3.into())
+    );
+    let pending = client.get("/v1/pets?status=pending").await.body;
+    assert_eq!(pending[0]["id"], 3);
+    let refused = Client::new(&service, &revoked).get("/v1/pets").await;
+    refused.assert_error(401, "invalid_api_key");
+    // Not the id of the one that is gone.
+    let next = client.create("Rex").await.unwrap();
+    assert_eq!(next.body["id"], 1235);
+
+    let again = copy(&home, &there.url());
+    assert_eq!(again.code, Some(1), "{again:?}");
+    assert!(again.stderr.contains("pets has 1234 rows"), "{again:?}");
+    assert_eq!(client.pets().await.len(), 1234);
+}
+
+#[test]
+fn only_a_file_is_copied_and_only_to_a_server() {
+    let home = Home::new();
+    let (file, server) = (home.url(), "postgres://till@127.0.0.1:9/shop");
+    for (from, to, wrong) in [
+        (server, server, "--from"),
+        (&*file, &*file, "--to"),
+        (&*file, "nonsense", "--to"),
+    ] {
+        let refused = home.petstore(&["copy", "--from", from, "--to", to]);
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.stderr.contains(wrong), "{refused:?}");
+    }
+    let missing = home.petstore(&["copy", "--from", &file, "--to", server]);
+    assert_eq!(missing.code, Some(1), "{missing:?}");
+    assert!(
+        missing.stderr.contains("there is no database"),
+        "{missing:?}"
+    );
+}
