@@ -64,6 +64,7 @@ class Bench:
         """The simplest service and the peers, each with its own store."""
         found = {"simplest": self.server("simplest", lambda: self.ours.simplest(ANIMALS))}
         for peer in PEERS:
+            peer.install(WORK / "peers")
             folder = WORK / "data" / peer.name
             found[peer.name] = self.server(
                 peer.name, lambda p=peer, f=folder: p.start(WORK / "peers", f, ANIMALS)
@@ -99,7 +100,10 @@ class Bench:
         return self.ours.raw(ANIMALS, "insert", 100_000)
 
     def raw_page(self) -> float:
-        return self.ours.raw(SIZES["1 million"], "page", 50_000)
+        return self.ours.raw(SIZES["10 million"], "page", 50_000)
+
+    def raw_get(self) -> float:
+        return self.ours.raw(SIZES["10 million"], "get", 50_000)
 
 
 # What is asked.
@@ -116,6 +120,13 @@ def by_status(server: Started) -> Load:
 def get(server: Started) -> Load:
     """A thousand animals in turn, from anywhere in the store."""
     ids = random.Random(1).choices(server.ids, k=1000)
+    requests = [f"GET {server.paths['get'].format(id=id)}" for id in ids]
+    return Load(requests, headers=server.headers)
+
+
+def get_once(server: Started) -> Load:
+    """Animals from anywhere in the store, none twice in a round."""
+    ids = random.Random(2).sample(server.ids, 300_000)
     requests = [f"GET {server.paths['get'].format(id=id)}" for id in ids]
     return Load(requests, headers=server.headers)
 
@@ -184,21 +195,27 @@ def overload(bench: Bench) -> list[Contender]:
 
 
 def large_walk(bench: Bench) -> list[Contender]:
-    us = bench.service(SIZES["1 million"])
-    return bench.beside_limit(us, our_walk(us, 50_000), bench.raw_page)
+    """More pages than are asked for in a round, so that none comes twice."""
+    us = bench.service(SIZES["10 million"])
+    return bench.beside_limit(us, our_walk(us, 150_000), bench.raw_page)
+
+
+def large_get(bench: Bench) -> list[Contender]:
+    us = bench.service(SIZES["10 million"])
+    return bench.beside_limit(us, get_once(us), bench.raw_get)
 
 
 SCENARIOS = [
     Scenario("list", "Hot list, the default page", lambda b: b.beside_all(page)),
     Scenario("status", "List by status", lambda b: b.beside_all(by_status)),
     Scenario("walk", "A walk through all pages of 1,000 animals", hot_and_walked),
-    Scenario("get", "Get, 1,000 animals in turn", lambda b: b.beside_all(get)),
+    Scenario("get", "Get, the same 1,000 animals in turn", lambda b: b.beside_all(get)),
     Scenario(
         "304",
         "Hot list that the client has already (304)",
         lambda b: b.beside_limit(b.service(), not_modified(b.service())),
     ),
-    Scenario("wrong-key", "Wrong keys", lambda b: b.beside_all(wrong_key)),
+    Scenario("wrong-key", "A wrong key, again and again", lambda b: b.beside_all(wrong_key)),
     Scenario(
         "http2",
         "Hot list over HTTP/2, 16 connections with 4 streams",
@@ -225,7 +242,8 @@ SCENARIOS = [
         lambda b: b.beside_all(create(512), b.raw_insert),
     ),
     Scenario("overload", "Creates as connections grow", overload),
-    Scenario("walk-large", "A walk through 1 million animals, not cached", large_walk),
+    Scenario("walk-large", "A walk through 10 million animals, no page twice", large_walk),
+    Scenario("get-large", "Get from 10 million animals, none twice", large_get),
     Scenario("growth-list", "Hot list as the store grows", lambda b: b.sizes(page)),
     Scenario("growth-status", "List by status as the store grows", lambda b: b.sizes(by_status)),
     Scenario("growth-get", "Get as the store grows", lambda b: b.sizes(get)),
@@ -244,18 +262,20 @@ def main() -> None:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     chosen = options.scenarios or names
 
+    began = time.monotonic()
     shutil.rmtree(WORK / "data", ignore_errors=True)
     progress("builds the programs")
     bench = Bench(Ours(WORK))
-    for peer in PEERS:
-        progress(f"installs {peer.name}")
-        peer.install(WORK / "peers")
-    for animals in SIZES.values():
-        progress(f"fills a store with {animals:,} animals")
-        bench.ours.fill(animals)
-    # What was written on the way must not disturb the first figures.
-    os.sync()
-    began, results = time.monotonic(), []
+    if not options.scenarios:
+        for peer in PEERS:
+            progress(f"installs {peer.name}")
+            peer.install(WORK / "peers")
+        for animals in SIZES.values():
+            progress(f"fills a store with {animals:,} animals")
+            bench.ours.fill(animals)
+        # What was written on the way must not disturb the first figures.
+        os.sync()
+    results = []
     try:
         for scenario in SCENARIOS:
             if scenario.name in chosen:
@@ -292,7 +312,7 @@ def run(bench: Bench, scenario: Scenario, rounds: int, seconds: int, where: str)
 
 
 def starts(bench: Bench, rounds: int) -> Result:
-    """How long a start takes, and the memory of a service that was not asked anything yet."""
+    """How long a start takes, and the memory of a service that gave one page."""
     figures: dict[str, list[Measured]] = {}
     for name, animals in SIZES.items():
         store, key = bench.ours.store(animals)
@@ -306,6 +326,7 @@ def starts(bench: Bench, rounds: int) -> Result:
             figures[name].append(Measured(0, 0, spent, spent, 0, 0, idle))
     rivals = {"simplest": lambda: bench.ours.simplest(ANIMALS)}
     for peer in PEERS:
+        peer.install(WORK / "peers")
         rivals[peer.name] = lambda p=peer: p.start(WORK / "peers", WORK / "data/idle", ANIMALS)
     for name, start in rivals.items():
         server = start()

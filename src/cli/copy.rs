@@ -19,7 +19,7 @@ pub struct Copy {
     from: PathBuf,
     /// Where to copy it: the postgres:// address of an empty database.
     #[arg(long, env = "PETSTORE_TO", value_parser = target, value_name = "URL")]
-    to: PostgresUrl,
+    to: Box<PostgresUrl>,
 }
 
 impl Copy {
@@ -53,9 +53,9 @@ fn source(text: &str) -> Result<PathBuf, Invalid> {
     }
 }
 
-fn target(text: &str) -> Result<PostgresUrl, Invalid> {
+fn target(text: &str) -> Result<Box<PostgresUrl>, Invalid> {
     match text.parse()? {
-        DatabaseUrl::Postgres(url) => Ok(*url),
+        DatabaseUrl::Postgres(url) => Ok(url),
         DatabaseUrl::Sqlite(_) => {
             let reason = format!("must be a postgres:// address, got {}", quoted(text));
             Err(Invalid::new("to", reason))

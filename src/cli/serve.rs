@@ -10,6 +10,8 @@ use std::{
 use clap::Args;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
+use tracing::Level;
+use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
 use super::{Addresses, DEFAULT_DATABASE, Database, Outcome, keys, say};
 use crate::{
@@ -41,11 +43,13 @@ impl Serve {
     pub fn run(self) -> Outcome {
         // A log that nobody reads, or a full disk under it, holds nothing up.
         let (log, _flushed_at_the_end) = tracing_appender::non_blocking(io::stderr());
-        tracing_subscriber::fmt()
+        let lines = tracing_subscriber::fmt::layer()
             .with_writer(log)
             .with_ansi(io::stderr().is_terminal())
             .with_target(false)
-            .init();
+            // Libraries may write what any stranger makes them write.
+            .with_filter(Targets::new().with_target("petstore", Level::INFO));
+        tracing_subscriber::registry().with(lines).init();
         raise_descriptor_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()

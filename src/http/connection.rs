@@ -31,6 +31,9 @@ use super::{
     socket::{Phase, Socket},
 };
 
+/// How long a client has to take the last answers.
+const GOODBYE: Duration = Duration::from_secs(1);
+
 /// Serves a connection until it ends, or until the service is closing and what
 /// runs is finished.
 ///
@@ -41,8 +44,8 @@ pub async fn serve(stream: TcpStream, app: Arc<App>, limits: Limits, closing: &C
     let mut ear = pin!(closing.listen());
     let known = tokio::select! {
         biased;
-        () = &mut ear => return,
         known = timeout(limits.head, speaks_http2(&stream)) => known,
+        () = &mut ear => return,
     };
     match known {
         Ok(true) => serve_http2(stream, app, limits, ear).await,
@@ -57,8 +60,8 @@ pub async fn serve(stream: TcpStream, app: Arc<App>, limits: Limits, closing: &C
 async fn speaks_http2(stream: &TcpStream) -> bool {
     const PREFACE: &[u8; 4] = b"PRI ";
     let mut start = [0; PREFACE.len()];
-    // The rest of a preface follows at once.
-    for _ in 0..100 {
+    // The rest of a preface follows soon.
+    for _ in 0..1000 {
         match stream.peek(&mut start).await {
             Ok(4) => return start == *PREFACE,
             Ok(seen) if seen > 0 && PREFACE.starts_with(&start[..seen]) => {
@@ -113,7 +116,7 @@ async fn serve_http2(
     limits: Limits,
     mut closing: Pin<&mut impl Future<Output = ()>>,
 ) {
-    let (idle, patience) = (limits.idle, limits.write);
+    let (head, idle) = (limits.head, limits.idle);
     // Requests come side by side here, so the socket cannot tell whose turn it
     // is. It only sees to it that the client reads.
     let socket = Socket::new(stream, Arc::new(Phase::busy()), limits);
@@ -134,29 +137,38 @@ async fn serve_http2(
         .keep_alive_interval(idle / 2)
         .keep_alive_timeout(idle / 2)
         .max_concurrent_streams(MAX_STREAMS)
-        .max_header_list_size(MAX_HEAD as u32)
+        // What is somewhat too large gets our answer, not a bare 431.
+        .max_header_list_size(4 * MAX_HEAD as u32)
+        .initial_stream_window_size(MAX_BODY as u32)
+        .initial_connection_window_size(4 * MAX_BODY as u32)
         .max_send_buf_size(MAX_BODY)
         .serve_connection(TokioIo::new(socket), service);
     let mut connection = pin!(connection);
-    let mut seen = 0;
+    let runs = || Arc::strong_count(&begun) > 2;
+    let (mut seen, mut silence) = (0, head);
     loop {
         tokio::select! {
             biased;
             _ = &mut connection => return,
             () = &mut closing => break,
-            () = sleep(idle) => {
+            () = sleep(silence) => {
                 let now = begun.load(Ordering::Relaxed);
-                let running = Arc::strong_count(&begun) > 2;
-                if now == seen && !running {
+                if now == seen && !runs() {
                     break;
                 }
-                seen = now;
+                (seen, silence) = (now, idle);
             }
         }
     }
     connection.as_mut().graceful_shutdown();
-    // A client can hold up its answers without end.
-    let _ = timeout(patience, connection).await;
+    // Answers that are on their way may arrive. A client that does not take
+    // them, or leaves the goodbye unanswered, is not waited for.
+    loop {
+        match timeout(GOODBYE, &mut connection).await {
+            Err(_) if runs() => {}
+            _ => return,
+        }
+    }
 }
 
 /// Tells every connection that the service is closing.
@@ -174,8 +186,10 @@ impl Closing {
 
     /// Is ready when the service is closing.
     ///
-    /// A task's waker stays the same, so it is left with the others once: to
-    /// leave it again at every turn would make all connections share a lock.
+    /// It must be awaited by one task only, and not through anything that has
+    /// wakers of its own. A task's waker stays the same, so it is left with
+    /// the others once: to leave it again at every turn would make all
+    /// connections share a lock.
     async fn listen(&self) {
         let mut all = pin!(self.all.notified());
         let mut left = false;

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{
     Answer,
-    limits::{MAX_BODY, MAX_HEAD},
+    limits::{MAX_BODY, MAX_HEAD, MAX_HEADERS},
 };
 use crate::{invalid::Invalid, json::NotAnObject, key::Scope, store};
 
@@ -117,7 +117,7 @@ impl ApiError {
             }
             Self::HeadTooLarge => {
                 format!(
-                    "the request line and headers must be at most {MAX_HEAD} bytes and 100 headers"
+                    "the request line and headers must be at most {MAX_HEAD} bytes and {MAX_HEADERS} headers"
                 )
                 .into()
             }

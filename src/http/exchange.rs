@@ -3,7 +3,9 @@
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::FutureExt;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header, request::Parts};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header, request::Parts,
+};
 use hyper::body::{Body, Incoming};
 
 use super::{Answer, App, error::ApiError, route};
@@ -23,7 +25,7 @@ pub async fn answer(app: &App, request: Request<Incoming>) -> Answer {
         log(&head, &id, &error);
         error.answer()
     });
-    if head.method == Method::HEAD {
+    if head.method == Method::HEAD && answer.status() != StatusCode::NOT_MODIFIED {
         let length = answer.body().size_hint().exact().unwrap_or_default();
         answer
             .headers_mut()

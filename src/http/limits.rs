@@ -2,13 +2,29 @@
 
 use std::time::Duration;
 
+use http::{Uri, Version, request::Parts};
+
 /// The largest body that is read.
 pub const MAX_BODY: usize = 64 << 10;
 /// The largest request line with headers.
 pub const MAX_HEAD: usize = 16 << 10;
+/// The most headers.
+pub const MAX_HEADERS: usize = 100;
 
 /// How many requests may run side by side on a connection of HTTP/2.
-pub const MAX_STREAMS: u32 = 128;
+pub const MAX_STREAMS: u32 = 64;
+
+/// Whether a head is over the limits. hyper sees to that for HTTP/1.1 only.
+pub fn is_too_large(head: &Parts) -> bool {
+    let headers = || head.headers.iter().map(|(n, v)| n.as_str().len() + v.len());
+    head.version == Version::HTTP_2
+        && (head.headers.len() > MAX_HEADERS
+            || headers().sum::<usize>() + length(&head.uri) > MAX_HEAD)
+}
+
+fn length(uri: &Uri) -> usize {
+    uri.path_and_query().map_or(0, |path| path.as_str().len())
+}
 
 /// How long a client may take for things, and how many may be there at once.
 #[derive(Debug, Clone)]

@@ -120,6 +120,9 @@ const READ_AND_ADD: &str = "GET, HEAD, POST";
 /// Every path of the service. What is not under `/v1`, and the contract, needs
 /// no key.
 async fn route(app: &App, head: &Parts, body: Incoming) -> Result<Answer, ApiError> {
+    if limits::is_too_large(head) {
+        return Err(ApiError::HeadTooLarge);
+    }
     let path = head.uri.path();
     if let Some(path) = path.strip_prefix("/v1/")
         && !path.starts_with("openapi.")

@@ -29,6 +29,7 @@ pub async fn answers_are_those_of_http1(backend: Backend) {
             of(Method::GET, "/v1/pets?limit=2"),
             of(Method::GET, "/v1/pets").header("if-none-match", tag),
             of(Method::HEAD, "/v1/pets"),
+            of(Method::HEAD, "/v1/pets").header("if-none-match", tag),
             of(Method::GET, "/v1/pets/1"),
             of(Method::GET, "/v1/pets/9"),
             of(Method::HEAD, "/v1/pets/9"),
@@ -125,6 +126,39 @@ pub async fn a_silent_connection_is_closed(backend: Backend) {
     let closed = timeout(Duration::from_secs(20), stream.read_to_end(&mut received)).await;
     // It may be closed hard, as the client has left pings unanswered.
     assert!(closed.is_ok(), "still open");
+}
+
+/// hyper alone would answer with a bare 431, or not at all.
+pub async fn heads_over_the_limit_are_refused(backend: Backend) {
+    let server = Server::start(backend).await;
+    let request = || server.request(Method::GET, "/v1/pets").over_http2();
+    let long = request()
+        .header("x-long", "a".repeat(17 << 10))
+        .send()
+        .await;
+    long.assert_error(431, "head_too_large");
+    let mut many = request();
+    for n in 0..101 {
+        many = many.header(&format!("x-{n}"), "a");
+    }
+    many.send().await.assert_error(431, "head_too_large");
+    assert_eq!(request().send().await.status, 200);
+}
+
+/// A client that does not answer a goodbye holds nobody up.
+pub async fn stopping_does_not_wait_for_silent_clients(backend: Backend) {
+    let server = Server::start(backend).await;
+    let mut silent = Vec::new();
+    for hello in [PREFACE.to_vec(), [PREFACE, SETTINGS].concat()] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(&hello).await.unwrap();
+        let mut frame = [0; 9];
+        stream.read_exact(&mut frame).await.unwrap();
+        silent.push(stream);
+    }
+    // Well below the limit after which connections are cut off.
+    let stopped = timeout(Duration::from_secs(20), server.stop()).await;
+    assert!(stopped.is_ok(), "still running");
 }
 
 pub async fn stopping_finishes_what_runs(backend: Backend) {

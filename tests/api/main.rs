@@ -66,6 +66,8 @@ const CASES: &[(&str, Case)] = cases![
     http2::requests_run_side_by_side,
     http2::a_preface_may_come_in_pieces,
     http2::a_silent_connection_is_closed,
+    http2::heads_over_the_limit_are_refused,
+    http2::stopping_does_not_wait_for_silent_clients,
     http2::stopping_finishes_what_runs,
     list::twenty_come_unless_a_limit_says_otherwise,
     list::a_status_filters,

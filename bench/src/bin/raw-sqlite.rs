@@ -3,8 +3,9 @@
 //!
 //! `raw-sqlite FILE fill N` adds animals up to N of them, quickly;
 //! `raw-sqlite FILE insert N` adds N animals in large durable transactions;
-//! `raw-sqlite FILE page N` reads N pages of 20 on a walk through all animals.
-//! The last two print the processor time of one in microseconds.
+//! `raw-sqlite FILE page N` reads N pages of 20 on a walk through all animals;
+//! `raw-sqlite FILE get N` reads N animals from everywhere.
+//! The last three print the processor time of one in microseconds.
 
 use std::{env, error::Error, time::Duration};
 
@@ -13,14 +14,11 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// How many animals share a commit.
 const TRANSACTION: i64 = 1000;
-const NAMES: [&str; 8] = [
-    "Rex", "Mia", "Bello", "Luna", "Oskar", "Nala", "Pixel", "Zoe",
-];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let [file, action, count] = arguments.as_slice() else {
-        return Err("usage: raw-sqlite FILE fill|insert|page N".into());
+        return Err("usage: raw-sqlite FILE fill|insert|page|get N".into());
     };
     let count = count.parse()?;
     let db = Connection::open(file)?;
@@ -31,7 +29,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         "fill" => return Ok(fill(&db, count)?),
         "insert" => insert(&db, count, TRANSACTION)?,
         "page" => walk(&db, count)?,
-        _ => return Err("the action must be fill, insert or page".into()),
+        "get" => get(&db, count)?,
+        _ => return Err("the action must be fill, insert, page or get".into()),
     }
     let spent = processor_time() - began;
     println!("{:.3}", spent.as_secs_f64() * 1e6 / count as f64);
@@ -56,7 +55,7 @@ fn insert(db: &Connection, count: i64, transaction: i64) -> rusqlite::Result<()>
         if n % transaction == 0 {
             db.execute_batch("BEGIN IMMEDIATE")?;
         }
-        let name = NAMES[n as usize % NAMES.len()];
+        let name = format!("Animal {n}");
         let status = ["available", "pending", "sold"][n as usize % 3];
         statement.execute(params![name, n % 100, status])?;
         if n % transaction == transaction - 1 || n == count - 1 {
@@ -88,6 +87,19 @@ fn walk(db: &Connection, pages: i64) -> rusqlite::Result<()> {
         }
     }
     std::hint::black_box(bytes);
+    Ok(())
+}
+
+fn get(db: &Connection, count: i64) -> rusqlite::Result<()> {
+    let animals: i64 = db.query_row("SELECT max(id) FROM pets", [], |row| row.get(0))?;
+    let mut statement =
+        db.prepare("SELECT id, name, category_id, status FROM pets WHERE id = ?1")?;
+    for n in 0..count {
+        // Steps of a prime number lead everywhere.
+        let id = n * 7_919_999 % animals + 1;
+        let name: String = statement.query_row([id], |row| row.get(1))?;
+        std::hint::black_box(name);
+    }
     Ok(())
 }
 
