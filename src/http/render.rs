@@ -1,6 +1,6 @@
 //! Answers that can be given again: their tag, and the cache that keeps them.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
@@ -13,6 +13,10 @@ use quick_cache::{
 };
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, error::Elapsed, timeout},
+};
 
 use super::{Answer, App, error::ApiError, error::JSON};
 use crate::{
@@ -148,8 +152,14 @@ pub enum View {
     Orders(ListQuery<OrderStatus>),
 }
 
-/// Answers that were given before.
-pub struct Pages(Cache<View, Arc<Kept>, Weight>);
+/// Answers that were given before, and readings that are under way.
+pub struct Pages {
+    kept: Cache<View, Arc<Kept>, Weight>,
+    readings: Cache<View, Arc<Reading>>,
+}
+
+/// The last reading of a view: when it began, and what came of it.
+type Reading = Mutex<Option<(Instant, Result<Arc<Kept>, ApiError>)>>;
 
 #[derive(Debug)]
 pub struct Kept {
@@ -172,7 +182,10 @@ impl Kept {
 
 impl Pages {
     pub fn new() -> Self {
-        Self(Cache::with_weighter(1024, CACHE_SIZE, Weight))
+        Self {
+            kept: Cache::with_weighter(1024, CACHE_SIZE, Weight),
+            readings: Cache::new(256),
+        }
     }
 }
 
@@ -195,13 +208,15 @@ impl App {
         view: View,
         read: impl Future<Output = Result<Rendered, ApiError>>,
     ) -> Result<Arc<Kept>, ApiError> {
-        // Where others write too, nothing can be kept.
         let Some(asked) = self.store.version() else {
-            let rendered = read.await?;
-            let at = Version::default();
-            return Ok(Arc::new(Kept { rendered, at }));
+            return self.read_anew(view, read).await;
         };
-        if let Some(kept) = self.pages.0.get(&view).filter(|kept| kept.holds_at(asked)) {
+        if let Some(kept) = self
+            .pages
+            .kept
+            .get(&view)
+            .filter(|kept| kept.holds_at(asked))
+        {
             return Ok(kept);
         }
         let judge = |_: &View, kept: &mut Arc<Kept>| {
@@ -213,17 +228,14 @@ impl App {
         };
         // If a reading fails, the next one who waits tries; nobody waits for
         // all of them.
-        let entry = self.pages.0.entry_async(&view, judge);
-        let place = match tokio::time::timeout(PATIENCE, entry).await {
+        let entry = self.pages.kept.entry_async(&view, judge);
+        let place = match timeout(PATIENCE, entry).await {
             Ok(EntryResult::Retained(kept)) => return Ok(kept),
             Ok(EntryResult::Vacant(place) | EntryResult::Replaced(place, _)) => place,
             Ok(EntryResult::Removed(..) | EntryResult::Timeout) => {
                 unreachable!("neither is asked for")
             }
-            Err(late) => {
-                let message = "the storage is too slow; nothing was changed, try again later";
-                return Err(ApiError::Unavailable(message, Arc::new(late)));
-            }
+            Err(late) => return Err(too_slow(late)),
         };
         // Taken before the reading: what is read may be newer than it says,
         // never older.
@@ -233,4 +245,36 @@ impl App {
         let _ = place.insert(kept.clone());
         Ok(kept)
     }
+
+    /// The same where others write too, so that nothing can be kept. Those who
+    /// ask while a view is being read share the next reading of it: one that
+    /// began after they asked has all that they may expect.
+    async fn read_anew(
+        &self,
+        view: View,
+        read: impl Future<Output = Result<Rendered, ApiError>>,
+    ) -> Result<Arc<Kept>, ApiError> {
+        let asked = Instant::now();
+        let reading = self
+            .pages
+            .readings
+            .get_or_insert_with(&view, || Ok::<_, Infallible>(Arc::new(Reading::default())));
+        let reading = reading.unwrap_or_else(|never| match never {});
+        let mut last = timeout(PATIENCE, reading.lock()).await.map_err(too_slow)?;
+        if let Some((began, outcome)) = &*last
+            && *began >= asked
+        {
+            return outcome.clone();
+        }
+        let began = Instant::now();
+        let at = Version::default();
+        let outcome = read.await.map(|rendered| Arc::new(Kept { rendered, at }));
+        *last = Some((began, outcome.clone()));
+        outcome
+    }
+}
+
+fn too_slow(late: Elapsed) -> ApiError {
+    let message = "the storage is too slow; nothing was changed, try again later";
+    ApiError::Unavailable(message, Arc::new(late))
 }
