@@ -36,7 +36,7 @@ lint:
 
 # Everything that is measured, into bench/RESULTS.md; chosen scenarios are only
 # printed.
-bench: TOOLS = wrk h2load:nghttp2-client npm python3
+bench: TOOLS = wrk h2load:nghttp2-client npm python3 pg_ctlcluster:postgresql setpriv:util-linux
 bench: tools
 	python3 bench/run.py $(SCENARIOS)
 

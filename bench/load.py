@@ -99,11 +99,14 @@ def family(process: int) -> list[int]:
 
 
 def processor_time(process: int) -> float:
-    """The seconds that a server has spent so far."""
+    """The seconds that a server has spent so far, with those of children that have ended."""
     total = 0
     for member in family(process):
-        fields = Path(f"/proc/{member}/stat").read_text().rpartition(") ")[2].split()
-        total += int(fields[11]) + int(fields[12])
+        try:
+            fields = Path(f"/proc/{member}/stat").read_text().rpartition(") ")[2].split()
+        except OSError:
+            continue  # It has just ended.
+        total += sum(int(field) for field in fields[11:15])
     return total / TICK
 
 
@@ -111,6 +114,10 @@ def memory(process: int) -> float:
     """The megabytes of a server; what its processes share counts once."""
     total = 0
     for member in family(process):
-        text = Path(f"/proc/{member}/smaps_rollup").read_text()
-        total += int(re.search(r"^Pss:\s+(\d+)", text, re.M)[1])
+        try:
+            text = Path(f"/proc/{member}/smaps_rollup").read_text()
+        except OSError:
+            continue  # It has just ended.
+        if found := re.search(r"^Pss:\s+(\d+)", text, re.M):
+            total += int(found[1])
     return total / 1024

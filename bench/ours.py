@@ -61,9 +61,12 @@ class Ours:
         return self.serve(store, key, animals)
 
     def serve(self, store: Path, key: str, animals: int) -> Started:
+        return self.serve_from(f"sqlite:{store}", store.parent, key, animals)
+
+    def serve_from(self, database: str, folder: Path, key: str, animals: int) -> Started:
         serve = [self.programs / "petstore", "serve", "--listen=127.0.0.1:0"]
-        process = spawn([*serve, f"--database=sqlite:{store}"], store.parent, {})
-        log = store.parent / "server.log"
+        process = spawn([*serve, f"--database={database}"], folder, {})
+        log = folder / "server.log"
         while not (address := re.search(r"listens on (\S+)\n", log.read_text())):
             if process.poll() is not None:
                 raise RuntimeError(f"The service did not come up:\n{log.read_text()}")
@@ -77,7 +80,7 @@ class Ours:
             body=BODY,
             ids=range(1, animals + 1),
         )
-        return ready(started, store.parent, "listens", workers=1)
+        return ready(started, folder, "listens", workers=1)
 
     def unknown_key(self) -> str:
         """A well-formed key of another store."""

@@ -79,6 +79,18 @@ def quick(result: Result) -> tuple[str, float, bool]:
     return "first page within 100 ms of the start, at any size", slowest, slowest < 100
 
 
+def beside_pgbench(result: Result) -> tuple[str, float, bool]:
+    """A request costs a statement of pgbench's and an answer of bare hyper's."""
+    rounds = zip(*(result.figures[name] for name in ["petstore", "pgbench", "bare hyper"]))
+    ratio = median(us.requests * (1 / it.requests + 1 / web.requests) for us, it, web in rounds)
+    return "0.8 or more of pgbench's throughput, less the cost of HTTP", ratio, ratio >= 0.8
+
+
+def shared_commits(result: Result) -> tuple[str, float, bool]:
+    ratio = result.ratio("petstore", "pgbench", "requests")
+    return "at least 1.5 times pgbench's single-row inserts", ratio, ratio >= 1.5
+
+
 GOALS = {
     "list": [over_limit(1.25), against_peers],
     "status": [against_peers],
@@ -99,6 +111,10 @@ GOALS = {
     "growth-get": [growing],
     "growth-create": [growing, small],
     "start": [quick],
+    "pg-list": [beside_pgbench],
+    "pg-walk": [beside_pgbench],
+    "pg-get": [beside_pgbench],
+    "pg-create": [shared_commits],
 }
 
 

@@ -19,9 +19,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from load import Load, Measured, measure, memory
+from load import Load, Measured, measure, memory, processor_time
 from ours import ROOT, Ours
 from peers import PEERS, Started
+from postgres import Postgres
 from report import Result, write
 
 WORK = ROOT / "target/bench"
@@ -36,6 +37,8 @@ class Contender:
     load: Load
     # What the limit spends besides, in microseconds a request.
     besides: Callable[[], float] = lambda: 0.0
+    # How it is measured, if not by that load.
+    measure: Callable[[int], Measured] | None = None
 
 
 @dataclass
@@ -50,6 +53,7 @@ class Scenario:
 class Bench:
     ours: Ours
     servers: dict[str, Started] = field(default_factory=dict)
+    postgres: Postgres | None = None
 
     def server(self, name: str, start: Callable[[], Started]) -> Started:
         """A server that was started before, or starts now."""
@@ -95,6 +99,34 @@ class Bench:
         """The service with more and more animals."""
         servers = {name: self.service(animals) for name, animals in SIZES.items()}
         return [Contender(name, server, ask(server)) for name, server in servers.items()]
+
+    def on_postgres(self, script: str, ask: Callable[[Started], Load]) -> list[Contender]:
+        """The service on PostgreSQL beside the server's own benchmark and bare hyper."""
+        if not self.postgres:
+            self.postgres = Postgres(self.ours, WORK)
+        postgres = self.postgres
+        us = self.server("petstore on PostgreSQL", lambda: postgres.serve(self.ours))
+        load = ask(us)
+
+        def pgbench(seconds: int) -> Measured:
+            before = processor_time(postgres.process.pid)
+            rate, latency = postgres.pgbench(script, load.connections, seconds)
+            spent = processor_time(postgres.process.pid) - before
+            cpu, used = spent / (rate * seconds) * 1e6, memory(postgres.process.pid)
+            return Measured(rate, cpu, latency, latency, 0, 0, used)
+
+        def both(seconds: int) -> Measured:
+            before = processor_time(postgres.process.pid)
+            measured = measure(us.process.pid, us.base, load, seconds)
+            spent = processor_time(postgres.process.pid) - before
+            measured.cpu += spent / (measured.requests * seconds) * 1e6
+            return measured
+
+        return [
+            Contender("pgbench", us, load, measure=pgbench),
+            Contender("bare hyper", self.limit(us, load), load),
+            Contender("petstore", us, load, measure=both),
+        ]
 
     def raw_insert(self) -> float:
         return self.ours.raw(ANIMALS, "insert", 100_000)
@@ -248,6 +280,18 @@ SCENARIOS = [
     Scenario("growth-status", "List by status as the store grows", lambda b: b.sizes(by_status)),
     Scenario("growth-get", "Get as the store grows", lambda b: b.sizes(get)),
     Scenario("growth-create", "Create as the store grows", lambda b: b.sizes(create(64))),
+    Scenario("pg-list", "PostgreSQL: hot list", lambda b: b.on_postgres("list", page)),
+    Scenario(
+        "pg-walk",
+        "PostgreSQL: pages from everywhere",
+        lambda b: b.on_postgres("walk", lambda us: our_walk(us, 40_000)),
+    ),
+    Scenario("pg-get", "PostgreSQL: get from everywhere", lambda b: b.on_postgres("get", get_once)),
+    Scenario(
+        "pg-create",
+        "PostgreSQL: create, 64 connections",
+        lambda b: b.on_postgres("create", create(64)),
+    ),
 ]
 
 
@@ -287,8 +331,11 @@ def main() -> None:
     finally:
         for server in bench.servers.values():
             server.stop()
+        if bench.postgres:
+            bench.postgres.stop()
         progress("")
-    versions = {peer.name: f"{peer.version}; {peer.commits}" for peer in PEERS}
+    measured = {name for result in results for name in result.figures}
+    versions = {p.name: f"{p.version}; {p.commits}" for p in PEERS if p.name in measured}
     whole = not options.scenarios
     write(results, versions, time.monotonic() - began, options, ROOT / "bench" if whole else None)
 
@@ -301,8 +348,11 @@ def run(bench: Bench, scenario: Scenario, rounds: int, seconds: int, where: str)
         for contender in contenders:
             progress(f"{where}: round {number + 1} of {rounds}, {contender.name}")
             server = contender.server
-            measured = measure(server.process.pid, server.base, contender.load, seconds)
-            measured.cpu += contender.besides()
+            if contender.measure:
+                measured = contender.measure(seconds)
+            else:
+                measured = measure(server.process.pid, server.base, contender.load, seconds)
+                measured.cpu += contender.besides()
             figures[contender.name].append(measured)
     for contender in contenders:
         # The limits of other scenarios answer other bytes.
