@@ -186,6 +186,80 @@ async fn a_commit_that_no_standby_has_is_no_success() {
     assert!(message.contains("may have been made or not"), "{message}");
 }
 
+/// A statement that takes too long is given up, and so are its locks.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn a_late_create_leaves_nothing_open() {
+    let chain = Chain::start(1);
+    chain.sql(SLOW_COMMIT);
+    let answer = chain.client(0).create("Rex").await.unwrap();
+    answer.assert_error(503, "unavailable");
+    let running = "SELECT count(*) FROM pg_stat_activity
+                   WHERE application_name = 'petstore' AND state <> 'idle'";
+    wait_for("the end of the statement", || {
+        (chain.sql(running) == "0").then_some(())
+    });
+    assert_eq!(chain.sql("SELECT count(*) FROM pets"), "0");
+}
+
+/// While replicas are replaced one by one, the schema is ahead of some. It
+/// says how far back they may be.
+#[test]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+fn a_newer_schema_says_who_may_use_it() {
+    let mut chain = Chain::start(1);
+    chain.services.remove(0).stop();
+    chain.sql("UPDATE petstore_schema SET version = 99");
+    chain.home.serve().stop();
+    chain.sql("UPDATE petstore_schema SET usable_since = 99");
+    let refused = chain.home.keys(&["list"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(
+        refused.stderr.contains("newer petstore (schema 99"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+fn certificates_are_looked_at_if_asked_for() {
+    let (cluster, authority) = Cluster::start_with_tls();
+    let stranger = Cluster::start_with_tls().1;
+    let database = cluster.create_database();
+    let url = |host: &str, options: String| {
+        format!(
+            "postgres://petstore@{host}:{}/{database}?{options}",
+            cluster.port
+        )
+    };
+    let verify = |root: &tempfile::NamedTempFile| {
+        format!("sslmode=verify-full&sslrootcert={}", root.path().display())
+    };
+    let home = Home::new();
+    let create = |url: String| home.petstore(&["keys", "create", "test", "--database", &url]);
+    for good in [
+        url("127.0.0.1", "sslmode=disable".into()),
+        url("127.0.0.1", "sslmode=prefer".into()),
+        url("127.0.0.1", "sslmode=require".into()),
+        url("localhost", verify(&authority)),
+    ] {
+        create(good).success();
+    }
+    for bad in [
+        // Another authority, and another name.
+        url("localhost", verify(&stranger)),
+        url("127.0.0.1", verify(&authority)),
+    ] {
+        let refused = create(bad);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.stderr.contains("certificate"), "{refused:?}");
+    }
+    for wrong in ["sslmode=verify-ca", "prepared_statements=maybe"] {
+        let refused = create(url("localhost", wrong.into()));
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+    }
+}
+
 #[test]
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
 fn a_server_that_is_not_there_is_named_without_its_password() {

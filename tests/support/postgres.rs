@@ -3,8 +3,9 @@
 
 use std::{
     fs,
+    io::Write,
     net::TcpListener,
-    os::unix::fs::chown,
+    os::unix::fs::{PermissionsExt, chown},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
@@ -15,7 +16,8 @@ use std::{
     time::Duration,
 };
 
-use tempfile::TempDir;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tempfile::{NamedTempFile, TempDir};
 
 /// A running server.
 pub struct Cluster {
@@ -35,6 +37,41 @@ impl Cluster {
                 .args(["--username=petstore", "--auth=trust", "--no-sync"])
                 .args(["--encoding=UTF8", "--locale=C", "--pgdata"]),
         )
+    }
+
+    /// Starts a server that speaks TLS as `localhost`, and gives the authority
+    /// that its certificate is from.
+    #[allow(dead_code, reason = "not every test program has one")]
+    pub fn start_with_tls() -> (Self, NamedTempFile) {
+        let key = KeyPair::generate().unwrap();
+        let mut authority = CertificateParams::new([]).unwrap();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(authority, key).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(["localhost".into()]).unwrap();
+        let certificate = certificate.signed_by(&key, &authority).unwrap();
+
+        let cluster = Self::start();
+        let data = cluster.folder.path().join("data");
+        for (name, text) in [
+            ("server.crt", certificate.pem()),
+            ("server.key", key.serialize_pem()),
+        ] {
+            let file = data.join(name);
+            fs::write(&file, text).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+            if let Some((user, group)) = owner() {
+                chown(&file, Some(user), Some(group)).unwrap();
+            }
+        }
+        cluster.psql("postgres", "ALTER SYSTEM SET ssl = on");
+        cluster.psql("postgres", "SELECT pg_reload_conf()");
+        while cluster.psql("postgres", "SHOW ssl") == "off" {
+            sleep(Duration::from_millis(20));
+        }
+        let mut file = NamedTempFile::new().unwrap();
+        file.write_all(authority.pem().as_bytes()).unwrap();
+        (cluster, file)
     }
 
     /// Starts a server that follows this one.

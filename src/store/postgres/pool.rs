@@ -78,7 +78,7 @@ impl Pool {
                 Err(failure(error, Error::Unavailable))
             }
             Err(late) => {
-                self.drop(place, &connection).await;
+                self.give_up(place, &connection).await;
                 Err(Error::Unavailable(Arc::new(late)))
             }
         }
@@ -114,7 +114,7 @@ impl Pool {
                 })
             }
             Err(late) => {
-                self.drop(place, &connection).await;
+                self.give_up(place, &connection).await;
                 Err(Error::OutcomeUnknown(Arc::new(late)))
             }
         }
@@ -147,6 +147,17 @@ impl Pool {
         if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) {
             self.drop(place, connection).await;
         }
+    }
+
+    /// Leaves a connection whose answer is late, and asks the server to end
+    /// the statement rather than to hold its locks for nobody.
+    async fn give_up(&self, place: usize, connection: &Arc<Connection>) {
+        self.drop(place, connection).await;
+        let (server, token) = (self.server.clone(), connection.client.cancel_token());
+        tokio::spawn(async move {
+            // If it cannot be reached either, its own limit ends the statement.
+            let _ = tokio::time::timeout(CONNECT, server.cancel(token)).await;
+        });
     }
 
     async fn drop(&self, place: usize, connection: &Arc<Connection>) {

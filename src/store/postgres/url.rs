@@ -10,7 +10,7 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
 };
 use tokio_postgres::{
-    Client, Config, Connection, Socket,
+    CancelToken, Client, Config, Connection, Socket,
     config::{Host, TargetSessionAttrs},
     tls::MakeTlsConnect,
 };
@@ -46,6 +46,10 @@ impl Server {
 
     pub async fn connect(&self) -> Result<(Client, Stream), tokio_postgres::Error> {
         self.url.config.connect(self.tls.clone()).await
+    }
+
+    pub async fn cancel(&self, token: CancelToken) -> Result<(), tokio_postgres::Error> {
+        token.cancel_query(self.tls.clone()).await
     }
 
     pub fn prepares(&self) -> bool {
