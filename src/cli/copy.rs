@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Outcome, say};
+use super::{Outcome, UrlParser, say};
 use crate::{
-    invalid::{Invalid, quoted},
+    invalid::Invalid,
     store::{DatabaseUrl, PostgresUrl, copy},
 };
 
@@ -15,10 +15,16 @@ use crate::{
 pub struct Copy {
     /// The store to copy: sqlite: and a file's path. It must not be served
     /// meanwhile.
-    #[arg(long, env = "PETSTORE_FROM", value_parser = source, value_name = "URL")]
+    #[arg(long, env = "PETSTORE_FROM", value_parser = UrlParser(source), value_name = "URL")]
     from: PathBuf,
     /// Where to copy it: the postgres:// address of an empty database.
-    #[arg(long, env = "PETSTORE_TO", value_parser = target, value_name = "URL")]
+    #[arg(
+        long,
+        env = "PETSTORE_TO",
+        hide_env_values = true,
+        value_parser = UrlParser(target),
+        value_name = "URL"
+    )]
     to: Box<PostgresUrl>,
 }
 
@@ -46,19 +52,13 @@ impl Copy {
 fn source(text: &str) -> Result<PathBuf, Invalid> {
     match text.parse()? {
         DatabaseUrl::Sqlite(path) => Ok(path),
-        DatabaseUrl::Postgres(_) => {
-            let reason = format!("must be sqlite: and a file's path, got {}", quoted(text));
-            Err(Invalid::new("from", reason))
-        }
+        DatabaseUrl::Postgres(_) => Err(Invalid::new("from", "must be sqlite: and a file's path")),
     }
 }
 
 fn target(text: &str) -> Result<Box<PostgresUrl>, Invalid> {
     match text.parse()? {
         DatabaseUrl::Postgres(url) => Ok(url),
-        DatabaseUrl::Sqlite(_) => {
-            let reason = format!("must be a postgres:// address, got {}", quoted(text));
-            Err(Invalid::new("to", reason))
-        }
+        DatabaseUrl::Sqlite(_) => Err(Invalid::new("to", "must be a postgres:// address")),
     }
 }

@@ -7,14 +7,19 @@ mod serve;
 
 use std::{
     error::Error,
+    ffi::OsStr,
     io::{self, Write},
     process::ExitCode,
 };
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Arg, Args, CommandFactory, Parser, Subcommand, builder::TypedValueParser};
 use clap_complete::Shell;
 
-use crate::{http::PublicUrl, store::DatabaseUrl};
+use crate::{
+    http::PublicUrl,
+    invalid::Invalid,
+    store::{DatabaseUrl, without_password},
+};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -70,8 +75,44 @@ enum Command {
 struct Database {
     /// Where the data lives: sqlite: and a file's path, or postgres:// and
     /// the rest of a server's address.
-    #[arg(long, env = "PETSTORE_DATABASE", default_value = DEFAULT_DATABASE, value_name = "URL")]
+    #[arg(
+        long,
+        env = "PETSTORE_DATABASE",
+        hide_env_values = true,
+        value_parser = UrlParser(str::parse::<DatabaseUrl>),
+        default_value = DEFAULT_DATABASE,
+        value_name = "URL"
+    )]
     database: DatabaseUrl,
+}
+
+/// Reads the address of a database. If it is wrong, the message does not
+/// repeat its password.
+#[derive(Clone)]
+struct UrlParser<T>(fn(&str) -> Result<T, Invalid>);
+
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for UrlParser<T> {
+    type Value = T;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<T, clap::Error> {
+        let text = value.to_string_lossy();
+        (self.0)(&text).map_err(|wrong| {
+            let name = argument.map_or_else(String::new, Arg::to_string);
+            let message = format!(
+                "invalid value '{}' for '{name}': {}\n",
+                without_password(&text),
+                wrong.reason
+            );
+            command
+                .clone()
+                .error(clap::error::ErrorKind::ValueValidation, message)
+        })
+    }
 }
 
 const DEFAULT_DATABASE: &str = "sqlite:petstore.db";

@@ -14,7 +14,7 @@ use std::{error, fmt, io, path::PathBuf, str::FromStr, sync::Arc};
 use jiff::Timestamp;
 
 use crate::{
-    invalid::{Invalid, quoted},
+    invalid::Invalid,
     key::{Key, KeyHash, NewKey},
     order::{Order, OrderStatus},
     page::{ListQuery, Page},
@@ -45,9 +45,8 @@ impl FromStr for DatabaseUrl {
                 Ok(Self::Postgres(Box::new(text.parse()?)))
             }
             _ => {
-                let got = quoted(text);
-                let reason =
-                    format!("must be sqlite: and a file's path, or postgres://…, got {got}");
+                let reason = "must be sqlite: and a file's path, or postgres:// and the rest of \
+                              a server's address";
                 Err(Invalid::new("database", reason))
             }
         }
@@ -61,6 +60,18 @@ impl fmt::Display for DatabaseUrl {
             Self::Postgres(url) => url.fmt(f),
         }
     }
+}
+
+/// The text of an address as it may be shown: nothing of what may be a name
+/// and a password.
+pub fn without_password(text: &str) -> String {
+    let Some((credentials, rest)) = text.rsplit_once('@') else {
+        return text.into();
+    };
+    let scheme = credentials
+        .split_once("://")
+        .map_or("", |(scheme, _)| scheme);
+    format!("{scheme}://…@{rest}")
 }
 
 /// What a process wants of the store.

@@ -24,7 +24,7 @@ fn help_names_the_variable_of_each_option() {
         }
         for name in below(&help.stdout, "Options:").filter_map(|word| word.strip_prefix("--")) {
             let name = name.replace('-', "_").to_uppercase();
-            let variable = format!("[env: PETSTORE_{name}=]");
+            let variable = format!("[env: PETSTORE_{name}");
             assert!(help.stdout.contains(&variable), "{command:?}: {variable}");
             options += 1;
         }

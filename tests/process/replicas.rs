@@ -4,7 +4,7 @@ use std::{thread, time::Duration};
 
 use crate::{
     client::{Client, Ledger, Load, Pet},
-    harness::{Home, Service, wait_for},
+    harness::{Finished, Home, PETSTORE, Service, wait_for},
     postgres::Cluster,
 };
 
@@ -261,7 +261,6 @@ fn certificates_are_looked_at_if_asked_for() {
 }
 
 #[test]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
 fn a_server_that_is_not_there_is_named_without_its_password() {
     let home = Home::on("postgres://till:secret@127.0.0.1:9/shop".into());
     let finished = home.petstore(&["keys", "list", "--database", &home.url()]);
@@ -269,6 +268,23 @@ fn a_server_that_is_not_there_is_named_without_its_password() {
     let said = finished.stderr;
     assert!(said.contains("postgres://till@127.0.0.1:9/shop"), "{said}");
     assert!(!said.contains("secret"), "{said}");
+    for wrong in [
+        "postgre://till:secret@host/shop",
+        "postgres://till:secret@host/shop?sslmode=never",
+        "postgres://till:sec@secret@host:port/shop",
+    ] {
+        let mut command = home.command(PETSTORE);
+        let finished = Finished::of(command.args(["serve", "--database", wrong]));
+        assert_eq!(finished.code, Some(2), "{finished:?}");
+        assert!(finished.stderr.contains("--database"), "{finished:?}");
+        assert!(!finished.stderr.contains("secret"), "{finished:?}");
+        let mut command = home.command(PETSTORE);
+        let help = command
+            .args(["serve", "--help"])
+            .env("PETSTORE_DATABASE", wrong);
+        let help = Finished::of(help).success().stdout;
+        assert!(!help.contains("secret"), "{help}");
+    }
 }
 
 /// How a failover ends for what was acknowledged.
