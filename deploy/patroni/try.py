@@ -216,11 +216,13 @@ class Cluster:
         return done.stdout.strip()
 
     def url(self):
-        """All of them: petstore takes the one that writes."""
+        """All of them: petstore takes the one that writes. In any order, so that
+        a frozen one is not asked first each time."""
         hosts = ",".join(f"127.0.0.1:{m.postgres}" for m in self.machines)
         return (
             f"postgres://petstore:a%2Fsecret@{hosts}/petstore"
             f"?sslmode=verify-full&sslrootcert={self.folder}/conf/root.crt"
+            "&load_balance_hosts=random"
         )
 
 
@@ -370,7 +372,7 @@ def run(folder, arguments):
         environment = os.environ | {"PETSTORE_DATABASE": cluster.url()}
         made = subprocess.run(
             [arguments.petstore, "keys", "create", "try"],
-            env=environment, stdout=subprocess.PIPE, text=True, check=True,
+            env=environment, capture_output=True, text=True, check=True,
         )
         key = made.stdout.strip()
         replicas = [Petstore(arguments.petstore, cluster.url(), folder, n) for n in (1, 2)]
