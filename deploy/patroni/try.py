@@ -179,22 +179,16 @@ class Cluster:
         for machine in self.machines:
             machine.start(self.machines)
 
-    def members(self, without=None):
-        for machine in self.machines:
-            if machine is not without and (members := machine.status()):
-                return members
-        return []
-
-    def healthy(self, count, without=None):
+    def healthy(self, count, lost=None):
         """The roles, once there is a primary, a synchronous standby, and as
-        many members as asked for that run or stream."""
-        members = [m for m in self.members(without) if m["state"] in ("running", "streaming")]
-        if without:
-            members = [m for m in members if m["name"] != without.name]
-        roles = [m["role"] for m in members]
-        if len(members) == count and "leader" in roles and "sync_standby" in roles:
-            return {m["name"]: m["role"] for m in members}
-        return None
+        many members as asked for that run or stream. What was lost does not
+        lead, and is not asked: it may not know yet."""
+        told = (m.status() for m in self.machines if m is not lost)
+        members = next(filter(None, told), [])
+        roles = {m["name"]: m["role"] for m in members if m["state"] in ("running", "streaming")}
+        led = lost and roles.get(lost.name) == "leader"
+        whole = len(roles) == count and {"leader", "sync_standby"} <= set(roles.values())
+        return roles if whole and not led else None
 
     def named(self, name):
         return next(m for m in self.machines if m.name == name)
@@ -395,7 +389,7 @@ def run(folder, arguments):
             say(f"SIGSTOP for everything on {primary.name}, the primary")
             frozen = primary.everything()
             primary.signal(signal.SIGSTOP)
-        roles = wait_for("the failover", lambda: cluster.healthy(2, without=primary))
+        roles = wait_for("the failover", lambda: cluster.healthy(2, lost=primary))
         say(f"cluster: {roles}")
         load.until_in_a_row(2000)
         say(f"{len(load.acknowledged)} animals acknowledged, {len(load.unsure)} not; "
@@ -407,7 +401,7 @@ def run(folder, arguments):
         else:
             for process in frozen:
                 os.kill(process, signal.SIGCONT)
-        roles = wait_for("the old primary", lambda: cluster.healthy(3))
+        roles = wait_for("the old primary", lambda: cluster.healthy(3, lost=primary))
         say(f"cluster: {roles}")
         load.until_in_a_row(2000)
         load.finish()
