@@ -43,12 +43,12 @@ bench: tools
 # Debian's packages: the program to look for, and the package if it has another
 # name. RUNLEVEL: what is installed starts no service; the tests start their own.
 TOOLS = strace curl script:bsdutils faketime chromium node:nodejs npm python3 \
-	pg_ctlcluster:postgresql setpriv:util-linux
+	pg_ctlcluster:postgresql setpriv:util-linux pgbouncer
 SUDO = $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 tools:
 	@for tool in $(TOOLS); do \
-		command -v $${tool%%:*} >/dev/null || missing="$$missing $${tool##*:}"; \
+		PATH="$$PATH:/usr/sbin" command -v $${tool%%:*} >/dev/null || missing="$$missing $${tool##*:}"; \
 	done; \
 	if [ -n "$$missing" ]; then \
 		$(SUDO) apt-get update -q && $(SUDO) env RUNLEVEL=1 apt-get install -qy $$missing; \

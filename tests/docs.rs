@@ -124,6 +124,7 @@ fn links_and_paths_lead_somewhere() {
         "CONTRIBUTING.md",
         "CHANGELOG.md",
         "docs/decisions.md",
+        "docs/postgres.md",
     ] {
         let text = std::fs::read_to_string(document).unwrap();
         let folder = Path::new(document).parent().unwrap();

@@ -17,6 +17,7 @@ mod hang_up;
 mod harness;
 mod keys;
 mod opening;
+mod pooler;
 #[path = "../support/postgres.rs"]
 mod postgres;
 mod replicas;

@@ -209,7 +209,7 @@ fn spawn(folder: &Path, settings: &[String]) -> Child {
 
 /// A program of PostgreSQL that must not run as root, with `setpriv` before it
 /// so that it does not outlive the tests.
-fn as_owner(name: &str) -> Command {
+pub fn as_owner(name: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.arg("--pdeathsig=KILL");
     if let Some((user, group)) = owner() {
@@ -236,7 +236,8 @@ fn owner() -> Option<(u32, u32)> {
     })
 }
 
-/// A program of PostgreSQL: on the path, or where Debian puts it.
+/// A program of PostgreSQL: where Debian puts it, or on the path. Users who are
+/// not root may not have `/usr/sbin` there.
 fn program(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
@@ -244,7 +245,8 @@ fn program(name: &str) -> PathBuf {
         .map(|entry| entry.unwrap().path().join("bin"))
         .collect();
     debian.sort();
-    let mut places = debian.into_iter().rev().chain(std::env::split_paths(&path));
+    let path = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    let mut places = debian.into_iter().rev().chain(path);
     let found = places.find_map(|place| Some(place.join(name)).filter(|file| file.exists()));
     found.unwrap_or_else(|| panic!("{name} is not installed; `make tools` installs it"))
 }

@@ -1,0 +1,150 @@
+//! A pooler between the service and PostgreSQL, which hands out another
+//! connection for each transaction.
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt,
+    process::{Child, Stdio},
+    time::Duration,
+};
+
+use tempfile::TempDir;
+
+use crate::{
+    client::{Client, Load},
+    harness::{Home, wait_for},
+    postgres::{Cluster, as_owner},
+};
+
+/// Fewer than the connections that one service opens.
+const SERVER_CONNECTIONS: usize = 3;
+
+/// A running pgbouncer in transaction mode. It ends with the test.
+struct Pooler {
+    process: Child,
+    address: SocketAddr,
+    folder: TempDir,
+}
+
+impl Pooler {
+    /// Starts one that leads to all databases of the cluster.
+    fn start(cluster: &Cluster) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let address = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let settings = format!(
+            "[databases]
+             * = host=127.0.0.1 port={} user=petstore
+             [pgbouncer]
+             listen_addr = 127.0.0.1
+             listen_port = {}
+             unix_socket_dir =
+             auth_type = any
+             pool_mode = transaction
+             default_pool_size = {SERVER_CONNECTIONS}",
+            cluster.port,
+            address.port()
+        );
+        // What the pooler's user reads.
+        let file = folder.path().join("pgbouncer.ini");
+        fs::write(&file, settings.replace("\n             ", "\n")).unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let log = fs::File::create(folder.path().join("log")).unwrap();
+        let mut command = as_owner("pgbouncer");
+        let process = command
+            .arg(file)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        // Made before the waiting, so that a panic there ends the process.
+        let mut pooler = Self {
+            process,
+            address,
+            folder,
+        };
+        wait_for("pgbouncer", || {
+            let ended = pooler.process.try_wait().unwrap();
+            assert!(ended.is_none(), "pgbouncer ended: {}", pooler.said());
+            TcpStream::connect(address).ok()
+        });
+        pooler
+    }
+
+    fn url(&self, database: &str) -> String {
+        format!("postgres://petstore@{}/{database}", self.address)
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap()
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Two replicas with more connections than the pooler has: everything works,
+/// and nothing acknowledged is missing.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs pgbouncer; make test installs it and runs this"]
+async fn a_pooler_in_transaction_mode_may_stand_between() {
+    let cluster = Cluster::start();
+    let database = cluster.create_database();
+    let pooler = Pooler::start(&cluster);
+    let url = pooler.url(&database);
+    let home = Home::on(format!("{url}?prepared_statements=false"));
+    let (key, other) = (home.new_key(), home.new_key());
+    let services = [home.serve(), home.serve()];
+    let clients = services
+        .each_ref()
+        .map(|service| Client::new(service, &key));
+
+    let loads = [("a", &clients[0]), ("b", &clients[1])]
+        .map(|(name, client)| Load::start(client, 16, name));
+    for load in &loads {
+        load.until(|ledger| ledger.acknowledged.len() >= 500).await;
+    }
+    for client in &clients {
+        for path in [
+            "/v1/pets?status=sold",
+            "/v1/pets?limit=7",
+            "/v1/pets/1",
+            "/v1/store/orders",
+        ] {
+            assert_eq!(client.get(path).await.status, 200, "{path}");
+        }
+    }
+    let sessions = cluster.psql(
+        &database,
+        "SELECT count(*) FROM pg_stat_activity
+         WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    );
+    assert_eq!(sessions, SERVER_CONNECTIONS.to_string());
+
+    let visitor = Client::new(&services[1], &other);
+    assert_eq!(visitor.get("/v1/pets").await.status, 200);
+    home.keys(&["revoke", "2"]).success();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let refused = visitor.get("/v1/pets").await;
+    refused.assert_error(401, "invalid_api_key");
+
+    for (load, client) in loads.into_iter().zip(&clients) {
+        let told = load.finish().await;
+        assert_eq!(told.refusals, 0, "{told:?}");
+        let prefix = told.acknowledged.keys().next().unwrap().get(..1).unwrap();
+        let mut pets = client.pets().await;
+        pets.retain(|(_, name)| name.starts_with(prefix));
+        told.assert_kept(&pets);
+    }
+    for service in services {
+        service.stop();
+    }
+}
