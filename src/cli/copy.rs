@@ -15,7 +15,13 @@ use crate::{
 pub struct Copy {
     /// The store to copy: sqlite: and a file's path. It must not be served
     /// meanwhile.
-    #[arg(long, env = "PETSTORE_FROM", value_parser = UrlParser(source), value_name = "URL")]
+    #[arg(
+        long,
+        env = "PETSTORE_FROM",
+        hide_env_values = true,
+        value_parser = UrlParser(source),
+        value_name = "URL"
+    )]
     from: PathBuf,
     /// Where to copy it: the postgres:// address of an empty database.
     #[arg(

@@ -4,6 +4,7 @@ use std::{
     env,
     io::{self, IsTerminal},
     net::{SocketAddr, TcpListener},
+    pin::pin,
     process,
 };
 
@@ -80,7 +81,12 @@ impl Serve {
             .map_err(|cause| format!("cannot listen on {}: {cause}", self.listen))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let store = Store::open(&self.database.database, &Options::new(Role::Service)).await?;
+        let mut shutdown = pin!(shutdown);
+        let options = Options::new(Role::Service);
+        let store = tokio::select! {
+            opened = Store::open(&self.database.database, &options) => opened?,
+            () = &mut shutdown => return Ok(()),
+        };
 
         say!(
             "Petstore {} listens on http://{address}",

@@ -12,7 +12,7 @@ use tokio_postgres::{
 };
 
 use super::{
-    OpenError, Options, Role,
+    OpenError, Options, Role, Trouble,
     postgres::{self, PostgresUrl},
     sqlite,
 };
@@ -26,8 +26,14 @@ pub enum CopyError {
     NotEmpty { table: &'static str, rows: i64 },
     #[error("cannot read the file: {0}")]
     Read(#[from] rusqlite::Error),
-    #[error("cannot write to the server: {}", super::with_source(.0))]
-    Write(#[from] tokio_postgres::Error),
+    #[error("cannot write to the server: {0}")]
+    Write(Trouble),
+}
+
+impl From<tokio_postgres::Error> for CopyError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Write(error.into())
+    }
 }
 
 struct Table {

@@ -20,7 +20,7 @@ use crate::{
     page::{ListQuery, Page},
     pet::{NewPet, Pet, PetId, PetStatus},
 };
-use postgres::Postgres;
+use postgres::{Postgres, Trouble};
 use sqlite::Sqlite;
 
 pub use copy::copy;
@@ -65,6 +65,10 @@ impl fmt::Display for DatabaseUrl {
 /// The text of an address as it may be shown: nothing of what may be a name
 /// and a password.
 pub fn without_password(text: &str) -> String {
+    let text = match text.split_once('?') {
+        Some((address, _)) => &format!("{address}?…"),
+        None => text,
+    };
     let Some((credentials, rest)) = text.rsplit_once('@') else {
         return text.into();
     };
@@ -128,21 +132,10 @@ pub enum OpenError {
         path: PathBuf,
         cause: rusqlite::Error,
     },
-    #[error("cannot use {server}: {}", with_source(cause))]
-    Postgres {
-        server: String,
-        cause: tokio_postgres::Error,
-    },
+    #[error("cannot use {server}: {cause}")]
+    Postgres { server: String, cause: Trouble },
     #[error("cannot use {server}: {cause}")]
     Tls { server: String, cause: io::Error },
-}
-
-/// What PostgreSQL's library says itself is short: what it met says more.
-fn with_source(error: &tokio_postgres::Error) -> String {
-    match error::Error::source(error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
 }
 
 type Cause = Arc<dyn error::Error + Send + Sync>;

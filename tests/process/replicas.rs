@@ -109,6 +109,25 @@ async fn nothing_acknowledged_is_lost() {
     }
 }
 
+/// A host that takes connections and then says nothing holds nobody up.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn a_frozen_host_is_passed_over() {
+    let frozen = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let cluster = Cluster::start();
+    let database = cluster.create_database();
+    let ports = (frozen.local_addr().unwrap().port(), cluster.port);
+    let home = Home::on(format!(
+        "postgres://petstore@127.0.0.1:{},127.0.0.1:{}/{database}",
+        ports.0, ports.1
+    ));
+    let key = home.new_key();
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    assert_eq!(client.create("Rex").await.unwrap().status, 201);
+    service.stop();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
 async fn keys_count_on_every_replica() {
@@ -169,6 +188,8 @@ async fn a_commit_without_an_answer_is_unknown() {
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
 async fn a_commit_that_no_standby_has_is_no_success() {
     let chain = Chain::start(1);
+    // A role may be set so that it hears of nothing.
+    chain.sql("ALTER ROLE petstore SET client_min_messages = error");
     let client = chain.client(0);
     assert_eq!(client.create("Rex").await.unwrap().status, 201);
     chain.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
@@ -178,8 +199,11 @@ async fn a_commit_that_no_standby_has_is_no_success() {
         let client = client.clone();
         async move { client.create("Bello").await.unwrap() }
     });
-    chain.wait_for_session("wait_event = 'SyncRep'");
-    chain.sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+    chain.wait_for_session("wait_event = 'SyncRep' AND query LIKE 'INSERT INTO pets%'");
+    chain.sql(
+        "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+         WHERE wait_event = 'SyncRep' AND query LIKE 'INSERT INTO pets%'",
+    );
     let answer = creating.await.unwrap();
     answer.assert_error(503, "unavailable");
     let message = answer.body["message"].as_str().unwrap().to_string();
@@ -272,6 +296,7 @@ fn a_server_that_is_not_there_is_named_without_its_password() {
         "postgre://till:secret@host/shop",
         "postgres://till:secret@host/shop?sslmode=never",
         "postgres://till:sec@secret@host:port/shop",
+        "postgres://host/shop?password=secret&sslmode=never",
     ] {
         let mut command = home.command(PETSTORE);
         let finished = Finished::of(command.args(["serve", "--database", wrong]));

@@ -1,6 +1,6 @@
 //! Bringing the schema up to date, however many replicas start at once.
 
-use tokio_postgres::Client;
+use tokio_postgres::{Client, GenericClient};
 
 use super::super::OpenError;
 
@@ -20,31 +20,41 @@ const LOCK: i64 = 0x5045_5453;
 
 /// Runs the steps that the database has not seen, all of them or none.
 pub async fn migrate(client: &mut Client, shown: &str) -> Result<(), OpenError> {
-    let failed = |cause| OpenError::Postgres {
+    let failed = |cause: tokio_postgres::Error| OpenError::Postgres {
         server: shown.into(),
-        cause,
+        cause: cause.into(),
     };
     let known = MIGRATIONS.len() as i32;
+    let refused = |version: i32| OpenError::Newer {
+        place: shown.into(),
+        found: i64::from(version),
+        known: i64::from(known),
+    };
+    // Without a change to make, no right to make one is needed.
+    let there = "SELECT to_regclass('petstore_schema') IS NOT NULL";
+    let there = client.query_one(there, &[]).await.map_err(failed)?;
+    if there.get(0) {
+        match version(client).await.map_err(failed)? {
+            (version, since) if since > known => return Err(refused(version)),
+            (version, _) if version >= known => return Ok(()),
+            _ => {}
+        }
+    }
     let step = client.transaction().await.map_err(failed)?;
     step.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK])
         .await
         .map_err(failed)?;
     step.batch_execute(
-        "CREATE TABLE IF NOT EXISTS petstore_schema (version int NOT NULL, usable_since int NOT NULL)",
+        "SET LOCAL idle_in_transaction_session_timeout = '60s';
+         CREATE TABLE IF NOT EXISTS petstore_schema
+             (version int NOT NULL, usable_since int NOT NULL)",
     )
     .await
     .map_err(failed)?;
-    let row = step
-        .query_opt("SELECT version, usable_since FROM petstore_schema", &[])
-        .await
-        .map_err(failed)?;
-    let (version, usable_since) = row.map_or((0, 0), |row| (row.get(0), row.get(1)));
+    // Another replica may have been faster.
+    let (version, usable_since) = version(&step).await.map_err(failed)?;
     if usable_since > known {
-        return Err(OpenError::Newer {
-            place: shown.into(),
-            found: i64::from(version),
-            known: i64::from(known),
-        });
+        return Err(refused(version));
     }
     if version >= known {
         return Ok(());
@@ -59,4 +69,12 @@ pub async fn migrate(client: &mut Client, shown: &str) -> Result<(), OpenError> 
     .await
     .map_err(failed)?;
     step.commit().await.map_err(failed)
+}
+
+/// The number of steps that the database has seen, and the oldest program that
+/// may use it.
+async fn version(db: &impl GenericClient) -> Result<(i32, i32), tokio_postgres::Error> {
+    let sql = "SELECT version, usable_since FROM petstore_schema";
+    let row = db.query_opt(sql, &[]).await?;
+    Ok(row.map_or((0, 0), |row| (row.get(0), row.get(1))))
 }

@@ -6,7 +6,10 @@ mod pool;
 mod url;
 mod writer;
 
+use std::time::Duration;
+
 use jiff::Timestamp;
+use tokio::time::timeout;
 use tokio_postgres::{Client, Row, types::Type};
 
 use super::{Error, OpenError, Options, Role};
@@ -20,14 +23,20 @@ use pool::{Pool, Sql};
 use url::Server;
 use writer::Writer;
 
-pub use url::PostgresUrl;
+pub use url::{PostgresUrl, Trouble};
 
 /// Connections to a PostgreSQL server.
 #[derive(Debug)]
 pub struct Postgres {
     pool: Pool,
+    /// Apart, so that a write that waits holds up no reading.
+    key_writes: Pool,
     writer: Writer,
 }
+
+/// How long the schema may take, with the waiting for another replica that
+/// changes it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How many connections a replica reads over.
 const READERS: usize = 4;
@@ -48,7 +57,14 @@ async fn prepare(url: &PostgresUrl) -> Result<(Server, Client), OpenError> {
         server: shown.clone(),
         cause,
     })?;
-    migrate::migrate(&mut client, &shown).await?;
+    let migrated = timeout(PATIENCE, migrate::migrate(&mut client, &shown)).await;
+    migrated.unwrap_or_else(|late| {
+        let cause = late.into();
+        Err(OpenError::Postgres {
+            server: shown,
+            cause,
+        })
+    })?;
     Ok((server, client))
 }
 
@@ -61,6 +77,7 @@ impl Postgres {
         };
         Ok(Self {
             pool: Pool::new(&server, readers),
+            key_writes: Pool::new(&server, 1),
             writer: Writer::start(&server, options.write_queue),
         })
     }
@@ -112,10 +129,10 @@ impl Postgres {
         let (hash, name) = (hash.as_bytes().as_slice(), new.name.as_str());
         let scopes = new.scopes.to_string();
         let rows = self
-            .pool
+            .key_writes
             .write(&KEY_CREATE, &[&hash, &name, &scopes, &created, &expires])
             .await?;
-        key(&rows[0])
+        rows.first().map_or(Err(unreadable(NoRow)), key)
     }
 
     pub async fn key_list(&self) -> Result<Vec<(KeyHash, Key)>, Error> {
@@ -131,7 +148,7 @@ impl Postgres {
 
     pub async fn key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<Key>, Error> {
         let rows = self
-            .pool
+            .key_writes
             .write(&KEY_REVOKE, &[&id, &now.as_microsecond()])
             .await?;
         rows.first().map(key).transpose()
@@ -142,7 +159,7 @@ impl Postgres {
             .into_iter()
             .map(|(id, time)| (id, time.as_microsecond()))
             .unzip();
-        self.pool.write(&KEY_USED, &[&ids, &times]).await?;
+        self.key_writes.write(&KEY_USED, &[&ids, &times]).await?;
         Ok(())
     }
 }
@@ -248,6 +265,10 @@ fn key(row: &Row) -> Result<Key, Error> {
 fn time(microseconds: i64) -> Result<Timestamp, Error> {
     Timestamp::from_microsecond(microseconds).map_err(unreadable)
 }
+
+#[derive(Debug, thiserror::Error)]
+#[error("an insert gave no row")]
+struct NoRow;
 
 /// A stored value that this program would not have stored.
 fn unreadable(cause: impl std::error::Error + Send + Sync + 'static) -> Error {

@@ -11,7 +11,10 @@ use std::{
 };
 
 use futures_util::{StreamExt, stream};
-use tokio::sync::Mutex;
+use tokio::{
+    sync::Mutex,
+    time::{Instant, timeout},
+};
 use tokio_postgres::{
     AsyncMessage, Client, Row, Statement,
     error::{Severity, SqlState},
@@ -20,7 +23,7 @@ use tokio_postgres::{
 
 use super::{
     super::{Cause, Error},
-    url::Server,
+    url::{Server, Trouble},
 };
 
 /// How long a connection may take to be made.
@@ -41,8 +44,15 @@ pub type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 #[derive(Debug)]
 pub struct Pool {
     server: Server,
-    places: Vec<Mutex<Option<Arc<Connection>>>>,
+    places: Vec<Mutex<Place>>,
     next: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    connection: Option<Arc<Connection>>,
+    /// When the last attempt that failed began.
+    failed: Option<(Instant, Error)>,
 }
 
 #[derive(Debug)]
@@ -70,7 +80,7 @@ impl Pool {
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, Error> {
         let (place, connection) = self.connection().await?;
-        let rows = tokio::time::timeout(STATEMENT, connection.run(sql, parameters)).await;
+        let rows = timeout(STATEMENT, connection.run(sql, parameters)).await;
         match rows {
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(error)) => {
@@ -97,7 +107,7 @@ impl Pool {
     ) -> Result<Vec<Row>, Error> {
         let (place, connection) = self.connection().await?;
         let before = connection.warnings.load(Ordering::Acquire);
-        let rows = tokio::time::timeout(STATEMENT, connection.run(sql, parameters)).await;
+        let rows = timeout(STATEMENT, connection.run(sql, parameters)).await;
         match rows {
             Ok(Ok(_)) if connection.warnings.load(Ordering::Acquire) != before => {
                 Err(Error::OutcomeUnknown(Arc::new(Warned)))
@@ -105,12 +115,13 @@ impl Pool {
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(error)) => {
                 self.drop_broken(place, &connection, &error).await;
-                let refused = error
-                    .as_db_error()
-                    .is_some_and(|e| e.parsed_severity() == Some(Severity::Error));
-                Err(match refused {
+                let rolled_back = error.as_db_error().is_some_and(|e| {
+                    let doubtful = matches!(e.code().code(), "40003") || class(e.code()) == "08";
+                    e.parsed_severity() == Some(Severity::Error) && !doubtful
+                });
+                Err(match rolled_back {
                     true => failure(error, Error::Unavailable),
-                    false => Error::OutcomeUnknown(Arc::new(error)),
+                    false => Error::OutcomeUnknown(Arc::new(Trouble::from(error))),
                 })
             }
             Err(late) => {
@@ -120,31 +131,48 @@ impl Pool {
         }
     }
 
-    /// The next connection, made if it is not there.
+    /// The next connection, made if it is not there. Those who wait while it
+    /// cannot be made share the failure.
     async fn connection(&self) -> Result<(usize, Arc<Connection>), Error> {
-        let place = self.next.fetch_add(1, Ordering::Relaxed) % self.places.len();
-        let mut kept = self.places[place].lock().await;
-        match &*kept {
-            Some(connection) if !connection.client.is_closed() => Ok((place, connection.clone())),
-            _ => {
-                let connecting = Connection::open(&self.server);
-                let connection = match tokio::time::timeout(CONNECT, connecting).await {
-                    Ok(made) => made.map_err(|e| Error::Unavailable(Arc::new(e)))?,
-                    Err(late) => return Err(Error::Unavailable(Arc::new(late))),
-                };
-                Ok((place, kept.insert(Arc::new(connection)).clone()))
+        let asked = Instant::now();
+        let number = self.next.fetch_add(1, Ordering::Relaxed) % self.places.len();
+        let mut place = self.places[number].lock().await;
+        match (&place.connection, &place.failed) {
+            (Some(connection), _) if !connection.client.is_closed() => {
+                return Ok((number, connection.clone()));
+            }
+            (_, Some((began, error))) if *began >= asked => return Err(error.clone()),
+            _ => {}
+        }
+        let began = Instant::now();
+        match Connection::open(&self.server).await {
+            Ok(made) => {
+                let made = place.connection.insert(Arc::new(made)).clone();
+                Ok((number, made))
+            }
+            Err(trouble) => {
+                let error = Error::Unavailable(Arc::new(trouble));
+                place.failed = Some((began, error.clone()));
+                Err(error)
             }
         }
     }
 
-    /// Gives up a connection that no longer leads to a server that writes.
+    /// Gives up a connection that no longer leads to a server that writes, or
+    /// whose statements have to be prepared anew.
     async fn drop_broken(
         &self,
         place: usize,
         connection: &Arc<Connection>,
         error: &tokio_postgres::Error,
     ) {
-        if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) {
+        let spoilt = [
+            SqlState::READ_ONLY_SQL_TRANSACTION,
+            SqlState::FEATURE_NOT_SUPPORTED,
+            SqlState::INVALID_SQL_STATEMENT_NAME,
+            SqlState::DUPLICATE_PSTATEMENT,
+        ];
+        if error.code().is_some_and(|code| spoilt.contains(code)) {
             self.drop(place, connection).await;
         }
     }
@@ -156,12 +184,12 @@ impl Pool {
         let (server, token) = (self.server.clone(), connection.client.cancel_token());
         tokio::spawn(async move {
             // If it cannot be reached either, its own limit ends the statement.
-            let _ = tokio::time::timeout(CONNECT, server.cancel(token)).await;
+            let _ = timeout(CONNECT, server.cancel(token)).await;
         });
     }
 
     async fn drop(&self, place: usize, connection: &Arc<Connection>) {
-        let mut kept = self.places[place].lock().await;
+        let kept = &mut self.places[place].lock().await.connection;
         if kept
             .as_ref()
             .is_some_and(|kept| Arc::ptr_eq(kept, connection))
@@ -172,11 +200,13 @@ impl Pool {
 }
 
 impl Connection {
-    async fn open(server: &Server) -> Result<Self, tokio_postgres::Error> {
+    async fn open(server: &Server) -> Result<Self, Trouble> {
         let (client, warnings) = connect(server).await?;
         let prepares = server.prepares();
         if prepares {
-            client.batch_execute(SESSION).await?;
+            timeout(CONNECT, client.batch_execute(SESSION)).await??;
+        } else {
+            timeout(CONNECT, refuse_muted(&client)).await??;
         }
         Ok(Self {
             client,
@@ -215,12 +245,23 @@ impl Connection {
 
 /// What a session of ours is set to. A statement whose client has given up
 /// ends soon after.
-const SESSION: &str = "SET statement_timeout = '15s';
+const SESSION: &str = "SET client_min_messages = 'warning';
+     SET statement_timeout = '15s';
      SET idle_in_transaction_session_timeout = '15s'";
+
+/// A pooler gives out other sessions than the one that would be set, so there
+/// the role must be set so that warnings come.
+async fn refuse_muted(client: &Client) -> Result<(), Trouble> {
+    let level = client.query_typed("SHOW client_min_messages", &[]).await?;
+    match level[0].get(0) {
+        "error" => Err(Trouble::Muted),
+        _ => Ok(()),
+    }
+}
 
 /// Opens one connection and drives it in the background. Gives it with the
 /// count of the server's warnings.
-pub async fn connect(server: &Server) -> Result<(Client, Arc<AtomicU64>), tokio_postgres::Error> {
+pub async fn connect(server: &Server) -> Result<(Client, Arc<AtomicU64>), Trouble> {
     let warnings = Arc::new(AtomicU64::new(0));
     let counter = warnings.clone();
     let (client, mut connection) = server.connect().await?;
@@ -242,12 +283,18 @@ pub async fn connect(server: &Server) -> Result<(Client, Arc<AtomicU64>), tokio_
 /// Sorts a failure: is the server away or out of something, or is a statement
 /// of this program at fault?
 pub fn failure(error: tokio_postgres::Error, away: fn(Cause) -> Error) -> Error {
-    // The first two characters are the class.
-    let ours = error.code().map(|state| &state.code()[..2]);
-    match ours {
-        Some("0A" | "22" | "23" | "26" | "42") => Error::Internal(Arc::new(error)),
-        _ => away(Arc::new(error)),
+    let ours = matches!(error.code().map(class), Some("22" | "23" | "42"));
+    let trouble = Arc::new(Trouble::from(error));
+    if ours {
+        Error::Internal(trouble)
+    } else {
+        away(trouble)
     }
+}
+
+/// The first two characters of a state.
+fn class(state: &SqlState) -> &str {
+    &state.code()[..2]
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -9,6 +9,7 @@ use rustls::{
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
 };
+use tokio::time::{error::Elapsed, timeout};
 use tokio_postgres::{
     CancelToken, Client, Config, Connection, Socket,
     config::{Host, TargetSessionAttrs},
@@ -29,14 +30,38 @@ pub struct PostgresUrl {
     prepares: bool,
 }
 
-/// A server that can be connected to.
+/// A server that can be connected to, at one of its hosts.
 #[derive(Clone)]
 pub struct Server {
     url: Arc<PostgresUrl>,
     tls: MakeRustlsConnect,
 }
 
+/// What went wrong between the service and a server.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    #[error("{error}{}", and_source(error))]
+    Server {
+        #[from]
+        error: tokio_postgres::Error,
+    },
+    #[error("no answer in time")]
+    Late(#[from] Elapsed),
+    #[error("its warnings are switched off; set client_min_messages to warning for this role")]
+    Muted,
+}
+
+/// What the library says itself is short: what it met says more.
+fn and_source(error: &tokio_postgres::Error) -> String {
+    error
+        .source()
+        .map_or(String::new(), |met| format!(": {met}"))
+}
+
 impl Server {
+    /// How long a host may take to take us in.
+    const PATIENCE: Duration = Duration::from_secs(2);
+
     pub fn new(url: &PostgresUrl) -> io::Result<Self> {
         Ok(Self {
             url: Arc::new(url.clone()),
@@ -44,8 +69,19 @@ impl Server {
         })
     }
 
-    pub async fn connect(&self) -> Result<(Client, Stream), tokio_postgres::Error> {
-        self.url.config.connect(self.tls.clone()).await
+    /// Connects to the first host that is there and writes. One that takes the
+    /// connection and then says nothing holds up none of the others.
+    pub async fn connect(&self) -> Result<(Client, Stream), Trouble> {
+        let mut trouble = None;
+        for n in 0..self.url.config.get_hosts().len() {
+            let config = self.url.with_host(n);
+            match timeout(Self::PATIENCE, config.connect(self.tls.clone())).await {
+                Ok(Ok(connected)) => return Ok(connected),
+                Ok(Err(error)) => trouble = Some(error.into()),
+                Err(late) => trouble = Some(late.into()),
+            }
+        }
+        Err(trouble.expect("an address has a host"))
     }
 
     pub async fn cancel(&self, token: CancelToken) -> Result<(), tokio_postgres::Error> {
@@ -67,6 +103,45 @@ type Stream = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::
 
 impl PostgresUrl {
     pub const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
+
+    /// The same with the host of this number alone.
+    fn with_host(&self, n: usize) -> Config {
+        let all = &self.config;
+        let mut one = Config::new();
+        match &all.get_hosts()[n] {
+            Host::Tcp(name) => one.host(name),
+            Host::Unix(path) => one.host_path(path),
+        };
+        if let Some(address) = all.get_hostaddrs().get(n) {
+            one.hostaddr(*address);
+        }
+        if let Some(port) = all.get_ports().get(n).or(all.get_ports().first()) {
+            one.port(*port);
+        }
+        if let Some(user) = all.get_user() {
+            one.user(user);
+        }
+        if let Some(password) = all.get_password() {
+            one.password(password);
+        }
+        if let Some(name) = all.get_dbname() {
+            one.dbname(name);
+        }
+        if let Some(options) = all.get_options() {
+            one.options(options);
+        }
+        one.application_name(all.get_application_name().unwrap_or("petstore"))
+            .ssl_mode(all.get_ssl_mode())
+            .channel_binding(all.get_channel_binding())
+            // Everything is decided by the server that writes.
+            .target_session_attrs(TargetSessionAttrs::ReadWrite)
+            .connect_timeout(Server::PATIENCE)
+            .tcp_user_timeout(Duration::from_secs(10))
+            .keepalives_idle(Duration::from_secs(10))
+            .keepalives_interval(Duration::from_secs(3))
+            .keepalives_retries(3);
+        one
+    }
 
     /// How TLS is spoken, if it is. As in libpq, a certificate is only looked
     /// at if the mode is `verify-full`.
@@ -121,6 +196,7 @@ impl FromStr for PostgresUrl {
                     let reason = "sslmode must be disable, prefer, require or verify-full";
                     return Err(wrong(reason.into()));
                 }
+                ("sslrootcert", "system") => verified = true,
                 ("sslrootcert", file) => roots = Some(PathBuf::from(file)),
                 ("prepared_statements", "true") => {}
                 ("prepared_statements", "false") => prepares = false,
@@ -130,25 +206,19 @@ impl FromStr for PostgresUrl {
                 _ => kept.push(pair),
             }
         }
+        if roots.is_some() && !verified {
+            return Err(wrong(
+                "sslrootcert is used with sslmode=verify-full only".into(),
+            ));
+        }
         let config = format!("{base}?{}", kept.join("&")).parse::<Config>();
-        let mut config = config.map_err(|e| {
+        let config = config.map_err(|e| {
             let reason = e.source().map_or(e.to_string(), <dyn Error>::to_string);
             wrong(format!("is no address of a PostgreSQL server: {reason}"))
         })?;
         if config.get_hosts().is_empty() {
             return Err(wrong("must name the host of the PostgreSQL server".into()));
         }
-        if config.get_application_name().is_none() {
-            config.application_name("petstore");
-        }
-        config
-            // Everything is decided by the server that writes.
-            .target_session_attrs(TargetSessionAttrs::ReadWrite)
-            .connect_timeout(Duration::from_secs(2))
-            .tcp_user_timeout(Duration::from_secs(10))
-            .keepalives_idle(Duration::from_secs(10))
-            .keepalives_interval(Duration::from_secs(3))
-            .keepalives_retries(3);
         Ok(Self {
             config,
             verified,

@@ -128,6 +128,11 @@ async fn insert(pool: &Pool, new: Vec<NewPet>) -> Vec<Result<Pet, Error>> {
         .map(|pet| pet.status.map(PetStatus::as_str))
         .collect();
     match pool.write(&INSERT, &[&names, &categories, &statuses]).await {
+        // A trigger of the operator's may have left some out: whose is whose?
+        Ok(rows) if rows.len() != new.len() => {
+            let error = Error::OutcomeUnknown(Arc::new(LeftOut));
+            new.iter().map(|_| Err(error.clone())).collect()
+        }
         Ok(rows) => {
             let pets = new.into_iter().zip(rows).map(|(new, row)| {
                 Ok(Pet {
@@ -145,6 +150,10 @@ async fn insert(pool: &Pool, new: Vec<NewPet>) -> Vec<Result<Pet, Error>> {
         }
     }
 }
+
+#[derive(Debug, thiserror::Error)]
+#[error("the server did not insert all rows")]
+struct LeftOut;
 
 #[derive(Debug, thiserror::Error)]
 #[error("the store is closed")]
