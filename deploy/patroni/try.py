@@ -210,13 +210,11 @@ class Cluster:
         return done.stdout.strip()
 
     def url(self):
-        """All of them: petstore takes the one that writes. In any order, so that
-        a frozen one is not asked first each time."""
+        """All of them: petstore takes the one that writes."""
         hosts = ",".join(f"127.0.0.1:{m.postgres}" for m in self.machines)
         return (
             f"postgres://petstore:a%2Fsecret@{hosts}/petstore"
             f"?sslmode=verify-full&sslrootcert={self.folder}/conf/root.crt"
-            "&load_balance_hosts=random"
         )
 
 
