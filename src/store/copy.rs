@@ -1,7 +1,7 @@
 //! Moving a store from an SQLite file to a PostgreSQL server, as it is: ids,
 //! keys and orders are kept.
 
-use std::{error::Error, path::Path, pin::pin};
+use std::{error::Error, path::Path, pin::pin, sync::atomic::Ordering};
 
 use bytes::BytesMut;
 use rusqlite::{Connection, types::Value};
@@ -17,7 +17,7 @@ use super::{
     sqlite,
 };
 
-/// Why nothing was copied. The target is as it was before.
+/// Why nothing was copied, unless it is unconfirmed: the target is as it was.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     #[error(transparent)]
@@ -28,6 +28,11 @@ pub enum CopyError {
     Read(#[from] rusqlite::Error),
     #[error("cannot write to the server: {0}")]
     Write(Trouble),
+    #[error(
+        "the server did not confirm the copy; see whether the animals are there and on its \
+         standbys before you go on, and keep the file"
+    )]
+    Unconfirmed,
 }
 
 impl From<tokio_postgres::Error> for CopyError {
@@ -84,7 +89,9 @@ pub async fn copy(
         ..Options::new(Role::Service)
     };
     let (source, _lock) = sqlite::open_to_copy(from, &options)?;
-    let mut client = postgres::open_to_copy(to).await?;
+    // One state of the file, whoever changes keys in it meanwhile.
+    source.execute_batch("BEGIN")?;
+    let (mut client, warnings) = postgres::open_to_copy(to).await?;
     let target = client.transaction().await?;
     let mut counts = [0; 3];
     for (table, count) in TABLES.iter().zip(&mut counts) {
@@ -106,8 +113,11 @@ pub async fn copy(
         done += copy_table(&source, &target, table, step).await?;
         keep_ids(&source, &target, table.name).await?;
     }
-    target.commit().await?;
-    Ok(counts)
+    let before = warnings.load(Ordering::Acquire);
+    match target.commit().await {
+        Ok(()) if warnings.load(Ordering::Acquire) == before => Ok(counts),
+        _ => Err(CopyError::Unconfirmed),
+    }
 }
 
 async fn copy_table(

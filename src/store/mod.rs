@@ -134,6 +134,11 @@ pub enum OpenError {
     },
     #[error("cannot use {server}: {cause}")]
     Postgres { server: String, cause: Trouble },
+    #[error(
+        "cannot use {server}: names need a database in UTF8, this one is in {encoding}; make one \
+         with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+    )]
+    Encoding { server: String, encoding: String },
     #[error("cannot use {server}: {cause}")]
     Tls { server: String, cause: io::Error },
 }

@@ -128,7 +128,9 @@ impl Database {
                     .spawn();
                 let held = "SELECT count(*) FROM pg_locks
                             WHERE relation = 'pets'::regclass AND mode = 'ExclusiveLock' AND granted";
+                let mut tries = 0..1000;
                 while cluster().psql(name, held) == "0" {
+                    tries.next().expect("the lock is taken");
                     std::thread::sleep(Duration::from_millis(10));
                 }
                 Lock::Postgres(child.unwrap(), name.clone())

@@ -244,6 +244,21 @@ fn a_newer_schema_says_who_may_use_it() {
     );
 }
 
+/// One name that a database cannot hold would fail all that share its commit.
+#[test]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+fn only_a_database_of_unicode_will_do() {
+    let cluster = Cluster::start();
+    let latin = "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0";
+    cluster.psql("postgres", latin);
+    let refused = Home::on(cluster.url("latin")).keys(&["create", "test"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(
+        refused.stderr.contains("this one is in LATIN1"),
+        "{refused:?}"
+    );
+}
+
 #[test]
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
 fn certificates_are_looked_at_if_asked_for() {

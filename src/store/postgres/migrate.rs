@@ -30,6 +30,14 @@ pub async fn migrate(client: &mut Client, shown: &str) -> Result<(), OpenError> 
         found: i64::from(version),
         known: i64::from(known),
     };
+    let encoding = client.query_one("SHOW server_encoding", &[]).await;
+    let encoding: String = encoding.map_err(failed)?.get(0);
+    if encoding != "UTF8" {
+        return Err(OpenError::Encoding {
+            server: shown.into(),
+            encoding,
+        });
+    }
     // Without a change to make, no right to make one is needed.
     let there = "SELECT to_regclass('petstore_schema') IS NOT NULL";
     let there = client.query_one(there, &[]).await.map_err(failed)?;

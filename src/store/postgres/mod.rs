@@ -6,7 +6,10 @@ mod pool;
 mod url;
 mod writer;
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use tokio::time::timeout;
@@ -41,19 +44,21 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How many connections a replica reads over.
 const READERS: usize = 4;
 
-/// Opens a connection to a database, after its schema is up to date.
-pub async fn open_to_copy(url: &PostgresUrl) -> Result<Client, OpenError> {
-    prepare(url).await.map(|(_, client)| client)
+/// Opens a connection to a database, after its schema is up to date, with the
+/// count of the server's warnings.
+pub async fn open_to_copy(url: &PostgresUrl) -> Result<(Client, Arc<AtomicU64>), OpenError> {
+    let (_, client, warnings) = prepare(url).await?;
+    Ok((client, warnings))
 }
 
-async fn prepare(url: &PostgresUrl) -> Result<(Server, Client), OpenError> {
+async fn prepare(url: &PostgresUrl) -> Result<(Server, Client, Arc<AtomicU64>), OpenError> {
     let shown = url.to_string();
     let server = Server::new(url).map_err(|cause| OpenError::Tls {
         server: shown.clone(),
         cause,
     })?;
     let connected = pool::connect(&server).await;
-    let (mut client, _) = connected.map_err(|cause| OpenError::Postgres {
+    let (mut client, warnings) = connected.map_err(|cause| OpenError::Postgres {
         server: shown.clone(),
         cause,
     })?;
@@ -65,12 +70,12 @@ async fn prepare(url: &PostgresUrl) -> Result<(Server, Client), OpenError> {
             cause,
         })
     })?;
-    Ok((server, client))
+    Ok((server, client, warnings))
 }
 
 impl Postgres {
     pub async fn open(url: &PostgresUrl, options: &Options) -> Result<Self, OpenError> {
-        let (server, _) = prepare(url).await?;
+        let (server, ..) = prepare(url).await?;
         let readers = match options.role {
             Role::Service => READERS,
             Role::Tool => 1,
@@ -272,5 +277,5 @@ struct NoRow;
 
 /// A stored value that this program would not have stored.
 fn unreadable(cause: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::Internal(std::sync::Arc::new(cause))
+    Error::Internal(Arc::new(cause))
 }

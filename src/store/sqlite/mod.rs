@@ -69,7 +69,7 @@ impl Sqlite {
 
     pub async fn pet_create(&self, new: NewPet) -> Result<Pet, Error> {
         self.writer
-            .run(Effect::Adds, move |db| {
+            .run_statement(Effect::Adds, move |db| {
                 db.prepare_cached(
                     "INSERT INTO pets (name, category_id, status) VALUES (?1, ?2, ?3)",
                 )?

@@ -80,12 +80,32 @@ impl Writer {
         effect: Effect,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Error> {
+        self.queue_up(effect, true, work).await
+    }
+
+    /// The same for a write of a single statement. SQLite undoes one that
+    /// fails, so it needs no savepoint, which is a good part of its cost.
+    pub async fn run_statement<T: Send + 'static>(
+        &self,
+        effect: Effect,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.queue_up(effect, false, work).await
+    }
+
+    async fn queue_up<T: Send + 'static>(
+        &self,
+        effect: Effect,
+        savepoint: bool,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
         let write = Box::new(Waiting {
             work: Some(work),
             result: None,
             reply,
             effect,
+            savepoint,
         });
         hand_over(&self.queue, Message::Write(write))?;
         wait(
@@ -119,6 +139,8 @@ trait Write: Send {
 
     fn effect(&self) -> Effect;
 
+    fn needs_savepoint(&self) -> bool;
+
     /// Tells the caller. A write that `fate` fails keeps no result.
     fn answer(self: Box<Self>, fate: Result<(), Error>);
 }
@@ -128,6 +150,7 @@ struct Waiting<W, T> {
     result: Option<T>,
     reply: oneshot::Sender<Result<T, Error>>,
     effect: Effect,
+    savepoint: bool,
 }
 
 impl<W, T> Write for Waiting<W, T>
@@ -143,6 +166,10 @@ where
 
     fn effect(&self) -> Effect {
         self.effect
+    }
+
+    fn needs_savepoint(&self) -> bool {
+        self.savepoint
     }
 
     fn answer(self: Box<Self>, fate: Result<(), Error>) {
@@ -264,13 +291,19 @@ impl Desk {
     }
 }
 
-/// Runs one write in its savepoint. The inner result is its own fate, the outer
-/// error is everyone's: the transaction is lost.
+/// Runs one write, in a savepoint if it has more than one statement. The inner
+/// result is its own fate, the outer error is everyone's: the transaction is
+/// lost.
 fn run_one(db: &Connection, write: &mut dyn Write) -> Result<Result<(), Error>, Error> {
-    execute(db, "SAVEPOINT one").map_err(failure)?;
+    let savepoint = write.needs_savepoint();
+    if savepoint {
+        execute(db, "SAVEPOINT one").map_err(failure)?;
+    }
     let error = match catch_unwind(AssertUnwindSafe(|| write.run(db))) {
         Ok(ran) => ran.map_err(failure).err(),
-        Err(_) => Some(Error::Internal(Arc::new(Panicked))),
+        Err(_) if savepoint => Some(Error::Internal(Arc::new(Panicked))),
+        // Its statement may have succeeded before, and nothing undoes it alone.
+        Err(_) => return Err(Error::Unavailable(Arc::new(Panicked))),
     };
     // A full disk or an I/O error makes SQLite roll back the whole transaction
     // by itself. What ran next would then be committed alone.
@@ -282,9 +315,12 @@ fn run_one(db: &Connection, write: &mut dyn Write) -> Result<Result<(), Error>, 
     }
     match error {
         None => {
-            execute(db, "RELEASE one").map_err(failure)?;
+            if savepoint {
+                execute(db, "RELEASE one").map_err(failure)?;
+            }
             Ok(Ok(()))
         }
+        Some(Error::Internal(cause)) if !savepoint => Ok(Err(Error::Internal(cause))),
         Some(Error::Internal(cause)) => {
             execute(db, "ROLLBACK TO one").map_err(failure)?;
             execute(db, "RELEASE one").map_err(failure)?;

@@ -119,6 +119,49 @@ async fn a_write_that_fails_or_panics_leaves_its_neighbours_alone() {
     assert_eq!(fixture.names(), "a b c");
 }
 
+#[tokio::test]
+async fn a_statement_that_fails_leaves_its_neighbours_alone() {
+    let fixture = Fixture::new(100);
+    let go = fixture.hold().await;
+    let broken = fixture.writer.run_statement(Effect::Adds, |db| {
+        db.execute(
+            "INSERT INTO pets (name, category_id, status)
+             VALUES ('good', 1, 'sold'), ('bad', 1, 'lost')",
+            [],
+        )
+    });
+    let (a, broken, b, ()) =
+        tokio::join!(fixture.insert("a"), broken, fixture.insert("b"), async {
+            go.send(()).unwrap()
+        });
+    assert!(a.is_ok() && b.is_ok());
+    assert!(matches!(broken, Err(Error::Internal(_))), "{broken:?}");
+    assert_eq!(fixture.names(), "a b");
+}
+
+/// Without a savepoint, what it did before it panicked cannot be undone alone.
+#[tokio::test]
+async fn a_statement_that_panics_fails_all_of_its_batch() {
+    let fixture = Fixture::new(100);
+    let go = fixture.hold().await;
+    let panicking = fixture
+        .writer
+        .run_statement(Effect::Adds, |db| -> rusqlite::Result<()> {
+            insert(db, "half")?;
+            panic!("on purpose");
+        });
+    let (a, panicking, ()) = tokio::join!(fixture.insert("a"), panicking, async {
+        go.send(()).unwrap()
+    });
+    assert!(matches!(a, Err(Error::Unavailable(_))), "{a:?}");
+    assert!(
+        matches!(panicking, Err(Error::Unavailable(_))),
+        "{panicking:?}"
+    );
+    assert_eq!(fixture.names(), "");
+    assert!(fixture.insert("next").await.is_ok());
+}
+
 /// SQLite rolls the whole transaction back by itself when the disk is full. The
 /// writes before and after must not be called stored, and the next ones work.
 #[tokio::test]
