@@ -30,8 +30,10 @@ pub async fn migrate(client: &mut Client, shown: &str) -> Result<(), OpenError> 
         found: i64::from(version),
         known: i64::from(known),
     };
-    let encoding = client.query_one("SHOW server_encoding", &[]).await;
-    let encoding: String = encoding.map_err(failed)?.get(0);
+    // Outside a transaction, a pooler may give each statement another session:
+    // nothing is prepared there.
+    let encoding = client.query_typed("SHOW server_encoding", &[]).await;
+    let encoding: String = encoding.map_err(failed)?[0].get(0);
     if encoding != "UTF8" {
         return Err(OpenError::Encoding {
             server: shown.into(),
@@ -40,8 +42,8 @@ pub async fn migrate(client: &mut Client, shown: &str) -> Result<(), OpenError> 
     }
     // Without a change to make, no right to make one is needed.
     let there = "SELECT to_regclass('petstore_schema') IS NOT NULL";
-    let there = client.query_one(there, &[]).await.map_err(failed)?;
-    if there.get(0) {
+    let there = client.query_typed(there, &[]).await.map_err(failed)?;
+    if there[0].get(0) {
         match version(client).await.map_err(failed)? {
             (version, since) if since > known => return Err(refused(version)),
             (version, _) if version >= known => return Ok(()),
@@ -83,6 +85,6 @@ pub async fn migrate(client: &mut Client, shown: &str) -> Result<(), OpenError> 
 /// may use it.
 async fn version(db: &impl GenericClient) -> Result<(i32, i32), tokio_postgres::Error> {
     let sql = "SELECT version, usable_since FROM petstore_schema";
-    let row = db.query_opt(sql, &[]).await?;
-    Ok(row.map_or((0, 0), |row| (row.get(0), row.get(1))))
+    let rows = db.query_typed(sql, &[]).await?;
+    Ok(rows.first().map_or((0, 0), |row| (row.get(0), row.get(1))))
 }
