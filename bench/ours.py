@@ -16,7 +16,6 @@ PATHS = {
     "status": "/v1/pets?status=available",
     "get": "/v1/pets/{id}",
     "create": "/v1/pets",
-    "walk": "/v1/pets?after={after}",
 }
 
 
@@ -92,7 +91,8 @@ class Ours:
         process = spawn([self.programs / "simplest", store, key], store.parent, {})
         base = "http://" + first_line(store.parent / "server.log")
         wrong = bearer("psk_wrong")
-        started = Started(process, base, bearer(key), wrong, PATHS, BODY, range(1, animals + 1))
+        paths = PATHS | {"walk": "/v1/pets?after={after}"}
+        started = Started(process, base, bearer(key), wrong, paths, BODY, range(1, animals + 1))
         return ready(started, store.parent, ":", workers=1)
 
     def bare_hyper(self, like: Started, request: str, headers: dict[str, str], body: str) -> Started:

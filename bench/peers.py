@@ -51,7 +51,8 @@ class Started:
     headers: dict[str, str]
     wrong_headers: dict[str, str]
     # What to ask for: "list", "status", "get" with {id}, "create", and "walk"
-    # with {after}, the last id seen, or {page}, counted from 1.
+    # with {after}, the last id seen, or {page}, counted from 1, unless links
+    # lead on.
     paths: dict[str, str]
     body: str
     # The ids of the animals that were there at the start, ascending.

@@ -47,6 +47,8 @@ class Postgres:
             if subprocess.run(ready, check=False).returncode == 0:
                 break
             time.sleep(0.05)
+        else:
+            raise RuntimeError(f"PostgreSQL did not start:\n{(self.folder / 'log').read_text()}")
         store, self.key = ours.store(ANIMALS)
         ours.program("petstore", "copy", f"--from=sqlite:{store}", f"--to={self.url}")
         self.run("psql", self.url, "--quiet", "--command=VACUUM ANALYZE")

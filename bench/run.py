@@ -21,7 +21,7 @@ from pathlib import Path
 
 from load import Load, Measured, measure, memory, processor_time
 from ours import ROOT, Ours
-from peers import PEERS, Started
+from peers import PEERS, Ids, Started
 from postgres import Postgres
 from report import Result, write
 
@@ -84,10 +84,8 @@ class Bench:
     ) -> list[Contender]:
         """The service beside the limit and every rival."""
         us = self.service()
-        load = ask(us)
-        limit = Contender("limit", self.limit(us, load), load, besides)
         rivals = [Contender(name, server, ask(server)) for name, server in self.rivals().items()]
-        return [limit, Contender("petstore", us, load), *rivals]
+        return [*self.beside_limit(us, ask(us), besides), *rivals]
 
     def beside_limit(
         self, us: Started, load: Load, besides: Callable[[], float] = lambda: 0.0
@@ -151,20 +149,23 @@ def by_status(server: Started) -> Load:
 
 def get(server: Started) -> Load:
     """A thousand animals in turn, from anywhere in the store."""
-    ids = random.Random(1).choices(server.ids, k=1000)
-    requests = [f"GET {server.paths['get'].format(id=id)}" for id in ids]
-    return Load(requests, headers=server.headers)
+    return gets(server, random.Random(1).choices(server.ids, k=1000))
 
 
 def get_once(server: Started) -> Load:
     """Animals from anywhere in the store, none twice in a round."""
-    ids = random.Random(2).sample(server.ids, 300_000)
+    return gets(server, random.Random(2).sample(server.ids, 300_000))
+
+
+def gets(server: Started, ids: Ids) -> Load:
     requests = [f"GET {server.paths['get'].format(id=id)}" for id in ids]
     return Load(requests, headers=server.headers)
 
 
 def walk(server: Started) -> Load:
     """Every page of a small store."""
+    if "walk" not in server.paths:
+        return our_walk(server, ANIMALS)
     ids = server.ids
     afters = [0 if isinstance(ids[0], int) else "", *ids[19:-1:20]]
     path = server.paths["walk"]
@@ -214,13 +215,6 @@ def over_http2(server: Started) -> Load:
     return Load([f"GET {server.paths['list']}"], headers=server.headers, http2=True)
 
 
-def hot_and_walked(bench: Bench) -> list[Contender]:
-    us = bench.service()
-    ours = Contender("petstore", us, our_walk(us, ANIMALS))
-    rivals = [Contender(name, server, walk(server)) for name, server in bench.rivals().items()]
-    return [Contender("limit", bench.limit(us, ours.load), ours.load), ours, *rivals]
-
-
 def overload(bench: Bench) -> list[Contender]:
     us = bench.service()
     return [Contender(f"{n} connections", us, create(n)(us)) for n in (64, 512)]
@@ -240,7 +234,9 @@ def large_get(bench: Bench) -> list[Contender]:
 SCENARIOS = [
     Scenario("list", "Hot list, the default page", lambda b: b.beside_all(page)),
     Scenario("status", "List by status", lambda b: b.beside_all(by_status)),
-    Scenario("walk", "A walk through all pages of 1,000 animals", hot_and_walked),
+    Scenario(
+        "walk", "A walk through all pages of 1,000 animals", lambda b: b.beside_all(walk)
+    ),
     Scenario("get", "Get, the same 1,000 animals in turn", lambda b: b.beside_all(get)),
     Scenario(
         "304",

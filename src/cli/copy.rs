@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Outcome, UrlParser, say};
+use super::{Outcome, UrlParser, block_on, say};
 use crate::{
     invalid::Invalid,
     store::{DatabaseUrl, PostgresUrl, copy},
@@ -36,18 +36,20 @@ pub struct Copy {
 
 impl Copy {
     pub fn run(self) -> Outcome {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        block_on(self.copy())
+    }
+
+    async fn copy(self) -> Outcome {
         // It is drawn on a terminal only.
         let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(
             "{bar:40} {human_pos} of {human_len} rows, {eta} left",
         )?);
         say!("Copies {} to {}", self.from.display(), self.to);
-        let copied = runtime.block_on(copy(&self.from, &self.to, |done, total| {
+        let copied = copy(&self.from, &self.to, |done, total| {
             bar.set_length(total);
             bar.set_position(done);
-        }));
+        })
+        .await;
         bar.finish_and_clear();
         let [pets, orders, keys] = copied?;
         say!("Copied {pets} animals, {orders} orders and {keys} keys.");

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use jiff::{Span, Timestamp, Zoned, tz::TimeZone};
 
-use super::{Database, Outcome, print, say};
+use super::{Database, Outcome, block_on, print, say};
 use crate::{
     clock::Clock,
     invalid::{Invalid, quoted},
@@ -60,10 +60,7 @@ pub struct Revoke {
 
 impl Keys {
     pub fn run(self) -> Outcome {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        runtime.block_on(async {
+        block_on(async {
             match self {
                 Self::Create(create) => create.run().await,
                 Self::List(list) => list.run().await,

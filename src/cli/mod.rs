@@ -147,6 +147,14 @@ fn print(bytes: &[u8]) -> Outcome {
     }
 }
 
+/// Carries out what a tool does, on this thread.
+fn block_on(work: impl Future<Output = Outcome>) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(work)
+}
+
 /// Runs the command line. A usage error ends with 2, a failure with 1.
 pub fn main() -> ExitCode {
     let outcome = match CommandLine::parse().command {

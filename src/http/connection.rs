@@ -27,7 +27,7 @@ use tokio::{
 
 use super::{
     App, exchange,
-    limits::{Limits, MAX_BODY, MAX_HEAD, MAX_STREAMS},
+    limits::{MAX_BODY, MAX_HEAD, MAX_STREAMS},
     socket::{Phase, Socket},
 };
 
@@ -38,18 +38,18 @@ const GOODBYE: Duration = Duration::from_secs(1);
 /// runs is finished.
 ///
 /// One that breaks is the client's business: there is nobody left to tell.
-pub async fn serve(stream: TcpStream, app: Arc<App>, limits: Limits, closing: &Closing) {
+pub async fn serve(stream: TcpStream, app: Arc<App>, closing: &Closing) {
     // Answers are small and written whole, so nothing is gained by waiting.
     let _ = stream.set_nodelay(true);
     let mut ear = pin!(closing.listen());
     let known = tokio::select! {
         biased;
-        known = timeout(limits.head, speaks_http2(&stream)) => known,
+        known = timeout(app.limits.head, speaks_http2(&stream)) => known,
         () = &mut ear => return,
     };
     match known {
-        Ok(true) => serve_http2(stream, app, limits, ear).await,
-        Ok(false) => serve_http1(stream, &app, limits, ear).await,
+        Ok(true) => serve_http2(stream, app, ear).await,
+        Ok(false) => serve_http1(stream, &app, ear).await,
         // It has not said a word.
         Err(_) => {}
     }
@@ -76,11 +76,10 @@ async fn speaks_http2(stream: &TcpStream) -> bool {
 async fn serve_http1(
     stream: TcpStream,
     app: &App,
-    limits: Limits,
     mut closing: Pin<&mut impl Future<Output = ()>>,
 ) {
     let phase = Arc::new(Phase::default());
-    let socket = Socket::new(stream, phase.clone(), limits);
+    let socket = Socket::new(stream, phase.clone(), app.limits.clone());
     let service = service_fn(|request: Request<Incoming>| {
         phase.begin();
         let phase = &phase;
@@ -113,13 +112,12 @@ async fn serve_http1(
 async fn serve_http2(
     stream: TcpStream,
     app: Arc<App>,
-    limits: Limits,
     mut closing: Pin<&mut impl Future<Output = ()>>,
 ) {
-    let (head, idle) = (limits.head, limits.idle);
+    let (head, idle) = (app.limits.head, app.limits.idle);
     // Requests come side by side here, so the socket cannot tell whose turn it
     // is. It only sees to it that the client reads.
-    let socket = Socket::new(stream, Arc::new(Phase::busy()), limits);
+    let socket = Socket::new(stream, Arc::new(Phase::busy()), app.limits.clone());
     // How many requests have begun. Each that runs holds a reference.
     let begun = Arc::new(AtomicU64::new(0));
     let counted = begun.clone();

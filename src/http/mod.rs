@@ -77,7 +77,6 @@ pub async fn serve(
     settings: Settings,
     shutdown: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
-    let limits = settings.limits.clone();
     let store = Arc::new(store);
     let local = PublicUrl::local(listener.local_addr()?);
     let production = settings.public_url.as_ref().unwrap_or(&local);
@@ -104,7 +103,7 @@ pub async fn serve(
     let mut chores = JoinSet::new();
     chores.spawn(auth::keep_fresh(app.clone()));
     chores.spawn(auth::keep_noting(app.clone()));
-    server::run(listener, app.clone(), limits, shutdown).await;
+    server::run(listener, &app, shutdown).await;
     chores.shutdown().await;
     app.keys.note_used().await;
     app.store.close().await;

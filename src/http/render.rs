@@ -154,25 +154,21 @@ pub enum View {
 
 /// Answers that were given before, and readings that are under way.
 pub struct Pages {
-    kept: Cache<View, Arc<Kept>, Weight>,
+    kept: Cache<View, Kept, Weight>,
     readings: Cache<View, Arc<Reading>>,
 }
 
 /// The last reading of a view: when it began, and what came of it.
-type Reading = Mutex<Option<(Instant, Result<Arc<Kept>, ApiError>)>>;
+type Reading = Mutex<Option<(Instant, Result<Arc<Rendered>, ApiError>)>>;
 
-#[derive(Debug)]
-pub struct Kept {
-    rendered: Rendered,
+#[derive(Clone)]
+struct Kept {
+    rendered: Arc<Rendered>,
     /// How far the store had come, at the least, when it was read.
     at: Version,
 }
 
 impl Kept {
-    pub fn answer(&self, request: &HeaderMap) -> Answer {
-        self.rendered.answer(request)
-    }
-
     /// Whether it is as new as a store that has come so far.
     fn holds_at(&self, asked: Version) -> bool {
         let lasting = self.rendered.lasting;
@@ -192,8 +188,8 @@ impl Pages {
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<View, Arc<Kept>> for Weight {
-    fn weight(&self, _: &View, kept: &Arc<Kept>) -> u64 {
+impl Weighter<View, Kept> for Weight {
+    fn weight(&self, _: &View, kept: &Kept) -> u64 {
         let body = kept.rendered.answer.body().size_hint().lower();
         // The rest is mostly the headers.
         1536 + body
@@ -207,7 +203,7 @@ impl App {
         &self,
         view: View,
         read: impl Future<Output = Result<Rendered, ApiError>>,
-    ) -> Result<Arc<Kept>, ApiError> {
+    ) -> Result<Arc<Rendered>, ApiError> {
         let Some(asked) = self.store.version() else {
             return self.read_anew(view, read).await;
         };
@@ -217,11 +213,11 @@ impl App {
             .get(&view)
             .filter(|kept| kept.holds_at(asked))
         {
-            return Ok(kept);
+            return Ok(kept.rendered);
         }
-        let judge = |_: &View, kept: &mut Arc<Kept>| {
+        let judge = |_: &View, kept: &mut Kept| {
             if kept.holds_at(asked) {
-                EntryAction::Retain(kept.clone())
+                EntryAction::Retain(kept.rendered.clone())
             } else {
                 EntryAction::ReplaceWithGuard
             }
@@ -230,7 +226,7 @@ impl App {
         // all of them.
         let entry = self.pages.kept.entry_async(&view, judge);
         let place = match timeout(PATIENCE, entry).await {
-            Ok(EntryResult::Retained(kept)) => return Ok(kept),
+            Ok(EntryResult::Retained(rendered)) => return Ok(rendered),
             Ok(EntryResult::Vacant(place) | EntryResult::Replaced(place, _)) => place,
             Ok(EntryResult::Removed(..) | EntryResult::Timeout) => {
                 unreachable!("neither is asked for")
@@ -239,11 +235,13 @@ impl App {
         };
         // Taken before the reading: what is read may be newer than it says,
         // never older.
-        let at = self.store.version().unwrap_or_default();
-        let rendered = read.await?;
-        let kept = Arc::new(Kept { rendered, at });
-        let _ = place.insert(kept.clone());
-        Ok(kept)
+        let at = self.store.version().unwrap_or(asked);
+        let rendered = Arc::new(read.await?);
+        let _ = place.insert(Kept {
+            rendered: rendered.clone(),
+            at,
+        });
+        Ok(rendered)
     }
 
     /// The same where others write too, so that nothing can be kept. Those who
@@ -253,7 +251,7 @@ impl App {
         &self,
         view: View,
         read: impl Future<Output = Result<Rendered, ApiError>>,
-    ) -> Result<Arc<Kept>, ApiError> {
+    ) -> Result<Arc<Rendered>, ApiError> {
         let asked = Instant::now();
         let reading = self
             .pages
@@ -267,8 +265,7 @@ impl App {
             return outcome.clone();
         }
         let began = Instant::now();
-        let at = Version::default();
-        let outcome = read.await.map(|rendered| Arc::new(Kept { rendered, at }));
+        let outcome = read.await.map(Arc::new);
         *last = Some((began, outcome.clone()));
         outcome
     }

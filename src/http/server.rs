@@ -22,12 +22,8 @@ use super::{
 const TURNED_AWAY: usize = 64;
 
 /// Serves connections until `shutdown` is ready, then finishes what runs.
-pub async fn run(
-    listener: TcpListener,
-    app: Arc<App>,
-    limits: Limits,
-    shutdown: impl Future<Output = ()>,
-) {
+pub async fn run(listener: TcpListener, app: &Arc<App>, shutdown: impl Future<Output = ()>) {
+    let limits = &app.limits;
     let room = Arc::new(Semaphore::new(limits.connections));
     let door = Arc::new(Semaphore::new(TURNED_AWAY));
     let connections = TaskTracker::new();
@@ -41,10 +37,9 @@ pub async fn run(
         match accepted {
             Ok((stream, _)) => match room.clone().try_acquire_owned() {
                 Ok(place) => {
-                    let (app, limits) = (app.clone(), limits.clone());
-                    let closing = closing.clone();
+                    let (app, closing) = (app.clone(), closing.clone());
                     connections.spawn(async move {
-                        connection::serve(stream, app, limits, &closing).await;
+                        connection::serve(stream, app, &closing).await;
                         drop(place);
                     });
                 }

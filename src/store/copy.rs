@@ -12,7 +12,7 @@ use tokio_postgres::{
 };
 
 use super::{
-    OpenError, Options, Role, Trouble,
+    OpenError, Trouble,
     postgres::{self, PostgresUrl},
     sqlite,
 };
@@ -84,11 +84,7 @@ pub async fn copy(
     to: &PostgresUrl,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<[u64; 3], CopyError> {
-    let options = Options {
-        create: false,
-        ..Options::new(Role::Service)
-    };
-    let (source, _lock) = sqlite::open_to_copy(from, &options)?;
+    let (source, _lock) = sqlite::open_to_copy(from)?;
     // One state of the file, whoever changes keys in it meanwhile.
     source.execute_batch("BEGIN")?;
     let (mut client, warnings) = postgres::open_to_copy(to).await?;

@@ -7,6 +7,7 @@
 
 mod copy;
 mod postgres;
+mod queue;
 mod sqlite;
 
 use std::{error, fmt, io, path::PathBuf, str::FromStr, sync::Arc};

@@ -31,8 +31,7 @@ async fn everything_is_kept() {
     }
     // While it is served, it changes.
     let busy = copy(&home, &there.url());
-    assert_eq!(busy.code, Some(1), "{busy:?}");
-    assert!(busy.stderr.contains("already served"), "{busy:?}");
+    busy.assert_refused(1, "already served");
     let before = (
         client.pets().await,
         client.get("/v1/pets?limit=100").await.body,
@@ -68,8 +67,7 @@ async fn everything_is_kept() {
     assert_eq!(next.body["id"], 1235);
 
     let again = copy(&home, &there.url());
-    assert_eq!(again.code, Some(1), "{again:?}");
-    assert!(again.stderr.contains("pets has 1234 rows"), "{again:?}");
+    again.assert_refused(1, "pets has 1234 rows");
     assert_eq!(client.pets().await.len(), 1234);
 }
 
@@ -83,13 +81,8 @@ fn only_a_file_is_copied_and_only_to_a_server() {
         (&*file, "nonsense", "--to"),
     ] {
         let refused = home.petstore(&["copy", "--from", from, "--to", to]);
-        assert_eq!(refused.code, Some(2), "{refused:?}");
-        assert!(refused.stderr.contains(wrong), "{refused:?}");
+        refused.assert_refused(2, wrong);
     }
     let missing = home.petstore(&["copy", "--from", &file, "--to", server]);
-    assert_eq!(missing.code, Some(1), "{missing:?}");
-    assert!(
-        missing.stderr.contains("there is no database"),
-        "{missing:?}"
-    );
+    missing.assert_refused(1, "there is no database");
 }

@@ -205,6 +205,13 @@ impl Finished {
         self
     }
 
+    /// It ended with this code, and said why.
+    #[track_caller]
+    pub fn assert_refused(&self, code: i32, reason: &str) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        assert!(self.stderr.contains(reason), "{self:?}");
+    }
+
     /// The one secret that `keys create` printed.
     #[track_caller]
     pub fn secret(&self) -> String {

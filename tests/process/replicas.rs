@@ -2,8 +2,10 @@
 
 use std::{thread, time::Duration};
 
+use tokio::task::JoinHandle;
+
 use crate::{
-    client::{Client, Ledger, Load, Pet},
+    client::{Answer, Client, Ledger, Load, Pet},
     harness::{Finished, Home, PETSTORE, Service, wait_for},
     postgres::Cluster,
 };
@@ -49,6 +51,13 @@ impl Chain {
         );
         wait_for(condition, || (self.sql(&count) != "0").then_some(()));
     }
+}
+
+/// A program that is told of two servers, on these ports.
+fn on_hosts(one: u16, other: u16, database: &str) -> Home {
+    Home::on(format!(
+        "postgres://petstore@127.0.0.1:{one},127.0.0.1:{other}/{database}"
+    ))
 }
 
 /// All of them start on an empty database at the same time.
@@ -116,11 +125,7 @@ async fn a_frozen_host_is_passed_over() {
     let frozen = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let cluster = Cluster::start();
     let database = cluster.create_database();
-    let ports = (frozen.local_addr().unwrap().port(), cluster.port);
-    let home = Home::on(format!(
-        "postgres://petstore@127.0.0.1:{},127.0.0.1:{}/{database}",
-        ports.0, ports.1
-    ));
+    let home = on_hosts(frozen.local_addr().unwrap().port(), cluster.port, &database);
     let key = home.new_key();
     let service = home.serve();
     let client = Client::new(&service, &key);
@@ -149,6 +154,19 @@ async fn keys_count_on_every_replica() {
     }
 }
 
+fn create_meanwhile(client: &Client, name: &'static str) -> JoinHandle<Answer> {
+    let client = client.clone();
+    tokio::spawn(async move { client.create(name).await.unwrap() })
+}
+
+/// The client was told that nobody knows what became of its create.
+#[track_caller]
+fn assert_unknown(answer: &Answer) {
+    answer.assert_error(503, "unavailable");
+    let message = answer.body["message"].as_str().unwrap();
+    assert!(message.contains("may have been made or not"), "{message}");
+}
+
 /// Makes commits slow, at their very end.
 const SLOW_COMMIT: &str = "
     CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS
@@ -163,19 +181,13 @@ async fn a_commit_without_an_answer_is_unknown() {
     let chain = Chain::start(1);
     chain.sql(SLOW_COMMIT);
     let client = chain.client(0);
-    let creating = tokio::spawn({
-        let client = client.clone();
-        async move { client.create("Rex").await.unwrap() }
-    });
+    let creating = create_meanwhile(&client, "Rex");
     chain.wait_for_session("query LIKE 'INSERT INTO pets%' AND wait_event = 'PgSleep'");
     chain.sql(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO pets%'
          AND pid <> pg_backend_pid()",
     );
-    let answer = creating.await.unwrap();
-    answer.assert_error(503, "unavailable");
-    let message = answer.body["message"].as_str().unwrap().to_string();
-    assert!(message.contains("may have been made or not"), "{message}");
+    assert_unknown(&creating.await.unwrap());
     // It is not tried again behind the client's back.
     chain.sql("DROP TRIGGER slow ON pets");
     assert_eq!(client.create("Bello").await.unwrap().status, 201);
@@ -192,22 +204,15 @@ async fn a_commit_that_no_standby_has_is_no_success() {
     chain.sql("ALTER ROLE petstore SET client_min_messages = error");
     let client = chain.client(0);
     assert_eq!(client.create("Rex").await.unwrap().status, 201);
-    chain.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
-    chain.sql("SELECT pg_reload_conf()");
+    chain.cluster.set("synchronous_standby_names = 'nobody'");
     chain.sql("SELECT pg_sleep(0.5)");
-    let creating = tokio::spawn({
-        let client = client.clone();
-        async move { client.create("Bello").await.unwrap() }
-    });
+    let creating = create_meanwhile(&client, "Bello");
     chain.wait_for_session("wait_event = 'SyncRep' AND query LIKE 'INSERT INTO pets%'");
     chain.sql(
         "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
          WHERE wait_event = 'SyncRep' AND query LIKE 'INSERT INTO pets%'",
     );
-    let answer = creating.await.unwrap();
-    answer.assert_error(503, "unavailable");
-    let message = answer.body["message"].as_str().unwrap().to_string();
-    assert!(message.contains("may have been made or not"), "{message}");
+    assert_unknown(&creating.await.unwrap());
 }
 
 /// A statement that takes too long is given up, and so are its locks.
@@ -237,11 +242,7 @@ fn a_newer_schema_says_who_may_use_it() {
     chain.home.serve().stop();
     chain.sql("UPDATE petstore_schema SET usable_since = 99");
     let refused = chain.home.keys(&["list"]);
-    assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(
-        refused.stderr.contains("newer petstore (schema 99"),
-        "{refused:?}"
-    );
+    refused.assert_refused(1, "newer petstore (schema 99");
 }
 
 /// One name that a database cannot hold would fail all that share its commit.
@@ -252,11 +253,7 @@ fn only_a_database_of_unicode_will_do() {
     let latin = "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0";
     cluster.psql("postgres", latin);
     let refused = Home::on(cluster.url("latin")).keys(&["create", "test"]);
-    assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(
-        refused.stderr.contains("this one is in LATIN1"),
-        "{refused:?}"
-    );
+    refused.assert_refused(1, "this one is in LATIN1");
 }
 
 #[test]
@@ -289,13 +286,11 @@ fn certificates_are_looked_at_if_asked_for() {
         url("localhost", verify(&stranger)),
         url("127.0.0.1", verify(&authority)),
     ] {
-        let refused = create(bad);
-        assert_eq!(refused.code, Some(1), "{refused:?}");
-        assert!(refused.stderr.contains("certificate"), "{refused:?}");
+        create(bad).assert_refused(1, "certificate");
     }
     for wrong in ["sslmode=verify-ca", "prepared_statements=maybe"] {
         let refused = create(url("localhost", wrong.into()));
-        assert_eq!(refused.code, Some(2), "{refused:?}");
+        refused.assert_refused(2, "--database");
     }
 }
 
@@ -303,10 +298,8 @@ fn certificates_are_looked_at_if_asked_for() {
 fn a_server_that_is_not_there_is_named_without_its_password() {
     let home = Home::on("postgres://till:secret@127.0.0.1:9/shop".into());
     let finished = home.petstore(&["keys", "list", "--database", &home.url()]);
-    assert_eq!(finished.code, Some(1), "{finished:?}");
-    let said = finished.stderr;
-    assert!(said.contains("postgres://till@127.0.0.1:9/shop"), "{said}");
-    assert!(!said.contains("secret"), "{said}");
+    finished.assert_refused(1, "postgres://till@127.0.0.1:9/shop");
+    assert!(!finished.stderr.contains("secret"), "{finished:?}");
     for wrong in [
         "postgre://till:secret@host/shop",
         "postgres://till:secret@host/shop?sslmode=never",
@@ -315,8 +308,7 @@ fn a_server_that_is_not_there_is_named_without_its_password() {
     ] {
         let mut command = home.command(PETSTORE);
         let finished = Finished::of(command.args(["serve", "--database", wrong]));
-        assert_eq!(finished.code, Some(2), "{finished:?}");
-        assert!(finished.stderr.contains("--database"), "{finished:?}");
+        finished.assert_refused(2, "--database");
         assert!(!finished.stderr.contains("secret"), "{finished:?}");
         let mut command = home.command(PETSTORE);
         let help = command
@@ -335,11 +327,7 @@ async fn fail_over(synchronous: bool) -> (Ledger, Vec<Pet>) {
     let primary = Cluster::start();
     let standby = primary.start_standby();
     if synchronous {
-        primary.psql(
-            "postgres",
-            "ALTER SYSTEM SET synchronous_standby_names = '*'",
-        );
-        primary.psql("postgres", "SELECT pg_reload_conf()");
+        primary.set("synchronous_standby_names = '*'");
     }
     let state = if synchronous { "sync" } else { "async" };
     let following =
@@ -348,19 +336,14 @@ async fn fail_over(synchronous: bool) -> (Ledger, Vec<Pet>) {
     wait_for("a standby that follows", follows);
 
     let database = primary.create_database();
-    let ports = (primary.port, standby.port);
-    let home = Home::on(format!(
-        "postgres://petstore@127.0.0.1:{},127.0.0.1:{}/{database}",
-        ports.0, ports.1
-    ));
+    let home = on_hosts(primary.port, standby.port, &database);
     let key = home.new_key();
     let service = home.serve();
     let client = Client::new(&service, &key);
     let load = Load::start(&client, 16, "before");
     load.until(|ledger| ledger.acknowledged.len() >= 300).await;
 
-    standby.psql("postgres", "ALTER SYSTEM SET primary_conninfo = ''");
-    standby.psql("postgres", "SELECT pg_reload_conf()");
+    standby.set("primary_conninfo = ''");
     wait_for("a standby that is cut off", || {
         follows().is_none().then_some(())
     });

@@ -64,8 +64,7 @@ impl Cluster {
                 chown(&file, Some(user), Some(group)).unwrap();
             }
         }
-        cluster.psql("postgres", "ALTER SYSTEM SET ssl = on");
-        cluster.psql("postgres", "SELECT pg_reload_conf()");
+        cluster.set("ssl = on");
         while cluster.psql("postgres", "SHOW ssl") == "off" {
             sleep(Duration::from_millis(20));
         }
@@ -168,6 +167,13 @@ impl Cluster {
         let said = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{sql}: {said}");
         String::from_utf8(done.stdout).unwrap().trim().into()
+    }
+
+    /// Changes a setting of the running server.
+    #[allow(dead_code, reason = "not every test program changes one")]
+    pub fn set(&self, setting: &str) {
+        self.psql("postgres", &format!("ALTER SYSTEM SET {setting}"));
+        self.psql("postgres", "SELECT pg_reload_conf()");
     }
 
     /// `psql`, to be given a statement.

@@ -25,10 +25,13 @@ pub async fn migrate(client: &mut Client, shown: &str) -> Result<(), OpenError> 
         cause: cause.into(),
     };
     let known = MIGRATIONS.len() as i32;
-    let refused = |version: i32| OpenError::Newer {
-        place: shown.into(),
-        found: i64::from(version),
-        known: i64::from(known),
+    let is_current = |(version, usable_since): (i32, i32)| match usable_since > known {
+        true => Err(OpenError::Newer {
+            place: shown.into(),
+            found: i64::from(version),
+            known: i64::from(known),
+        }),
+        false => Ok(version >= known),
     };
     // Outside a transaction, a pooler may give each statement another session:
     // nothing is prepared there.
@@ -43,12 +46,8 @@ pub async fn migrate(client: &mut Client, shown: &str) -> Result<(), OpenError> 
     // Without a change to make, no right to make one is needed.
     let there = "SELECT to_regclass('petstore_schema') IS NOT NULL";
     let there = client.query_typed(there, &[]).await.map_err(failed)?;
-    if there[0].get(0) {
-        match version(client).await.map_err(failed)? {
-            (version, since) if since > known => return Err(refused(version)),
-            (version, _) if version >= known => return Ok(()),
-            _ => {}
-        }
+    if there[0].get(0) && is_current(version(client).await.map_err(failed)?)? {
+        return Ok(());
     }
     let step = client.transaction().await.map_err(failed)?;
     step.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK])
@@ -62,14 +61,11 @@ pub async fn migrate(client: &mut Client, shown: &str) -> Result<(), OpenError> 
     .await
     .map_err(failed)?;
     // Another replica may have been faster.
-    let (version, usable_since) = version(&step).await.map_err(failed)?;
-    if usable_since > known {
-        return Err(refused(version));
-    }
-    if version >= known {
+    let seen = version(&step).await.map_err(failed)?;
+    if is_current(seen)? {
         return Ok(());
     }
-    for migration in MIGRATIONS.iter().skip(version as usize) {
+    for migration in MIGRATIONS.iter().skip(seen.0 as usize) {
         step.batch_execute(migration).await.map_err(failed)?;
     }
     step.batch_execute(&format!(

@@ -57,19 +57,13 @@ async fn prepare(url: &PostgresUrl) -> Result<(Server, Client, Arc<AtomicU64>), 
         server: shown.clone(),
         cause,
     })?;
-    let connected = pool::connect(&server).await;
-    let (mut client, warnings) = connected.map_err(|cause| OpenError::Postgres {
+    let failed = |cause| OpenError::Postgres {
         server: shown.clone(),
         cause,
-    })?;
+    };
+    let (mut client, warnings) = pool::connect(&server).await.map_err(failed)?;
     let migrated = timeout(PATIENCE, migrate::migrate(&mut client, &shown)).await;
-    migrated.unwrap_or_else(|late| {
-        let cause = late.into();
-        Err(OpenError::Postgres {
-            server: shown,
-            cause,
-        })
-    })?;
+    migrated.map_err(|late| failed(late.into()))??;
     Ok((server, client, warnings))
 }
 

@@ -22,7 +22,7 @@ use tokio_postgres::{
 };
 
 use super::{
-    super::{Cause, Error},
+    super::Error,
     url::{Server, Trouble},
 };
 
@@ -79,18 +79,9 @@ impl Pool {
         sql: &'static Sql,
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, Error> {
-        let (place, connection) = self.connection().await?;
-        let rows = timeout(STATEMENT, connection.run(sql, parameters)).await;
-        match rows {
-            Ok(Ok(rows)) => Ok(rows),
-            Ok(Err(error)) => {
-                self.drop_broken(place, &connection, &error).await;
-                Err(failure(error, Error::Unavailable))
-            }
-            Err(late) => {
-                self.give_up(place, &connection).await;
-                Err(Error::Unavailable(Arc::new(late)))
-            }
+        match self.run(sql, parameters).await? {
+            Ok((rows, _)) => Ok(rows),
+            Err(trouble) => Err(failure(trouble)),
         }
     }
 
@@ -105,30 +96,39 @@ impl Pool {
         sql: &'static Sql,
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, Error> {
+        match self.run(sql, parameters).await? {
+            Ok((_, true)) => Err(Error::OutcomeUnknown(Arc::new(Warned))),
+            Ok((rows, false)) => Ok(rows),
+            Err(trouble) if is_rolled_back(&trouble) => Err(failure(trouble)),
+            Err(trouble) => Err(Error::OutcomeUnknown(Arc::new(trouble))),
+        }
+    }
+
+    /// Runs a statement and says whether the server warned meanwhile. The outer
+    /// error is that there is no connection: nothing was sent.
+    async fn run(
+        &self,
+        sql: &'static Sql,
+        parameters: Parameters<'_>,
+    ) -> Result<Result<(Vec<Row>, bool), Trouble>, Error> {
         let (place, connection) = self.connection().await?;
         let before = connection.warnings.load(Ordering::Acquire);
-        let rows = timeout(STATEMENT, connection.run(sql, parameters)).await;
-        match rows {
-            Ok(Ok(_)) if connection.warnings.load(Ordering::Acquire) != before => {
-                Err(Error::OutcomeUnknown(Arc::new(Warned)))
-            }
-            Ok(Ok(rows)) => Ok(rows),
-            Ok(Err(error)) => {
-                self.drop_broken(place, &connection, &error).await;
-                let rolled_back = error.as_db_error().is_some_and(|e| {
-                    let doubtful = matches!(e.code().code(), "40003") || class(e.code()) == "08";
-                    e.parsed_severity() == Some(Severity::Error) && !doubtful
-                });
-                Err(match rolled_back {
-                    true => failure(error, Error::Unavailable),
-                    false => Error::OutcomeUnknown(Arc::new(Trouble::from(error))),
-                })
-            }
-            Err(late) => {
-                self.give_up(place, &connection).await;
-                Err(Error::OutcomeUnknown(Arc::new(late)))
-            }
-        }
+        Ok(
+            match timeout(STATEMENT, connection.run(sql, parameters)).await {
+                Ok(Ok(rows)) => {
+                    let warned = connection.warnings.load(Ordering::Acquire) != before;
+                    Ok((rows, warned))
+                }
+                Ok(Err(error)) => {
+                    self.drop_broken(place, &connection, &error).await;
+                    Err(error.into())
+                }
+                Err(late) => {
+                    self.give_up(place, &connection).await;
+                    Err(late.into())
+                }
+            },
+        )
     }
 
     /// The next connection, made if it is not there. Those who wait while it
@@ -280,16 +280,24 @@ pub async fn connect(server: &Server) -> Result<(Client, Arc<AtomicU64>), Troubl
     Ok((client, warnings))
 }
 
-/// Sorts a failure: is the server away or out of something, or is a statement
-/// of this program at fault?
-pub fn failure(error: tokio_postgres::Error, away: fn(Cause) -> Error) -> Error {
-    let ours = matches!(error.code().map(class), Some("22" | "23" | "42"));
-    let trouble = Arc::new(Trouble::from(error));
-    if ours {
-        Error::Internal(trouble)
-    } else {
-        away(trouble)
+/// Sorts a failure after which nothing is changed: is the server away or out of
+/// something, or is a statement of this program at fault?
+fn failure(trouble: Trouble) -> Error {
+    match trouble.state().map(class) {
+        Some("22" | "23" | "42") => Error::Internal(Arc::new(trouble)),
+        _ => Error::Unavailable(Arc::new(trouble)),
     }
+}
+
+/// Whether the server said that it undid a statement, and that without a doubt.
+fn is_rolled_back(trouble: &Trouble) -> bool {
+    let Trouble::Server { error } = trouble else {
+        return false;
+    };
+    error.as_db_error().is_some_and(|e| {
+        let doubtful = e.code().code() == "40003" || class(e.code()) == "08";
+        e.parsed_severity() == Some(Severity::Error) && !doubtful
+    })
 }
 
 /// The first two characters of a state.

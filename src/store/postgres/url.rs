@@ -13,6 +13,7 @@ use tokio::time::{error::Elapsed, timeout};
 use tokio_postgres::{
     CancelToken, Client, Config, Connection, Socket,
     config::{Host, TargetSessionAttrs},
+    error::SqlState,
     tls::MakeTlsConnect,
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -49,6 +50,16 @@ pub enum Trouble {
     Late(#[from] Elapsed),
     #[error("its warnings are switched off; set client_min_messages to warning for this role")]
     Muted,
+}
+
+impl Trouble {
+    /// What the server calls it, if it is the server's.
+    pub fn state(&self) -> Option<&SqlState> {
+        match self {
+            Self::Server { error } => error.code(),
+            Self::Late(_) | Self::Muted => None,
+        }
+    }
 }
 
 /// What the library says itself is short: what it met says more.

@@ -13,12 +13,14 @@ use tokio::{
         oneshot,
     },
     task::JoinSet,
-    time::timeout,
 };
 use tokio_postgres::types::Type;
 
 use super::{
-    super::Error,
+    super::{
+        Error,
+        queue::{Closed, wait},
+    },
     pool::{Pool, Sql},
     url::Server,
 };
@@ -84,11 +86,8 @@ impl Writer {
             TrySendError::Full(_) => Error::Overloaded,
             TrySendError::Closed(_) => Error::Unavailable(Arc::new(Closed)),
         })?;
-        match timeout(PATIENCE, answer).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(gone)) => Err(Error::OutcomeUnknown(Arc::new(gone))),
-            Err(late) => Err(Error::OutcomeUnknown(Arc::new(late))),
-        }
+        let unknown = Error::OutcomeUnknown;
+        wait(answer, PATIENCE, unknown, unknown).await
     }
 
     /// Carries out what is waiting.
@@ -127,12 +126,13 @@ async fn insert(pool: &Pool, new: Vec<NewPet>) -> Vec<Result<Pet, Error>> {
         .iter()
         .map(|pet| pet.status.map(PetStatus::as_str))
         .collect();
-    match pool.write(&INSERT, &[&names, &categories, &statuses]).await {
-        // A trigger of the operator's may have left some out: whose is whose?
-        Ok(rows) if rows.len() != new.len() => {
-            let error = Error::OutcomeUnknown(Arc::new(LeftOut));
-            new.iter().map(|_| Err(error.clone())).collect()
-        }
+    let rows = pool.write(&INSERT, &[&names, &categories, &statuses]).await;
+    // A trigger of the operator's may have left some out: whose is whose?
+    let rows = rows.and_then(|rows| match rows.len() == new.len() {
+        true => Ok(rows),
+        false => Err(Error::OutcomeUnknown(Arc::new(LeftOut))),
+    });
+    match rows {
         Ok(rows) => {
             let pets = new.into_iter().zip(rows).map(|(new, row)| {
                 Ok(Pet {
@@ -154,7 +154,3 @@ async fn insert(pool: &Pool, new: Vec<NewPet>) -> Vec<Result<Pet, Error>> {
 #[derive(Debug, thiserror::Error)]
 #[error("the server did not insert all rows")]
 struct LeftOut;
-
-#[derive(Debug, thiserror::Error)]
-#[error("the store is closed")]
-struct Closed;

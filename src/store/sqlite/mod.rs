@@ -1,7 +1,6 @@
 //! The store on an SQLite file: the statements and their rows.
 
 mod open;
-mod queue;
 mod reader;
 mod writer;
 
@@ -30,11 +29,12 @@ pub struct Sqlite {
 }
 
 /// Opens a file that nobody serves, to read all of it. The lock keeps it so.
-pub fn open_to_copy(
-    path: &Path,
-    options: &Options,
-) -> Result<(Connection, Option<File>), OpenError> {
-    let (path, lock) = open::prepare(path, options)?;
+pub fn open_to_copy(path: &Path) -> Result<(Connection, Option<File>), OpenError> {
+    let options = Options {
+        create: false,
+        ..Options::new(Role::Service)
+    };
+    let (path, lock) = open::prepare(path, &options)?;
     let db = open::connect_read_only(&path);
     let db = db.map_err(|cause| OpenError::Database { path, cause })?;
     Ok((db, lock))

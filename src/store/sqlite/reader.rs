@@ -16,9 +16,11 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::{
-    super::Error,
+    super::{
+        Error,
+        queue::{hand_over, wait},
+    },
     failure, open,
-    queue::{hand_over, wait},
 };
 
 const QUEUE: usize = 4096;

@@ -21,9 +21,11 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::{
-    super::{Error, Options, Role, Version},
+    super::{
+        Error, Options, Role, Version,
+        queue::{hand_over, wait},
+    },
     failure, open,
-    queue::{hand_over, wait},
 };
 
 /// How many writes share a commit at the most.

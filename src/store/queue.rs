@@ -1,11 +1,11 @@
-//! Handing work to a thread, and waiting for its answer.
+//! Handing work to whoever carries it out, and waiting for its answer.
 
 use std::{sync::Arc, time::Duration};
 
 use crossbeam_channel::{Sender, TrySendError};
 use tokio::sync::oneshot;
 
-use super::super::{Cause, Error};
+use super::{Cause, Error};
 
 /// Puts a message into a queue, unless it is full or its thread has ended.
 pub fn hand_over<M>(queue: &Sender<M>, message: M) -> Result<(), Error> {
@@ -32,4 +32,4 @@ pub async fn wait<T>(
 
 #[derive(Debug, thiserror::Error)]
 #[error("the store is closed")]
-struct Closed;
+pub struct Closed;
