@@ -108,6 +108,10 @@ impl Value<'_> {
         }
     }
 
+    pub fn is_null(self) -> bool {
+        self.0 == "null"
+    }
+
     pub fn as_string(self) -> Option<String> {
         serde_json::from_str(self.0).ok()
     }

@@ -14,6 +14,7 @@ pub mod http;
 pub mod store;
 
 pub mod key;
+pub mod named;
 pub mod order;
 pub mod page;
 pub mod pet;

@@ -1,25 +1,50 @@
-//! Orders: a claim on one animal.
+//! Orders: a claim on one animal, and how it ends.
 
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    page::{Filter, ListKind},
-    pet::PetId,
+    invalid::Invalid,
+    json::{FromObject, Object},
+    page::{Filter, ListKind, decimal},
+    pet::{PetId, PetStatus},
 };
 
 /// A buyer's claim on one animal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Order {
-    pub id: i64,
+    pub id: OrderId,
     pub pet_id: PetId,
     pub status: OrderStatus,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+    /// When it is cancelled, unless it was completed before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
 }
 
-/// How far an order has come.
+/// The number of an order: positive and below 2^53, given by the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(transparent)]
+pub struct OrderId(i64);
+
+impl OrderId {
+    /// Reads an id as it stands in a path; anything else names no order.
+    pub fn parse(text: &str) -> Option<Self> {
+        decimal(text).map(Self)
+    }
+
+    pub fn get(self) -> i64 {
+        self.0
+    }
+
+    pub(crate) fn from_store(id: i64) -> Self {
+        Self(id)
+    }
+}
+
+/// How far an order has come. Only a placed one is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OrderStatus {
@@ -39,4 +64,61 @@ impl Filter for OrderStatus {
             Self::Cancelled => "cancelled",
         }
     }
+}
+
+/// What a client says to place an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    pub pet_id: PetId,
+}
+
+impl FromObject for Claim {
+    fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
+        match PetId::from_json(object.get("petId")) {
+            Ok(pet_id) => Ok(Self { pet_id }),
+            Err(wrong) => Err(vec![wrong]),
+        }
+    }
+}
+
+/// An order that has no id yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewOrder {
+    pub pet_id: PetId,
+    pub created_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+}
+
+/// How an open order ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Close {
+    Complete,
+    Cancel,
+}
+
+impl Close {
+    /// What the order becomes.
+    pub fn order_status(self) -> OrderStatus {
+        match self {
+            Self::Complete => OrderStatus::Completed,
+            Self::Cancel => OrderStatus::Cancelled,
+        }
+    }
+
+    /// What the animal becomes.
+    pub fn pet_status(self) -> PetStatus {
+        match self {
+            Self::Complete => PetStatus::Sold,
+            Self::Cancel => PetStatus::Available,
+        }
+    }
+}
+
+/// Why an order was not placed or not closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    NoSuchPet,
+    PetNotAvailable,
+    NoSuchOrder,
+    OrderNotOpen,
 }

@@ -1,4 +1,5 @@
-//! Animals: what one is, and what a client may say of a new one.
+//! Animals: what one is, and what a client may say of a new one or to change
+//! one.
 
 use compact_str::CompactString;
 use serde::Serialize;
@@ -28,6 +29,17 @@ pub struct NewPet {
     pub status: Option<PetStatus>,
 }
 
+impl NewPet {
+    pub fn with_id(self, id: PetId) -> Pet {
+        Pet {
+            id,
+            name: self.name,
+            category_id: self.category_id,
+            status: self.status,
+        }
+    }
+}
+
 impl FromObject for NewPet {
     fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
         let name = PetName::from_json(object.get("name"));
@@ -47,15 +59,94 @@ impl FromObject for NewPet {
     }
 }
 
+/// What a client changes of an animal: a merge patch (RFC 7396). What it leaves
+/// out stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PetChange {
+    pub name: Option<PetName>,
+    pub category_id: Option<i64>,
+    /// The inner `None` removes it.
+    pub status: Option<Option<PetStatus>>,
+}
+
+impl PetChange {
+    /// What becomes of an animal.
+    pub fn apply(&self, pet: &Pet) -> Pet {
+        Pet {
+            id: pet.id,
+            name: self.name.clone().unwrap_or_else(|| pet.name.clone()),
+            category_id: self.category_id.unwrap_or(pet.category_id),
+            status: self.status.unwrap_or(pet.status),
+        }
+    }
+}
+
+impl FromObject for PetChange {
+    fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
+        let name = object.get("name");
+        let name = name.map(|value| PetName::from_json(Some(value)));
+        let category = object.get("categoryId");
+        let category = category.map(|value| category_id(Some(value)));
+        let status = object.get("status").map(|value| match value.is_null() {
+            true => Ok(None),
+            false => PetStatus::from_json(value).map(Some),
+        });
+        match (name.transpose(), category.transpose(), status.transpose()) {
+            (Ok(name), Ok(category_id), Ok(status)) => Ok(Self {
+                name,
+                category_id,
+                status,
+            }),
+            (name, category_id, status) => {
+                let wrong = [name.err(), category_id.err(), status.err()];
+                Err(wrong.into_iter().flatten().collect())
+            }
+        }
+    }
+}
+
+/// How many animals there are of each status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Inventory {
+    pub available: i64,
+    pub pending: i64,
+    pub sold: i64,
+}
+
+/// Why an animal was not changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    NoSuchPet,
+    /// It is no longer as its client expects it.
+    Outdated,
+    /// An open order holds it, so its status is the order's.
+    Reserved,
+}
+
 /// The number of an animal: positive and below 2^53, given by the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct PetId(i64);
 
 impl PetId {
+    const MAX: i64 = (1 << 53) - 1;
+
     /// Reads an id as it stands in a path; anything else names no animal.
     pub fn parse(text: &str) -> Option<Self> {
         decimal(text).map(Self)
+    }
+
+    /// Reads the id of an animal that a body refers to.
+    pub fn from_json(value: Option<Value>) -> Result<Self, Invalid> {
+        let Some(value) = value else {
+            return Err(Invalid::new("petId", "is required and must be a pet's id"));
+        };
+        let id = value.as_int64().filter(|id| (1..=Self::MAX).contains(id));
+        id.map(Self).ok_or_else(|| {
+            let (max, got) = (Self::MAX, value.shown());
+            let reason = format!("must be a whole number from 1 to {max}, got {got}");
+            Invalid::new("petId", reason)
+        })
     }
 
     pub fn get(self) -> i64 {

@@ -51,7 +51,7 @@ impl Copy {
         })
         .await;
         bar.finish_and_clear();
-        let [pets, orders, keys] = copied?;
+        let [pets, orders, keys, _] = copied?;
         say!("Copied {pets} animals, {orders} orders and {keys} keys.");
         Ok(())
     }

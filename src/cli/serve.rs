@@ -9,6 +9,7 @@ use std::{
 };
 
 use clap::Args;
+use jiff::{SignedDuration, Span, SpanRelativeTo};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::Level;
@@ -38,6 +39,17 @@ pub struct Serve {
     database: Database,
     #[command(flatten)]
     addresses: Addresses,
+    /// How long an order holds its animal, for example 30m, 12h or 2d; then it
+    /// is cancelled, unless it was completed before. Until it is closed, if
+    /// left out.
+    #[arg(
+        long,
+        env = "PETSTORE_HOLD_FOR",
+        value_parser = hold,
+        value_name = "TIME",
+        allow_hyphen_values = true
+    )]
+    hold_for: Option<SignedDuration>,
 }
 
 impl Serve {
@@ -103,6 +115,7 @@ impl Serve {
             limits,
             public_url: self.addresses.public_url,
             staging_url: self.addresses.staging_url,
+            hold: self.hold_for,
             ..Settings::default()
         };
         http::serve(listener.try_into()?, store, settings, shutdown).await?;
@@ -173,6 +186,22 @@ fn address(text: &str) -> Result<SocketAddr, Invalid> {
         );
         Invalid::new("listen", reason)
     })
+}
+
+/// A time from one second to ten years.
+fn hold(text: &str) -> Result<SignedDuration, Invalid> {
+    const LONGEST: SignedDuration = SignedDuration::from_hours(24 * 3653);
+    let span: Option<Span> = text.parse().ok();
+    // A day has 24 hours here: it is a length of time, not of a calendar.
+    let time = span.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()).ok());
+    time.filter(|time| (SignedDuration::from_secs(1)..=LONGEST).contains(time))
+        .ok_or_else(|| {
+            let reason = format!(
+                "must be a time from 1s to 87672h such as 30m, 12h or 2d, got {}",
+                quoted(text)
+            );
+            Invalid::new("hold-for", reason)
+        })
 }
 
 /// Quotes a word, if need be, so that a shell takes it as it is.

@@ -32,6 +32,7 @@ const USE_NOTED: i64 = 60_000_000;
 /// A client with a valid key.
 pub struct Caller {
     now: Timestamp,
+    key_id: i64,
     scopes: Scopes,
 }
 
@@ -39,7 +40,10 @@ impl Caller {
     /// Gives what a handler cannot be called without, if the key has the scope.
     pub fn may(&self, scope: Scope) -> Result<Permit, ApiError> {
         if self.scopes.has(scope) {
-            Ok(Permit { now: self.now })
+            Ok(Permit {
+                now: self.now,
+                key_id: self.key_id,
+            })
         } else {
             Err(ApiError::InsufficientScope(scope))
         }
@@ -51,6 +55,7 @@ pub struct Permit {
     /// When the request came. The clock is read once a request, so a key
     /// cannot expire halfway through.
     pub now: Timestamp,
+    pub key_id: i64,
 }
 
 /// The keys as the database has them, held in memory and swapped whole.
@@ -113,8 +118,11 @@ impl Keys {
         if time - known.last_used.load(Ordering::Relaxed) >= USE_NOTED {
             known.last_used.store(time, Ordering::Relaxed);
         }
-        let scopes = known.key.scopes;
-        Some(Ok(Caller { now, scopes }))
+        Some(Ok(Caller {
+            now,
+            key_id: known.key.id,
+            scopes: known.key.scopes,
+        }))
     }
 
     /// Reads the table again. Those who ask at the same time share a reading,

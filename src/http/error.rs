@@ -3,15 +3,17 @@
 
 use std::{borrow::Cow, error, sync::Arc};
 
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use http_body_util::Full;
 use serde::Serialize;
 
 use super::{
-    Answer,
+    Answer, extract,
     limits::{MAX_BODY, MAX_HEAD, MAX_HEADERS},
 };
-use crate::{invalid::Invalid, json::NotAnObject, key::Scope, store};
+use crate::{
+    invalid::Invalid, json::NotAnObject, key::Scope, named::RequestName, order, pet, store,
+};
 
 /// An answer of 4xx or 5xx.
 #[derive(Debug, Clone)]
@@ -27,9 +29,15 @@ pub enum ApiError {
     /// With the methods that the path takes.
     MethodNotAllowed(&'static str),
     RequestTimeout(&'static str),
+    PetNotAvailable,
+    OrderNotOpen,
+    PetReserved,
     OperationRemoved,
+    PreconditionFailed,
     BodyTooLarge,
-    UnsupportedMediaType,
+    /// With the types that the operation takes.
+    UnsupportedMediaType(&'static str),
+    IdempotencyKeyReused,
     HeadTooLarge,
     Internal(Cause),
     Unavailable(&'static str, Cause),
@@ -58,9 +66,12 @@ impl ApiError {
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::RequestTimeout(_) => StatusCode::REQUEST_TIMEOUT,
+            Self::PetNotAvailable | Self::OrderNotOpen | Self::PetReserved => StatusCode::CONFLICT,
             Self::OperationRemoved => StatusCode::GONE,
+            Self::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::UnsupportedMediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Unavailable(..) => StatusCode::SERVICE_UNAVAILABLE,
@@ -79,9 +90,14 @@ impl ApiError {
             Self::NotFound(_) => "not_found",
             Self::MethodNotAllowed(_) => "method_not_allowed",
             Self::RequestTimeout(_) => "request_timeout",
+            Self::PetNotAvailable => "pet_not_available",
+            Self::OrderNotOpen => "order_not_open",
+            Self::PetReserved => "pet_reserved",
             Self::OperationRemoved => "operation_removed",
+            Self::PreconditionFailed => "precondition_failed",
             Self::BodyTooLarge => "body_too_large",
-            Self::UnsupportedMediaType => "unsupported_media_type",
+            Self::UnsupportedMediaType(_) => "unsupported_media_type",
+            Self::IdempotencyKeyReused => "idempotency_key_reused",
             Self::HeadTooLarge => "head_too_large",
             Self::Internal(_) => "internal_error",
             Self::Unavailable(..) => "unavailable",
@@ -111,10 +127,32 @@ impl ApiError {
                     .into()
             }
             Self::BodyTooLarge => format!("body: must be at most {MAX_BODY} bytes").into(),
-            Self::UnsupportedMediaType => {
-                "Content-Type: must be application/json, in UTF-8 if a charset is named, and not encoded"
+            Self::UnsupportedMediaType(types) => format!(
+                "Content-Type: must be {types}, in UTF-8 if a charset is named, and not encoded"
+            )
+            .into(),
+            Self::PetNotAvailable => {
+                "petId: this pet is not available; it is held by another order, sold, or not for \
+                 sale"
                     .into()
             }
+            Self::OrderNotOpen => {
+                "this order is not open; it was completed or cancelled, or its hold has lapsed"
+                    .into()
+            }
+            Self::PetReserved => {
+                "status: an open order holds this pet; complete or cancel the order to change it"
+                    .into()
+            }
+            Self::PreconditionFailed => {
+                "If-Match: the pet has changed since; fetch it again and look before you change it"
+                    .into()
+            }
+            Self::IdempotencyKeyReused => format!(
+                "{}: was used for another request; take a new one for each",
+                RequestName::HEADER
+            )
+            .into(),
             Self::HeadTooLarge => {
                 format!(
                     "the request line and headers must be at most {MAX_HEAD} bytes and {MAX_HEADERS} headers"
@@ -165,6 +203,9 @@ impl ApiError {
         if let Some(challenge) = challenge {
             headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
+        if let Self::UnsupportedMediaType(extract::MERGE_PATCH) = self {
+            headers.insert(ACCEPT_PATCH, HeaderValue::from_static(extract::MERGE_PATCH));
+        }
         if let Self::Unavailable(..) = self {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
@@ -182,7 +223,34 @@ impl ApiError {
     }
 }
 
+/// RFC 5789.
+const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
+
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+impl From<order::Refused> for ApiError {
+    fn from(refused: order::Refused) -> Self {
+        match refused {
+            order::Refused::NoSuchPet => Self::NotFound(NO_SUCH_PET),
+            order::Refused::PetNotAvailable => Self::PetNotAvailable,
+            order::Refused::NoSuchOrder => Self::NotFound(NO_SUCH_ORDER),
+            order::Refused::OrderNotOpen => Self::OrderNotOpen,
+        }
+    }
+}
+
+impl From<pet::Refused> for ApiError {
+    fn from(refused: pet::Refused) -> Self {
+        match refused {
+            pet::Refused::NoSuchPet => Self::NotFound(NO_SUCH_PET),
+            pet::Refused::Outdated => Self::PreconditionFailed,
+            pet::Refused::Reserved => Self::PetReserved,
+        }
+    }
+}
+
+pub const NO_SUCH_PET: &str = "petId: there is no pet with this id";
+pub const NO_SUCH_ORDER: &str = "orderId: there is no order with this id";
 
 impl From<store::Error> for ApiError {
     fn from(error: store::Error) -> Self {

@@ -1,42 +1,118 @@
 //! Typed input from a request, or the answer that says what is wrong with it.
 
-use http::{HeaderMap, header, request::Parts};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, header, request::Parts};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use percent_encoding::percent_decode_str;
+use sha2::{Digest, Sha256};
 
-use super::{App, error::ApiError, limits::MAX_BODY};
+use super::{App, auth::Permit, error::ApiError, limits::MAX_BODY};
 use crate::{
     invalid::Invalid,
     json::{FromObject, Object},
+    named::{Named, RequestName},
+    order::OrderId,
     page::{Cursor, Filter, ListQuery, PageLimit},
     pet::PetId,
 };
 
-/// Reads the JSON body of a request.
-pub async fn json<T: FromObject>(app: &App, head: &Parts, body: Incoming) -> Result<T, ApiError> {
-    if !is_json(&head.headers) || is_encoded(&head.headers) {
-        return Err(ApiError::UnsupportedMediaType);
+/// The types of a body that operations take, as a message lists them.
+pub const JSON: &str = "application/json";
+pub const MERGE_PATCH: &str = "application/merge-patch+json, application/json";
+
+/// Reads the body of a request that is declared to be of one of those types.
+pub async fn body(
+    app: &App,
+    head: &Parts,
+    body: Incoming,
+    types: &'static str,
+) -> Result<Bytes, ApiError> {
+    if !is_one_of(types, &head.headers) || is_encoded(&head.headers) {
+        return Err(ApiError::UnsupportedMediaType(types));
     }
+    bytes(app, body).await
+}
+
+/// Reads a body, whatever it is.
+pub async fn bytes(app: &App, body: Incoming) -> Result<Bytes, ApiError> {
     if body.size_hint().lower() > MAX_BODY as u64 {
         return Err(ApiError::BodyTooLarge);
     }
     let reading = Limited::new(body, MAX_BODY).collect();
-    let bytes = match tokio::time::timeout(app.limits.body, reading).await {
-        Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(e)) if e.is::<LengthLimitError>() => return Err(ApiError::BodyTooLarge),
-        Ok(Err(_)) => return Err(ApiError::InvalidRequest("body: broke off or is malformed")),
-        Err(_) => return Err(ApiError::RequestTimeout("body: did not arrive in time")),
-    };
-    let object = Object::parse(&bytes)?;
+    match tokio::time::timeout(app.limits.body, reading).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(e)) if e.is::<LengthLimitError>() => Err(ApiError::BodyTooLarge),
+        Ok(Err(_)) => Err(ApiError::InvalidRequest("body: broke off or is malformed")),
+        Err(_) => Err(ApiError::RequestTimeout("body: did not arrive in time")),
+    }
+}
+
+/// Reads a JSON object.
+pub fn object<T: FromObject>(body: &[u8]) -> Result<T, ApiError> {
+    let object = Object::parse(body)?;
     T::from_object(&object).map_err(|wrong| {
         let wrong: Vec<_> = wrong.iter().map(Invalid::to_string).collect();
         ApiError::InvalidBody(wrong.join("; "))
     })
 }
 
-/// Whether a body may be read as JSON. Without a declaration it is.
-fn is_json(headers: &HeaderMap) -> bool {
+/// The request under its name, if its client gave it one.
+pub fn named(head: &Parts, permit: &Permit, body: &[u8]) -> Result<Option<Named>, ApiError> {
+    let mut names = head.headers.get_all(RequestName::HEADER).iter();
+    let Some(name) = names.next() else {
+        return Ok(None);
+    };
+    let name = match names.next() {
+        None => RequestName::parse(name.as_bytes()),
+        Some(_) => Err(Invalid::new(RequestName::HEADER, "may be given only once")),
+    };
+    let request = Sha256::new()
+        .chain_update(head.method.as_str())
+        .chain_update([0])
+        .chain_update(head.uri.path())
+        .chain_update([0])
+        .chain_update(body);
+    Ok(Some(Named {
+        api_key_id: permit.key_id,
+        name: name.map_err(ApiError::InvalidParameter)?,
+        request: request.finalize().into(),
+        at: permit.now,
+    }))
+}
+
+/// What a change requires of the thing that it changes.
+pub struct IfMatch(Vec<HeaderValue>);
+
+impl IfMatch {
+    pub fn of(head: &Parts) -> Self {
+        Self(
+            head.headers
+                .get_all(header::IF_MATCH)
+                .iter()
+                .cloned()
+                .collect(),
+        )
+    }
+
+    /// Whether it has one of the tags; by RFC 9110 a weak one matches nothing.
+    /// Without the header anything will do.
+    pub fn allows(&self, tag: impl FnOnce() -> HeaderValue) -> bool {
+        if self.0.is_empty() || self.0.iter().any(|value| value == "*") {
+            return true;
+        }
+        let tag = tag();
+        let mut tags = self
+            .0
+            .iter()
+            .flat_map(|value| value.as_bytes().split(|b| *b == b','));
+        tags.any(|given| given.trim_ascii() == tag.as_bytes())
+    }
+}
+
+/// Whether a body may be read as one of those types. Without a declaration it
+/// may.
+fn is_one_of(types: &str, headers: &HeaderMap) -> bool {
     let mut declared = headers.get_all(header::CONTENT_TYPE).iter();
     let Some(value) = declared.next() else {
         return true;
@@ -46,7 +122,9 @@ fn is_json(headers: &HeaderMap) -> bool {
     };
     let (media_type, parameters) = value.split_once(';').unwrap_or((value, ""));
     declared.next().is_none()
-        && media_type.trim().eq_ignore_ascii_case("application/json")
+        && types
+            .split(", ")
+            .any(|known| media_type.trim().eq_ignore_ascii_case(known))
         && parameters
             .split(';')
             .all(|parameter| match parameter.split_once('=') {
@@ -96,6 +174,10 @@ fn once<T>(name: &'static str, place: &mut Option<T>, value: T) -> Result<(), In
 
 /// The animal that a part of a path names; `None` if nothing can have such an id.
 pub fn pet_id(segment: &str) -> Option<PetId> {
-    let id = percent_decode_str(segment).decode_utf8().ok()?;
-    PetId::parse(&id)
+    PetId::parse(&percent_decode_str(segment).decode_utf8().ok()?)
+}
+
+/// The same for an order.
+pub fn order_id(segment: &str) -> Option<OrderId> {
+    OrderId::parse(&percent_decode_str(segment).decode_utf8().ok()?)
 }

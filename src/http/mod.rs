@@ -6,6 +6,7 @@
 //! `render` or `error` makes the answer.
 
 mod auth;
+mod chores;
 mod connection;
 mod contract;
 mod docs;
@@ -25,7 +26,8 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Response, request::Parts};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use tokio::{net::TcpListener, task::JoinSet};
+use jiff::SignedDuration;
+use tokio::net::TcpListener;
 
 use crate::{clock::Clock, key::Scope, store::Store};
 use auth::Keys;
@@ -40,6 +42,8 @@ pub use limits::Limits;
 pub struct Settings {
     pub public_url: Option<PublicUrl>,
     pub staging_url: Option<PublicUrl>,
+    /// How long an order holds its animal; until it is closed, if not given.
+    pub hold: Option<SignedDuration>,
     pub clock: Clock,
     pub limits: Limits,
 }
@@ -49,6 +53,7 @@ impl Default for Settings {
         Self {
             public_url: None,
             staging_url: None,
+            hold: None,
             clock: Clock::system(),
             limits: Limits::default(),
         }
@@ -66,6 +71,7 @@ struct App {
     base: String,
     /// The `Link` header of an operation that will be removed.
     successor: HeaderValue,
+    hold: Option<SignedDuration>,
     clock: Clock,
     limits: Limits,
 }
@@ -96,13 +102,12 @@ pub async fn serve(
         contract_json: render::public(contract.json, "application/json"),
         base,
         successor: successor.try_into().expect("addresses are plain ASCII"),
+        hold: settings.hold,
         clock: settings.clock,
         limits: settings.limits,
         store,
     });
-    let mut chores = JoinSet::new();
-    chores.spawn(auth::keep_fresh(app.clone()));
-    chores.spawn(auth::keep_noting(app.clone()));
+    let mut chores = chores::start(&app);
     server::run(listener, &app, shutdown).await;
     chores.shutdown().await;
     app.keys.note_used().await;
@@ -115,6 +120,8 @@ type Answer = Response<Full<Bytes>>;
 
 const READ: &str = "GET, HEAD";
 const READ_AND_ADD: &str = "GET, HEAD, POST";
+const READ_AND_CHANGE: &str = "GET, HEAD, PATCH";
+const ACT: &str = "POST";
 
 /// Every path of the service. What is not under `/v1`, and the contract, needs
 /// no key.
@@ -152,28 +159,64 @@ async fn operation(
     body: Incoming,
     path: &str,
 ) -> Result<Answer, ApiError> {
-    use Scope::{OrdersRead, PetsRead, PetsWrite};
+    use Scope::{OrdersRead, OrdersWrite, PetsRead, PetsWrite};
     let caller = app
         .keys
         .authenticate(&head.headers, app.clock.now())
         .await?;
     let mut segments = path.split('/');
-    let segments: [Option<&str>; 3] = std::array::from_fn(|_| segments.next());
+    let segments: [Option<&str>; 5] = std::array::from_fn(|_| segments.next());
+    let method = match head.method {
+        Method::HEAD => &Method::GET,
+        ref other => other,
+    };
     match segments {
-        [Some("pets"), None, _] => match head.method {
-            Method::GET | Method::HEAD => pets::list_pets(app, caller.may(PetsRead)?, head).await,
+        [Some("pets"), None, ..] => match *method {
+            Method::GET => pets::list_pets(app, caller.may(PetsRead)?, head).await,
             Method::POST => pets::create_pet(app, caller.may(PetsWrite)?, head, body).await,
             _ => Err(ApiError::MethodNotAllowed(READ_AND_ADD)),
         },
-        [Some("pets"), Some(id), None] if !id.is_empty() => match head.method {
-            Method::GET | Method::HEAD => pets::get_pet(app, caller.may(PetsRead)?, head, id).await,
+        [Some("pets"), Some(id), None, ..] if !id.is_empty() => match *method {
+            Method::GET => pets::get_pet(app, caller.may(PetsRead)?, head, id).await,
+            Method::PATCH => pets::update_pet(app, caller.may(PetsWrite)?, head, body, id).await,
+            _ => Err(ApiError::MethodNotAllowed(READ_AND_CHANGE)),
+        },
+        [Some("store"), Some("inventory"), None, ..] => match *method {
+            Method::GET => orders::get_inventory(app, caller.may(PetsRead)?, head).await,
             _ => Err(ApiError::MethodNotAllowed(READ)),
         },
-        [Some("store"), Some("orders"), None] => match head.method {
-            Method::GET | Method::HEAD => {
-                orders::list_orders(app, caller.may(OrdersRead)?, head).await
-            }
+        [Some("store"), Some("orders"), None, ..] => match *method {
+            Method::GET => orders::list_orders(app, caller.may(OrdersRead)?, head).await,
+            Method::POST => orders::place_order(app, caller.may(OrdersWrite)?, head, body).await,
+            _ => Err(ApiError::MethodNotAllowed(READ_AND_ADD)),
+        },
+        [Some("store"), Some("orders"), Some(id), None, _] if !id.is_empty() => match *method {
+            Method::GET => orders::get_order(app, caller.may(OrdersRead)?, head, id).await,
             _ => Err(ApiError::MethodNotAllowed(READ)),
+        },
+        [
+            Some("store"),
+            Some("orders"),
+            Some(id),
+            Some("complete"),
+            None,
+        ] if !id.is_empty() => match *method {
+            Method::POST => {
+                orders::complete_order(app, caller.may(OrdersWrite)?, head, body, id).await
+            }
+            _ => Err(ApiError::MethodNotAllowed(ACT)),
+        },
+        [
+            Some("store"),
+            Some("orders"),
+            Some(id),
+            Some("cancel"),
+            None,
+        ] if !id.is_empty() => match *method {
+            Method::POST => {
+                orders::cancel_order(app, caller.may(OrdersWrite)?, head, body, id).await
+            }
+            _ => Err(ApiError::MethodNotAllowed(ACT)),
         },
         _ => Err(NO_SUCH_PATH),
     }

@@ -1,14 +1,16 @@
 //! The operations of the store area.
 
 use http::request::Parts;
+use hyper::body::Incoming;
 
 use super::{
     Answer, App,
     auth::Permit,
-    error::ApiError,
+    error::{ApiError, NO_SUCH_ORDER},
     extract,
-    render::{Rendered, View},
+    render::{self, Rendered, View},
 };
+use crate::order::{Claim, Close, NewOrder};
 
 pub async fn list_orders(app: &App, _: Permit, head: &Parts) -> Result<Answer, ApiError> {
     let query = extract::list_query(head)?;
@@ -18,4 +20,86 @@ pub async fn list_orders(app: &App, _: Permit, head: &Parts) -> Result<Answer, A
     };
     let page = app.rendered(View::Orders(query), read).await?;
     Ok(page.answer(&head.headers))
+}
+
+pub async fn place_order(
+    app: &App,
+    permit: Permit,
+    head: &Parts,
+    body: Incoming,
+) -> Result<Answer, ApiError> {
+    let body = extract::body(app, head, body, extract::JSON).await?;
+    let claim: Claim = extract::object(&body)?;
+    let named = extract::named(head, &permit, &body)?;
+    let new = NewOrder {
+        pet_id: claim.pet_id,
+        created_at: permit.now,
+        expires_at: app.hold.map(|hold| permit.now + hold),
+    };
+    let placed = app.store.order_place(new, named).await?;
+    render::once(placed, |placed| match placed {
+        Ok(order) => render::created(app, "store/orders", order.id.get(), &order),
+        Err(refused) => ApiError::from(refused).answer(),
+    })
+}
+
+pub async fn get_order(app: &App, _: Permit, head: &Parts, id: &str) -> Result<Answer, ApiError> {
+    let id = extract::order_id(id).ok_or(ApiError::NotFound(NO_SUCH_ORDER))?;
+    let read = async {
+        Ok(match app.store.order_get(id).await? {
+            // Other orders that are placed do not change this one.
+            Some(order) => Rendered::lasting(render::json(&order, None)),
+            None => Rendered::passing(ApiError::NotFound(NO_SUCH_ORDER).answer()),
+        })
+    };
+    let order = app.rendered(View::Order(id), read).await?;
+    Ok(order.answer(&head.headers))
+}
+
+pub async fn complete_order(
+    app: &App,
+    permit: Permit,
+    head: &Parts,
+    body: Incoming,
+    id: &str,
+) -> Result<Answer, ApiError> {
+    close_order(app, permit, head, body, id, Close::Complete).await
+}
+
+pub async fn cancel_order(
+    app: &App,
+    permit: Permit,
+    head: &Parts,
+    body: Incoming,
+    id: &str,
+) -> Result<Answer, ApiError> {
+    close_order(app, permit, head, body, id, Close::Cancel).await
+}
+
+async fn close_order(
+    app: &App,
+    permit: Permit,
+    head: &Parts,
+    body: Incoming,
+    id: &str,
+    how: Close,
+) -> Result<Answer, ApiError> {
+    // Nothing is asked of the body, but another one is another request.
+    let body = extract::bytes(app, body).await?;
+    let named = extract::named(head, &permit, &body)?;
+    let id = extract::order_id(id).ok_or(ApiError::NotFound(NO_SUCH_ORDER))?;
+    let closed = app.store.order_close(id, how, permit.now, named).await?;
+    render::once(closed, |closed| match closed {
+        Ok(order) => render::plain(&order),
+        Err(refused) => ApiError::from(refused).answer(),
+    })
+}
+
+pub async fn get_inventory(app: &App, _: Permit, head: &Parts) -> Result<Answer, ApiError> {
+    let read = async {
+        let inventory = app.store.pet_inventory().await?;
+        Ok(Rendered::passing(render::json(&inventory, None)))
+    };
+    let inventory = app.rendered(View::Inventory, read).await?;
+    Ok(inventory.answer(&head.headers))
 }

@@ -1,18 +1,17 @@
 //! The operations on animals.
 
-use http::{HeaderName, HeaderValue, StatusCode, header, request::Parts};
-use http_body_util::Full;
+use http::{HeaderName, HeaderValue, header, request::Parts};
 use hyper::body::Incoming;
 use jiff::Timestamp;
 
 use super::{
     Answer, App,
     auth::Permit,
-    error::{ApiError, JSON},
-    extract,
+    error::{ApiError, NO_SUCH_PET},
+    extract::{self, IfMatch},
     render::{self, Rendered, View},
 };
-use crate::pet::NewPet;
+use crate::pet::{NewPet, Pet, PetChange};
 
 pub async fn list_pets(app: &App, _: Permit, head: &Parts) -> Result<Answer, ApiError> {
     let query = extract::list_query(head)?;
@@ -26,20 +25,33 @@ pub async fn list_pets(app: &App, _: Permit, head: &Parts) -> Result<Answer, Api
 
 pub async fn create_pet(
     app: &App,
-    _: Permit,
+    permit: Permit,
     head: &Parts,
     body: Incoming,
 ) -> Result<Answer, ApiError> {
-    let new: NewPet = extract::json(app, head, body).await?;
-    let pet = app.store.pet_create(new).await?;
-    let body = serde_json::to_vec(&pet).expect("the domain is plain JSON");
-    let location = format!("{}/pets/{}", app.base, pet.id.get());
-    let location = HeaderValue::try_from(location).expect("addresses are plain ASCII");
-    let mut answer = Answer::new(Full::new(body.into()));
-    *answer.status_mut() = StatusCode::CREATED;
-    answer.headers_mut().insert(header::CONTENT_TYPE, JSON);
-    answer.headers_mut().insert(header::LOCATION, location);
-    Ok(answer)
+    let body = extract::body(app, head, body, extract::JSON).await?;
+    let new: NewPet = extract::object(&body)?;
+    let named = extract::named(head, &permit, &body)?;
+    let created = app.store.pet_create(new, named).await?;
+    render::once(created, |pet| {
+        render::created(app, "pets", pet.id.get(), &pet)
+    })
+}
+
+pub async fn update_pet(
+    app: &App,
+    _: Permit,
+    head: &Parts,
+    body: Incoming,
+    id: &str,
+) -> Result<Answer, ApiError> {
+    let body = extract::body(app, head, body, extract::MERGE_PATCH).await?;
+    let change: PetChange = extract::object(&body)?;
+    let if_match = IfMatch::of(head);
+    let id = extract::pet_id(id).ok_or(ApiError::NotFound(NO_SUCH_PET))?;
+    let expected = move |pet: &Pet| if_match.allows(|| render::tag(pet));
+    let pet = app.store.pet_update(id, change, expected).await??;
+    Ok(render::json(&pet, None))
 }
 
 /// Deprecated since 5 December 2025, removed from 5 December 2030 on.
@@ -49,7 +61,7 @@ pub async fn get_pet(
     head: &Parts,
     id: &str,
 ) -> Result<Answer, ApiError> {
-    const NOT_FOUND: ApiError = ApiError::NotFound("petId: there is no pet with this id");
+    const NOT_FOUND: ApiError = ApiError::NotFound(NO_SUCH_PET);
     if permit.now >= REMOVAL {
         return Ok(announce_removal(app, ApiError::OperationRemoved.answer()));
     }

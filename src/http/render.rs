@@ -4,7 +4,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Body;
 use quick_cache::{
@@ -20,7 +20,8 @@ use tokio::{
 
 use super::{Answer, App, error::ApiError, error::JSON};
 use crate::{
-    order::OrderStatus,
+    named::Once,
+    order::{OrderId, OrderStatus},
     page::{Filter, ListKind, ListQuery, Page},
     pet::{PetId, PetStatus},
     store::Version,
@@ -101,6 +102,47 @@ pub fn json(content: &impl Serialize, link: Option<String>) -> Answer {
     tagged(body.into(), JSON, cache_control, link)
 }
 
+/// What something that was made is, and where.
+pub fn created(app: &App, path: &str, id: i64, content: &impl Serialize) -> Answer {
+    let location = format!("{}/{path}/{id}", app.base);
+    let location = HeaderValue::try_from(location).expect("addresses are plain ASCII");
+    let mut answer = plain(content);
+    *answer.status_mut() = StatusCode::CREATED;
+    answer.headers_mut().insert(header::LOCATION, location);
+    answer
+}
+
+/// Content that answers this request alone.
+pub fn plain(content: &impl Serialize) -> Answer {
+    let body = serde_json::to_vec(content).expect("the domain is plain JSON");
+    let mut answer = Answer::new(Full::new(body.into()));
+    answer.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    answer
+}
+
+/// The answer to a request that may have been sent before: then it is the same
+/// again, and says so.
+pub fn once<T>(outcome: Once<T>, answer: impl FnOnce(T) -> Answer) -> Result<Answer, ApiError> {
+    match outcome {
+        Once::Now(value) => Ok(answer(value)),
+        Once::Before(value) => {
+            let mut answer = answer(value);
+            let yes = HeaderValue::from_static("true");
+            answer.headers_mut().insert(IDEMPOTENT_REPLAYED, yes);
+            Ok(answer)
+        }
+        Once::OtherRequest => Err(ApiError::IdempotencyKeyReused),
+    }
+}
+
+const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// The tag of content, as `json` gives it.
+pub fn tag(content: &impl Serialize) -> HeaderValue {
+    let answer = json(content, None);
+    answer.headers()[header::ETAG].clone()
+}
+
 /// Content for everyone, as long as the service runs.
 pub fn public(body: String, media_type: &'static str) -> Rendered {
     let cache_control = HeaderValue::from_static("no-cache");
@@ -150,6 +192,8 @@ pub enum View {
     Pets(ListQuery<PetStatus>),
     Pet(PetId),
     Orders(ListQuery<OrderStatus>),
+    Order(OrderId),
+    Inventory,
 }
 
 /// Answers that were given before, and readings that are under way.

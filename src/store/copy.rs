@@ -48,7 +48,7 @@ struct Table {
 }
 
 /// In an order in which what is referred to comes first.
-static TABLES: [Table; 3] = [
+static TABLES: [Table; 4] = [
     Table {
         name: "pets",
         columns: "id, name, category_id, status",
@@ -56,8 +56,15 @@ static TABLES: [Table; 3] = [
     },
     Table {
         name: "orders",
-        columns: "id, pet_id, status, created_at, updated_at",
-        types: &[Type::INT8, Type::INT8, Type::TEXT, Type::INT8, Type::INT8],
+        columns: "id, pet_id, status, created_at, updated_at, expires_at",
+        types: &[
+            Type::INT8,
+            Type::INT8,
+            Type::TEXT,
+            Type::INT8,
+            Type::INT8,
+            Type::INT8,
+        ],
     },
     Table {
         name: "api_keys",
@@ -73,23 +80,39 @@ static TABLES: [Table; 3] = [
             Type::INT8,
         ],
     },
+    Table {
+        name: "named_requests",
+        columns: "api_key_id, name, request, outcome, item, created_at",
+        types: &[
+            Type::INT8,
+            Type::TEXT,
+            Type::BYTEA,
+            Type::TEXT,
+            Type::INT8,
+            Type::INT8,
+        ],
+    },
 ];
 
+/// What PostgreSQL notes of orders in the animals' rows.
+const HOLD: &str = "UPDATE pets SET held = true FROM orders
+                    WHERE orders.pet_id = pets.id AND orders.status = 'placed'";
+
 /// Copies everything or nothing, and gives how many rows there were: animals,
-/// orders and keys. `progress` is told how many of how many are done.
+/// orders, keys and names of requests. `progress` is told how many of how many are done.
 ///
 /// The file must not be served meanwhile, and the target must be empty.
 pub async fn copy(
     from: &Path,
     to: &PostgresUrl,
     mut progress: impl FnMut(u64, u64),
-) -> Result<[u64; 3], CopyError> {
+) -> Result<[u64; 4], CopyError> {
     let (source, _lock) = sqlite::open_to_copy(from)?;
     // One state of the file, whoever changes keys in it meanwhile.
     source.execute_batch("BEGIN")?;
     let (mut client, warnings) = postgres::open_to_copy(to).await?;
     let target = client.transaction().await?;
-    let mut counts = [0; 3];
+    let mut counts = [0; 4];
     for (table, count) in TABLES.iter().zip(&mut counts) {
         let name = table.name;
         // Others may write from the next moment on.
@@ -109,6 +132,7 @@ pub async fn copy(
         done += copy_table(&source, &target, table, step).await?;
         keep_ids(&source, &target, table.name).await?;
     }
+    target.execute(HOLD, &[]).await?;
     let before = warnings.load(Ordering::Acquire);
     match target.commit().await {
         Ok(()) if warnings.load(Ordering::Acquire) == before => Ok(counts),
@@ -128,7 +152,7 @@ async fn copy_table(
         .copy_in(&format!("COPY {name} ({columns}) FROM STDIN BINARY"))
         .await?;
     let mut writer = pin!(BinaryCopyInWriter::new(sink, table.types));
-    let mut select = source.prepare(&format!("SELECT {columns} FROM {name} ORDER BY id"))?;
+    let mut select = source.prepare(&format!("SELECT {columns} FROM {name} ORDER BY 1"))?;
     let mut rows = select.query([])?;
     let mut count = 0;
     while let Some(row) = rows.next()? {

@@ -4,10 +4,14 @@
 //! - A read sees every write that was acknowledged before the read began.
 //! - Ids are positive, ascending and never given twice.
 //! - A write whose caller went away is still carried out.
+//! - An animal has one open order at the most, and while it has one, its status
+//!   is changed by that order alone.
+//! - A named request is carried out once; its record is committed with it.
 
 mod copy;
 mod postgres;
 mod queue;
+mod record;
 mod sqlite;
 
 use std::{error, fmt, io, path::PathBuf, str::FromStr, sync::Arc};
@@ -17,9 +21,10 @@ use jiff::Timestamp;
 use crate::{
     invalid::Invalid,
     key::{Key, KeyHash, NewKey},
-    order::{Order, OrderStatus},
+    named::{Named, Once},
+    order::{self, Close, NewOrder, Order, OrderId, OrderStatus},
     page::{ListQuery, Page},
-    pet::{NewPet, Pet, PetId, PetStatus},
+    pet::{self, Inventory, NewPet, Pet, PetChange, PetId, PetStatus},
 };
 use postgres::{Postgres, Trouble};
 use sqlite::Sqlite;
@@ -207,10 +212,23 @@ impl Store {
     }
 
     /// Stores a pet and returns it with its new id.
-    pub async fn pet_create(&self, new: NewPet) -> Result<Pet, Error> {
+    pub async fn pet_create(&self, new: NewPet, named: Option<Named>) -> Result<Once<Pet>, Error> {
         match self {
-            Self::Sqlite(db) => db.pet_create(new).await,
-            Self::Postgres(db) => db.pet_create(new).await,
+            Self::Sqlite(db) => db.pet_create(new, named).await,
+            Self::Postgres(db) => db.pet_create(new, named).await,
+        }
+    }
+
+    /// Changes a pet, if it is as `expected`, and returns it.
+    pub async fn pet_update(
+        &self,
+        id: PetId,
+        change: PetChange,
+        expected: impl Fn(&Pet) -> bool + Send + 'static,
+    ) -> Result<Result<Pet, pet::Refused>, Error> {
+        match self {
+            Self::Sqlite(db) => db.pet_update(id, change, expected).await,
+            Self::Postgres(db) => db.pet_update(id, change, expected).await,
         }
     }
 
@@ -226,6 +244,57 @@ impl Store {
         match self {
             Self::Sqlite(db) => db.pet_list(query).await,
             Self::Postgres(db) => db.pet_list(query).await,
+        }
+    }
+
+    /// Counts the pets by their status. Its cost does not grow with them.
+    pub async fn pet_inventory(&self) -> Result<Inventory, Error> {
+        match self {
+            Self::Sqlite(db) => db.pet_inventory().await,
+            Self::Postgres(db) => db.pet_inventory().await,
+        }
+    }
+
+    /// Places an order on a pet that is available, which is pending then.
+    pub async fn order_place(
+        &self,
+        new: NewOrder,
+        named: Option<Named>,
+    ) -> Result<Once<Result<Order, order::Refused>>, Error> {
+        match self {
+            Self::Sqlite(db) => db.order_place(new, named).await,
+            Self::Postgres(db) => db.order_place(new, named).await,
+        }
+    }
+
+    /// Completes or cancels an open order, and with it changes its pet. One
+    /// whose hold has lapsed cannot be completed any more.
+    pub async fn order_close(
+        &self,
+        id: OrderId,
+        close: Close,
+        now: Timestamp,
+        named: Option<Named>,
+    ) -> Result<Once<Result<Order, order::Refused>>, Error> {
+        match self {
+            Self::Sqlite(db) => db.order_close(id, close, now, named).await,
+            Self::Postgres(db) => db.order_close(id, close, now, named).await,
+        }
+    }
+
+    /// Cancels some of the orders whose hold has lapsed, and says how many: 0
+    /// if there are no more.
+    pub async fn order_lapse(&self, now: Timestamp) -> Result<u64, Error> {
+        match self {
+            Self::Sqlite(db) => db.order_lapse(now).await,
+            Self::Postgres(db) => db.order_lapse(now).await,
+        }
+    }
+
+    pub async fn order_get(&self, id: OrderId) -> Result<Option<Order>, Error> {
+        match self {
+            Self::Sqlite(db) => db.order_get(id).await,
+            Self::Postgres(db) => db.order_get(id).await,
         }
     }
 
@@ -267,6 +336,15 @@ impl Store {
         match self {
             Self::Sqlite(db) => db.key_used(used).await,
             Self::Postgres(db) => db.key_used(used).await,
+        }
+    }
+
+    /// Forgets some of the names that requests had before that time, and says
+    /// how many: 0 if there are no more.
+    pub async fn named_forget(&self, before: Timestamp) -> Result<u64, Error> {
+        match self {
+            Self::Sqlite(db) => db.named_forget(before).await,
+            Self::Postgres(db) => db.named_forget(before).await,
         }
     }
 }

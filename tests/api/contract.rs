@@ -22,6 +22,17 @@ static SEEN: Mutex<BTreeSet<(String, String)>> = Mutex::new(BTreeSet::new());
 /// Headers that HTTP itself asks for.
 const PLAIN: [&str; 4] = ["content-type", "content-length", "date", "connection"];
 
+/// A body that every operation takes, and that some ignore.
+pub const BODY: &str = r#"{"name":"A","categoryId":1,"petId":1}"#;
+
+/// Every operation with a path that can be called.
+pub fn sweep() -> impl Iterator<Item = (Method, String, &'static Value)> {
+    operations().into_iter().map(|(method, path, operation)| {
+        let path = path.replace("{petId}", "1").replace("{orderId}", "1");
+        (method, path, operation)
+    })
+}
+
 /// Every operation: its method, its path and its description.
 pub fn operations() -> Vec<(Method, String, &'static Value)> {
     let paths = CONTRACT["paths"].as_object().unwrap();
@@ -173,6 +184,9 @@ fn check_request(
         .map(resolve);
     let mut fits = true;
     let mut has_cursor = false;
+    let names_requests = parameters
+        .clone()
+        .any(|parameter| parameter["name"] == "Idempotency-Key");
     for parameter in parameters.filter(|parameter| parameter["in"] == "query") {
         let given = form_urlencoded::parse(query.as_bytes());
         let given: Vec<_> = given
@@ -194,10 +208,11 @@ fn check_request(
     } else if code == "invalid_parameter" {
         // Only the service can tell whether a well-formed cursor is its own.
         assert!(
-            !fits || has_cursor,
+            !fits || has_cursor || names_requests,
             "refused against the contract: {context}"
         );
     }
+    // Where there are two types, they have one schema.
     let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
     if let Some(body) = body.filter(|_| schema.is_object()) {
         let valid = serde_json::from_slice(body).is_ok_and(|body| is_valid(schema, &body));

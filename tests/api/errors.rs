@@ -12,6 +12,8 @@ pub async fn bodies_are_as_recorded(backend: Backend) {
     let narrow = server.make_key(&[Scope::OrdersRead], None).await;
     let get = |path: &str| server.request(Method::GET, path);
     let post = |body: &str| server.request(Method::POST, "/v1/pets").body(body);
+    let patch = |body: &str| server.request(Method::PATCH, "/v1/pets/1").body(body);
+    let order = |body: &str| server.request(Method::POST, "/v1/store/orders").body(body);
     let requests = [
         get("/v1/pets").without_key(),
         get("/v1/pets").with_key("psk_typo"),
@@ -40,6 +42,20 @@ pub async fn bodies_are_as_recorded(backend: Backend) {
         post(r#"{"name":"a\u0000b","categoryId":"1","status":"lost"}"#),
         post(r#"{"name":1,"categoryId":9223372036854775808,"status":{"sold":null}}"#),
         post("{}").header("content-type", "text/plain"),
+        post(r#"{"name":"A","categoryId":1}"#).header("idempotency-key", ""),
+        patch("{}").header("content-type", "text/plain"),
+        patch(r#"{"name":null,"categoryId":null,"status":1}"#),
+        patch(r#"{"status":"sold"}"#),
+        order("{}"),
+        order(r#"{"petId":0}"#),
+        order(r#"{"petId":1}"#),
+        get("/v1/store/orders/1"),
+        server.request(Method::POST, "/v1/store/orders/1/complete"),
+        server.request(Method::PUT, "/v1/store/orders/1/cancel"),
+        post(r#"{"name":"A","categoryId":1,"status":"sold"}"#).header("idempotency-key", "a"),
+        post(r#"{"name":"B","categoryId":1}"#).header("idempotency-key", "a"),
+        order(r#"{"petId":1}"#),
+        patch("{}").header("if-match", "\"x\""),
         post(&" ".repeat(65537)),
     ];
     let mut record = String::new();

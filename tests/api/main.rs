@@ -14,11 +14,13 @@ mod faults;
 mod get;
 mod http2;
 mod list;
+mod named;
 mod orders;
 #[path = "../support/postgres.rs"]
 mod postgres;
 mod public;
 mod server;
+mod update;
 mod wire;
 
 use std::pin::Pin;
@@ -76,12 +78,30 @@ const CASES: &[(&str, Case)] = cases![
     list::bad_parameters_are_refused,
     list::an_unchanged_page_is_not_sent_twice,
     list::a_page_is_never_older_than_an_acknowledged_write,
+    named::a_request_sent_again_is_answered_as_before,
+    named::a_name_belongs_to_one_request_of_one_key,
+    named::bad_names_are_refused,
+    named::requests_of_a_name_that_run_at_once_are_carried_out_once,
+    named::names_are_forgotten_after_a_day,
     orders::stored_orders_are_listed,
     orders::they_are_filtered_and_paged,
+    orders::an_order_goes_its_way,
+    orders::unchanged_answers_are_not_sent_twice,
+    orders::what_cannot_be_ordered_is_refused,
+    orders::a_closed_order_stays_as_it_is,
+    orders::one_buyer_gets_an_animal,
+    orders::a_held_animal_keeps_its_status,
+    orders::orders_and_updates_do_not_cross,
+    orders::holds_lapse,
+    orders::the_inventory_is_that_of_a_recount,
     public::the_contract_is_served_with_its_addresses,
     public::visitors_are_led_to_the_docs,
     public::request_ids_are_taken_over_if_sane,
     public::unknown_paths_and_methods_have_an_answer,
+    update::what_is_named_changes_and_the_rest_stays,
+    update::bad_changes_are_refused,
+    update::both_types_are_taken_and_no_others,
+    update::a_tag_guards_against_lost_changes,
     wire::requests_share_a_connection,
     wire::what_is_not_http_is_refused,
     wire::heads_over_the_limit_are_refused,

@@ -1,6 +1,18 @@
-//! `GET /store/orders`.
+//! The store area: orders, and what they do to animals.
 
-use serde_json::json;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use http::Method;
+use jiff::{SignedDuration, Timestamp};
+use petstore::clock::Clock;
+use serde_json::{Value, json};
 
 use crate::server::{Backend, Server};
 
@@ -11,6 +23,17 @@ const ORDERS: &str = "
         (1, 'placed', 1763200000000000, 1763200000000000),
         (2, 'completed', 1763200000123000, 1763200001000000),
         (3, 'cancelled', 1763200000000000, 1763200002000000);";
+
+/// Adds an animal that is for sale.
+async fn for_sale(server: &Server) -> i64 {
+    let pet = json!({"name": "Rex", "categoryId": 1, "status": "available"});
+    server.create(pet).await
+}
+
+async fn inventory(server: &Server) -> [i64; 3] {
+    let counts = server.get("/v1/store/inventory").await.json();
+    ["available", "pending", "sold"].map(|status| counts[status].as_i64().unwrap())
+}
 
 pub async fn stored_orders_are_listed(backend: Backend) {
     let empty = Server::start(backend).await;
@@ -27,6 +50,7 @@ pub async fn stored_orders_are_listed(backend: Backend) {
         "updatedAt": "2025-11-15T09:46:41Z",
     });
     assert_eq!(orders[1], second);
+    assert_eq!(server.get("/v1/store/orders/2").await.json(), second);
 }
 
 pub async fn they_are_filtered_and_paged(backend: Backend) {
@@ -58,5 +82,321 @@ pub async fn they_are_filtered_and_paged(backend: Backend) {
     ] {
         let reply = server.get(&format!("/v1/store/orders?{query}")).await;
         reply.assert_error(400, "invalid_parameter");
+    }
+}
+
+pub async fn an_order_goes_its_way(backend: Backend) {
+    let server = Server::start(backend).await;
+    let (sold, kept) = (for_sale(&server).await, for_sale(&server).await);
+    let placed = server.order(sold).await;
+    assert_eq!(placed.status, 201, "{}", placed.text());
+    assert_eq!(placed.header("location"), Some("/v1/store/orders/1"));
+    let order = placed.json();
+    assert_eq!(order["status"], "placed");
+    assert_eq!((&order["id"], &order["petId"]), (&json!(1), &json!(sold)));
+    assert_eq!(order["createdAt"], order["updatedAt"]);
+    assert_eq!(order.get("expiresAt"), None);
+    assert_eq!(server.get("/v1/store/orders/1").await.json(), order);
+    assert_eq!(server.status_of(sold).await, "pending");
+    assert_eq!(inventory(&server).await, [1, 1, 0]);
+
+    let completed = server.close(1, "complete").await;
+    assert_eq!(completed.status, 200);
+    let now = completed.json();
+    assert_eq!(now["status"], "completed");
+    assert_eq!(now["createdAt"], order["createdAt"]);
+    assert!(now["updatedAt"].as_str() >= order["updatedAt"].as_str());
+    assert_eq!(server.get("/v1/store/orders/1").await.json(), now);
+    assert_eq!(server.status_of(sold).await, "sold");
+    assert_eq!(inventory(&server).await, [1, 0, 1]);
+
+    let order = server.place(kept).await;
+    let cancelled = server.close(order, "cancel").await;
+    assert_eq!(
+        (cancelled.status.as_u16(), &cancelled.json()["status"]),
+        (200, &json!("cancelled"))
+    );
+    assert_eq!(server.status_of(kept).await, "available");
+    assert_eq!(inventory(&server).await, [1, 0, 1]);
+    // It can be ordered again, and every page knows of it.
+    let again = server.place(kept).await;
+    let open = server.get("/v1/store/orders?status=placed").await.json();
+    assert_eq!(open[0]["id"], again);
+    let pending = server.get("/v1/pets?status=pending").await.json();
+    assert_eq!(pending[0]["id"], kept);
+}
+
+pub async fn unchanged_answers_are_not_sent_twice(backend: Backend) {
+    let server = Server::start(backend).await;
+    let pet = for_sale(&server).await;
+    let order = server.place(pet).await;
+    for path in ["/v1/store/orders/1", "/v1/store/inventory"] {
+        let first = server.get(path).await;
+        let tag = first.header("etag").unwrap();
+        let again = server
+            .request(Method::GET, path)
+            .header("if-none-match", tag);
+        assert_eq!(again.send().await.status, 304);
+        let head = server.request(Method::HEAD, path).send().await;
+        assert_eq!(head.header("etag"), Some(tag));
+    }
+    let tag = server.get("/v1/store/orders/1").await;
+    let tag = tag.header("etag").unwrap();
+    server.close(order, "cancel").await;
+    let changed = server
+        .request(Method::GET, "/v1/store/orders/1")
+        .header("if-none-match", tag);
+    assert_eq!(changed.send().await.status, 200);
+}
+
+pub async fn what_cannot_be_ordered_is_refused(backend: Backend) {
+    let server = Server::start(backend).await;
+    server
+        .create(json!({"name": "None", "categoryId": 1}))
+        .await;
+    for status in ["pending", "sold"] {
+        let pet = json!({"name": "A", "categoryId": 1, "status": status});
+        server.create(pet).await;
+    }
+    for pet in 1..=3 {
+        server
+            .order(pet)
+            .await
+            .assert_error(409, "pet_not_available");
+    }
+    for pet in [4, (1 << 53) - 1] {
+        server.order(pet).await.assert_error(404, "not_found");
+    }
+    for body in [
+        "{}",
+        "[]",
+        r#"{"petId":null}"#,
+        r#"{"petId":"1"}"#,
+        r#"{"petId":0}"#,
+        r#"{"petId":-1}"#,
+        r#"{"petId":1.5}"#,
+        r#"{"petId":9007199254740992}"#,
+        r#"{"petid":1}"#,
+    ] {
+        let reply = server.post("/v1/store/orders", body).await;
+        reply.assert_error(400, "invalid_body");
+    }
+    let reply = server.post("/v1/store/orders", r#"{"petId":1"#).await;
+    reply.assert_error(400, "invalid_json");
+    let plain = server
+        .request(Method::POST, "/v1/store/orders")
+        .body("{\"petId\":1}");
+    let reply = plain.header("content-type", "text/plain").send().await;
+    reply.assert_error(415, "unsupported_media_type");
+    assert_eq!(server.get("/v1/store/orders").await.json(), json!([]));
+    assert_eq!(inventory(&server).await, [0, 1, 1]);
+}
+
+pub async fn a_closed_order_stays_as_it_is(backend: Backend) {
+    let server = Server::start(backend).await;
+    for (pet, how) in [(1, "complete"), (2, "cancel")] {
+        for_sale(&server).await;
+        let order = server.place(pet).await;
+        let closed = server.close(order, how).await.json();
+        for how in ["complete", "cancel"] {
+            let reply = server.close(order, how).await;
+            reply.assert_error(409, "order_not_open");
+        }
+        let path = format!("/v1/store/orders/{order}");
+        assert_eq!(server.get(&path).await.json(), closed);
+    }
+    for id in [
+        "0",
+        "99",
+        "abc",
+        "+1",
+        "1.5",
+        "01",
+        "9223372036854775808",
+        "%31%30",
+    ] {
+        let path = format!("/v1/store/orders/{id}");
+        server.get(&path).await.assert_error(404, "not_found");
+        for how in ["complete", "cancel"] {
+            let close = server.request(Method::POST, &format!("{path}/{how}"));
+            close.send().await.assert_error(404, "not_found");
+        }
+    }
+    // What is sent along does not matter.
+    for_sale(&server).await;
+    let order = server.place(3).await;
+    let path = format!("/v1/store/orders/{order}/complete");
+    let odd = server
+        .request(Method::POST, &path)
+        .header("content-type", "text/plain");
+    assert_eq!(odd.body("not json").send().await.status, 200);
+}
+
+pub async fn one_buyer_gets_an_animal(backend: Backend) {
+    let server = Server::start(backend).await;
+    for round in 1..=5 {
+        let pet = for_sale(&server).await;
+        let replies = join_all((0..24).map(|_| server.order(pet))).await;
+        let (won, lost): (Vec<_>, Vec<_>) = replies.iter().partition(|r| r.status == 201);
+        assert_eq!(won.len(), 1, "round {round}");
+        for reply in lost {
+            reply.assert_error(409, "pet_not_available");
+        }
+        // And one of those who close it.
+        let order = won[0].json()["id"].as_i64().unwrap();
+        let closes = (0..12).map(|n| server.close(order, ["complete", "cancel"][n % 2]));
+        let replies = join_all(closes).await;
+        let (won, lost): (Vec<_>, Vec<_>) = replies.iter().partition(|r| r.status == 200);
+        assert_eq!(won.len(), 1, "round {round}");
+        for reply in lost {
+            reply.assert_error(409, "order_not_open");
+        }
+        let now = server.status_of(pet).await;
+        match won[0].json()["status"].as_str() {
+            Some("completed") => assert_eq!(now, "sold"),
+            _ => assert_eq!(now, "available"),
+        }
+    }
+}
+
+pub async fn a_held_animal_keeps_its_status(backend: Backend) {
+    let server = Server::start(backend).await;
+    let pet = for_sale(&server).await;
+    let order = server.place(pet).await;
+    let path = format!("/v1/pets/{pet}");
+    for patch in [
+        r#"{"status":"available"}"#,
+        r#"{"status":null}"#,
+        r#"{"status":"sold","name":"No"}"#,
+    ] {
+        server
+            .patch(&path, patch)
+            .await
+            .assert_error(409, "pet_reserved");
+    }
+    // The rest of it is free, and so is the status that it has.
+    let patch = r#"{"name":"Max","status":"pending"}"#;
+    let changed = server.patch(&path, patch).await;
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    assert_eq!(changed.json()["name"], "Max");
+    server.close(order, "cancel").await;
+    let freed = server.patch(&path, r#"{"status":"sold"}"#).await;
+    assert_eq!(freed.json()["status"], "sold");
+    server
+        .order(pet)
+        .await
+        .assert_error(409, "pet_not_available");
+}
+
+/// An order or an update comes first, whichever it is: never both.
+pub async fn orders_and_updates_do_not_cross(backend: Backend) {
+    let server = Server::start(backend).await;
+    for round in 0..20 {
+        let pet = for_sale(&server).await;
+        let path = format!("/v1/pets/{pet}");
+        let (order, update) = tokio::join!(
+            server.order(pet),
+            server.patch(&path, r#"{"status":"sold"}"#)
+        );
+        let now = server.status_of(pet).await;
+        match (order.status.as_u16(), update.status.as_u16()) {
+            (201, 409) => assert_eq!(now, "pending", "round {round}"),
+            (409, 200) => assert_eq!(now, "sold", "round {round}"),
+            other => panic!("round {round}: {other:?}, the pet is {now}"),
+        }
+    }
+}
+
+/// A clock that the test moves.
+fn moved_clock() -> (Clock, impl Fn(i64)) {
+    let ahead = Arc::new(AtomicI64::new(0));
+    let start = Timestamp::now();
+    let seconds = ahead.clone();
+    let clock =
+        Clock::new(move || start + SignedDuration::from_secs(seconds.load(Ordering::Relaxed)));
+    (clock, move |by| {
+        drop(ahead.fetch_add(by, Ordering::Relaxed))
+    })
+}
+
+pub async fn holds_lapse(backend: Backend) {
+    let (clock, go_on) = moved_clock();
+    let server = Server::start_with(backend, |plan| {
+        plan.settings.clock = clock;
+        plan.settings.hold = Some(SignedDuration::from_mins(30));
+    })
+    .await;
+    let time = |value: &Value| value.as_str().unwrap().parse::<Timestamp>().unwrap();
+    let pets = [for_sale(&server).await, for_sale(&server).await];
+    let placed = server.order(pets[0]).await.json();
+    let hold = time(&placed["expiresAt"]) - time(&placed["createdAt"]);
+    assert_eq!(hold.get_seconds() + 60 * hold.get_minutes(), 1800);
+    let in_time = server.place(pets[1]).await;
+    go_on(1799);
+    let completed = server.close(in_time, "complete").await;
+    assert_eq!(completed.json()["expiresAt"], placed["expiresAt"]);
+    go_on(1);
+    let late = server.close(1, "complete").await;
+    late.assert_error(409, "order_not_open");
+    let mut order = placed.clone();
+    while order["status"] == "placed" {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        order = server.get("/v1/store/orders/1").await.json();
+    }
+    assert_eq!(order["status"], "cancelled");
+    assert_eq!(order["updatedAt"], placed["expiresAt"]);
+    assert_eq!(server.status_of(pets[0]).await, "available");
+    assert_eq!(inventory(&server).await, [1, 0, 1]);
+    // Once only: whoever has it next keeps it.
+    let next = server.place(pets[0]).await;
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    assert_eq!(
+        server.get(&format!("/v1/store/orders/{next}")).await.json()["status"],
+        "placed"
+    );
+    assert_eq!(server.get("/v1/store/orders/1").await.json(), order);
+    assert_eq!(server.status_of(pets[1]).await, "sold");
+}
+
+/// Whatever happens, in whatever order, the counts are those of a recount.
+pub async fn the_inventory_is_that_of_a_recount(backend: Backend) {
+    let server = Server::start(backend).await;
+    let seed = rand::random::<u64>();
+    println!("seed {seed}");
+    let mut random = <rand::rngs::StdRng as rand::SeedableRng>::seed_from_u64(seed);
+    let mut pick = |below: usize| rand::RngExt::random_range(&mut random, 0..below);
+    let statuses = ["\"available\"", "\"pending\"", "\"sold\"", "null"];
+    for step in 0..40 {
+        let calls: Vec<_> = (0..8)
+            .map(|_| (pick(5), pick(step + 1) + 1, statuses[pick(4)]))
+            .collect();
+        let calls = calls.into_iter().map(|(what, id, status)| {
+            let server = &server;
+            async move {
+                let id = id as i64;
+                match what {
+                    0 if status == "null" => server.create_some(1).await,
+                    0 => drop(server.create(json!({"name": "A", "categoryId": 1, "status": status.trim_matches('"')})).await),
+                    1 => drop(server.order(id).await),
+                    2 => drop(server.close(id, "complete").await),
+                    3 => drop(server.close(id, "cancel").await),
+                    _ => drop(server.patch(&format!("/v1/pets/{id}"), format!("{{\"status\":{status}}}")).await),
+                }
+            }
+        });
+        join_all(calls).await;
+        let recount = server.database.query(
+            "SELECT count(CASE WHEN status = 'available' THEN 1 END) || ' ' ||
+                    count(CASE WHEN status = 'pending' THEN 1 END) || ' ' ||
+                    count(CASE WHEN status = 'sold' THEN 1 END) FROM pets",
+        );
+        let counted = inventory(&server).await.map(|n| n.to_string()).join(" ");
+        assert_eq!(counted, recount, "seed {seed}, step {step}");
+        let crossed = server.database.query(
+            "SELECT count(*) || '' FROM orders JOIN pets ON pets.id = orders.pet_id
+             WHERE orders.status = 'placed' AND pets.status IS NOT NULL AND pets.status <> 'pending'
+                OR orders.status = 'placed' AND pets.status IS NULL",
+        );
+        assert_eq!(crossed, "0", "seed {seed}, step {step}");
     }
 }

@@ -109,6 +109,11 @@ pub async fn unknown_paths_and_methods_have_an_answer(backend: Backend) {
         "/pets",
         "/v1/store",
         "/v1/store/orders/",
+        "/v1/store/orders/1/",
+        "/v1/store/orders/1/ship",
+        "/v1/store/orders/1/complete/",
+        "/v1/store/orders//complete",
+        "/v1/store/inventory/",
         "/favicon.ico",
         "/v1/openapi",
         "/docs/x",
@@ -119,13 +124,18 @@ pub async fn unknown_paths_and_methods_have_an_answer(backend: Backend) {
     }
     for (path, allow) in [
         ("/v1/pets", "GET, HEAD, POST"),
-        ("/v1/pets/1", "GET, HEAD"),
-        ("/v1/store/orders", "GET, HEAD"),
+        ("/v1/pets/1", "GET, HEAD, PATCH"),
+        ("/v1/store/inventory", "GET, HEAD"),
+        ("/v1/store/orders", "GET, HEAD, POST"),
+        ("/v1/store/orders/1", "GET, HEAD"),
+        ("/v1/store/orders/1/complete", "POST"),
+        ("/v1/store/orders/1/cancel", "POST"),
         ("/v1/openapi.yaml", "GET, HEAD"),
         ("/docs", "GET, HEAD"),
         ("/", "GET, HEAD"),
     ] {
-        for method in ["DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "BREW"] {
+        let methods = ["DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "BREW"];
+        for method in methods.into_iter().filter(|method| !allow.contains(method)) {
             let method = Method::from_bytes(method.as_bytes()).unwrap();
             let reply = server.request(method, path).send().await;
             reply.assert_error(405, "method_not_allowed");

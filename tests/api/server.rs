@@ -273,6 +273,37 @@ impl Server {
         reply.json()["id"].as_i64().unwrap()
     }
 
+    /// Places an order and returns its id.
+    pub async fn place(&self, pet: i64) -> i64 {
+        let reply = self.order(pet).await;
+        assert_eq!(reply.status, 201, "{}", reply.text());
+        reply.json()["id"].as_i64().unwrap()
+    }
+
+    /// Asks for an order on a pet.
+    pub async fn order(&self, pet: i64) -> Reply {
+        let claim = format!("{{\"petId\":{pet}}}");
+        self.post("/v1/store/orders", claim).await
+    }
+
+    /// Completes or cancels an order.
+    pub async fn close(&self, order: i64, how: &str) -> Reply {
+        let path = format!("/v1/store/orders/{order}/{how}");
+        self.request(Method::POST, &path).send().await
+    }
+
+    /// Sends a merge patch.
+    pub async fn patch(&self, path: &str, patch: impl Into<Vec<u8>>) -> Reply {
+        let request = self.request(Method::PATCH, path);
+        let request = request.header("content-type", "application/merge-patch+json");
+        request.body(patch).send().await
+    }
+
+    /// The status of a pet.
+    pub async fn status_of(&self, pet: i64) -> Value {
+        self.get(&format!("/v1/pets/{pet}")).await.json()["status"].clone()
+    }
+
     pub async fn create_some(&self, count: usize) {
         for n in 1..=count {
             self.create(serde_json::json!({"name": format!("Pet {n}"), "categoryId": 1}))

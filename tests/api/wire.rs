@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use petstore::http::Limits;
 use serde_json::json;
 use tokio::{
@@ -259,12 +259,17 @@ pub async fn slow_heads_are_cut_off(backend: Backend) {
 
 pub async fn slow_bodies_are_cut_off(backend: Backend) {
     let server = Server::start_with(backend, short).await;
-    let mut wire = Wire::connect(&server).await;
-    wire.send("POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: 100\r\n\r\n{\"name\"")
+    for (method, path, _) in contract::sweep().filter(|(method, ..)| *method != Method::GET) {
+        let mut wire = Wire::connect(&server).await;
+        let request = format!("{method} {path}");
+        wire.send(&format!(
+            "{request} HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: 100\r\n\r\n{{\"name\""
+        ))
         .await;
-    wire.last_answer("POST /v1/pets")
-        .await
-        .assert_error(408, "request_timeout");
+        wire.last_answer(&request)
+            .await
+            .assert_error(408, "request_timeout");
+    }
     // A body that breaks off is not carried out.
     let mut wire = Wire::connect(&server).await;
     let body = r#"{"name":"A","categoryId":1}"#;

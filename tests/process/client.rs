@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -66,6 +67,26 @@ impl Client {
         let request = self.http.post(format!("{}/v1/pets", self.base));
         let request = request.header("content-type", "application/json");
         self.send(request.body(pet(name))).await
+    }
+
+    /// Sends a request with a JSON body, unless that is null, and perhaps with a
+    /// name; no answer at all is an error.
+    pub async fn send_json(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+        name: Option<&str>,
+    ) -> reqwest::Result<Answer> {
+        let mut request = self.http.request(method, format!("{}{path}", self.base));
+        if !body.is_null() {
+            request = request.header("content-type", "application/json");
+            request = request.body(body.to_string());
+        }
+        if let Some(name) = name {
+            request = request.header("idempotency-key", name);
+        }
+        self.send(request).await
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> reqwest::Result<Answer> {

@@ -39,7 +39,7 @@ async fn everything_is_kept() {
     service.stop();
     let db = Connection::open(home.database()).unwrap();
     db.execute_batch(
-        "INSERT INTO orders VALUES (7, 3, 'placed', 1, 2);
+        "INSERT INTO orders VALUES (7, 3, 'placed', 1, 2, NULL);
          UPDATE pets SET status = 'pending' WHERE id = 3;
          DELETE FROM pets WHERE id = 1234",
     )

@@ -15,11 +15,13 @@ mod durability;
 mod first_start;
 mod hang_up;
 mod harness;
+mod history;
 mod keys;
 mod opening;
 mod pooler;
 #[path = "../support/postgres.rs"]
 mod postgres;
 mod replicas;
+mod sales;
 mod shutdown;
 mod trace;

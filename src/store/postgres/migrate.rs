@@ -6,9 +6,10 @@ use super::super::OpenError;
 
 /// The schema, one step a file, in order. A step that was released is never
 /// changed.
-const MIGRATIONS: [&str; 1] = [include_str!(
-    "../../../migrations/postgres/1_animals_orders_keys.sql"
-)];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../../../migrations/postgres/1_animals_orders_keys.sql"),
+    include_str!("../../../migrations/postgres/2_sales.sql"),
+];
 
 /// The oldest program, by the number of steps it knows, that can go on with
 /// the schema of this one. While replicas are replaced one by one, those of

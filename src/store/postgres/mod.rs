@@ -2,6 +2,8 @@
 //! statements and their rows.
 
 mod migrate;
+mod named;
+mod orders;
 mod pool;
 mod url;
 mod writer;
@@ -18,10 +20,11 @@ use tokio_postgres::{Client, Row, types::Type};
 use super::{Error, OpenError, Options, Role};
 use crate::{
     key::{Key, KeyHash, KeyName, NewKey, Scopes},
-    order::{Order, OrderStatus},
+    named::{Named, Once},
     page::{Filter, ListQuery, Page},
-    pet::{NewPet, Pet, PetId, PetName, PetStatus},
+    pet::{Inventory, NewPet, Pet, PetChange, PetId, PetName, PetStatus, Refused},
 };
+use named::once;
 use pool::{Pool, Sql};
 use url::Server;
 use writer::Writer;
@@ -31,9 +34,12 @@ pub use url::{PostgresUrl, Trouble};
 /// Connections to a PostgreSQL server.
 #[derive(Debug)]
 pub struct Postgres {
+    /// To read over. Writes go over others, so that one that waits holds up no
+    /// reading.
     pool: Pool,
-    /// Apart, so that a write that waits holds up no reading.
-    key_writes: Pool,
+    writes: Pool,
+    /// For what the service does on its own, and for keys.
+    chores: Pool,
     writer: Writer,
 }
 
@@ -41,8 +47,13 @@ pub struct Postgres {
 /// changes it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How many connections a replica reads over.
-const READERS: usize = 4;
+/// How often an update is tried while others change the same animal: each time
+/// one of them succeeds.
+const UPDATE_TRIES: usize = 100;
+
+/// How many connections a replica reads over, and over how many it writes what
+/// is no plain create.
+const CONNECTIONS: usize = 4;
 
 /// Opens a connection to a database, after its schema is up to date, with the
 /// count of the server's warnings.
@@ -70,13 +81,14 @@ async fn prepare(url: &PostgresUrl) -> Result<(Server, Client, Arc<AtomicU64>), 
 impl Postgres {
     pub async fn open(url: &PostgresUrl, options: &Options) -> Result<Self, OpenError> {
         let (server, ..) = prepare(url).await?;
-        let readers = match options.role {
-            Role::Service => READERS,
+        let connections = match options.role {
+            Role::Service => CONNECTIONS,
             Role::Tool => 1,
         };
         Ok(Self {
-            pool: Pool::new(&server, readers),
-            key_writes: Pool::new(&server, 1),
+            pool: Pool::new(&server, connections),
+            writes: Pool::new(&server, connections),
+            chores: Pool::new(&server, 1),
             writer: Writer::start(&server, options.write_queue),
         })
     }
@@ -85,8 +97,76 @@ impl Postgres {
         self.writer.close().await;
     }
 
-    pub async fn pet_create(&self, new: NewPet) -> Result<Pet, Error> {
-        self.writer.create(new).await
+    pub async fn pet_create(&self, new: NewPet, named: Option<Named>) -> Result<Once<Pet>, Error> {
+        let Some(named) = named else {
+            return self.writer.create(new).await.map(Once::Now);
+        };
+        let (name, status) = (new.name.as_str(), new.status.map(PetStatus::as_str));
+        let rest: pool::Parameters = &[&name, &new.category_id, &status];
+        let created = self.once(&CREATE, Some(&named), named.at, rest).await?;
+        created.try_map(|(outcome, _)| match outcome {
+            Ok(id) => Ok(new.clone().with_id(PetId::from_store(id))),
+            Err(_) => Err(unreadable(NoRow)),
+        })
+    }
+
+    /// Changes the pet if it still is as it was read, or looks again.
+    pub async fn pet_update(
+        &self,
+        id: PetId,
+        change: PetChange,
+        expected: impl Fn(&Pet) -> bool,
+    ) -> Result<Result<Pet, Refused>, Error> {
+        for _ in 0..UPDATE_TRIES {
+            let rows = self.pool.read(&PET_HELD, &[&id.get()]).await?;
+            let Some(row) = rows.first() else {
+                return Ok(Err(Refused::NoSuchPet));
+            };
+            let (before, held) = (pet(row)?, row.get::<_, bool>(4));
+            if !expected(&before) {
+                return Ok(Err(Refused::Outdated));
+            }
+            let after = change.apply(&before);
+            if after == before {
+                return Ok(Ok(after));
+            }
+            if after.status != before.status && held {
+                return Ok(Err(Refused::Reserved));
+            }
+            let [(old_name, old_status), (name, status)] =
+                [&before, &after].map(|pet| (pet.name.as_str(), pet.status.map(PetStatus::as_str)));
+            let (old_category, category) = (before.category_id, after.category_id);
+            let changed = self
+                .writes
+                .write(
+                    &UPDATE,
+                    &[
+                        &id.get(),
+                        &old_name,
+                        &old_category,
+                        &old_status,
+                        &held,
+                        &name,
+                        &category,
+                        &status,
+                    ],
+                )
+                .await?;
+            if !changed.is_empty() {
+                return Ok(Ok(after));
+            }
+        }
+        Err(Error::Unavailable(Arc::new(Contended)))
+    }
+
+    pub async fn pet_inventory(&self) -> Result<Inventory, Error> {
+        let rows = self.pool.read(&INVENTORY, &[]).await?;
+        let row = rows.first().ok_or_else(|| unreadable(NoRow))?;
+        Ok(Inventory {
+            available: row.get(0),
+            pending: row.get(1),
+            sold: row.get(2),
+        })
     }
 
     pub async fn pet_get(&self, id: PetId) -> Result<Option<Pet>, Error> {
@@ -96,10 +176,6 @@ impl Postgres {
 
     pub async fn pet_list(&self, query: ListQuery<PetStatus>) -> Result<Page<Pet>, Error> {
         self.list(&PETS, query, pet, |pet| pet.id.get()).await
-    }
-
-    pub async fn order_list(&self, query: ListQuery<OrderStatus>) -> Result<Page<Order>, Error> {
-        self.list(&ORDERS, query, order, |order| order.id).await
     }
 
     /// Reads one page by ascending id, and one item more to see whether it
@@ -128,7 +204,7 @@ impl Postgres {
         let (hash, name) = (hash.as_bytes().as_slice(), new.name.as_str());
         let scopes = new.scopes.to_string();
         let rows = self
-            .key_writes
+            .chores
             .write(&KEY_CREATE, &[&hash, &name, &scopes, &created, &expires])
             .await?;
         rows.first().map_or(Err(unreadable(NoRow)), key)
@@ -147,7 +223,7 @@ impl Postgres {
 
     pub async fn key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<Key>, Error> {
         let rows = self
-            .key_writes
+            .chores
             .write(&KEY_REVOKE, &[&id, &now.as_microsecond()])
             .await?;
         rows.first().map(key).transpose()
@@ -158,7 +234,7 @@ impl Postgres {
             .into_iter()
             .map(|(id, time)| (id, time.as_microsecond()))
             .unzip();
-        self.key_writes.write(&KEY_USED, &[&ids, &times]).await?;
+        self.chores.write(&KEY_USED, &[&ids, &times]).await?;
         Ok(())
     }
 }
@@ -182,19 +258,52 @@ static PETS: [Sql; 2] = [
     },
 ];
 
-/// Without a status, and with one.
-static ORDERS: [Sql; 2] = [
-    Sql {
-        text: "SELECT id, pet_id, status, created_at, updated_at FROM orders
-               WHERE id > $1 ORDER BY id LIMIT $2",
-        types: &[Type::INT8, Type::INT8],
-    },
-    Sql {
-        text: "SELECT id, pet_id, status, created_at, updated_at FROM orders
-               WHERE id > $1 AND status = $3 ORDER BY id LIMIT $2",
-        types: &[Type::INT8, Type::INT8, Type::TEXT],
-    },
-];
+static CREATE: Sql = Sql {
+    text: once!(
+        "done AS (
+             INSERT INTO pets (name, category_id, status)
+             SELECT $5, $6, $7 WHERE NOT EXISTS (SELECT FROM known)
+             RETURNING id
+         )",
+        "NULL"
+    ),
+    types: &[
+        Type::INT8,
+        Type::TEXT,
+        Type::BYTEA,
+        Type::INT8,
+        Type::TEXT,
+        Type::INT8,
+        Type::TEXT,
+    ],
+};
+
+static PET_HELD: Sql = Sql {
+    text: "SELECT id, name, category_id, status, held FROM pets WHERE id = $1",
+    types: &[Type::INT8],
+};
+
+static UPDATE: Sql = Sql {
+    text: "UPDATE pets SET name = $6, category_id = $7, status = $8
+           WHERE id = $1 AND name = $2 AND category_id = $3
+           AND status IS NOT DISTINCT FROM $4 AND held = $5
+           RETURNING id",
+    types: &[
+        Type::INT8,
+        Type::TEXT,
+        Type::INT8,
+        Type::TEXT,
+        Type::BOOL,
+        Type::TEXT,
+        Type::INT8,
+        Type::TEXT,
+    ],
+};
+
+static INVENTORY: Sql = Sql {
+    text: "SELECT sum(available)::bigint, sum(pending)::bigint, sum(sold)::bigint FROM inventory",
+    types: &[],
+};
 
 static KEYS: Sql = Sql {
     text: "SELECT id, name, scopes, created_at, last_used_at, expires_at, revoked_at, hash
@@ -238,26 +347,15 @@ fn pet(row: &Row) -> Result<Pet, Error> {
     })
 }
 
-fn order(row: &Row) -> Result<Order, Error> {
-    Ok(Order {
-        id: row.get(0),
-        pet_id: PetId::from_store(row.get(1)),
-        status: OrderStatus::parse(row.get(2)).map_err(unreadable)?,
-        created_at: time(row.get(3))?,
-        updated_at: time(row.get(4))?,
-    })
-}
-
 fn key(row: &Row) -> Result<Key, Error> {
-    let optional_time = |column: usize| row.get::<_, Option<i64>>(column).map(time).transpose();
     Ok(Key {
         id: row.get(0),
         name: KeyName::from_store(row.get(1)),
         scopes: Scopes::from_store(row.get(2)),
         created_at: time(row.get(3))?,
-        last_used_at: optional_time(4)?,
-        expires_at: optional_time(5)?,
-        revoked_at: optional_time(6)?,
+        last_used_at: optional_time(row.get(4))?,
+        expires_at: optional_time(row.get(5))?,
+        revoked_at: optional_time(row.get(6))?,
     })
 }
 
@@ -265,8 +363,16 @@ fn time(microseconds: i64) -> Result<Timestamp, Error> {
     Timestamp::from_microsecond(microseconds).map_err(unreadable)
 }
 
+fn optional_time(microseconds: Option<i64>) -> Result<Option<Timestamp>, Error> {
+    microseconds.map(time).transpose()
+}
+
 #[derive(Debug, thiserror::Error)]
-#[error("an insert gave no row")]
+#[error("others change the same animal all the time")]
+struct Contended;
+
+#[derive(Debug, thiserror::Error)]
+#[error("a statement gave no row where there must be one")]
 struct NoRow;
 
 /// A stored value that this program would not have stored.

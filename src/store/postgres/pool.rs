@@ -23,6 +23,7 @@ use tokio_postgres::{
 
 use super::{
     super::Error,
+    NoRow,
     url::{Server, Trouble},
 };
 
@@ -96,10 +97,39 @@ impl Pool {
         sql: &'static Sql,
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, Error> {
+        let written = self.try_write(sql, parameters).await?;
+        written.map_err(failure)
+    }
+
+    /// The same, for a statement that gives one row. `None` says that it was
+    /// undone, because another transaction has first written what `constraint`
+    /// lets be there only once.
+    pub async fn write_unless_there(
+        &self,
+        sql: &'static Sql,
+        parameters: Parameters<'_>,
+        constraint: &str,
+    ) -> Result<Option<Row>, Error> {
+        match self.try_write(sql, parameters).await? {
+            Ok(rows) => match rows.into_iter().next() {
+                Some(row) => Ok(Some(row)),
+                None => Err(Error::OutcomeUnknown(Arc::new(NoRow))),
+            },
+            Err(trouble) if trouble.constraint() == Some(constraint) => Ok(None),
+            Err(trouble) => Err(failure(trouble)),
+        }
+    }
+
+    /// The inner error is that the server has undone the statement.
+    async fn try_write(
+        &self,
+        sql: &'static Sql,
+        parameters: Parameters<'_>,
+    ) -> Result<Result<Vec<Row>, Trouble>, Error> {
         match self.run(sql, parameters).await? {
             Ok((_, true)) => Err(Error::OutcomeUnknown(Arc::new(Warned))),
-            Ok((rows, false)) => Ok(rows),
-            Err(trouble) if is_rolled_back(&trouble) => Err(failure(trouble)),
+            Ok((rows, false)) => Ok(Ok(rows)),
+            Err(trouble) if is_rolled_back(&trouble) => Ok(Err(trouble)),
             Err(trouble) => Err(Error::OutcomeUnknown(Arc::new(trouble))),
         }
     }

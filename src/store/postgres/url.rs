@@ -60,6 +60,14 @@ impl Trouble {
             Self::Late(_) | Self::Muted => None,
         }
     }
+
+    /// The constraint that a statement would have broken.
+    pub fn constraint(&self) -> Option<&str> {
+        match self {
+            Self::Server { error } => error.as_db_error()?.constraint(),
+            Self::Late(_) | Self::Muted => None,
+        }
+    }
 }
 
 /// What the library says itself is short: what it met says more.

@@ -134,14 +134,10 @@ async fn insert(pool: &Pool, new: Vec<NewPet>) -> Vec<Result<Pet, Error>> {
     });
     match rows {
         Ok(rows) => {
-            let pets = new.into_iter().zip(rows).map(|(new, row)| {
-                Ok(Pet {
-                    id: PetId::from_store(row.get(0)),
-                    name: new.name,
-                    category_id: new.category_id,
-                    status: new.status,
-                })
-            });
+            let pets = new
+                .into_iter()
+                .zip(rows)
+                .map(|(new, row)| Ok(new.with_id(PetId::from_store(row.get(0)))));
             pets.collect()
         }
         Err(error) => {

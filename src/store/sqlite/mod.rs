@@ -1,6 +1,8 @@
 //! The store on an SQLite file: the statements and their rows.
 
+mod named;
 mod open;
+mod orders;
 mod reader;
 mod writer;
 
@@ -12,10 +14,11 @@ use rusqlite::{Connection, OptionalExtension, Row, params, types::Type};
 use super::{Error, OpenError, Options, Role, Version};
 use crate::{
     key::{Key, KeyHash, KeyName, NewKey, Scopes},
-    order::{Order, OrderStatus},
+    named::{Named, Once},
     page::{Filter, ListQuery, Page},
-    pet::{NewPet, Pet, PetId, PetName, PetStatus},
+    pet::{Inventory, NewPet, Pet, PetChange, PetId, PetName, PetStatus, Refused},
 };
+use named::once;
 use reader::Readers;
 use writer::{Effect, Writer};
 
@@ -67,35 +70,87 @@ impl Sqlite {
         self.writer.version()
     }
 
-    pub async fn pet_create(&self, new: NewPet) -> Result<Pet, Error> {
+    pub async fn pet_create(&self, new: NewPet, named: Option<Named>) -> Result<Once<Pet>, Error> {
+        if named.is_none() {
+            let create = move |db: &Connection| pet_create(db, new).map(Once::Now);
+            return self.writer.run_statement(|_| Effect::Adds, create).await;
+        }
+        let effect = |created: &Once<Pet>| match created {
+            Once::Now(_) => Effect::Adds,
+            _ => Effect::Unseen,
+        };
+        let create = move |db: &Connection| {
+            let work = |db: &Connection| pet_create(db, new.clone());
+            let outcome = |pet: &Pet| Ok(pet.id.get());
+            once(db, named.as_ref(), work, outcome, |_, outcome| {
+                let id = outcome.map_err(|_| rusqlite::Error::QueryReturnedNoRows)?;
+                Ok(new.clone().with_id(PetId::from_store(id)))
+            })
+        };
+        self.writer.run(effect, create).await
+    }
+
+    pub async fn pet_update(
+        &self,
+        id: PetId,
+        change: PetChange,
+        expected: impl Fn(&Pet) -> bool + Send + 'static,
+    ) -> Result<Result<Pet, Refused>, Error> {
+        let effect = |outcome: &Result<Pet, Refused>| match outcome {
+            Ok(_) => Effect::Changes,
+            Err(_) => Effect::Unseen,
+        };
         self.writer
-            .run_statement(Effect::Adds, move |db| {
+            .run(effect, move |db| {
+                let Some(before) = pet_get(db, id)? else {
+                    return Ok(Err(Refused::NoSuchPet));
+                };
+                if !expected(&before) {
+                    return Ok(Err(Refused::Outdated));
+                }
+                let after = change.apply(&before);
+                if after == before {
+                    return Ok(Ok(after));
+                }
+                if after.status != before.status && orders::is_held(db, id)? {
+                    return Ok(Err(Refused::Reserved));
+                }
                 db.prepare_cached(
-                    "INSERT INTO pets (name, category_id, status) VALUES (?1, ?2, ?3)",
+                    "UPDATE pets SET name = ?2, category_id = ?3, status = ?4 WHERE id = ?1",
                 )?
                 .execute(params![
-                    new.name.as_str(),
-                    new.category_id,
-                    new.status.map(PetStatus::as_str)
+                    id.get(),
+                    after.name.as_str(),
+                    after.category_id,
+                    after.status.map(PetStatus::as_str)
                 ])?;
-                Ok(Pet {
-                    id: PetId::from_store(db.last_insert_rowid()),
-                    name: new.name,
-                    category_id: new.category_id,
-                    status: new.status,
+                Ok(Ok(after))
+            })
+            .await
+    }
+
+    pub async fn pet_inventory(&self) -> Result<Inventory, Error> {
+        self.readers
+            .run(|db| {
+                db.prepare_cached(
+                    "SELECT sum(pets) FILTER (WHERE status = 'available'),
+                            sum(pets) FILTER (WHERE status = 'pending'),
+                            sum(pets) FILTER (WHERE status = 'sold')
+                     FROM inventory",
+                )?
+                .query_row([], |row| {
+                    Ok(Inventory {
+                        available: row.get(0)?,
+                        pending: row.get(1)?,
+                        sold: row.get(2)?,
+                    })
                 })
             })
             .await
     }
 
     pub async fn pet_get(&self, id: PetId) -> Result<Option<Pet>, Error> {
-        self.readers
-            .run(move |db| {
-                db.prepare_cached("SELECT id, name, category_id, status FROM pets WHERE id = ?1")?
-                    .query_row([id.get()], pet)
-                    .optional()
-            })
-            .await
+        self.readers.run(move |db| pet_get(db, id)).await
     }
 
     pub async fn pet_list(&self, query: ListQuery<PetStatus>) -> Result<Page<Pet>, Error> {
@@ -105,29 +160,25 @@ impl Sqlite {
             .await
     }
 
-    pub async fn order_list(&self, query: ListQuery<OrderStatus>) -> Result<Page<Order>, Error> {
-        let select = "SELECT id, pet_id, status, created_at, updated_at FROM orders";
-        self.readers
-            .run(move |db| list(db, select, query, order, |order| order.id))
-            .await
-    }
-
     pub async fn key_create(&self, new: NewKey, hash: KeyHash) -> Result<Key, Error> {
         self.writer
-            .run(Effect::Unseen, move |db| {
-                db.execute(
-                    "INSERT INTO api_keys (hash, name, scopes, created_at, expires_at)
+            .run(
+                |_| Effect::Unseen,
+                move |db| {
+                    db.execute(
+                        "INSERT INTO api_keys (hash, name, scopes, created_at, expires_at)
                      VALUES (?1, ?2, ?3, ?4, ?5)",
-                    params![
-                        hash.as_bytes(),
-                        new.name.as_str(),
-                        new.scopes.to_string(),
-                        new.created_at.as_microsecond(),
-                        new.expires_at.map(Timestamp::as_microsecond)
-                    ],
-                )?;
-                key_by_id(db, db.last_insert_rowid())
-            })
+                        params![
+                            hash.as_bytes(),
+                            new.name.as_str(),
+                            new.scopes.to_string(),
+                            new.created_at.as_microsecond(),
+                            new.expires_at.map(Timestamp::as_microsecond)
+                        ],
+                    )?;
+                    key_by_id(db, db.last_insert_rowid())
+                },
+            )
             .await
     }
 
@@ -143,33 +194,62 @@ impl Sqlite {
 
     pub async fn key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<Key>, Error> {
         self.writer
-            .run(Effect::Unseen, move |db| {
-                let Some(key) = key_by_id(db, id).optional()? else {
-                    return Ok(None);
-                };
-                db.execute(
-                    "UPDATE api_keys SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL",
-                    params![id, now.as_microsecond()],
-                )?;
-                Ok(Some(key))
-            })
+            .run(
+                |_| Effect::Unseen,
+                move |db| {
+                    let Some(key) = key_by_id(db, id).optional()? else {
+                        return Ok(None);
+                    };
+                    db.execute(
+                        "UPDATE api_keys SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL",
+                        params![id, now.as_microsecond()],
+                    )?;
+                    Ok(Some(key))
+                },
+            )
             .await
     }
 
     pub async fn key_used(&self, used: Vec<(i64, Timestamp)>) -> Result<(), Error> {
         self.writer
-            .run(Effect::Unseen, move |db| {
-                let mut update = db.prepare_cached(
-                    "UPDATE api_keys SET last_used_at = max(?2, coalesce(last_used_at, ?2))
+            .run(
+                |_| Effect::Unseen,
+                move |db| {
+                    let mut update = db.prepare_cached(
+                        "UPDATE api_keys SET last_used_at = max(?2, coalesce(last_used_at, ?2))
                      WHERE id = ?1",
-                )?;
-                for (id, time) in used {
-                    update.execute(params![id, time.as_microsecond()])?;
-                }
-                Ok(())
-            })
+                    )?;
+                    for (id, time) in used {
+                        update.execute(params![id, time.as_microsecond()])?;
+                    }
+                    Ok(())
+                },
+            )
             .await
     }
+
+    /// Whether there is something for the writer to do at that time.
+    async fn is_there(&self, sql: &'static str, time: i64) -> Result<bool, Error> {
+        self.readers
+            .run(move |db| db.prepare_cached(sql)?.query_row([time], |row| row.get(0)))
+            .await
+    }
+}
+
+fn pet_create(db: &Connection, new: NewPet) -> rusqlite::Result<Pet> {
+    db.prepare_cached("INSERT INTO pets (name, category_id, status) VALUES (?1, ?2, ?3)")?
+        .execute(params![
+            new.name.as_str(),
+            new.category_id,
+            new.status.map(PetStatus::as_str)
+        ])?;
+    Ok(new.with_id(PetId::from_store(db.last_insert_rowid())))
+}
+
+fn pet_get(db: &Connection, id: PetId) -> rusqlite::Result<Option<Pet>> {
+    db.prepare_cached("SELECT id, name, category_id, status FROM pets WHERE id = ?1")?
+        .query_row([id.get()], pet)
+        .optional()
 }
 
 /// Reads one page by ascending id, and one item more to see whether it goes on.
@@ -208,31 +288,17 @@ fn pet(row: &Row) -> rusqlite::Result<Pet> {
     })
 }
 
-fn order(row: &Row) -> rusqlite::Result<Order> {
-    Ok(Order {
-        id: row.get(0)?,
-        pet_id: PetId::from_store(row.get(1)?),
-        status: OrderStatus::parse(row.get_ref(2)?.as_str()?).map_err(|e| unreadable(2, e))?,
-        created_at: time(row, 3)?,
-        updated_at: time(row, 4)?,
-    })
-}
-
 const KEY: &str = "id, name, scopes, created_at, last_used_at, expires_at, revoked_at";
 
 fn key(row: &Row) -> rusqlite::Result<Key> {
-    let optional_time = |column| match row.get_ref(column)?.as_i64_or_null()? {
-        Some(_) => time(row, column).map(Some),
-        None => Ok(None),
-    };
     Ok(Key {
         id: row.get(0)?,
         name: KeyName::from_store(row.get(1)?),
         scopes: Scopes::from_store(row.get_ref(2)?.as_str()?),
         created_at: time(row, 3)?,
-        last_used_at: optional_time(4)?,
-        expires_at: optional_time(5)?,
-        revoked_at: optional_time(6)?,
+        last_used_at: optional_time(row, 4)?,
+        expires_at: optional_time(row, 5)?,
+        revoked_at: optional_time(row, 6)?,
     })
 }
 
@@ -246,6 +312,13 @@ fn key_by_id(db: &Connection, id: i64) -> rusqlite::Result<Key> {
 
 fn time(row: &Row, column: usize) -> rusqlite::Result<Timestamp> {
     Timestamp::from_microsecond(row.get(column)?).map_err(|e| unreadable(column, e))
+}
+
+fn optional_time(row: &Row, column: usize) -> rusqlite::Result<Option<Timestamp>> {
+    match row.get_ref(column)?.as_i64_or_null()? {
+        Some(_) => time(row, column).map(Some),
+        None => Ok(None),
+    }
 }
 
 /// A stored value that this program would not have stored.

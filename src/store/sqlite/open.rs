@@ -15,9 +15,10 @@ use super::super::{OpenError, Options, Role};
 
 /// The schema, one step a file, in order. A step that was released is never
 /// changed; `user_version` says how many a file has seen.
-const MIGRATIONS: [&str; 1] = [include_str!(
-    "../../../migrations/sqlite/1_animals_orders_keys.sql"
-)];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../../../migrations/sqlite/1_animals_orders_keys.sql"),
+    include_str!("../../../migrations/sqlite/2_sales.sql"),
+];
 
 /// "PETS", as the first step writes it.
 const APPLICATION_ID: i64 = 0x5045_5453;
@@ -69,6 +70,8 @@ pub fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
     db.pragma_update(None, "synchronous", "FULL")?;
     db.pragma_update(None, "foreign_keys", true)?;
     db.pragma_update(None, "journal_size_limit", 64 << 20)?;
+    // More than there are.
+    db.set_prepared_statement_cache_capacity(64);
     Ok(db)
 }
 

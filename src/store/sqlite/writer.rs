@@ -76,10 +76,11 @@ impl Writer {
     }
 
     /// Carries out a write, in a savepoint of its own, and returns once it is
-    /// on disk. It goes on if the caller goes away.
+    /// on disk. It goes on if the caller goes away. `effect` tells from its
+    /// result what it did.
     pub async fn run<T: Send + 'static>(
         &self,
-        effect: Effect,
+        effect: fn(&T) -> Effect,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Error> {
         self.queue_up(effect, true, work).await
@@ -89,7 +90,7 @@ impl Writer {
     /// fails, so it needs no savepoint, which is a good part of its cost.
     pub async fn run_statement<T: Send + 'static>(
         &self,
-        effect: Effect,
+        effect: fn(&T) -> Effect,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Error> {
         self.queue_up(effect, false, work).await
@@ -97,7 +98,7 @@ impl Writer {
 
     async fn queue_up<T: Send + 'static>(
         &self,
-        effect: Effect,
+        effect: fn(&T) -> Effect,
         savepoint: bool,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Error> {
@@ -151,7 +152,7 @@ struct Waiting<W, T> {
     work: Option<W>,
     result: Option<T>,
     reply: oneshot::Sender<Result<T, Error>>,
-    effect: Effect,
+    effect: fn(&T) -> Effect,
     savepoint: bool,
 }
 
@@ -167,7 +168,7 @@ where
     }
 
     fn effect(&self) -> Effect {
-        self.effect
+        self.result.as_ref().map_or(Effect::Unseen, self.effect)
     }
 
     fn needs_savepoint(&self) -> bool {
@@ -187,6 +188,8 @@ where
 pub enum Effect {
     /// Something with a new id is there.
     Adds,
+    /// Something that was there is another now, whatever else is new.
+    Changes,
     /// Nothing that a page shows.
     Unseen,
 }
@@ -207,8 +210,12 @@ impl Progress {
     }
 
     fn count(&self, batch: &[Box<dyn Write>]) {
-        if batch.iter().any(|write| write.effect() == Effect::Adds) {
+        let has = |effect| batch.iter().any(|write| write.effect() == effect);
+        if has(Effect::Adds) {
             self.added.fetch_add(1, Ordering::Release);
+        }
+        if has(Effect::Changes) {
+            self.changed.fetch_add(1, Ordering::Release);
         }
     }
 }

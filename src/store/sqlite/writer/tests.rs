@@ -28,7 +28,7 @@ impl Fixture {
 
     async fn insert(&self, name: &'static str) -> Result<(), Error> {
         self.writer
-            .run(Effect::Adds, move |db| insert(db, name))
+            .run(|_| Effect::Adds, move |db| insert(db, name))
             .await
     }
 
@@ -44,11 +44,14 @@ impl Fixture {
     async fn hold(&self) -> mpsc::Sender<()> {
         let (go, wait) = mpsc::channel();
         let (started, has_started) = oneshot::channel();
-        let mut holding = Box::pin(self.writer.run(Effect::Adds, move |_| {
-            started.send(()).unwrap();
-            let _ = wait.recv();
-            Ok(())
-        }));
+        let mut holding = Box::pin(self.writer.run(
+            |_| Effect::Adds,
+            move |_| {
+                started.send(()).unwrap();
+                let _ = wait.recv();
+                Ok(())
+            },
+        ));
         assert!(poll!(&mut holding).is_pending());
         has_started.await.unwrap();
         go
@@ -89,19 +92,23 @@ async fn what_waits_together_is_committed_together() {
 async fn a_write_that_fails_or_panics_leaves_its_neighbours_alone() {
     let fixture = Fixture::new(100);
     let go = fixture.hold().await;
-    let broken = fixture.writer.run(Effect::Adds, |db| {
-        insert(db, "half")?;
-        db.execute(
-            "INSERT INTO pets (name, category_id, status) VALUES ('x', 1, 'lost')",
-            [],
-        )
-    });
-    let panicking = fixture
-        .writer
-        .run(Effect::Adds, |db| -> rusqlite::Result<()> {
+    let broken = fixture.writer.run(
+        |_| Effect::Adds,
+        |db| {
+            insert(db, "half")?;
+            db.execute(
+                "INSERT INTO pets (name, category_id, status) VALUES ('x', 1, 'lost')",
+                [],
+            )
+        },
+    );
+    let panicking = fixture.writer.run(
+        |_| Effect::Adds,
+        |db| -> rusqlite::Result<()> {
             insert(db, "half")?;
             panic!("on purpose");
-        });
+        },
+    );
     let (a, broken, b, panicking, c, ()) = tokio::join!(
         fixture.insert("a"),
         broken,
@@ -123,13 +130,16 @@ async fn a_write_that_fails_or_panics_leaves_its_neighbours_alone() {
 async fn a_statement_that_fails_leaves_its_neighbours_alone() {
     let fixture = Fixture::new(100);
     let go = fixture.hold().await;
-    let broken = fixture.writer.run_statement(Effect::Adds, |db| {
-        db.execute(
-            "INSERT INTO pets (name, category_id, status)
+    let broken = fixture.writer.run_statement(
+        |_| Effect::Adds,
+        |db| {
+            db.execute(
+                "INSERT INTO pets (name, category_id, status)
              VALUES ('good', 1, 'sold'), ('bad', 1, 'lost')",
-            [],
-        )
-    });
+                [],
+            )
+        },
+    );
     let (a, broken, b, ()) =
         tokio::join!(fixture.insert("a"), broken, fixture.insert("b"), async {
             go.send(()).unwrap()
@@ -144,12 +154,13 @@ async fn a_statement_that_fails_leaves_its_neighbours_alone() {
 async fn a_statement_that_panics_fails_all_of_its_batch() {
     let fixture = Fixture::new(100);
     let go = fixture.hold().await;
-    let panicking = fixture
-        .writer
-        .run_statement(Effect::Adds, |db| -> rusqlite::Result<()> {
+    let panicking = fixture.writer.run_statement(
+        |_| Effect::Adds,
+        |db| -> rusqlite::Result<()> {
             insert(db, "half")?;
             panic!("on purpose");
-        });
+        },
+    );
     let (a, panicking, ()) = tokio::join!(fixture.insert("a"), panicking, async {
         go.send(()).unwrap()
     });
@@ -169,11 +180,14 @@ async fn a_full_disk_in_a_batch_fails_all_of_it() {
     let fixture = Fixture::new(100);
     fixture.insert("first").await.unwrap();
     let go = fixture.hold().await;
-    let full = fixture.writer.run(Effect::Adds, |db| {
-        let pages: u32 = db.pragma_query_value(None, "page_count", |row| row.get(0))?;
-        db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
-        insert(db, &"x".repeat(100_000))
-    });
+    let full = fixture.writer.run(
+        |_| Effect::Adds,
+        |db| {
+            let pages: u32 = db.pragma_query_value(None, "page_count", |row| row.get(0))?;
+            db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
+            insert(db, &"x".repeat(100_000))
+        },
+    );
     let (a, full, b, ()) = tokio::join!(fixture.insert("a"), full, fixture.insert("b"), async {
         go.send(()).unwrap();
     });
@@ -191,7 +205,7 @@ async fn a_failed_commit_is_an_unknown_outcome_for_all() {
     let fixture = Fixture::new(100);
     let go = fixture.hold().await;
     let before = fixture.writer.version().added;
-    let bad = fixture.writer.run(Effect::Adds, |db| {
+    let bad = fixture.writer.run(|_| Effect::Adds, |db| {
         db.pragma_update(None, "defer_foreign_keys", true)?;
         let order = "INSERT INTO orders (pet_id, status, created_at, updated_at) VALUES (999, 'placed', 0, 0)";
         db.execute(order, []).map(drop)
@@ -282,7 +296,7 @@ async fn a_write_that_no_page_shows_leaves_the_number_of_commits() {
     let before = fixture.writer.version().added;
     fixture
         .writer
-        .run(Effect::Unseen, |_| Ok(()))
+        .run(|_| Effect::Unseen, |_| Ok(()))
         .await
         .unwrap();
     assert_eq!(fixture.writer.version().added, before);

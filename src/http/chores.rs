@@ -1,0 +1,57 @@
+//! What the service does on its own, again and again, beside all requests.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::SignedDuration;
+use tokio::task::JoinSet;
+
+use super::{App, auth};
+use crate::store;
+
+/// How often holds that have lapsed and old names of requests are looked for.
+const TIDYING: Duration = Duration::from_secs(1);
+/// How long a request's name is known, at the least.
+const NAMES_KEPT: SignedDuration = SignedDuration::from_hours(24);
+
+/// Begins with all of them. They end when what is given back is dropped.
+pub fn start(app: &Arc<App>) -> JoinSet<()> {
+    let mut chores = JoinSet::new();
+    chores.spawn(auth::keep_fresh(app.clone()));
+    chores.spawn(auth::keep_noting(app.clone()));
+    chores.spawn(keep_tidy(app.clone()));
+    chores
+}
+
+/// Cancels orders whose hold has lapsed, and forgets the names of requests that
+/// are old enough.
+async fn keep_tidy(app: Arc<App>) {
+    let mut ticks = tokio::time::interval(TIDYING);
+    loop {
+        ticks.tick().await;
+        let lapse = || app.store.order_lapse(app.clock.now());
+        match until_none(lapse).await {
+            Ok(0) => {}
+            Ok(orders) => tracing::info!(orders, "holds have lapsed"),
+            Err(error) => tracing::warn!(%error, "lapsed holds were not looked for"),
+        }
+        let forget = || app.store.named_forget(app.clock.now() - NAMES_KEPT);
+        if let Err(error) = until_none(forget).await {
+            tracing::warn!(%error, "old names of requests were not forgotten");
+        }
+    }
+}
+
+/// Takes small steps, so that nobody waits for long, until there is nothing
+/// left to do.
+async fn until_none<F>(step: impl Fn() -> F) -> Result<u64, store::Error>
+where
+    F: Future<Output = Result<u64, store::Error>>,
+{
+    let mut all = 0;
+    loop {
+        match step().await? {
+            0 => return Ok(all),
+            some => all += some,
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Orders on SQLite. One thread writes, so what a write reads stays true until
+//! it is committed.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::{
+    super::{Error, record},
+    Sqlite, list,
+    named::once,
+    optional_time, time, unreadable,
+    writer::Effect,
+};
+use crate::{
+    named::{Named, Once},
+    order::{Close, NewOrder, Order, OrderId, OrderStatus, Refused},
+    page::{Filter, ListQuery, Page},
+    pet::PetId,
+};
+
+type Answer = Result<Order, Refused>;
+
+/// How many orders lapse in one go, which writers wait for.
+const BATCH: u32 = 100;
+
+impl Sqlite {
+    pub async fn order_place(
+        &self,
+        new: NewOrder,
+        named: Option<Named>,
+    ) -> Result<Once<Answer>, Error> {
+        self.writer
+            .run(effect, move |db| {
+                once(
+                    db,
+                    named.as_ref(),
+                    |db| place(db, new),
+                    recorded,
+                    |db, outcome| match outcome {
+                        Ok(id) => get(db, id).map(record::as_placed).map(Ok),
+                        Err(refused) => Ok(Err(refused)),
+                    },
+                )
+            })
+            .await
+    }
+
+    pub async fn order_close(
+        &self,
+        id: OrderId,
+        how: Close,
+        now: Timestamp,
+        named: Option<Named>,
+    ) -> Result<Once<Answer>, Error> {
+        self.writer
+            .run(effect, move |db| {
+                once(
+                    db,
+                    named.as_ref(),
+                    |db| close(db, id.get(), how, now),
+                    recorded,
+                    // One that was closed stays as it is.
+                    |db, outcome| match outcome {
+                        Ok(id) => get(db, id).map(Ok),
+                        Err(refused) => Ok(Err(refused)),
+                    },
+                )
+            })
+            .await
+    }
+
+    pub async fn order_lapse(&self, now: Timestamp) -> Result<u64, Error> {
+        let there = "SELECT EXISTS (SELECT 1 FROM orders
+                                    WHERE status = 'placed' AND expires_at <= ?1)";
+        if !self.is_there(there, now.as_microsecond()).await? {
+            return Ok(0);
+        }
+        self.writer
+            .run(
+                |_| Effect::Changes,
+                move |db| {
+                    let due: Vec<i64> = db
+                        .prepare_cached(
+                            "SELECT id FROM orders WHERE status = 'placed' AND expires_at <= ?1
+                         ORDER BY expires_at LIMIT ?2",
+                        )?
+                        .query_map(params![now.as_microsecond(), BATCH], |row| row.get(0))?
+                        .collect::<Result<_, _>>()?;
+                    for id in &due {
+                        let _ = close(db, *id, Close::Cancel, now)?;
+                    }
+                    Ok(due.len() as u64)
+                },
+            )
+            .await
+    }
+
+    pub async fn order_get(&self, id: OrderId) -> Result<Option<Order>, Error> {
+        self.readers
+            .run(move |db| get(db, id.get()).optional())
+            .await
+    }
+
+    pub async fn order_list(&self, query: ListQuery<OrderStatus>) -> Result<Page<Order>, Error> {
+        let select = "SELECT id, pet_id, status, created_at, updated_at, expires_at FROM orders";
+        self.readers
+            .run(move |db| list(db, select, query, order, |order| order.id.get()))
+            .await
+    }
+}
+
+fn effect(outcome: &Once<Answer>) -> Effect {
+    match outcome {
+        Once::Now(Ok(_)) => Effect::Changes,
+        _ => Effect::Unseen,
+    }
+}
+
+fn recorded(answer: &Answer) -> record::Outcome {
+    match answer {
+        Ok(order) => Ok(order.id.get()),
+        Err(refused) => Err(*refused),
+    }
+}
+
+fn place(db: &Connection, new: NewOrder) -> rusqlite::Result<Answer> {
+    let pet = new.pet_id.get();
+    let held = db
+        .prepare_cached(
+            "UPDATE pets SET status = 'pending' WHERE id = ?1 AND status = 'available'
+             AND NOT EXISTS (SELECT 1 FROM orders WHERE pet_id = ?1 AND status = 'placed')",
+        )?
+        .execute([pet])?;
+    if held == 0 {
+        return Ok(Err(match exists(db, "pets", pet)? {
+            true => Refused::PetNotAvailable,
+            false => Refused::NoSuchPet,
+        }));
+    }
+    db.prepare_cached(
+        "INSERT INTO orders (pet_id, status, created_at, updated_at, expires_at)
+         VALUES (?1, 'placed', ?2, ?2, ?3)",
+    )?
+    .execute(params![
+        pet,
+        new.created_at.as_microsecond(),
+        new.expires_at.map(Timestamp::as_microsecond)
+    ])?;
+    // As it was stored, to the microsecond.
+    get(db, db.last_insert_rowid()).map(Ok)
+}
+
+fn close(db: &Connection, id: i64, how: Close, now: Timestamp) -> rusqlite::Result<Answer> {
+    let closed = db
+        .prepare_cached(
+            "UPDATE orders SET status = ?2, updated_at = max(updated_at, ?3)
+             WHERE id = ?1 AND status = 'placed'
+             AND (?2 = 'cancelled' OR expires_at IS NULL OR expires_at > ?3)
+             RETURNING id, pet_id, status, created_at, updated_at, expires_at",
+        )?
+        .query_row(
+            params![id, how.order_status().as_str(), now.as_microsecond()],
+            order,
+        )
+        .optional()?;
+    let Some(order) = closed else {
+        return Ok(Err(match exists(db, "orders", id)? {
+            true => Refused::OrderNotOpen,
+            false => Refused::NoSuchOrder,
+        }));
+    };
+    db.prepare_cached("UPDATE pets SET status = ?2 WHERE id = ?1")?
+        .execute(params![order.pet_id.get(), how.pet_status().as_str()])?;
+    Ok(Ok(order))
+}
+
+fn exists(db: &Connection, table: &str, id: i64) -> rusqlite::Result<bool> {
+    db.prepare_cached(&format!("SELECT 1 FROM {table} WHERE id = ?1"))?
+        .exists([id])
+}
+
+/// Whether an open order holds an animal.
+pub fn is_held(db: &Connection, pet: PetId) -> rusqlite::Result<bool> {
+    db.prepare_cached("SELECT 1 FROM orders WHERE pet_id = ?1 AND status = 'placed'")?
+        .exists([pet.get()])
+}
+
+fn get(db: &Connection, id: i64) -> rusqlite::Result<Order> {
+    db.prepare_cached(
+        "SELECT id, pet_id, status, created_at, updated_at, expires_at FROM orders WHERE id = ?1",
+    )?
+    .query_row([id], order)
+}
+
+fn order(row: &Row) -> rusqlite::Result<Order> {
+    Ok(Order {
+        id: OrderId::from_store(row.get(0)?),
+        pet_id: PetId::from_store(row.get(1)?),
+        status: OrderStatus::parse(row.get_ref(2)?.as_str()?).map_err(|e| unreadable(2, e))?,
+        created_at: time(row, 3)?,
+        updated_at: time(row, 4)?,
+        expires_at: optional_time(row, 5)?,
+    })
+}

@@ -1,0 +1,222 @@
+//! `Idempotency-Key`: a request that is sent again is not carried out again.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use http::Method;
+use jiff::{SignedDuration, Timestamp};
+use petstore::{clock::Clock, key::Scope};
+use serde_json::json;
+
+use crate::server::{Backend, Reply, Request, Server};
+
+const PET: &str = r#"{"name":"Rex","categoryId":1,"status":"available"}"#;
+
+fn named<'a>(server: &'a Server, name: &str, path: &str, body: &str) -> Request<'a> {
+    let request = server.request(Method::POST, path).body(body);
+    request.header("idempotency-key", name)
+}
+
+/// It is the same answer as before, and says so.
+#[track_caller]
+fn assert_replayed(reply: &Reply, first: &Reply) {
+    assert_eq!(first.header("idempotent-replayed"), None);
+    assert_eq!(
+        reply.header("idempotent-replayed"),
+        Some("true"),
+        "{}",
+        reply.text()
+    );
+    assert_eq!((reply.status, &reply.body), (first.status, &first.body));
+    assert_eq!(reply.header("location"), first.header("location"));
+    assert_eq!(reply.header("content-type"), first.header("content-type"));
+}
+
+pub async fn a_request_sent_again_is_answered_as_before(backend: Backend) {
+    let server = Server::start(backend).await;
+    for (name, path, body) in [
+        ("create", "/v1/pets", PET),
+        ("another", "/v1/pets", PET),
+        ("place", "/v1/store/orders", r#"{"petId":1}"#),
+        ("not available", "/v1/store/orders", r#"{ "petId": 1 }"#),
+        ("not there", "/v1/store/orders", r#"{"petId":99}"#),
+        ("complete", "/v1/store/orders/1/complete", ""),
+        ("not open", "/v1/store/orders/1/cancel", ""),
+        ("no order", "/v1/store/orders/99/cancel", ""),
+        ("place another", "/v1/store/orders", r#"{"petId":2}"#),
+        ("cancel", "/v1/store/orders/2/cancel", "{}"),
+    ] {
+        let name = name.replace(' ', "-");
+        let first = named(&server, &name, path, body).send().await;
+        for _ in 0..2 {
+            let again = named(&server, &name, path, body).send().await;
+            assert_replayed(&again, &first);
+        }
+    }
+    assert_eq!(server.count().await, 2);
+    let orders = server.get("/v1/store/orders").await.json();
+    assert_eq!(orders.as_array().unwrap().len(), 2);
+
+    // Whatever came of it since.
+    server
+        .patch("/v1/pets/1", r#"{"name":"Max","status":null}"#)
+        .await;
+    let created = named(&server, "create", "/v1/pets", PET).send().await;
+    assert_eq!(
+        created.json(),
+        json!({"id": 1, "name": "Rex", "categoryId": 1, "status": "available"})
+    );
+    let placed = named(&server, "place", "/v1/store/orders", r#"{"petId":1}"#)
+        .send()
+        .await;
+    assert_eq!(placed.json()["status"], "placed");
+    assert_eq!(placed.json()["updatedAt"], placed.json()["createdAt"]);
+    // The animal 2 is available again, but that request was refused.
+    let refused = named(&server, "not-there", "/v1/store/orders", r#"{"petId":99}"#);
+    refused.send().await.assert_error(404, "not_found");
+    let orders = server.get("/v1/store/orders").await.json();
+    assert_eq!(orders.as_array().unwrap().len(), 2);
+}
+
+pub async fn a_name_belongs_to_one_request_of_one_key(backend: Backend) {
+    let server = Server::start(backend).await;
+    let first = named(&server, "n", "/v1/pets", PET).send().await;
+    assert_eq!(first.status, 201);
+    for (path, body) in [
+        ("/v1/pets", r#"{"name":"Max","categoryId":1}"#),
+        ("/v1/pets", &format!("{PET} ")),
+        ("/v1/store/orders", r#"{"petId":1}"#),
+        ("/v1/store/orders/1/complete", ""),
+        ("/v1/store/orders/1/cancel", ""),
+    ] {
+        let other = named(&server, "n", path, body).send().await;
+        other.assert_error(422, "idempotency_key_reused");
+    }
+    assert_eq!(server.count().await, 1);
+    let key = server.make_key(&Scope::ALL, None).await;
+    let other = named(&server, "n", "/v1/pets", PET)
+        .with_key(&key)
+        .send()
+        .await;
+    assert_eq!(
+        (other.status.as_u16(), other.header("idempotent-replayed")),
+        (201, None)
+    );
+    assert_eq!(server.count().await, 2);
+    // What was not carried out has taken no name.
+    let bad = named(&server, "m", "/v1/pets", "{}").send().await;
+    bad.assert_error(400, "invalid_body");
+    let good = named(&server, "m", "/v1/pets", PET).send().await;
+    assert_eq!(
+        (good.status.as_u16(), good.header("idempotent-replayed")),
+        (201, None)
+    );
+    // A change of an animal has no name: it can be sent again as it is.
+    let change = server
+        .request(Method::PATCH, "/v1/pets/1")
+        .header("idempotency-key", "n");
+    assert_eq!(change.body("{}").send().await.status, 200);
+}
+
+pub async fn bad_names_are_refused(backend: Backend) {
+    let server = Server::start(backend).await;
+    let paths = [
+        ("/v1/pets", PET),
+        ("/v1/store/orders", r#"{"petId":1}"#),
+        ("/v1/store/orders/1/complete", ""),
+        ("/v1/store/orders/1/cancel", ""),
+    ];
+    for (path, body) in paths {
+        for name in [
+            "".as_bytes(),
+            b"a b",
+            b"a\tb",
+            "ä".as_bytes(),
+            b"\xff",
+            &[b'x'; 256],
+        ] {
+            let request = server.request(Method::POST, path).body(body);
+            let reply = request.header("idempotency-key", name).send().await;
+            reply.assert_error(400, "invalid_parameter");
+        }
+        let twice = named(&server, "a", path, body).header("idempotency-key", "a");
+        twice.send().await.assert_error(400, "invalid_parameter");
+    }
+    assert_eq!(server.count().await, 0);
+    for name in [
+        "\"8e03978e-40d5-43dd-bc93-6894a57f9324\"",
+        &"x".repeat(255),
+        "~!@#",
+    ] {
+        assert_eq!(
+            named(&server, name, "/v1/pets", PET).send().await.status,
+            201
+        );
+    }
+}
+
+pub async fn requests_of_a_name_that_run_at_once_are_carried_out_once(backend: Backend) {
+    let server = Server::start(backend).await;
+    for round in 0..4 {
+        let name = format!("round-{round}");
+        let pets = join_all((0..16).map(|_| named(&server, &name, "/v1/pets", PET).send())).await;
+        let pet = one_of(&pets, 201).json()["id"].as_i64().unwrap();
+        assert_eq!(server.count().await, round + 1);
+        let claim = format!("{{\"petId\":{pet}}}");
+        let path = "/v1/store/orders";
+        let orders = join_all(
+            (0..16).map(|_| named(&server, &format!("{name}-order"), path, &claim).send()),
+        )
+        .await;
+        let order = one_of(&orders, 201).json()["id"].as_i64().unwrap();
+        let path = format!("/v1/store/orders/{order}/complete");
+        let closed =
+            join_all((0..16).map(|_| named(&server, &format!("{name}-sale"), &path, "").send()));
+        one_of(&closed.await, 200);
+    }
+}
+
+/// All are the same answer, and one is the first.
+#[track_caller]
+fn one_of(replies: &[Reply], status: u16) -> &Reply {
+    let is_first = |reply: &&Reply| reply.header("idempotent-replayed").is_none();
+    let firsts: Vec<_> = replies.iter().filter(is_first).collect();
+    assert_eq!(firsts.len(), 1, "{replies:?}");
+    assert_eq!(firsts[0].status, status, "{}", firsts[0].text());
+    for again in replies.iter().filter(|reply| !is_first(reply)) {
+        assert_replayed(again, firsts[0]);
+    }
+    firsts[0]
+}
+
+/// A day later, what is named so is another request.
+pub async fn names_are_forgotten_after_a_day(backend: Backend) {
+    let start = Timestamp::now();
+    let hours = Arc::new(AtomicI64::new(0));
+    let moved = hours.clone();
+    let server = Server::start_with(backend, |plan| {
+        plan.settings.clock =
+            Clock::new(move || start + SignedDuration::from_hours(moved.load(Ordering::Relaxed)));
+    })
+    .await;
+    let first = named(&server, "n", "/v1/pets", PET).send().await;
+    hours.store(23, Ordering::Relaxed);
+    let again = named(&server, "n", "/v1/pets", PET).send().await;
+    assert_replayed(&again, &first);
+    hours.store(25, Ordering::Relaxed);
+    while server
+        .database
+        .query("SELECT count(*) || '' FROM named_requests")
+        != "0"
+    {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let other = named(&server, "n", "/v1/pets", r#"{"name":"Max","categoryId":1}"#);
+    assert_eq!(other.send().await.status, 201);
+}

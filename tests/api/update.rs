@@ -1,0 +1,164 @@
+//! `PATCH /pets/{petId}`.
+
+use http::Method;
+use serde_json::json;
+
+use crate::server::{Backend, Server};
+
+async fn start(backend: Backend) -> Server {
+    let server = Server::start(backend).await;
+    let pet = json!({"name": "Rex", "categoryId": 7, "status": "available"});
+    assert_eq!(server.create(pet).await, 1);
+    server
+}
+
+pub async fn what_is_named_changes_and_the_rest_stays(backend: Backend) {
+    let server = start(backend).await;
+    for (patch, name, category, status) in [
+        (r#"{"name":"Max"}"#, "Max", 7, Some("available")),
+        (r#"{"categoryId":-3.0}"#, "Max", -3, Some("available")),
+        (r#"{"status":"sold"}"#, "Max", -3, Some("sold")),
+        (r#"{"status":null}"#, "Max", -3, None),
+        ("{}", "Max", -3, None),
+        (r#"{"id":9,"owner":{"name":"x"}}"#, "Max", -3, None),
+        (
+            r#"{"name":" Ää 🐕 ","categoryId":1,"status":"pending"}"#,
+            " Ää 🐕 ",
+            1,
+            Some("pending"),
+        ),
+    ] {
+        let mut pet = json!({"id": 1, "name": name, "categoryId": category});
+        if let Some(status) = status {
+            pet["status"] = status.into();
+        }
+        let reply = server.patch("/v1/pets/1", patch).await;
+        assert_eq!(
+            (reply.status.as_u16(), reply.json()),
+            (200, pet.clone()),
+            "{patch}"
+        );
+        let fetched = server.get("/v1/pets/1").await;
+        assert_eq!(fetched.json(), pet, "{patch}");
+        assert_eq!(fetched.header("etag"), reply.header("etag"));
+        assert_eq!(server.get("/v1/pets").await.json(), json!([pet]), "{patch}");
+    }
+    let pending = server.get("/v1/pets?status=pending").await.json();
+    assert_eq!(pending[0]["id"], 1);
+}
+
+pub async fn bad_changes_are_refused(backend: Backend) {
+    let server = start(backend).await;
+    let before = server.get("/v1/pets/1").await.json();
+    for patch in [
+        "[]",
+        r#"{"name":null}"#,
+        r#"{"name":""}"#,
+        r#"{"name":" "}"#,
+        r#"{"name":1}"#,
+        r#"{"categoryId":null}"#,
+        r#"{"categoryId":"1"}"#,
+        r#"{"categoryId":1.5,"name":"Max"}"#,
+        r#"{"status":"lost"}"#,
+        r#"{"status":{}}"#,
+    ] {
+        let reply = server.patch("/v1/pets/1", patch).await;
+        reply.assert_error(400, "invalid_body");
+    }
+    for patch in ["", "{", r#"{"name":"A","name":"B"}"#] {
+        let reply = server.patch("/v1/pets/1", patch).await;
+        reply.assert_error(400, "invalid_json");
+    }
+    for id in ["2", "0", "abc", "9223372036854775808"] {
+        let reply = server.patch(&format!("/v1/pets/{id}"), "{}").await;
+        reply.assert_error(404, "not_found");
+    }
+    assert_eq!(server.get("/v1/pets/1").await.json(), before);
+}
+
+pub async fn both_types_are_taken_and_no_others(backend: Backend) {
+    let server = start(backend).await;
+    let patch = |types: &[&str]| {
+        let request = server.request(Method::PATCH, "/v1/pets/1").body("{}");
+        let typed = types.iter().fold(request, |request, value| {
+            request.header("content-type", value)
+        });
+        typed.send()
+    };
+    for taken in [
+        &[][..],
+        &["application/json"],
+        &["application/merge-patch+json"],
+        &["Application/Merge-Patch+JSON; charset=utf-8"],
+    ] {
+        assert_eq!(patch(taken).await.status, 200, "{taken:?}");
+    }
+    for refused in [
+        &["application/json-patch+json"][..],
+        &["text/plain"],
+        &["application/merge-patch+json; charset=latin1"],
+        &["application/json", "application/json"],
+    ] {
+        let reply = patch(refused).await;
+        reply.assert_error(415, "unsupported_media_type");
+        let types = "application/merge-patch+json, application/json";
+        assert_eq!(reply.header("accept-patch"), Some(types));
+    }
+}
+
+pub async fn a_tag_guards_against_lost_changes(backend: Backend) {
+    let server = start(backend).await;
+    let tag = server.get("/v1/pets/1").await;
+    let tag = tag.header("etag").unwrap();
+    let patch = |name: &str, tags: &[&str]| {
+        let request = server.request(Method::PATCH, "/v1/pets/1");
+        let request = request.body(json!({"name": name}).to_string());
+        let guarded = tags
+            .iter()
+            .fold(request, |request, tag| request.header("if-match", tag));
+        guarded.send()
+    };
+    let weak = format!("W/{tag}");
+    for refused in [
+        &["\"other\""][..],
+        &[&weak],
+        &["garbage"],
+        &[""],
+        &["\"a\", \"b\""],
+    ] {
+        let reply = patch("Max", refused).await;
+        reply.assert_error(412, "precondition_failed");
+    }
+    assert_eq!(server.get("/v1/pets/1").await.json()["name"], "Rex");
+    let several = format!("\"other\", {tag}");
+    let first = patch("Max", &[&several]).await;
+    assert_eq!(first.status, 200, "{}", first.text());
+    patch("Late", &[tag])
+        .await
+        .assert_error(412, "precondition_failed");
+    // The answer to a change has the tag for the next one.
+    let next = patch("Moritz", &[first.header("etag").unwrap()]).await;
+    assert_eq!(next.json()["name"], "Moritz");
+    assert_eq!(patch("Any", &["*"]).await.status, 200);
+    // What is not there has no tag to be wrong.
+    let missing = server
+        .request(Method::PATCH, "/v1/pets/9")
+        .header("if-match", "*");
+    missing
+        .body("{}")
+        .send()
+        .await
+        .assert_error(404, "not_found");
+
+    // Many with the same tag: one change.
+    let tag = server.get("/v1/pets/1").await;
+    let tag = tag.header("etag").unwrap();
+    let names: Vec<_> = (0..16).map(|n| format!("Pet {n}")).collect();
+    let changes = names
+        .iter()
+        .map(|name| patch(name, std::slice::from_ref(&tag)));
+    let replies = futures_util::future::join_all(changes).await;
+    let won: Vec<_> = replies.iter().filter(|reply| reply.status == 200).collect();
+    assert_eq!(won.len(), 1);
+    assert_eq!(server.get("/v1/pets/1").await.json(), won[0].json());
+}
