@@ -1,10 +1,11 @@
 # What a developer does with this project. `make` alone lists it.
 
-.PHONY: help run test test-outside lint bench tools
+.PHONY: help run test test-outside soak lint bench tools
 
 help:
 	@echo "make run    run the service on its embedded database"
 	@echo "make test   install what the tests need and run all of them"
+	@echo "make soak   sell animals under kills for ten minutes (SOAK_SECONDS, SEED), and check"
 	@echo "make lint   formatting and lints, without a warning"
 	@echo "make bench  measure the service beside its limits and its peers (20 minutes;"
 	@echo "            some scenarios only: make bench SCENARIOS='list create-64')"
@@ -29,6 +30,12 @@ test-outside: tools
 	$(PYTHON_TOOLS)/pip install --quiet --disable-pip-version-check -r $(OUTSIDE)/requirements.txt
 	cd $(OUTSIDE) && PETSTORE_BINARY=$${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug/petstore \
 		PYTHON_TOOLS=$(PYTHON_TOOLS) ARTEFACTS=$(CURDIR)/target/outside/artefacts npm test
+
+# Clients, replicas and kills for longer; the history of each animal is checked.
+# What it found can be repeated with the SEED that it printed.
+soak: export SOAK_SECONDS ?= 600
+soak: tools
+	cargo test --locked --test process -- --include-ignored --nocapture sold_twice
 
 lint:
 	cargo fmt --all --check

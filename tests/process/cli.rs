@@ -99,6 +99,10 @@ fn wrong_values_are_refused() {
     let home = Home::new();
     let wrong: &[(&[&str], &str, &str)] = &[
         (&["serve", "--listen", "here"], "--listen", "here"),
+        (&["serve", "--hold-for", "soon"], "--hold-for", "soon"),
+        (&["serve", "--hold-for", "0s"], "--hold-for", "0s"),
+        (&["serve", "--hold-for", "-5m"], "--hold-for", "-5m"),
+        (&["serve", "--hold-for", "11y"], "--hold-for", "11y"),
         (
             &["serve", "--listen", "127.0.0.1:x"],
             "--listen",

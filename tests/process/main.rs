@@ -16,6 +16,7 @@ mod first_start;
 mod hang_up;
 mod harness;
 mod history;
+mod holds;
 mod keys;
 mod opening;
 mod pooler;

@@ -130,6 +130,38 @@ fn an_empty_file_is_taken() {
     home.serve().stop();
 }
 
+/// A file of the first schema is brought up to date, with all that is in it.
+#[tokio::test]
+async fn an_older_file_is_brought_up_to_date() {
+    let home = Home::new();
+    let db = Connection::open(home.database()).unwrap();
+    db.execute_batch(include_str!(
+        "../../migrations/sqlite/1_animals_orders_keys.sql"
+    ))
+    .unwrap();
+    db.execute_batch(
+        "PRAGMA user_version = 1;
+         INSERT INTO pets (name, category_id, status) VALUES
+             ('A', 1, 'available'), ('B', 1, 'pending'), ('C', 1, 'sold'), ('D', 1, NULL),
+             ('E', 1, 'available');
+         INSERT INTO orders VALUES (3, 2, 'placed', 1, 1);",
+    )
+    .unwrap();
+    db.close().unwrap();
+    let key = home.new_key();
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    assert_eq!(client.pets().await.len(), 5);
+    let inventory = client.get("/v1/store/inventory").await.body;
+    let counts = serde_json::json!({"available": 2, "pending": 1, "sold": 1});
+    assert_eq!(inventory, counts);
+    let order = client.get("/v1/store/orders/3").await.body;
+    assert_eq!(
+        (&order["status"], &order["petId"]),
+        (&"placed".into(), &2.into())
+    );
+}
+
 /// A second service does not get the file, whatever name it uses for it. The
 /// first one does not notice.
 #[tokio::test]

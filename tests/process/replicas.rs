@@ -245,6 +245,40 @@ fn a_newer_schema_says_who_may_use_it() {
     refused.assert_refused(1, "newer petstore (schema 99");
 }
 
+/// A database of the first schema is brought up to date, and what a replica of
+/// the version before still writes is counted too.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn an_older_database_is_brought_up_to_date() {
+    let cluster = Cluster::start();
+    let database = cluster.create_database();
+    cluster.psql(
+        &database,
+        include_str!("../../migrations/postgres/1_animals_orders_keys.sql"),
+    );
+    let old_write = "INSERT INTO pets (name, category_id, status)
+                     VALUES ('A', 1, 'available'), ('B', 1, 'pending'), ('C', 1, NULL)";
+    cluster.psql(&database, old_write);
+    cluster.psql(
+        &database,
+        "CREATE TABLE petstore_schema (version int NOT NULL, usable_since int NOT NULL);
+         INSERT INTO petstore_schema VALUES (1, 1);
+         INSERT INTO orders (pet_id, status, created_at, updated_at) VALUES (2, 'placed', 1, 1)",
+    );
+    let home = Home::on(cluster.url(&database));
+    let key = home.new_key();
+    let service = home.serve();
+    cluster.psql(&database, old_write);
+    let client = Client::new(&service, &key);
+    let inventory = client.get("/v1/store/inventory").await.body;
+    let counts = serde_json::json!({"available": 2, "pending": 2, "sold": 0});
+    assert_eq!(inventory, counts);
+    // The order that was there holds its animal.
+    let sold = serde_json::json!({"status": "sold"});
+    let update = client.send_json(reqwest::Method::PATCH, "/v1/pets/2", &sold, None);
+    update.await.unwrap().assert_error(409, "pet_reserved");
+}
+
 /// One name that a database cannot hold would fail all that share its commit.
 #[test]
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
