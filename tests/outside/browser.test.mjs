@@ -78,9 +78,9 @@ test("the page leads a visitor in, and complains about nothing", async () => {
   await open();
   assert.equal(await page.title(), "Petstore API");
   assert.match(await page.locator("header").innerText(), /petstore keys create/);
-  assert.equal(await page.locator(".opblock").count(), 4);
+  assert.equal(await page.locator(".opblock").count(), 10);
   await page.screenshot({ path: `${artefacts}/docs.png` });
-  for (const id of ["listPets", "createPet", "getPet", "listOrders"]) await unfold(id);
+  for (const id of ["listPets", "createPet", "getPet", "updatePet", "getInventory", "listOrders", "placeOrder", "getOrder", "completeOrder", "cancelOrder"]) await unfold(id);
   assert.deepEqual(complaints, []);
 });
 
@@ -116,6 +116,27 @@ test("a person enters a key once, adds an animal, lists it, and sees a mistake e
   assert.deepEqual(complaints.filter((text) => !/status of 400/.test(text)), []);
 });
 
+test("a person sells an animal", async () => {
+  await open();
+  await authorize(service.makeKey());
+  for (const id of ["createPet", "placeOrder", "completeOrder", "getInventory"]) {
+    await unfold(id);
+    await operation(id).locator(".try-out__btn").click();
+  }
+  const created = await execute("createPet", '{"name": "Rex", "categoryId": 1, "status": "available"}');
+  const pet = created.text.match(/"id": (\d+)/)[1];
+  const placed = await execute("placeOrder", `{"petId": ${pet}}`);
+  assert.equal(placed.status, "201");
+  const order = placed.text.match(/"id": (\d+)/)[1];
+  await operation("completeOrder").locator("tr", { hasText: "orderId" }).locator("input").fill(order);
+  const completed = await execute("completeOrder");
+  assert.match(completed.text, /"status": "completed"/);
+  const inventory = await execute("getInventory");
+  assert.match(inventory.text, /"sold": 1/);
+  await operation("placeOrder").screenshot({ path: `${artefacts}/order.png` });
+  assert.deepEqual(complaints, []);
+});
+
 test("without a key the answer says that one is needed", async () => {
   await open();
   await unfold("listPets");
@@ -128,8 +149,11 @@ test("without a key the answer says that one is needed", async () => {
 test("operations show what the contract says of them", async () => {
   await open();
   assert.equal(await operation("listOrders").locator(".badge").innerText(), "experimental");
+  assert.equal(await operation("placeOrder").locator(".badge").innerText(), "experimental");
+  assert.equal(await operation("updatePet").locator(".badge").innerText(), "beta");
   assert.equal(await operation("getPet").locator(".badge").innerText(), "to be removed on 5 December 2030");
-  for (const id of ["listPets", "getPet", "listOrders"]) await unfold(id);
+  for (const id of ["listPets", "getPet", "listOrders", "placeOrder"]) await unfold(id);
+  assert.equal(await operation("placeOrder").locator(".try-out__btn").count(), 1);
   assert.equal(await operation("listPets").locator(".try-out__btn").count(), 1);
   assert.equal(await operation("listOrders").locator(".try-out__btn").count(), 0, "no try-it panel");
   const struck = operation("getPet").locator(".opblock-summary-path__deprecated");

@@ -16,7 +16,13 @@ api = "petstore_client.api.animals"
 create_pet = importlib.import_module(f"{api}.create_pet")
 list_pets = importlib.import_module(f"{api}.list_pets")
 get_pet = importlib.import_module(f"{api}.get_pet")
+update_pet = importlib.import_module(f"{api}.update_pet")
 list_orders = importlib.import_module(f"{api}.list_orders")
+place_order = importlib.import_module(f"{api}.place_order")
+get_order = importlib.import_module(f"{api}.get_order")
+complete_order = importlib.import_module(f"{api}.complete_order")
+cancel_order = importlib.import_module(f"{api}.cancel_order")
+get_inventory = importlib.import_module(f"{api}.get_inventory")
 models = importlib.import_module("petstore_client.models")
 
 
@@ -65,6 +71,22 @@ assert fetched.parsed == created[0].parsed
 unchanged = get_pet.sync_detailed(ids[0], client=shop, if_none_match=fetched.headers["ETag"])
 assert unchanged.status_code == 304
 assert list_orders.sync(client=shop) == []
+
+rex = create_pet.sync(client=shop, body=models.NewPet("Rex", 1, models.PetStatus.AVAILABLE))
+claim = {"client": shop, "body": models.NewOrder(pet_id=rex.id)}
+order = place_order.sync(**claim, idempotency_key="till-1")
+assert order.status == models.OrderStatus.PLACED, order
+again = place_order.sync_detailed(**claim, idempotency_key="till-1")
+assert (again.headers["Idempotent-Replayed"], again.parsed) == ("true", order), again
+expect(place_order.sync_detailed(**claim), 409, "pet_not_available")
+change = models.PetChange(status=models.PetStatus.SOLD)
+expect(update_pet.sync_detailed(rex.id, client=shop, body=change), 409, "pet_reserved")
+done = complete_order.sync(order.id, client=shop)
+assert done.status == models.OrderStatus.COMPLETED, done
+assert get_order.sync(order.id, client=shop) == done
+expect(cancel_order.sync_detailed(order.id, client=shop), 409, "order_not_open")
+assert update_pet.sync(rex.id, client=shop, body=models.PetChange(status=None)).name == "Rex"
+assert get_inventory.sync(client=shop) == models.Inventory(available=0, pending=0, sold=5)
 
 animal = models.NewPet(name="A", category_id=1)
 expect(list_pets.sync_detailed(client=shop, limit=0), 400, "invalid_parameter")

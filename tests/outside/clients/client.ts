@@ -57,6 +57,27 @@ const header = { "If-None-Match": fetched.response.headers.get("etag") ?? "" };
 assert.equal((await shop.GET("/pets/{petId}", { params: { path, header } })).response.status, 304);
 assert.deepEqual((await shop.GET("/store/orders", {})).data, []);
 
+const rex = await shop.POST("/pets", { body: { name: "Rex", categoryId: 1, status: "available" } });
+assert.ok(rex.data);
+const rexPath = { petId: rex.data.id };
+const claim = { params: { header: { "Idempotency-Key": "till-1" } }, body: rexPath };
+const placed = await shop.POST("/store/orders", claim);
+assert.ok(placed.data);
+assert.equal(placed.data.status, "placed");
+const again = await shop.POST("/store/orders", claim);
+assert.equal(again.response.headers.get("idempotent-replayed"), "true");
+assert.deepEqual(again.data, placed.data);
+expect(await shop.POST("/store/orders", { ...claim, body: { petId: ids[0] } }), 422, "idempotency_key_reused");
+const orderPath = { orderId: placed.data.id };
+const cancelled = await shop.POST("/store/orders/{orderId}/cancel", { params: { path: orderPath } });
+assert.equal(cancelled.data?.status, "cancelled");
+expect(await shop.POST("/store/orders/{orderId}/complete", { params: { path: orderPath } }), 409, "order_not_open");
+const patch = { params: { path: rexPath, header: { "If-Match": '"other"' } }, body: { name: "Max" } };
+expect(await shop.PATCH("/pets/{petId}", patch), 412, "precondition_failed");
+const renamed = await shop.PATCH("/pets/{petId}", { params: { path: rexPath }, body: { name: "Max", status: null } });
+assert.deepEqual(renamed.data, { id: rexPath.petId, name: "Max", categoryId: 1 });
+assert.deepEqual((await shop.GET("/store/inventory", {})).data, { available: 0, pending: 5, sold: 0 });
+
 const animal = { name: "A", categoryId: 1 };
 expect(await shop.GET("/pets", { params: { query: { limit: 0 } } }), 400, "invalid_parameter");
 expect(await shop.POST("/pets", { body: { ...animal, name: "" } }), 400, "invalid_body");
