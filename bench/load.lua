@@ -1,14 +1,15 @@
 -- What wrk sends: the requests of a file, one a line, again and again.
 --
 -- wrk … URL -- FILE BODY
--- A line of the file is a method and a path. BODY goes with every POST.
+-- A line of the file is a method, a path, and perhaps a body. BODY goes with
+-- every POST that has none.
 
 local requests, position = {}, 0
 
 function init(args)
   for line in io.lines(args[1]) do
-    local method, path = line:match("^(%u+) (.+)$")
-    local body = method == "POST" and args[2] or nil
+    local method, path, body = line:match("^(%u+) (%S+) ?(.*)$")
+    if body == "" then body = method == "POST" and args[2] or nil end
     local headers = {}
     for name, value in pairs(wrk.headers) do headers[name] = value end
     if body then headers["Content-Type"] = "application/json" end

@@ -15,7 +15,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 class Load:
     """What is asked: requests in turn, over so many connections."""
 
-    requests: list[str]  # "GET /path"
+    requests: list[str]  # "GET /path", or with a body of its own "POST /path {}"
     connections: int = 64
     headers: dict[str, str] | None = None
     body: str = ""

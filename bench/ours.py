@@ -3,6 +3,7 @@
 import re
 import shutil
 import socket
+import sqlite3
 import subprocess
 import time
 from dataclasses import replace
@@ -10,6 +11,9 @@ from pathlib import Path
 
 from peers import BODY, Started, bearer, ready, spawn
 
+ANIMALS = 1_000_000
+# Enough for five rounds of two seconds.
+ORDERS = 500_000
 ROOT = Path(__file__).resolve().parent.parent
 PATHS = {
     "list": "/v1/pets",
@@ -44,6 +48,8 @@ class Ours:
             secret = self.program("petstore", "keys", "create", "bench", f"--database=sqlite:{kept}")
             self.program("raw-sqlite", kept, "fill", animals)
             key.write_text(secret)
+        # One that is left from before may have an older schema.
+        self.program("petstore", "keys", "list", f"--database=sqlite:{kept}")
         return kept
 
     def store(self, animals: int) -> tuple[Path, str]:
@@ -58,6 +64,13 @@ class Ours:
     def service(self, animals: int) -> Started:
         store, key = self.store(animals)
         return self.serve(store, key, animals)
+
+    def service_with_orders(self) -> Started:
+        """A million animals for sale, and open orders on the first of them."""
+        store, key = self.store(ANIMALS)
+        with sqlite3.connect(store) as db:
+            db.executescript(f"UPDATE pets SET status = 'available'; {open_orders(ORDERS)}")
+        return self.serve(store, key, ANIMALS)
 
     def serve(self, store: Path, key: str, animals: int) -> Started:
         return self.serve_from(f"sqlite:{store}", store.parent, key, animals)
@@ -110,6 +123,13 @@ class Ours:
         shutil.rmtree(store.parent)
         return spent
 
+
+
+def open_orders(count: int) -> str:
+    """SQL for an open order on each of the first animals."""
+    return f"""INSERT INTO orders (pet_id, status, created_at, updated_at)
+        SELECT id, 'placed', 0, 0 FROM pets WHERE id <= {count} ORDER BY id;
+        UPDATE pets SET status = 'pending' WHERE id <= {count};"""
 
 
 def first_line(log: Path) -> str:

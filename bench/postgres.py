@@ -7,10 +7,9 @@ import subprocess
 import time
 from pathlib import Path
 
-from ours import Ours
+from ours import ANIMALS, Ours, open_orders
 from peers import Started, free_port
 
-ANIMALS = 1_000_000
 PET = "SELECT id, name, category_id, status FROM pets"
 # What pgbench runs: the statements of the service.
 SCRIPTS = {
@@ -61,6 +60,13 @@ class Postgres:
         folder = self.folder / "service"
         folder.mkdir()
         return ours.serve_from(self.url, folder, self.key, ANIMALS)
+
+    def open_orders(self, count: int) -> None:
+        """Puts all animals up for sale, with open orders on the first of them."""
+        hold = f"UPDATE pets SET held = true WHERE id <= {count};"
+        sql = f"UPDATE pets SET status = 'available', held = false; {open_orders(count)} {hold}"
+        self.run("psql", self.url, "--quiet", f"--command={sql}")
+        self.run("psql", self.url, "--quiet", "--command=VACUUM ANALYZE")
 
     def pgbench(self, script: str, clients: int, seconds: int) -> tuple[float, float]:
         """Transactions a second and the mean latency in milliseconds."""

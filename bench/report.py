@@ -86,6 +86,14 @@ def beside_pgbench(result: Result) -> tuple[str, float, bool]:
     return "0.8 or more of pgbench's throughput, less the cost of HTTP", ratio, ratio >= 0.8
 
 
+def beside_creates(contender: str) -> Callable[[Result], tuple[str, float, bool]]:
+    def judge(result: Result) -> tuple[str, float, bool]:
+        ratio = result.ratio(contender, "create")
+        return f"{contender}: CPU at most 2 times that of a create", ratio, ratio <= 2
+
+    return judge
+
+
 def shared_commits(result: Result) -> tuple[str, float, bool]:
     ratio = result.ratio("petstore", "pgbench", "requests")
     return "at least 1.5 times pgbench's single-row inserts", ratio, ratio >= 1.5
@@ -104,6 +112,8 @@ GOALS = {
     "create-64": [over_limit(2), against("simplest", 6), against_peers],
     "create-512": [against_peers],
     "overload": [steady],
+    "orders": [beside_creates("place"), beside_creates("complete")],
+    "pg-orders": [beside_creates("place"), beside_creates("complete")],
     "walk-large": [over_limit(1.5)],
     "get-large": [],
     "growth-list": [growing],

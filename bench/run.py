@@ -15,18 +15,21 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import count, islice
 from pathlib import Path
 
 from load import Load, Measured, measure, memory, processor_time
-from ours import ROOT, Ours
+from ours import ORDERS, ROOT, Ours
 from peers import PEERS, Ids, Started
 from postgres import Postgres
 from report import Result, write
 
 WORK = ROOT / "target/bench"
 ANIMALS = 1000
+PEER_ROUNDS = 3
+PEER_NAMES = {peer.name for peer in PEERS}
 SIZES = {"1 thousand": 1000, "1 million": 1_000_000, "10 million": 10_000_000}
 
 
@@ -98,12 +101,16 @@ class Bench:
         servers = {name: self.service(animals) for name, animals in SIZES.items()}
         return [Contender(name, server, ask(server)) for name, server in servers.items()]
 
-    def on_postgres(self, script: str, ask: Callable[[Started], Load]) -> list[Contender]:
-        """The service on PostgreSQL beside the server's own benchmark and bare hyper."""
+    def service_on_postgres(self) -> tuple[Started, Postgres]:
         if not self.postgres:
             self.postgres = Postgres(self.ours, WORK)
         postgres = self.postgres
         us = self.server("petstore on PostgreSQL", lambda: postgres.serve(self.ours))
+        return us, postgres
+
+    def on_postgres(self, script: str, ask: Callable[[Started], Load]) -> list[Contender]:
+        """The service on PostgreSQL beside the server's own benchmark and bare hyper."""
+        us, postgres = self.service_on_postgres()
         load = ask(us)
 
         def pgbench(seconds: int) -> Measured:
@@ -215,6 +222,39 @@ def over_http2(server: Started) -> Load:
     return Load([f"GET {server.paths['list']}"], headers=server.headers, http2=True)
 
 
+def fresh(us: Started, request: str, numbers: Iterator[int]) -> Callable[[int], Measured]:
+    """Asks for the next ones in each round, none twice."""
+
+    def ask(seconds: int) -> Measured:
+        requests = [request.replace("#", str(n)) for n in islice(numbers, 50_000 * seconds)]
+        load = Load(requests, headers=us.headers)
+        return measure(us.process.pid, us.base, load, seconds)
+
+    return ask
+
+
+def sales(us: Started, orders: int) -> list[Contender]:
+    """Creates, then orders placed and completed, on animals and orders that are there."""
+    load = create(64)(us)
+    place = fresh(us, 'POST /v1/store/orders {"petId":#}', count(orders + 1))
+    complete = fresh(us, "POST /v1/store/orders/#/complete", count(1))
+    return [
+        Contender("create", us, load),
+        Contender("place", us, load, measure=place),
+        Contender("complete", us, load, measure=complete),
+    ]
+
+
+def sqlite_sales(bench: Bench) -> list[Contender]:
+    return sales(bench.server("petstore with orders", bench.ours.service_with_orders), ORDERS)
+
+
+def postgres_sales(bench: Bench) -> list[Contender]:
+    us, postgres = bench.service_on_postgres()
+    postgres.open_orders(ORDERS)
+    return sales(us, ORDERS)
+
+
 def overload(bench: Bench) -> list[Contender]:
     us = bench.service()
     return [Contender(f"{n} connections", us, create(n)(us)) for n in (64, 512)]
@@ -270,6 +310,7 @@ SCENARIOS = [
         lambda b: b.beside_all(create(512), b.raw_insert),
     ),
     Scenario("overload", "Creates as connections grow", overload),
+    Scenario("orders", "Orders beside creates, 64 connections", sqlite_sales),
     Scenario("walk-large", "A walk through 10 million animals, no page twice", large_walk),
     Scenario("get-large", "Get from 10 million animals, none twice", large_get),
     Scenario("growth-list", "Hot list as the store grows", lambda b: b.sizes(page)),
@@ -288,6 +329,7 @@ SCENARIOS = [
         "PostgreSQL: create, 64 connections",
         lambda b: b.on_postgres("create", create(64)),
     ),
+    Scenario("pg-orders", "PostgreSQL: orders beside creates, 64 connections", postgres_sales),
 ]
 
 
@@ -342,6 +384,9 @@ def run(bench: Bench, scenario: Scenario, rounds: int, seconds: int, where: str)
     figures: dict[str, list[Measured]] = {contender.name: [] for contender in contenders}
     for number in range(rounds):
         for contender in contenders:
+            # The peers are so far off that fewer rounds tell as much.
+            if number >= PEER_ROUNDS and contender.name in PEER_NAMES:
+                continue
             progress(f"{where}: round {number + 1} of {rounds}, {contender.name}")
             server = contender.server
             if contender.measure:
