@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use crate::invalid::Invalid;
 
 /// A client's name for a request: 1 to 255 visible characters of ASCII.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RequestName(String);
 
 impl RequestName {

@@ -1,6 +1,6 @@
 //! Orders: a claim on one animal, and how it ends.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::{
@@ -22,6 +22,19 @@ pub struct Order {
     /// When it is cancelled, unless it was completed before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
+}
+
+impl Order {
+    /// The order after it was closed, if it is open and, to be completed, its
+    /// hold has not lapsed.
+    pub fn closed(self, how: Close, now: Timestamp) -> Option<Self> {
+        let in_time = how == Close::Cancel || self.expires_at.is_none_or(|expiry| now < expiry);
+        (self.status == OrderStatus::Placed && in_time).then(|| Self {
+            status: how.order_status(),
+            updated_at: self.updated_at.max(to_the_microsecond(now)),
+            ..self
+        })
+    }
 }
 
 /// The number of an order: positive and below 2^53, given by the store.
@@ -87,6 +100,33 @@ pub struct NewOrder {
     pub pet_id: PetId,
     pub created_at: Timestamp,
     pub expires_at: Option<Timestamp>,
+}
+
+impl NewOrder {
+    /// An order that is placed now. Times are kept to the microsecond.
+    pub fn new(pet_id: PetId, now: Timestamp, hold: Option<SignedDuration>) -> Self {
+        let created_at = to_the_microsecond(now);
+        Self {
+            pet_id,
+            created_at,
+            expires_at: hold.map(|hold| created_at + hold),
+        }
+    }
+
+    pub fn with_id(self, id: OrderId) -> Order {
+        Order {
+            id,
+            pet_id: self.pet_id,
+            status: OrderStatus::Placed,
+            created_at: self.created_at,
+            updated_at: self.created_at,
+            expires_at: self.expires_at,
+        }
+    }
+}
+
+fn to_the_microsecond(time: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(time.as_microsecond()).expect("it is a time without the rest too")
 }
 
 /// How an open order ends.

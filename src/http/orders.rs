@@ -31,11 +31,7 @@ pub async fn place_order(
     let body = extract::body(app, head, body, extract::JSON).await?;
     let claim: Claim = extract::object(&body)?;
     let named = extract::named(head, &permit, &body)?;
-    let new = NewOrder {
-        pet_id: claim.pet_id,
-        created_at: permit.now,
-        expires_at: app.hold.map(|hold| permit.now + hold),
-    };
+    let new = NewOrder::new(claim.pet_id, permit.now, app.hold);
     let placed = app.store.order_place(new, named).await?;
     render::once(placed, |placed| match placed {
         Ok(order) => render::created(app, "store/orders", order.id.get(), &order),

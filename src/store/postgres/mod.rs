@@ -21,13 +21,15 @@ use super::{Error, OpenError, Options, Role};
 use crate::{
     key::{Key, KeyHash, KeyName, NewKey, Scopes},
     named::{Named, Once},
+    order,
     page::{Filter, ListQuery, Page},
     pet::{Inventory, NewPet, Pet, PetChange, PetId, PetName, PetStatus, Refused},
 };
-use named::once;
-use pool::{Pool, Sql};
+use named::changes;
+use orders::{Closing, Place};
+use pool::{Parameters, Pool, Sql};
 use url::Server;
-use writer::Writer;
+use writer::{Change, Writer};
 
 pub use url::{PostgresUrl, Trouble};
 
@@ -37,10 +39,12 @@ pub struct Postgres {
     /// To read over. Writes go over others, so that one that waits holds up no
     /// reading.
     pool: Pool,
-    writes: Pool,
+    updates: Pool,
     /// For what the service does on its own, and for keys.
     chores: Pool,
-    writer: Writer,
+    creates: Writer<Create>,
+    places: Writer<Place>,
+    closings: Writer<Closing>,
 }
 
 /// How long the schema may take, with the waiting for another replica that
@@ -51,9 +55,47 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// one of them succeeds.
 const UPDATE_TRIES: usize = 100;
 
-/// How many connections a replica reads over, and over how many it writes what
-/// is no plain create.
-const CONNECTIONS: usize = 4;
+/// How many connections a replica reads over.
+const READERS: usize = 4;
+
+/// A pet to be created.
+#[derive(Debug)]
+struct Create {
+    new: NewPet,
+    named: Option<Named>,
+}
+
+impl Change for Create {
+    // It never is: there is no subject.
+    const REFUSED_AFTER: order::Refused = order::Refused::NoSuchPet;
+
+    fn subject(&self) -> Option<i64> {
+        None
+    }
+
+    fn named(&self) -> Option<&Named> {
+        self.named.as_ref()
+    }
+
+    async fn run(pool: &Pool, changes: &[&Self]) -> Result<Option<Vec<Row>>, Error> {
+        let pets = || changes.iter().map(|change| &change.new);
+        let names: Vec<_> = pets().map(|pet| pet.name.as_str()).collect();
+        let categories: Vec<_> = pets().map(|pet| pet.category_id).collect();
+        let status = |pet: &NewPet| pet.status.map(PetStatus::as_str);
+        let statuses: Vec<_> = pets().map(status).collect();
+        let rest: Parameters = &[&names, &categories, &statuses];
+        if changes.iter().all(|change| change.named.is_none()) {
+            return pool.write(&CREATE, rest).await.map(Some);
+        }
+        let at = |change: &Self| {
+            change
+                .named
+                .as_ref()
+                .map_or(Timestamp::UNIX_EPOCH, |n| n.at)
+        };
+        named::run(pool, &CREATE_NAMED, changes, at, rest).await
+    }
+}
 
 /// Opens a connection to a database, after its schema is up to date, with the
 /// count of the server's warnings.
@@ -81,31 +123,38 @@ async fn prepare(url: &PostgresUrl) -> Result<(Server, Client, Arc<AtomicU64>), 
 impl Postgres {
     pub async fn open(url: &PostgresUrl, options: &Options) -> Result<Self, OpenError> {
         let (server, ..) = prepare(url).await?;
-        let connections = match options.role {
-            Role::Service => CONNECTIONS,
+        let readers = match options.role {
+            Role::Service => READERS,
             Role::Tool => 1,
         };
         Ok(Self {
-            pool: Pool::new(&server, connections),
-            writes: Pool::new(&server, connections),
+            pool: Pool::new(&server, readers),
+            updates: Pool::new(&server, 1),
             chores: Pool::new(&server, 1),
-            writer: Writer::start(&server, options.write_queue),
+            creates: Writer::start(&server, options.write_queue),
+            places: Writer::start(&server, options.write_queue),
+            closings: Writer::start(&server, options.write_queue),
         })
     }
 
     pub async fn close(&self) {
-        self.writer.close().await;
+        tokio::join!(
+            self.creates.close(),
+            self.places.close(),
+            self.closings.close()
+        );
     }
 
     pub async fn pet_create(&self, new: NewPet, named: Option<Named>) -> Result<Once<Pet>, Error> {
-        let Some(named) = named else {
-            return self.writer.create(new).await.map(Once::Now);
-        };
-        let (name, status) = (new.name.as_str(), new.status.map(PetStatus::as_str));
-        let rest: pool::Parameters = &[&name, &new.category_id, &status];
-        let created = self.once(&CREATE, Some(&named), named.at, rest).await?;
+        let created = self
+            .creates
+            .make(Create {
+                new: new.clone(),
+                named,
+            })
+            .await?;
         created.try_map(|(outcome, _)| match outcome {
-            Ok(id) => Ok(new.clone().with_id(PetId::from_store(id))),
+            Ok(id) => Ok(new.with_id(PetId::from_store(id))),
             Err(_) => Err(unreadable(NoRow)),
         })
     }
@@ -137,7 +186,7 @@ impl Postgres {
                 [&before, &after].map(|pet| (pet.name.as_str(), pet.status.map(PetStatus::as_str)));
             let (old_category, category) = (before.category_id, after.category_id);
             let changed = self
-                .writes
+                .updates
                 .write(
                     &UPDATE,
                     &[
@@ -258,23 +307,41 @@ static PETS: [Sql; 2] = [
     },
 ];
 
+/// The rows are inserted, and their ids come back, in the order of the arrays.
 static CREATE: Sql = Sql {
-    text: once!(
-        "done AS (
+    text: "INSERT INTO pets (name, category_id, status)
+           SELECT name, category_id, status
+           FROM unnest($1, $2, $3) WITH ORDINALITY AS new (name, category_id, status, place)
+           ORDER BY place
+           RETURNING NULL::bytea, 'done', id",
+    types: &[Type::TEXT_ARRAY, Type::INT8_ARRAY, Type::TEXT_ARRAY],
+};
+
+/// The same if some of them have names. Ids ascend, so they are in the order of
+/// the rows.
+static CREATE_NAMED: Sql = Sql {
+    text: changes!(
+        "name, category_id, status" from "$5, $6, $7",
+        "made AS (
              INSERT INTO pets (name, category_id, status)
-             SELECT $5, $6, $7 WHERE NOT EXISTS (SELECT FROM known)
+             SELECT name, category_id, status FROM fresh ORDER BY place
              RETURNING id
+         ), done AS (
+             SELECT place, id
+             FROM (SELECT id, row_number() OVER (ORDER BY id) FROM made) AS made
+             JOIN (SELECT place, row_number() OVER (ORDER BY place) FROM fresh) AS new
+             USING (row_number)
          )",
         "NULL"
     ),
     types: &[
-        Type::INT8,
-        Type::TEXT,
-        Type::BYTEA,
-        Type::INT8,
-        Type::TEXT,
-        Type::INT8,
-        Type::TEXT,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::BYTEA_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::INT8_ARRAY,
+        Type::TEXT_ARRAY,
     ],
 };
 

@@ -1,59 +1,93 @@
-//! Named requests on PostgreSQL: one statement looks for the record, carries
-//! the request out, and writes the record.
+//! Named requests on PostgreSQL: the statement that carries some out looks for
+//! their records first, and writes them.
 //!
-//! Two that run at once cannot both write it: the second is undone as a whole,
-//! and finds the record when it is run again.
+//! Two statements that run at once cannot both write one: the second is undone
+//! as a whole, and finds the record when it is run again.
 
 use jiff::Timestamp;
 use tokio_postgres::{Row, types::Type};
 
 use super::{
-    super::{
-        Error,
-        record::{self, Outcome},
-    },
+    super::Error,
     NoRow, Postgres,
-    pool::{Parameters, Sql},
+    pool::{Parameters, Pool, Sql},
     unreadable,
+    writer::Change,
 };
-use crate::named::{Named, Once};
-
-/// A statement that is carried out once for a name. Its parameters `$1` to
-/// `$4` are the API key, the name, the request and the time; the first three are
-/// null for a request without a name.
-///
-/// `$done` is a common table expression of that name with an `id`, which does
-/// nothing if `known` has a row; `$refusal` is the outcome if it has no row.
-/// The columns of a row: the request of that name, the outcome, the item, then
-/// those of `done`.
-macro_rules! once {
-    ($done:literal, $refusal:literal) => {
-        concat!(
-            "WITH known AS (
-                 SELECT request, outcome, item FROM named_requests
-                 WHERE api_key_id = $1 AND name = $2
-             ), ",
-            $done,
-            ", decided AS (
-                 SELECT CASE WHEN EXISTS (SELECT FROM done) THEN 'done' ELSE ",
-            $refusal,
-            " END AS outcome
-             ), recorded AS (
-                 INSERT INTO named_requests
-                     (api_key_id, name, request, outcome, item, created_at)
-                 SELECT $1, $2, $3, outcome, (SELECT id FROM done), $4 FROM decided
-                 WHERE $1 IS NOT NULL AND NOT EXISTS (SELECT FROM known)
-             )
-             SELECT known.request, coalesce(known.outcome, decided.outcome),
-                    coalesce(known.item, done.id), done.*
-             FROM decided LEFT JOIN known ON true LEFT JOIN done ON true"
-        )
-    };
-}
-pub(super) use once;
+use crate::named::Named;
 
 /// What lets a name be there only once.
 const PRIMARY_KEY: &str = "named_requests_pkey";
+
+/// A statement that makes changes of a kind, each once for a name. It starts
+/// with what is asked: for each change in turn its time, API key, name, request
+/// (the parameters `$1` to `$4`; the last three null if it has no name), and the
+/// columns of its kind. `fresh` is those of them that were not carried out
+/// before.
+///
+/// `$done` are common table expressions, the last of them `done` with the
+/// `place` of each change that was made, an `id`, and the columns that the
+/// statement gives at last; `$refusal` is the outcome of any other change.
+/// Names are written in one order, so that no two statements wait for each
+/// other's.
+macro_rules! changes {
+    ($columns:literal from $parameters:literal, $done:literal, $refusal:literal) => {
+        concat!(
+            "WITH asked AS MATERIALIZED (
+                 SELECT * FROM unnest($1, $2, $3, $4, ",
+            $parameters,
+            ") WITH ORDINALITY AS asked (at, api_key_id, request_name, request, ",
+            $columns,
+            ", place)
+             ), known AS MATERIALIZED (
+                 SELECT asked.place, named.request, named.outcome, named.item
+                 FROM asked JOIN named_requests AS named
+                 ON named.api_key_id = asked.api_key_id AND named.name = asked.request_name
+             ), fresh AS MATERIALIZED (
+                 SELECT * FROM asked WHERE place NOT IN (SELECT place FROM known)
+             ), ",
+            $done,
+            ", decided AS MATERIALIZED (
+                 SELECT fresh.*, done.id AS item,
+                        CASE WHEN done.id IS NOT NULL THEN 'done' ELSE ",
+            $refusal,
+            " END AS outcome
+                 FROM fresh LEFT JOIN done ON done.place = fresh.place
+             ), recorded AS (
+                 INSERT INTO named_requests (api_key_id, name, request, outcome, item, created_at)
+                 SELECT api_key_id, request_name, request, outcome, item, at FROM decided
+                 WHERE request_name IS NOT NULL ORDER BY api_key_id, request_name
+             )
+             SELECT known.request, coalesce(known.outcome, decided.outcome),
+                    coalesce(known.item, decided.item), done.*
+             FROM asked LEFT JOIN known ON known.place = asked.place
+             LEFT JOIN decided ON decided.place = asked.place
+             LEFT JOIN done ON done.place = asked.place
+             ORDER BY asked.place"
+        )
+    };
+}
+pub(super) use changes;
+
+/// Runs a statement that `changes!` has made; `rest` are the parameters of its
+/// kind, an array each.
+pub async fn run<C: Change>(
+    pool: &Pool,
+    sql: &'static Sql,
+    changes: &[&C],
+    at: fn(&C) -> Timestamp,
+    rest: Parameters<'_>,
+) -> Result<Option<Vec<Row>>, Error> {
+    let named = || changes.iter().map(|change| change.named());
+    let at: Vec<_> = changes.iter().map(|c| at(c).as_microsecond()).collect();
+    let keys: Vec<_> = named().map(|n| n.map(|n| n.api_key_id)).collect();
+    let names: Vec<_> = named().map(|n| n.map(|n| n.name.as_str())).collect();
+    let request = |named: &Named| named.request.to_vec();
+    let requests: Vec<_> = named().map(|n| n.map(request)).collect();
+    let first: Parameters = &[&at, &keys, &names, &requests];
+    let parameters = [first, rest].concat();
+    pool.write_unless_there(sql, &parameters, PRIMARY_KEY).await
+}
 
 static FORGET: Sql = Sql {
     text: "WITH old AS (
@@ -70,49 +104,9 @@ static FORGET: Sql = Sql {
 };
 
 impl Postgres {
-    /// Runs a statement that `once!` has made, with the parameters that follow
-    /// its first four. Gives its outcome and the row with the rest of it.
-    pub(super) async fn once(
-        &self,
-        sql: &'static Sql,
-        named: Option<&Named>,
-        now: Timestamp,
-        rest: Parameters<'_>,
-    ) -> Result<Once<(Outcome, Row)>, Error> {
-        let api_key_id = named.map(|named| named.api_key_id);
-        let name = named.map(|named| named.name.as_str());
-        let request = named.map(|named| named.request.as_slice());
-        let now = now.as_microsecond();
-        let first: Parameters = &[&api_key_id, &name, &request, &now];
-        let parameters = [first, rest].concat();
-        let row = loop {
-            // Only somebody who had the same name before can be in the way, so
-            // the second time the name is known.
-            let written = self
-                .writes
-                .write_unless_there(sql, &parameters, PRIMARY_KEY);
-            if let Some(row) = written.await? {
-                break row;
-            }
-        };
-        let before: Option<&[u8]> = row.get(0);
-        if before.is_some() && before != request {
-            return Ok(Once::OtherRequest);
-        }
-        let before = before.is_some();
-        let outcome = record::outcome(row.get(1), row.get(2)).map_err(unreadable)?;
-        Ok(match before {
-            true => Once::Before((outcome, row)),
-            false => Once::Now((outcome, row)),
-        })
-    }
-
     pub async fn named_forget(&self, before: Timestamp) -> Result<u64, Error> {
-        let rows = self
-            .chores
-            .write(&FORGET, &[&before.as_microsecond()])
-            .await?;
-        count(&rows)
+        let before = before.as_microsecond();
+        count(&self.chores.write(&FORGET, &[&before]).await?)
     }
 }
 

@@ -1,6 +1,6 @@
-//! Orders on PostgreSQL. Each change is one statement and so one transaction,
-//! which decides by the rows that it changes: whoever waits for such a row looks
-//! at it again when it is free.
+//! Orders on PostgreSQL. Changes that wait at the same time are one statement
+//! and so one transaction, which decides by the rows that it changes: whoever
+//! waits for such a row looks at it again when it is free.
 
 use jiff::Timestamp;
 use tokio_postgres::{Row, types::Type};
@@ -8,10 +8,11 @@ use tokio_postgres::{Row, types::Type};
 use super::{
     super::{Error, record},
     NoRow, Postgres,
-    named::{count, once},
+    named::{self, changes, count},
     optional_time,
-    pool::Sql,
+    pool::{Pool, Sql},
     time, unreadable,
+    writer::{self, Change},
 };
 use crate::{
     named::{Named, Once},
@@ -22,48 +23,106 @@ use crate::{
 
 type Answer = Result<Order, Refused>;
 
+/// An order to be placed.
+#[derive(Debug)]
+pub struct Place {
+    new: NewOrder,
+    named: Option<Named>,
+}
+
+/// An order to be closed.
+#[derive(Debug)]
+pub struct Closing {
+    id: OrderId,
+    how: Close,
+    at: Timestamp,
+    named: Option<Named>,
+}
+
+impl Change for Place {
+    const REFUSED_AFTER: Refused = Refused::PetNotAvailable;
+
+    fn subject(&self) -> Option<i64> {
+        Some(self.new.pet_id.get())
+    }
+
+    fn named(&self) -> Option<&Named> {
+        self.named.as_ref()
+    }
+
+    async fn run(pool: &Pool, changes: &[&Self]) -> Result<Option<Vec<Row>>, Error> {
+        let pets: Vec<_> = changes.iter().map(|c| c.new.pet_id.get()).collect();
+        let expiry = |c: &&Self| c.new.expires_at.map(Timestamp::as_microsecond);
+        let expiries: Vec<_> = changes.iter().map(expiry).collect();
+        named::run(
+            pool,
+            &PLACE,
+            changes,
+            |c| c.new.created_at,
+            &[&pets, &expiries],
+        )
+        .await
+    }
+}
+
+impl Change for Closing {
+    const REFUSED_AFTER: Refused = Refused::OrderNotOpen;
+
+    fn subject(&self) -> Option<i64> {
+        Some(self.id.get())
+    }
+
+    fn named(&self) -> Option<&Named> {
+        self.named.as_ref()
+    }
+
+    async fn run(pool: &Pool, changes: &[&Self]) -> Result<Option<Vec<Row>>, Error> {
+        let ids: Vec<_> = changes.iter().map(|c| c.id.get()).collect();
+        let orders: Vec<_> = changes
+            .iter()
+            .map(|c| c.how.order_status().as_str())
+            .collect();
+        let pets: Vec<_> = changes
+            .iter()
+            .map(|c| c.how.pet_status().as_str())
+            .collect();
+        named::run(pool, &CLOSE, changes, |c| c.at, &[&ids, &orders, &pets]).await
+    }
+}
+
 impl Postgres {
     pub async fn order_place(
         &self,
         new: NewOrder,
         named: Option<Named>,
     ) -> Result<Once<Answer>, Error> {
-        let expires = new.expires_at.map(Timestamp::as_microsecond);
-        let placed = self
-            .once(
-                &PLACE,
-                named.as_ref(),
-                new.created_at,
-                &[&new.pet_id.get(), &expires],
-            )
-            .await?;
-        self.answer(placed, record::as_placed).await
+        let placed = self.places.make(Place { new, named }).await?;
+        self.order_of(placed, record::as_placed).await
     }
 
     pub async fn order_close(
         &self,
         id: OrderId,
         how: Close,
-        now: Timestamp,
+        at: Timestamp,
         named: Option<Named>,
     ) -> Result<Once<Answer>, Error> {
-        let (order, pet) = (how.order_status().as_str(), how.pet_status().as_str());
-        let closed = self
-            .once(&CLOSE, named.as_ref(), now, &[&id.get(), &order, &pet])
-            .await?;
+        let closing = Closing { id, how, at, named };
+        let closed = self.closings.make(closing).await?;
         // One that was closed stays as it is.
-        self.answer(closed, |order| order).await
+        self.order_of(closed, |order| order).await
     }
 
     /// The order of an outcome: from its row, or for one from before as it is
     /// now, and `as_it_was` then.
-    async fn answer(
+    async fn order_of(
         &self,
-        outcome: Once<(record::Outcome, Row)>,
+        outcome: writer::Answer,
         as_it_was: fn(Order) -> Order,
     ) -> Result<Once<Answer>, Error> {
         Ok(match outcome {
-            Once::Now((Ok(_), row)) => Once::Now(Ok(order(&row, 3)?)),
+            Once::Now((Ok(_), Some(row))) => Once::Now(Ok(order(&row, ROW)?)),
+            Once::Now((Ok(_), None)) => return Err(unreadable(NoRow)),
             Once::Now((Err(refused), _)) => Once::Now(Err(refused)),
             Once::Before((Ok(id), _)) => {
                 let found = self.order_get(OrderId::from_store(id)).await?;
@@ -76,8 +135,8 @@ impl Postgres {
     }
 
     pub async fn order_lapse(&self, now: Timestamp) -> Result<u64, Error> {
-        let rows = self.chores.write(&LAPSE, &[&now.as_microsecond()]).await?;
-        count(&rows)
+        let now = now.as_microsecond();
+        count(&self.chores.write(&LAPSE, &[&now]).await?)
     }
 
     pub async fn order_get(&self, id: OrderId) -> Result<Option<Order>, Error> {
@@ -111,54 +170,80 @@ static ORDERS: [Sql; 2] = [
     },
 ];
 
+/// The column with which an order begins in the rows of a change: after those
+/// that every change has, and its place.
+const ROW: usize = 4;
+
+/// Animals are locked in one order, so that no two statements wait for each
+/// other's.
 static PLACE: Sql = Sql {
-    text: once!(
-        "held AS (
+    text: changes!(
+        "pet_id, expires_at" from "$5, $6",
+        "free AS MATERIALIZED (
+             SELECT id FROM pets
+             WHERE id IN (SELECT pet_id FROM fresh) AND status = 'available' AND NOT held
+             AND NOT EXISTS (SELECT FROM orders
+                             WHERE orders.pet_id = pets.id AND orders.status = 'placed')
+             ORDER BY id FOR UPDATE
+         ), held AS (
              UPDATE pets SET status = 'pending', held = true
-             WHERE id = $5 AND status = 'available' AND NOT held
-             AND NOT EXISTS (SELECT FROM orders WHERE pet_id = $5 AND status = 'placed')
-             AND NOT EXISTS (SELECT FROM known)
-             RETURNING id
-         ), done AS (
+             FROM free WHERE pets.id = free.id
+             RETURNING pets.id
+         ), placed AS (
              INSERT INTO orders (pet_id, status, created_at, updated_at, expires_at)
-             SELECT id, 'placed', $4, $4, $6 FROM held
+             SELECT pet_id, 'placed', at, at, expires_at
+             FROM fresh JOIN held ON held.id = fresh.pet_id ORDER BY place
              RETURNING id, pet_id, status, created_at, updated_at, expires_at
+         ), done AS (
+             SELECT fresh.place, placed.*
+             FROM placed JOIN fresh ON fresh.pet_id = placed.pet_id
          )",
-        "CASE WHEN EXISTS (SELECT FROM pets WHERE id = $5) THEN 'pet_not_available'
+        "CASE WHEN EXISTS (SELECT FROM pets WHERE id = fresh.pet_id) THEN 'pet_not_available'
               ELSE 'no_such_pet' END"
     ),
     types: &[
-        Type::INT8,
-        Type::TEXT,
-        Type::BYTEA,
-        Type::INT8,
-        Type::INT8,
-        Type::INT8,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::BYTEA_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
     ],
 };
 
+/// The same with orders. An animal has one open order, so who has the order
+/// waits for nobody's animal.
 static CLOSE: Sql = Sql {
-    text: once!(
-        "done AS (
-             UPDATE orders SET status = $6, updated_at = greatest(updated_at, $4)
-             WHERE id = $5 AND status = 'placed'
-             AND ($6 = 'cancelled' OR expires_at IS NULL OR expires_at > $4)
-             AND NOT EXISTS (SELECT FROM known)
-             RETURNING id, pet_id, status, created_at, updated_at, expires_at
+    text: changes!(
+        "order_id, order_status, pet_status" from "$5, $6, $7",
+        "open AS MATERIALIZED (
+             SELECT orders.id, fresh.*
+             FROM orders JOIN fresh ON fresh.order_id = orders.id
+             WHERE orders.status = 'placed'
+             AND (fresh.order_status = 'cancelled' OR orders.expires_at IS NULL
+                  OR orders.expires_at > fresh.at)
+             ORDER BY orders.id FOR UPDATE OF orders
+         ), done AS (
+             UPDATE orders
+             SET status = open.order_status, updated_at = greatest(orders.updated_at, open.at)
+             FROM open WHERE orders.id = open.id
+             RETURNING open.place, orders.id, orders.pet_id, orders.status, orders.created_at,
+                       orders.updated_at, orders.expires_at, open.pet_status
          ), freed AS (
-             UPDATE pets SET status = $7, held = false FROM done WHERE pets.id = done.pet_id
+             UPDATE pets SET status = done.pet_status, held = false
+             FROM done WHERE pets.id = done.pet_id
          )",
-        "CASE WHEN EXISTS (SELECT FROM orders WHERE id = $5) THEN 'order_not_open'
+        "CASE WHEN EXISTS (SELECT FROM orders WHERE id = fresh.order_id) THEN 'order_not_open'
               ELSE 'no_such_order' END"
     ),
     types: &[
-        Type::INT8,
-        Type::TEXT,
-        Type::BYTEA,
-        Type::INT8,
-        Type::INT8,
-        Type::TEXT,
-        Type::TEXT,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::BYTEA_ARRAY,
+        Type::INT8_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::TEXT_ARRAY,
     ],
 };
 

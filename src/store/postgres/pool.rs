@@ -23,7 +23,6 @@ use tokio_postgres::{
 
 use super::{
     super::Error,
-    NoRow,
     url::{Server, Trouble},
 };
 
@@ -101,20 +100,16 @@ impl Pool {
         written.map_err(failure)
     }
 
-    /// The same, for a statement that gives one row. `None` says that it was
-    /// undone, because another transaction has first written what `constraint`
-    /// lets be there only once.
+    /// The same. `None` says that it was undone, because another transaction
+    /// has first written what `constraint` lets be there only once.
     pub async fn write_unless_there(
         &self,
         sql: &'static Sql,
         parameters: Parameters<'_>,
         constraint: &str,
-    ) -> Result<Option<Row>, Error> {
+    ) -> Result<Option<Vec<Row>>, Error> {
         match self.try_write(sql, parameters).await? {
-            Ok(rows) => match rows.into_iter().next() {
-                Some(row) => Ok(Some(row)),
-                None => Err(Error::OutcomeUnknown(Arc::new(NoRow))),
-            },
+            Ok(rows) => Ok(Some(rows)),
             Err(trouble) if trouble.constraint() == Some(constraint) => Ok(None),
             Err(trouble) => Err(failure(trouble)),
         }

@@ -1,7 +1,8 @@
-//! Creates that wait at the same time go to the server in one statement, so
-//! that one round trip and one commit pay for all of them.
+//! Changes of a kind that wait at the same time go to the server in one
+//! statement, so that one round trip and one commit pay for all of them.
 
 use std::{
+    collections::{HashMap, HashSet},
     sync::{Arc, RwLock},
     time::Duration,
 };
@@ -14,50 +15,65 @@ use tokio::{
     },
     task::JoinSet,
 };
-use tokio_postgres::types::Type;
+use tokio_postgres::Row;
 
 use super::{
     super::{
         Error,
         queue::{Closed, wait},
+        record::{self, Outcome},
     },
-    pool::{Pool, Sql},
+    pool::Pool,
+    unreadable,
     url::Server,
 };
 use crate::{
-    page::Filter,
-    pet::{NewPet, Pet, PetId, PetStatus},
+    named::{Named, Once},
+    order::Refused,
 };
 
-/// How many statements may be on their way: while the server waits for its
-/// disk, the next ones are gathered and sent.
+/// How many statements of a kind may be on their way: while the server waits
+/// for its disk, the next ones are gathered and sent.
 const WRITERS: usize = 2;
-/// How many creates share a statement at the most.
+/// How many changes share a statement at the most.
 const BATCH: usize = 1024;
-/// How long a create waits: longer than a statement may take, as it may have
+/// How long a change waits: longer than a statement may take, as it may have
 /// to wait for one before it.
 const PATIENCE: Duration = Duration::from_secs(25);
 
-/// The rows are inserted, and their ids come back, in the order of the arrays.
-static INSERT: Sql = Sql {
-    text: "INSERT INTO pets (name, category_id, status)
-           SELECT name, category_id, status
-           FROM unnest($1, $2, $3) WITH ORDINALITY AS new (name, category_id, status, place)
-           ORDER BY place
-           RETURNING id",
-    types: &[Type::TEXT_ARRAY, Type::INT8_ARRAY, Type::TEXT_ARRAY],
-};
+/// A change that can be made together with others of its kind.
+pub trait Change: Send + Sync + Sized + 'static {
+    /// What it is about, if a statement can be about that only once.
+    fn subject(&self) -> Option<i64>;
 
-type Waiting = (NewPet, oneshot::Sender<Result<Pet, Error>>);
+    /// Why another about the same subject is refused right after this one.
+    const REFUSED_AFTER: Refused;
+
+    fn named(&self) -> Option<&Named>;
+
+    /// Runs one statement for all of them, and gives a row for each in their
+    /// order: the request that had the name before, the outcome, the id, and
+    /// what else belongs to the kind. It gives nothing if somebody else was
+    /// faster with one of the names, and so nothing was changed.
+    fn run(
+        pool: &Pool,
+        changes: &[&Self],
+    ) -> impl Future<Output = Result<Option<Vec<Row>>, Error>> + Send;
+}
+
+/// What a statement gave for a change.
+pub type Answer = Once<(Outcome, Option<Row>)>;
+
+type Waiting<C> = (C, oneshot::Sender<Result<Answer, Error>>);
 
 #[derive(Debug)]
-pub struct Writer {
+pub struct Writer<C> {
     /// Gone when the store is closed.
-    queue: RwLock<Option<Sender<Waiting>>>,
+    queue: RwLock<Option<Sender<Waiting<C>>>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
-impl Writer {
+impl<C: Change> Writer<C> {
     pub fn start(server: &Server, write_queue: usize) -> Self {
         let (queue, waiting) = channel(write_queue);
         let waiting = Arc::new(Mutex::new(waiting));
@@ -74,12 +90,12 @@ impl Writer {
         }
     }
 
-    /// Carries out a create and returns once it is committed. It goes on if
-    /// the caller goes away.
-    pub async fn create(&self, new: NewPet) -> Result<Pet, Error> {
+    /// Makes a change and returns once it is committed. It goes on if the
+    /// caller goes away.
+    pub async fn make(&self, change: C) -> Result<Answer, Error> {
         let (reply, answer) = oneshot::channel();
         let sent = match &*self.queue.read().expect("nobody panics with the lock") {
-            Some(queue) => queue.try_send((new, reply)),
+            Some(queue) => queue.try_send((change, reply)),
             None => return Err(Error::Unavailable(Arc::new(Closed))),
         };
         sent.map_err(|e| match e {
@@ -90,7 +106,7 @@ impl Writer {
         wait(answer, PATIENCE, unknown, unknown).await
     }
 
-    /// Carries out what is waiting.
+    /// Makes the changes that are waiting.
     pub async fn close(&self) {
         drop(
             self.queue
@@ -103,50 +119,84 @@ impl Writer {
     }
 }
 
-async fn write(pool: Pool, waiting: Arc<Mutex<Receiver<Waiting>>>) {
+async fn write<C: Change>(pool: Pool, waiting: Arc<Mutex<Receiver<Waiting<C>>>>) {
     let mut batch = Vec::new();
     loop {
-        batch.clear();
         if waiting.lock().await.recv_many(&mut batch, BATCH).await == 0 {
             return;
         }
-        let (new, replies): (Vec<NewPet>, Vec<_>) = batch.drain(..).unzip();
-        let answers = insert(&pool, new).await;
-        for (reply, answer) in replies.into_iter().zip(answers) {
-            // Whoever asked may have gone away.
-            let _ = reply.send(answer);
+        while !batch.is_empty() {
+            batch = write_some(&pool, batch).await;
         }
     }
 }
 
-async fn insert(pool: &Pool, new: Vec<NewPet>) -> Vec<Result<Pet, Error>> {
-    let names: Vec<_> = new.iter().map(|pet| pet.name.as_str()).collect();
-    let categories: Vec<_> = new.iter().map(|pet| pet.category_id).collect();
-    let statuses: Vec<_> = new
-        .iter()
-        .map(|pet| pet.status.map(PetStatus::as_str))
-        .collect();
-    let rows = pool.write(&INSERT, &[&names, &categories, &statuses]).await;
-    // A trigger of the operator's may have left some out: whose is whose?
-    let rows = rows.and_then(|rows| match rows.len() == new.len() {
-        true => Ok(rows),
-        false => Err(Error::OutcomeUnknown(Arc::new(LeftOut))),
+/// Makes as many of the changes as can go in one statement, and gives back the
+/// others.
+async fn write_some<C: Change>(pool: &Pool, batch: Vec<Waiting<C>>) -> Vec<Waiting<C>> {
+    let (mut subjects, mut names) = (HashSet::new(), HashSet::new());
+    let (together, mut later): (Vec<_>, Vec<_>) = batch.into_iter().partition(|(change, _)| {
+        let name = change.named().map(|n| (n.api_key_id, n.name.clone()));
+        // Both are looked at, so that a later one of the same name stays later.
+        let new_subject = change
+            .subject()
+            .is_none_or(|subject| subjects.insert(subject));
+        let new_name = name.is_none_or(|name| names.insert(name));
+        new_subject && new_name
     });
+    let changes: Vec<_> = together.iter().map(|(change, _)| change).collect();
+    let rows = loop {
+        match C::run(pool, &changes).await {
+            // The next time the name is known.
+            Ok(None) => {}
+            Ok(Some(rows)) if rows.len() == changes.len() => break Ok(rows),
+            // A trigger of the operator's may have left some out: whose is whose?
+            Ok(Some(_)) => break Err(Error::OutcomeUnknown(Arc::new(LeftOut))),
+            Err(error) => break Err(error),
+        }
+    };
+    let mut decided = HashMap::new();
     match rows {
         Ok(rows) => {
-            let pets = new
-                .into_iter()
-                .zip(rows)
-                .map(|(new, row)| Ok(new.with_id(PetId::from_store(row.get(0)))));
-            pets.collect()
+            for ((change, reply), row) in together.into_iter().zip(rows) {
+                let answer = judge(change.named(), row);
+                if let (Some(subject), Ok(Once::Now((outcome, _)))) = (change.subject(), &answer) {
+                    decided.insert(subject, outcome.err().unwrap_or(C::REFUSED_AFTER));
+                }
+                // Whoever asked may have gone away.
+                let _ = reply.send(answer);
+            }
         }
         Err(error) => {
-            tracing::error!(%error, writes = new.len(), "a batch of writes failed");
-            new.iter().map(|_| Err(error.clone())).collect()
+            tracing::error!(%error, writes = together.len(), "a batch of writes failed");
+            for (_, reply) in together {
+                let _ = reply.send(Err(error.clone()));
+            }
         }
     }
+    // Those who asked for the same come right after who was first. A name wants
+    // a record, so those with one are sent.
+    for (change, reply) in std::mem::take(&mut later) {
+        let subject = change.subject().filter(|_| change.named().is_none());
+        match subject.and_then(|subject| decided.get(&subject)) {
+            Some(refused) => drop(reply.send(Ok(Once::Now((Err(*refused), None))))),
+            None => later.push((change, reply)),
+        }
+    }
+    later
+}
+
+/// Reads what a statement says of a change.
+fn judge(named: Option<&Named>, row: Row) -> Result<Answer, Error> {
+    let before: Option<&[u8]> = row.get(0);
+    let outcome = record::outcome(row.get(1), row.get(2)).map_err(unreadable)?;
+    Ok(match (before, named) {
+        (None, _) => Once::Now((outcome, Some(row))),
+        (Some(before), Some(named)) if before == named.request => Once::Before((outcome, None)),
+        (Some(_), _) => Once::OtherRequest,
+    })
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the server did not insert all rows")]
+#[error("the server did not give an outcome for every change")]
 struct LeftOut;

@@ -132,13 +132,8 @@ impl Sqlite {
     pub async fn pet_inventory(&self) -> Result<Inventory, Error> {
         self.readers
             .run(|db| {
-                db.prepare_cached(
-                    "SELECT sum(pets) FILTER (WHERE status = 'available'),
-                            sum(pets) FILTER (WHERE status = 'pending'),
-                            sum(pets) FILTER (WHERE status = 'sold')
-                     FROM inventory",
-                )?
-                .query_row([], |row| {
+                let select = "SELECT available, pending, sold FROM inventory";
+                db.prepare_cached(select)?.query_row([], |row| {
                     Ok(Inventory {
                         available: row.get(0)?,
                         pending: row.get(1)?,

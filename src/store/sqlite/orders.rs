@@ -132,7 +132,10 @@ fn place(db: &Connection, new: NewOrder) -> rusqlite::Result<Answer> {
         )?
         .execute([pet])?;
     if held == 0 {
-        return Ok(Err(match exists(db, "pets", pet)? {
+        let exists = db
+            .prepare_cached("SELECT 1 FROM pets WHERE id = ?1")?
+            .exists([pet])?;
+        return Ok(Err(match exists {
             true => Refused::PetNotAvailable,
             false => Refused::NoSuchPet,
         }));
@@ -146,37 +149,27 @@ fn place(db: &Connection, new: NewOrder) -> rusqlite::Result<Answer> {
         new.created_at.as_microsecond(),
         new.expires_at.map(Timestamp::as_microsecond)
     ])?;
-    // As it was stored, to the microsecond.
-    get(db, db.last_insert_rowid()).map(Ok)
+    Ok(Ok(new.with_id(OrderId::from_store(db.last_insert_rowid()))))
 }
 
 fn close(db: &Connection, id: i64, how: Close, now: Timestamp) -> rusqlite::Result<Answer> {
-    let closed = db
-        .prepare_cached(
-            "UPDATE orders SET status = ?2, updated_at = max(updated_at, ?3)
-             WHERE id = ?1 AND status = 'placed'
-             AND (?2 = 'cancelled' OR expires_at IS NULL OR expires_at > ?3)
-             RETURNING id, pet_id, status, created_at, updated_at, expires_at",
-        )?
-        .query_row(
-            params![id, how.order_status().as_str(), now.as_microsecond()],
-            order,
-        )
-        .optional()?;
-    let Some(order) = closed else {
-        return Ok(Err(match exists(db, "orders", id)? {
-            true => Refused::OrderNotOpen,
-            false => Refused::NoSuchOrder,
-        }));
+    let Some(open) = get(db, id).optional()? else {
+        return Ok(Err(Refused::NoSuchOrder));
     };
+    let Some(closed) = open.closed(how, now) else {
+        return Ok(Err(Refused::OrderNotOpen));
+    };
+    db.prepare_cached(
+        "UPDATE orders SET status = ?2, updated_at = ?3 WHERE id = ?1 AND status = 'placed'",
+    )?
+    .execute(params![
+        id,
+        closed.status.as_str(),
+        closed.updated_at.as_microsecond()
+    ])?;
     db.prepare_cached("UPDATE pets SET status = ?2 WHERE id = ?1")?
-        .execute(params![order.pet_id.get(), how.pet_status().as_str()])?;
-    Ok(Ok(order))
-}
-
-fn exists(db: &Connection, table: &str, id: i64) -> rusqlite::Result<bool> {
-    db.prepare_cached(&format!("SELECT 1 FROM {table} WHERE id = ?1"))?
-        .exists([id])
+        .execute(params![closed.pet_id.get(), how.pet_status().as_str()])?;
+    Ok(Ok(closed))
 }
 
 /// Whether an open order holds an animal.
