@@ -18,11 +18,14 @@ SELECT 0,
        count(*) FILTER (WHERE status = 'sold')
 FROM pets;
 
-CREATE FUNCTION count_pets() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION count_pets() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     change inventory;
 BEGIN
-    IF TG_OP = 'INSERT' THEN
+    IF TG_OP = 'TRUNCATE' THEN
+        UPDATE inventory SET available = 0, pending = 0, sold = 0;
+        RETURN NULL;
+    ELSIF TG_OP = 'INSERT' THEN
         SELECT 0,
                count(*) FILTER (WHERE status = 'available'),
                count(*) FILTER (WHERE status = 'pending'),
@@ -61,6 +64,9 @@ CREATE TRIGGER pets_count_added AFTER INSERT ON pets
 
 CREATE TRIGGER pets_count_changed AFTER UPDATE ON pets
     REFERENCING OLD TABLE AS removed NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION count_pets();
+
+CREATE TRIGGER pets_count_truncated AFTER TRUNCATE ON pets
     FOR EACH STATEMENT EXECUTE FUNCTION count_pets();
 
 CREATE TRIGGER pets_count_removed AFTER DELETE ON pets

@@ -3,7 +3,8 @@
 //! - A write that returned `Ok` is on disk and survives a power cut.
 //! - A read sees every write that was acknowledged before the read began.
 //! - Ids are positive, ascending and never given twice.
-//! - A write whose caller went away is still carried out.
+//! - A write whose caller went away is still carried out, unless it had not
+//!   begun.
 //! - An animal has one open order at the most, and while it has one, its status
 //!   is changed by that order alone.
 //! - A named request is carried out once; its record is committed with it.

@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use petstore::clock::Clock;
 use serde_json::{Value, json};
 
-use crate::server::{Backend, Server};
+use crate::server::{Backend, Server, eventually};
 
 /// Three animals and an order on each: placed, completed, cancelled.
 const ORDERS: &str = "
@@ -338,11 +338,11 @@ pub async fn holds_lapse(backend: Backend) {
     go_on(1);
     let late = server.close(1, "complete").await;
     late.assert_error(409, "order_not_open");
-    let mut order = placed.clone();
-    while order["status"] == "placed" {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        order = server.get("/v1/store/orders/1").await.json();
-    }
+    eventually("the hold lapses", async || {
+        server.get("/v1/store/orders/1").await.json()["status"] != "placed"
+    })
+    .await;
+    let order = server.get("/v1/store/orders/1").await.json();
     assert_eq!(order["status"], "cancelled");
     assert_eq!(order["updatedAt"], placed["expiresAt"]);
     assert_eq!(server.status_of(pets[0]).await, "available");

@@ -186,6 +186,17 @@ impl Drop for Lock {
     }
 }
 
+/// Asks again and again until it is so; gives up at last.
+pub async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let asking = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let asked = tokio::time::timeout(Duration::from_secs(30), asking).await;
+    asked.unwrap_or_else(|_| panic!("gave up waiting: {what}"));
+}
+
 impl Server {
     pub async fn start(backend: Backend) -> Self {
         Self::start_with(backend, |_| {}).await

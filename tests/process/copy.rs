@@ -1,6 +1,8 @@
 //! `petstore copy`: a store moves from its file to PostgreSQL as it is.
 
+use reqwest::Method;
 use rusqlite::Connection;
+use serde_json::json;
 
 use crate::{
     client::Client,
@@ -25,7 +27,10 @@ async fn everything_is_kept() {
     home.keys(&["revoke", "2"]).success();
     let service = home.serve();
     let client = Client::new(&service, &key);
-    for n in 0..1234 {
+    let named = json!({"name": "Żółw", "categoryId": 1});
+    let created = client.send_json(Method::POST, "/v1/pets", &named, Some("till-1"));
+    assert_eq!(created.await.unwrap().status, 201);
+    for n in 1..1234 {
         let created = client.create(&format!("Żółw \"{n}\" 🐢")).await.unwrap();
         assert_eq!(created.status, 201);
     }
@@ -39,7 +44,7 @@ async fn everything_is_kept() {
     service.stop();
     let db = Connection::open(home.database()).unwrap();
     db.execute_batch(
-        "INSERT INTO orders VALUES (7, 3, 'placed', 1, 2, NULL);
+        "INSERT INTO orders VALUES (7, 3, 'placed', 1, 2, 4000000000000000);
          UPDATE pets SET status = 'pending' WHERE id = 3;
          DELETE FROM pets WHERE id = 1234",
     )
@@ -58,8 +63,20 @@ async fn everything_is_kept() {
         (&orders[0]["id"], &orders[0]["petId"]),
         (&7.into(), &3.into())
     );
+    assert_eq!(orders[0]["expiresAt"], "2096-10-02T07:06:40Z");
     let pending = client.get("/v1/pets?status=pending").await.body;
     assert_eq!(pending[0]["id"], 3);
+    // The order holds its animal, what is counted is counted, and a request
+    // that is sent again is known.
+    let sold = json!({"status": "sold"});
+    let update = client.send_json(Method::PATCH, "/v1/pets/3", &sold, None);
+    update.await.unwrap().assert_error(409, "pet_reserved");
+    let inventory = client.get("/v1/store/inventory").await.body;
+    assert_eq!(inventory, json!({"available": 0, "pending": 1, "sold": 0}));
+    let again = client.send_json(Method::POST, "/v1/pets", &named, Some("till-1"));
+    let again = again.await.unwrap();
+    assert_eq!((again.status, &again.body["id"]), (201, &json!(1)));
+    assert!(again.headers.contains_key("idempotent-replayed"));
     let refused = Client::new(&service, &revoked).get("/v1/pets").await;
     refused.assert_error(401, "invalid_api_key");
     // Not the id of the one that is gone.

@@ -1,6 +1,6 @@
 //! Several replicas on one PostgreSQL: one truth, whatever is killed.
 
-use std::{thread, time::Duration};
+use std::{process::Stdio, thread, time::Duration};
 
 use tokio::task::JoinHandle;
 
@@ -229,6 +229,48 @@ async fn a_late_create_leaves_nothing_open() {
         (chain.sql(running) == "0").then_some(())
     });
     assert_eq!(chain.sql("SELECT count(*) FROM pets"), "0");
+}
+
+/// An animal that somebody keeps locked holds its own orders up, and is told.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn a_lock_that_somebody_keeps_is_told() {
+    let chain = Chain::start(1);
+    let client = chain.client(0);
+    for _ in 0..2 {
+        client.create("Rex").await.unwrap();
+    }
+    chain.sql("UPDATE pets SET status = 'available'");
+    let mut keeper = chain.cluster.psql_command(&chain.database);
+    keeper.arg("BEGIN; SELECT id FROM pets WHERE id = 1 FOR UPDATE; SELECT pg_sleep(60)");
+    let mut keeper = keeper
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for("the lock", || {
+        let held = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)'
+                    AND wait_event = 'PgSleep'";
+        (chain.sql(held) == "1").then_some(())
+    });
+    let order = |pet: i64| {
+        let (client, claim) = (client.clone(), serde_json::json!({"petId": pet}));
+        async move {
+            let path = "/v1/store/orders";
+            client
+                .send_json(reqwest::Method::POST, path, &claim, None)
+                .await
+                .unwrap()
+        }
+    };
+    let refused = order(1).await;
+    refused.assert_error(503, "unavailable");
+    let message = refused.body["message"].as_str().unwrap();
+    assert!(message.contains("nothing was changed"), "{message}");
+    assert_eq!(order(2).await.status, 201);
+    chain.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)' AND pid <> pg_backend_pid()");
+    keeper.wait().unwrap();
+    assert_eq!(order(1).await.status, 201);
 }
 
 /// While replicas are replaced one by one, the schema is ahead of some. It

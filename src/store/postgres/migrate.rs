@@ -56,6 +56,8 @@ pub async fn migrate(client: &mut Client, shown: &str) -> Result<(), OpenError> 
         .map_err(failed)?;
     step.batch_execute(
         "SET LOCAL idle_in_transaction_session_timeout = '60s';
+         -- Whoever reads meanwhile waits behind a step that waits.
+         SET LOCAL lock_timeout = '5s';
          CREATE TABLE IF NOT EXISTS petstore_schema
              (version int NOT NULL, usable_since int NOT NULL)",
     )

@@ -254,7 +254,7 @@ static LAPSE: Sql = Sql {
                ORDER BY expires_at LIMIT 100 FOR UPDATE SKIP LOCKED
            ), done AS (
                UPDATE orders SET status = 'cancelled', updated_at = greatest(updated_at, $1)
-               FROM due WHERE orders.id = due.id
+               FROM due WHERE orders.id = due.id AND orders.status = 'placed'
                RETURNING orders.pet_id
            ), freed AS (
                UPDATE pets SET status = 'available', held = false

@@ -269,8 +269,11 @@ impl Connection {
 }
 
 /// What a session of ours is set to. A statement whose client has given up
-/// ends soon after.
+/// ends soon after. One that waits for a lock that somebody keeps is undone, so
+/// that its client is told for certain, and others get their turn.
 const SESSION: &str = "SET client_min_messages = 'warning';
+     SET default_transaction_isolation = 'read committed';
+     SET lock_timeout = '2s';
      SET statement_timeout = '15s';
      SET idle_in_transaction_session_timeout = '15s'";
 

@@ -96,37 +96,34 @@ impl Sqlite {
         change: PetChange,
         expected: impl Fn(&Pet) -> bool + Send + 'static,
     ) -> Result<Result<Pet, Refused>, Error> {
-        let effect = |outcome: &Result<Pet, Refused>| match outcome {
-            Ok(_) => Effect::Changes,
-            Err(_) => Effect::Unseen,
+        let update = move |db: &Connection| {
+            let unchanged = |answer| Ok((Effect::Unseen, answer));
+            let Some(before) = pet_get(db, id)? else {
+                return unchanged(Err(Refused::NoSuchPet));
+            };
+            if !expected(&before) {
+                return unchanged(Err(Refused::Outdated));
+            }
+            let after = change.apply(&before);
+            if after == before {
+                return unchanged(Ok(after));
+            }
+            if after.status != before.status && orders::is_held(db, id)? {
+                return unchanged(Err(Refused::Reserved));
+            }
+            db.prepare_cached(
+                "UPDATE pets SET name = ?2, category_id = ?3, status = ?4 WHERE id = ?1",
+            )?
+            .execute(params![
+                id.get(),
+                after.name.as_str(),
+                after.category_id,
+                after.status.map(PetStatus::as_str)
+            ])?;
+            Ok((Effect::Changes, Ok(after)))
         };
-        self.writer
-            .run(effect, move |db| {
-                let Some(before) = pet_get(db, id)? else {
-                    return Ok(Err(Refused::NoSuchPet));
-                };
-                if !expected(&before) {
-                    return Ok(Err(Refused::Outdated));
-                }
-                let after = change.apply(&before);
-                if after == before {
-                    return Ok(Ok(after));
-                }
-                if after.status != before.status && orders::is_held(db, id)? {
-                    return Ok(Err(Refused::Reserved));
-                }
-                db.prepare_cached(
-                    "UPDATE pets SET name = ?2, category_id = ?3, status = ?4 WHERE id = ?1",
-                )?
-                .execute(params![
-                    id.get(),
-                    after.name.as_str(),
-                    after.category_id,
-                    after.status.map(PetStatus::as_str)
-                ])?;
-                Ok(Ok(after))
-            })
-            .await
+        let (_, answer) = self.writer.run(|(effect, _)| *effect, update).await?;
+        Ok(answer)
     }
 
     pub async fn pet_inventory(&self) -> Result<Inventory, Error> {
