@@ -185,14 +185,17 @@ pub struct Version {
 #[derive(Debug)]
 pub enum Store {
     Sqlite(Sqlite),
-    Postgres(Postgres),
+    Postgres(Box<Postgres>),
 }
 
 impl Store {
     pub async fn open(url: &DatabaseUrl, options: &Options) -> Result<Self, OpenError> {
         match url {
             DatabaseUrl::Sqlite(path) => Sqlite::open(path, options).map(Self::Sqlite),
-            DatabaseUrl::Postgres(url) => Postgres::open(url, options).await.map(Self::Postgres),
+            DatabaseUrl::Postgres(url) => {
+                let opened = Postgres::open(url, options).await?;
+                Ok(Self::Postgres(Box::new(opened)))
+            }
         }
     }
 
