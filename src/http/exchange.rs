@@ -62,9 +62,15 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
     }
 }
 
+/// 32 random hexadecimal digits.
 pub fn new_request_id() -> HeaderValue {
-    let id = format!("{:032x}", rand::random::<u128>());
-    id.try_into().expect("hexadecimal digits fit a header")
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut id = [0; 32];
+    for (pair, byte) in id.chunks_exact_mut(2).zip(rand::random::<[u8; 16]>()) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
+    HeaderValue::from_bytes(&id).expect("hexadecimal digits fit a header")
 }
 
 #[derive(Debug, thiserror::Error)]
