@@ -12,7 +12,7 @@ from pathlib import Path
 from peers import BODY, Started, bearer, ready, spawn
 
 ANIMALS = 1_000_000
-# Enough for five rounds of two seconds.
+# Enough for five rounds of two seconds, one more than there are by default.
 ORDERS = 500_000
 ROOT = Path(__file__).resolve().parent.parent
 PATHS = {

@@ -337,7 +337,7 @@ def main() -> None:
     names = [scenario.name for scenario in SCENARIOS] + ["start"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("scenarios", nargs="*", help=f"some of: {', '.join(names)}; default: all")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--seconds", type=int, default=2, help="of load in a round")
     options = parser.parse_args()
     if unknown := set(options.scenarios) - set(names):
