@@ -3,10 +3,12 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    panic::AssertUnwindSafe,
     sync::{Arc, RwLock},
     time::Duration,
 };
 
+use futures_util::FutureExt;
 use tokio::{
     sync::{
         Mutex,
@@ -14,6 +16,7 @@ use tokio::{
         oneshot,
     },
     task::JoinSet,
+    time::timeout,
 };
 use tokio_postgres::Row;
 
@@ -40,6 +43,8 @@ const BATCH: usize = 1024;
 /// How long a change waits: longer than a statement may take, as it may have
 /// to wait for one before it.
 const PATIENCE: Duration = Duration::from_secs(25);
+/// How long the end of the service waits for changes.
+const GOODBYE: Duration = Duration::from_secs(15);
 
 /// A change that can be made together with others of its kind.
 pub trait Change: Send + Sync + Sized + 'static {
@@ -82,7 +87,15 @@ impl<C: Change> Writer<C> {
             // A connection of its own: one statement at a time, so that a
             // warning of the server belongs to it.
             let pool = Pool::new(server, 1);
-            tasks.spawn(write(pool, waiting.clone()));
+            let waiting = waiting.clone();
+            tasks.spawn(async move {
+                // A panic ends the changes that it met, never the task.
+                while AssertUnwindSafe(write(&pool, &waiting))
+                    .catch_unwind()
+                    .await
+                    .is_err()
+                {}
+            });
         }
         Self {
             queue: RwLock::new(Some(queue)),
@@ -106,7 +119,8 @@ impl<C: Change> Writer<C> {
         wait(answer, PATIENCE, unknown, unknown).await
     }
 
-    /// Makes the changes that are waiting.
+    /// Makes the changes that are waiting, as far as the server can be reached:
+    /// nobody was told of them yet.
     pub async fn close(&self) {
         drop(
             self.queue
@@ -115,18 +129,22 @@ impl<C: Change> Writer<C> {
                 .take(),
         );
         let mut tasks = self.tasks.lock().await;
-        while tasks.join_next().await.is_some() {}
+        let ended = async { while tasks.join_next().await.is_some() {} };
+        if timeout(GOODBYE, ended).await.is_err() {
+            tracing::warn!("changes that were waiting are given up");
+            tasks.abort_all();
+        }
     }
 }
 
-async fn write<C: Change>(pool: Pool, waiting: Arc<Mutex<Receiver<Waiting<C>>>>) {
+async fn write<C: Change>(pool: &Pool, waiting: &Mutex<Receiver<Waiting<C>>>) {
     let mut batch = Vec::new();
     loop {
         if waiting.lock().await.recv_many(&mut batch, BATCH).await == 0 {
             return;
         }
         while !batch.is_empty() {
-            batch = write_some(&pool, batch).await;
+            batch = write_some(pool, batch).await;
         }
     }
 }
