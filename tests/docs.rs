@@ -45,6 +45,7 @@ impl Service {
         let output = Command::new("bash")
             .args(["-euc", &script])
             .env("PATH", format!("{here}:{path}"))
+            .env("PETSTORE_LISTEN", &self.address)
             .current_dir(self.folder.path())
             .output()
             .unwrap();
@@ -53,10 +54,16 @@ impl Service {
     }
 }
 
-impl Drop for Service {
-    fn drop(&mut self) {
+impl Service {
+    fn end(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -119,6 +126,26 @@ fn the_examples_of_the_contract_work() {
     assert_eq!(statuses[9..], ["HTTP/1.1 409 Conflict"]);
 }
 
+#[test]
+fn the_examples_of_the_operators_guide_work() {
+    let guide = examples(&std::fs::read_to_string("docs/operations.md").unwrap());
+    let mut service = Service::start();
+    // Those in bulk are for a store that is not served.
+    let (bulk, served): (Vec<_>, Vec<_>) = guide
+        .iter()
+        .partition(|example| example.contains("petstore seed"));
+    assert_eq!((bulk.len(), served.len()), (1, 4));
+    for example in served {
+        service.run(example);
+    }
+    service.end();
+    for example in bulk {
+        service.run(example);
+    }
+    let all = service.run("petstore export");
+    assert_eq!(all.lines().count(), 2000);
+}
+
 /// The documents name no file that is not there.
 #[test]
 fn links_and_paths_lead_somewhere() {
@@ -128,6 +155,7 @@ fn links_and_paths_lead_somewhere() {
         "CONTRIBUTING.md",
         "CHANGELOG.md",
         "docs/decisions.md",
+        "docs/operations.md",
         "docs/postgres.md",
     ] {
         let text = std::fs::read_to_string(document).unwrap();

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Outcome, UrlParser, block_on, say};
+use super::{Outcome, UrlParser, block_on, progress_bar, say};
 use crate::{
     invalid::Invalid,
     store::{DatabaseUrl, PostgresUrl, copy},
@@ -40,10 +39,7 @@ impl Copy {
     }
 
     async fn copy(self) -> Outcome {
-        // It is drawn on a terminal only.
-        let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(
-            "{bar:40} {human_pos} of {human_len} rows, {eta} left",
-        )?);
+        let bar = progress_bar("rows");
         say!("Copies {} to {}", self.from.display(), self.to);
         let copied = copy(&self.from, &self.to, |done, total| {
             bar.set_length(total);

@@ -1,23 +1,32 @@
 //! The command line: one file a subcommand.
 
+mod animals;
+mod backup;
+mod check;
 mod copy;
+mod export;
+mod healthcheck;
+mod import;
 mod keys;
 mod openapi;
+mod seed;
 mod serve;
 
 use std::{
     error::Error,
     ffi::OsStr,
     io::{self, Write},
+    net::SocketAddr,
     process::ExitCode,
 };
 
 use clap::{Arg, Args, CommandFactory, Parser, Subcommand, builder::TypedValueParser};
 use clap_complete::Shell;
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
     http::PublicUrl,
-    invalid::Invalid,
+    invalid::{Invalid, quoted},
     store::{DatabaseUrl, without_password},
 };
 
@@ -60,6 +69,33 @@ enum Command {
     ///
     /// Ids, keys and orders are kept. All of it is copied, or nothing.
     Copy(copy::Copy),
+    /// Copy an SQLite store to a file, also while it is served.
+    ///
+    /// The copy has all that was acknowledged before. It appears under its name
+    /// when it is whole and verified. To restore it, stop the service and put
+    /// it in the place of the file, without the -wal and -shm files beside it.
+    Backup(backup::Backup),
+    /// Look a store through, also while it is served, and say what is wrong.
+    ///
+    /// The pages of the file, the counts, and orders against animals. What is
+    /// wrong goes to standard output, one finding a line, with exit code 1.
+    Check(check::Check),
+    /// Add the animals of a file, all of them or none.
+    ///
+    /// A file as spreadsheets write it will do: with a byte order mark, with
+    /// commas, semicolons or tabs, with quotes. A store in a file must not be
+    /// served meanwhile.
+    Import(import::Import),
+    /// Write all animals to a file, or to standard output.
+    Export(export::Export),
+    /// Add believable animals, for a first look.
+    ///
+    /// A store in a file must not be served meanwhile.
+    Seed(seed::Seed),
+    /// Say whether the service on this machine is ready: exit code 0 or 1.
+    ///
+    /// For the probe of a container, with the options of `petstore serve`.
+    Healthcheck(healthcheck::Healthcheck),
     /// Print the contract (OpenAPI 3.1).
     Openapi(openapi::Openapi),
     /// Print a completion script for a shell.
@@ -69,6 +105,33 @@ enum Command {
         /// The shell to print it for.
         shell: Shell,
     },
+}
+
+#[derive(Args)]
+struct Listen {
+    /// The address and port of the service; port 0 takes a free one.
+    #[arg(
+        long,
+        env = "PETSTORE_LISTEN",
+        value_parser = address,
+        default_value = "127.0.0.1:8080",
+        value_name = "ADDRESS"
+    )]
+    listen: SocketAddr,
+}
+
+/// An address and a port, or `localhost` and a port.
+fn address(text: &str) -> Result<SocketAddr, Invalid> {
+    let ip = text
+        .strip_prefix("localhost:")
+        .map(|port| format!("127.0.0.1:{port}"));
+    ip.as_deref().unwrap_or(text).parse().map_err(|_| {
+        let reason = format!(
+            "must be an address and a port such as 127.0.0.1:8080, got {}",
+            quoted(text)
+        );
+        Invalid::new("listen", reason)
+    })
 }
 
 #[derive(Args)]
@@ -148,11 +211,18 @@ fn print(bytes: &[u8]) -> Outcome {
 }
 
 /// Carries out what a tool does, on this thread.
-fn block_on(work: impl Future<Output = Outcome>) -> Outcome {
+fn block_on<T>(work: impl Future<Output = Result<T, Box<dyn Error>>>) -> Result<T, Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(work)
+}
+
+/// How far something has come, drawn on a terminal only.
+fn progress_bar(unit: &str) -> ProgressBar {
+    let template = format!("{{bar:40}} {{human_pos}} of {{human_len}} {unit}, {{eta}} left");
+    let style = ProgressStyle::with_template(&template).expect("a template that was tried");
+    ProgressBar::new(0).with_style(style)
 }
 
 /// Runs the command line. A usage error ends with 2, a failure with 1.
@@ -161,6 +231,12 @@ pub fn main() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Keys(keys) => keys.run(),
         Command::Copy(copy) => copy.run(),
+        Command::Backup(backup) => backup.run(),
+        Command::Check(check) => check.run(),
+        Command::Import(import) => import.run(),
+        Command::Export(export) => export.run(),
+        Command::Seed(seed) => seed.run(),
+        Command::Healthcheck(healthcheck) => healthcheck.run(),
         Command::Openapi(openapi) => openapi.run(),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -4,6 +4,7 @@ use std::{
     env,
     io::{self, IsTerminal},
     net::{SocketAddr, TcpListener},
+    ops::RangeInclusive,
     pin::pin,
     process,
 };
@@ -15,10 +16,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::Level;
 use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
-use super::{Addresses, DEFAULT_DATABASE, Database, Outcome, keys, say};
+use super::{Addresses, DEFAULT_DATABASE, Database, Listen, Outcome, keys, say};
 use crate::{
     clock::Clock,
-    http::{self, Limits, Settings},
+    http::{self, Limits, Origin, Settings},
     invalid::{Invalid, quoted},
     key::{NewKey, Scopes},
     store::{Error, Options, Role, Store},
@@ -26,15 +27,8 @@ use crate::{
 
 #[derive(Args)]
 pub struct Serve {
-    /// The address and port to listen on; port 0 takes a free one.
-    #[arg(
-        long,
-        env = "PETSTORE_LISTEN",
-        value_parser = address,
-        default_value = "127.0.0.1:8080",
-        value_name = "ADDRESS"
-    )]
-    listen: SocketAddr,
+    #[command(flatten)]
+    listen: Listen,
     #[command(flatten)]
     database: Database,
     #[command(flatten)]
@@ -50,6 +44,26 @@ pub struct Serve {
         allow_hyphen_values = true
     )]
     hold_for: Option<SignedDuration>,
+    /// An origin whose web pages may use the service from a browser, for
+    /// example https://shop.example; give it again for more, or * for any.
+    #[arg(
+        long = "cors-origin",
+        env = "PETSTORE_CORS_ORIGIN",
+        value_delimiter = ',',
+        value_name = "ORIGIN"
+    )]
+    cors_origins: Vec<Origin>,
+    /// How long to go on serving after a signal to stop, with /readyz at 503,
+    /// so that those who send requests can notice; for example 5s.
+    #[arg(
+        long,
+        env = "PETSTORE_DRAIN_DELAY",
+        value_parser = delay,
+        default_value = "0s",
+        value_name = "TIME",
+        allow_hyphen_values = true
+    )]
+    drain_delay: SignedDuration,
 }
 
 impl Serve {
@@ -89,8 +103,8 @@ impl Serve {
             });
         };
 
-        let listener = TcpListener::bind(self.listen)
-            .map_err(|cause| format!("cannot listen on {}: {cause}", self.listen))?;
+        let listener = TcpListener::bind(self.listen.listen)
+            .map_err(|cause| format!("cannot listen on {}: {cause}", self.listen.listen))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let mut shutdown = pin!(shutdown);
@@ -116,6 +130,8 @@ impl Serve {
             public_url: self.addresses.public_url,
             staging_url: self.addresses.staging_url,
             hold: self.hold_for,
+            cors: self.cors_origins,
+            drain_delay: self.drain_delay.unsigned_abs(),
             ..Settings::default()
         };
         http::serve(listener.try_into()?, store, settings, shutdown).await?;
@@ -174,34 +190,32 @@ fn room_for_connections() -> usize {
         .max(1)
 }
 
-/// An address and a port, or `localhost` and a port.
-fn address(text: &str) -> Result<SocketAddr, Invalid> {
-    let ip = text
-        .strip_prefix("localhost:")
-        .map(|port| format!("127.0.0.1:{port}"));
-    ip.as_deref().unwrap_or(text).parse().map_err(|_| {
-        let reason = format!(
-            "must be an address and a port such as 127.0.0.1:8080, got {}",
-            quoted(text)
-        );
-        Invalid::new("listen", reason)
+/// From one second to ten years.
+fn hold(text: &str) -> Result<SignedDuration, Invalid> {
+    length(text, 1..=10 * 366 * 24 * 3600).ok_or_else(|| {
+        let got = quoted(text);
+        let reason =
+            format!("must be a time from 1s to 10 years such as 30m, 12h or 2d, got {got}");
+        Invalid::new("hold-for", reason)
     })
 }
 
-/// A time from one second to ten years.
-fn hold(text: &str) -> Result<SignedDuration, Invalid> {
-    const LONGEST: SignedDuration = SignedDuration::from_hours(24 * 3653);
-    let span: Option<Span> = text.parse().ok();
-    // A day has 24 hours here: it is a length of time, not of a calendar.
-    let time = span.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()).ok());
-    time.filter(|time| (SignedDuration::from_secs(1)..=LONGEST).contains(time))
-        .ok_or_else(|| {
-            let reason = format!(
-                "must be a time from 1s to 87672h such as 30m, 12h or 2d, got {}",
-                quoted(text)
-            );
-            Invalid::new("hold-for", reason)
-        })
+/// Up to ten minutes.
+fn delay(text: &str) -> Result<SignedDuration, Invalid> {
+    length(text, 0..=600).ok_or_else(|| {
+        let got = quoted(text);
+        let reason = format!("must be a time from 0s to 10m such as 5s, got {got}");
+        Invalid::new("drain-delay", reason)
+    })
+}
+
+/// A length of time within so many seconds. A day has 24 hours: it is no part of
+/// a calendar.
+fn length(text: &str, seconds: RangeInclusive<i64>) -> Option<SignedDuration> {
+    let span: Span = text.parse().ok()?;
+    let length = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
+    let whole = seconds.contains(&length.as_secs()) && !length.is_negative();
+    whole.then_some(length)
 }
 
 /// Quotes a word, if need be, so that a shell takes it as it is.

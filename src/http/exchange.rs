@@ -8,7 +8,7 @@ use http::{
 };
 use hyper::body::{Body, Incoming};
 
-use super::{Answer, App, error::ApiError, route};
+use super::{Answer, App, cors, error::ApiError, route};
 
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -16,9 +16,13 @@ pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub async fn answer(app: &App, request: Request<Incoming>) -> Answer {
     let (head, body) = request.into_parts();
     let mut id = request_id(&head.headers);
-    let routed = AssertUnwindSafe(route(app, &head, body))
-        .catch_unwind()
-        .await;
+    let routed = match cors::preflight(&app.cors, &head) {
+        Some(answer) => Ok(Ok(answer)),
+        None => {
+            let routing = AssertUnwindSafe(route(app, &head, body));
+            routing.catch_unwind().await
+        }
+    };
     let routed = routed
         .unwrap_or_else(|panic| Err(ApiError::Internal(Arc::new(Panicked(message(&*panic))))));
     let mut answer = routed.unwrap_or_else(|error| {
@@ -32,6 +36,7 @@ pub async fn answer(app: &App, request: Request<Incoming>) -> Answer {
             .insert(header::CONTENT_LENGTH, length.into());
         *answer.body_mut() = Default::default();
     }
+    cors::mark(&app.cors, &head.headers, &mut answer);
     // No two are the same, so HTTP/2 need not remember them for the next answer.
     id.set_sensitive(true);
     answer.headers_mut().insert(X_REQUEST_ID, id);

@@ -9,10 +9,12 @@ mod auth;
 mod chores;
 mod connection;
 mod contract;
+mod cors;
 mod docs;
 mod error;
 mod exchange;
 mod extract;
+mod health;
 mod limits;
 mod orders;
 mod pets;
@@ -20,7 +22,13 @@ mod render;
 mod server;
 mod socket;
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, request::Parts};
@@ -35,6 +43,7 @@ use error::ApiError;
 use render::{Pages, Rendered};
 
 pub use contract::{Contract, PublicUrl};
+pub use cors::Origin;
 pub use limits::Limits;
 
 /// What the service is told when it starts.
@@ -44,6 +53,10 @@ pub struct Settings {
     pub staging_url: Option<PublicUrl>,
     /// How long an order holds its animal; until it is closed, if not given.
     pub hold: Option<SignedDuration>,
+    /// Web pages of these origins may use the service.
+    pub cors: Vec<Origin>,
+    /// How long to go on, not ready any more, after the signal to stop.
+    pub drain_delay: Duration,
     pub clock: Clock,
     pub limits: Limits,
 }
@@ -54,6 +67,8 @@ impl Default for Settings {
             public_url: None,
             staging_url: None,
             hold: None,
+            cors: Vec::new(),
+            drain_delay: Duration::ZERO,
             clock: Clock::system(),
             limits: Limits::default(),
         }
@@ -72,6 +87,9 @@ struct App {
     /// The `Link` header of an operation that will be removed.
     successor: HeaderValue,
     hold: Option<SignedDuration>,
+    cors: Vec<Origin>,
+    /// Whether the service has been told to stop.
+    stopping: AtomicBool,
     clock: Clock,
     limits: Limits,
 }
@@ -103,17 +121,28 @@ pub async fn serve(
         base,
         successor: successor.try_into().expect("addresses are plain ASCII"),
         hold: settings.hold,
+        cors: settings.cors,
+        stopping: AtomicBool::new(false),
         clock: settings.clock,
         limits: settings.limits,
         store,
     });
     let mut chores = chores::start(&app);
-    server::run(listener, &app, shutdown).await;
+    let stopping = async {
+        shutdown.await;
+        app.stopping.store(true, Ordering::Relaxed);
+        tokio::time::sleep(settings.drain_delay).await;
+    };
+    server::run(listener, &app, stopping).await;
     chores.shutdown().await;
-    app.keys.note_used().await;
+    // The database may be away, and that is no reason to stay.
+    let _ = tokio::time::timeout(LAST_NOTES, app.keys.note_used()).await;
     app.store.close().await;
     Ok(())
 }
+
+/// How long the end of the service waits for the last use of keys to be noted.
+const LAST_NOTES: Duration = Duration::from_secs(5);
 
 /// What is sent to a client: all answers are at hand as a whole.
 type Answer = Response<Full<Bytes>>;
@@ -138,6 +167,8 @@ async fn route(app: &App, head: &Parts, body: Incoming) -> Result<Answer, ApiErr
     let answer = match path {
         "/" | "/docs/" => docs::index(),
         "/docs" => docs::page(),
+        "/healthz" => health::alive(),
+        "/readyz" => health::ready(app).await?,
         "/v1/openapi.yaml" => app.contract_yaml.answer(&head.headers),
         "/v1/openapi.json" => app.contract_json.answer(&head.headers),
         _ => match path.strip_prefix("/docs/assets/") {

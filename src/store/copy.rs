@@ -110,7 +110,7 @@ pub async fn copy(
     let (source, _lock) = sqlite::open_to_copy(from)?;
     // One state of the file, whoever changes keys in it meanwhile.
     source.execute_batch("BEGIN")?;
-    let (mut client, warnings) = postgres::open_to_copy(to).await?;
+    let (mut client, warnings) = postgres::open_alone(to).await?;
     let target = client.transaction().await?;
     let mut counts = [0; 4];
     for (table, count) in TABLES.iter().zip(&mut counts) {

@@ -9,6 +9,9 @@
 //!   is changed by that order alone.
 //! - A named request is carried out once; its record is committed with it.
 
+mod backup;
+mod bulk;
+mod check;
 mod copy;
 mod postgres;
 mod queue;
@@ -30,6 +33,9 @@ use crate::{
 use postgres::{Postgres, Trouble};
 use sqlite::Sqlite;
 
+pub use backup::backup;
+pub use bulk::{export, import};
+pub use check::check;
 pub use copy::copy;
 pub use postgres::PostgresUrl;
 
@@ -204,6 +210,14 @@ impl Store {
         match self {
             Self::Sqlite(db) => db.close().await,
             Self::Postgres(db) => db.close().await,
+        }
+    }
+
+    /// Says whether the store can be read and written now.
+    pub async fn ping(&self) -> Result<(), Error> {
+        match self {
+            Self::Sqlite(db) => db.ping().await,
+            Self::Postgres(db) => db.ping().await,
         }
     }
 

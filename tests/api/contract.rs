@@ -19,8 +19,17 @@ static CONTRACT: LazyLock<Value> = LazyLock::new(|| {
 /// The operations and statuses that were seen.
 static SEEN: Mutex<BTreeSet<(String, String)>> = Mutex::new(BTreeSet::new());
 
-/// Headers that HTTP itself asks for.
-const PLAIN: [&str; 4] = ["content-type", "content-length", "date", "connection"];
+/// Headers that HTTP itself asks for, and those for browsers, which the contract
+/// describes in its text.
+const PLAIN: [&str; 7] = [
+    "content-type",
+    "content-length",
+    "date",
+    "connection",
+    "vary",
+    "access-control-allow-origin",
+    "access-control-expose-headers",
+];
 
 /// A body that every operation takes, and that some ignore.
 pub const BODY: &str = r#"{"name":"A","categoryId":1,"petId":1}"#;

@@ -98,6 +98,8 @@ const CASES: &[(&str, Case)] = cases![
     public::visitors_are_led_to_the_docs,
     public::request_ids_are_taken_over_if_sane,
     public::unknown_paths_and_methods_have_an_answer,
+    public::its_health_is_told_without_a_key,
+    public::pages_of_named_origins_may_use_it,
     update::what_is_named_changes_and_the_rest_stays,
     update::bad_changes_are_refused,
     update::both_types_are_taken_and_no_others,

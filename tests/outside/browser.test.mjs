@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
+import { createServer } from "node:http";
 import { after, before, test } from "node:test";
 import { chromium } from "playwright-core";
 import { startService } from "./harness.mjs";
@@ -159,6 +160,30 @@ test("operations show what the contract says of them", async () => {
   const struck = operation("getPet").locator(".opblock-summary-path__deprecated");
   assert.match(await struck.evaluate((path) => getComputedStyle(path).textDecorationLine), /line-through/);
   assert.match(await operation("getPet").innerText(), /Use GET \/pets with the status filter instead/);
+});
+
+test("a page of another origin uses the service if it may", async () => {
+  const page = createServer((_, answer) => answer.setHeader("content-type", "text/html").end("<title>Shop</title>"));
+  await new Promise((listening) => page.listen(0, "127.0.0.1", listening));
+  const origin = `http://127.0.0.1:${page.address().port}`;
+  const [open, closed] = await Promise.all([startService({ args: ["--cors-origin", origin] }), startService()]);
+  try {
+    const tab = await browser.newPage();
+    await tab.goto(origin);
+    const create = ([address, key]) =>
+      fetch(`${address}/v1/pets`, {
+        method: "POST",
+        headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json", "Idempotency-Key": "1" },
+        body: '{"name":"Rex","categoryId":1}',
+      }).then((answer) => [answer.status, answer.headers.get("location"), answer.headers.has("x-request-id")], String);
+    assert.deepEqual(await tab.evaluate(create, [open.address, open.makeKey()]), [201, "/v1/pets/1", true]);
+    assert.match(await tab.evaluate(create, [closed.address, closed.makeKey()]), /TypeError/);
+    await tab.close();
+  } finally {
+    page.close();
+    await open.stop();
+    await closed.stop();
+  }
 });
 
 test("no number of the contract is shown rounded", async () => {

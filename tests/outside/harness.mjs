@@ -9,11 +9,11 @@ import { createInterface } from "node:readline";
 const binary = process.env.PETSTORE_BINARY;
 if (!binary) throw new Error("PETSTORE_BINARY names the program under test; `make test` sets it");
 
-export async function startService({ wrapper = [] } = {}) {
+export async function startService({ wrapper = [], args: more = [] } = {}) {
   const folder = mkdtempSync(join(tmpdir(), "petstore-"));
   const file = join(folder, "petstore.db");
   const database = ["--database", `sqlite:${file}`];
-  const [program, ...args] = [...wrapper, binary, "serve", "--listen", "127.0.0.1:0", ...database];
+  const [program, ...args] = [...wrapper, binary, "serve", "--listen", "127.0.0.1:0", ...database, ...more];
   // In a group of its own, so that it ends together with its wrapper.
   const service = spawn(program, args, { stdio: ["ignore", "ignore", "pipe"], detached: true });
   const ended = new Promise((resolve) => service.once("exit", resolve));

@@ -104,6 +104,24 @@ fn wrong_values_are_refused() {
         (&["serve", "--hold-for", "-5m"], "--hold-for", "-5m"),
         (&["serve", "--hold-for", "11y"], "--hold-for", "11y"),
         (
+            &["serve", "--cors-origin", "shop.example"],
+            "--cors-origin",
+            "shop.example",
+        ),
+        (
+            &["serve", "--cors-origin", "https://shop.example/"],
+            "--cors-origin",
+            "shop.example/",
+        ),
+        (
+            &["serve", "--cors-origin", "https://Shop.example"],
+            "--cors-origin",
+            "Shop.example",
+        ),
+        (&["serve", "--drain-delay", "-1s"], "--drain-delay", "-1s"),
+        (&["serve", "--drain-delay", "11m"], "--drain-delay", "11m"),
+        (&["healthcheck", "--listen", "here"], "--listen", "here"),
+        (
             &["serve", "--listen", "127.0.0.1:x"],
             "--listen",
             "127.0.0.1:x",

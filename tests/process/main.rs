@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod backup;
+mod bulk;
 mod cli;
 mod client;
 mod copy;
@@ -15,6 +17,7 @@ mod durability;
 mod first_start;
 mod hang_up;
 mod harness;
+mod health;
 mod history;
 mod holds;
 mod keys;

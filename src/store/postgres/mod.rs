@@ -24,6 +24,7 @@ use super::{Error, OpenError, Options, Role};
 use crate::page::{Filter, ListQuery, Page};
 use orders::{Closing, Place};
 use pets::Create;
+pub use pets::{ALL_PETS, pet};
 use pool::{Pool, Sql};
 use url::Server;
 use writer::Writer;
@@ -53,7 +54,7 @@ const READERS: usize = 4;
 
 /// Opens a connection to a database, after its schema is up to date, with the
 /// count of the server's warnings.
-pub async fn open_to_copy(url: &PostgresUrl) -> Result<(Client, Arc<AtomicU64>), OpenError> {
+pub async fn open_alone(url: &PostgresUrl) -> Result<(Client, Arc<AtomicU64>), OpenError> {
     let (_, client, warnings) = prepare(url).await?;
     Ok((client, warnings))
 }
@@ -99,6 +100,14 @@ impl Postgres {
         );
     }
 
+    pub async fn ping(&self) -> Result<(), Error> {
+        let rows = self.pool.read(&PING, &[]).await?;
+        match rows.first().map(|row| row.get(0)) {
+            Some(false) => Ok(()),
+            _ => Err(Error::Unavailable(Arc::new(Recovering))),
+        }
+    }
+
     /// Reads one page by ascending id, and one item more to see whether it
     /// goes on.
     async fn list<S: Filter, T>(
@@ -117,6 +126,16 @@ impl Postgres {
         Ok(Page::from_surplus(items, query.limit, id))
     }
 }
+
+/// Whether the server follows another, so that nothing can be written there.
+static PING: Sql = Sql {
+    text: "SELECT pg_is_in_recovery()",
+    types: &[],
+};
+
+#[derive(Debug, thiserror::Error)]
+#[error("the server is a standby")]
+struct Recovering;
 
 fn time(microseconds: i64) -> Result<Timestamp, Error> {
     Timestamp::from_microsecond(microseconds).map_err(unreadable)

@@ -231,7 +231,10 @@ static INVENTORY: Sql = Sql {
     types: &[],
 };
 
-fn pet(row: &Row) -> Result<Pet, Error> {
+/// Every animal, by ascending id.
+pub const ALL_PETS: &str = "SELECT id, name, category_id, status FROM pets ORDER BY id";
+
+pub fn pet(row: &Row) -> Result<Pet, Error> {
     let status: Option<&str> = row.get(3);
     Ok(Pet {
         id: PetId::from_store(row.get(0)),

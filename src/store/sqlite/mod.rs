@@ -16,8 +16,9 @@ use rusqlite::{Connection, Row, types::Type};
 
 use super::{Error, OpenError, Options, Role, Version};
 use crate::page::{Filter, ListQuery, Page};
+pub use pets::{ALL_PETS, pet};
 use reader::Readers;
-use writer::Writer;
+use writer::{Effect, Writer};
 
 /// An open SQLite file: one thread that writes, a few that read.
 #[derive(Debug)]
@@ -38,6 +39,25 @@ pub fn open_to_copy(path: &Path) -> Result<(Connection, Option<File>), OpenError
     let db = open::connect_read_only(&path);
     let db = db.map_err(|cause| OpenError::Database { path, cause })?;
     Ok((db, lock))
+}
+
+/// Opens a file that nobody serves, to write to it; makes it if it is not
+/// there. The lock keeps it so.
+pub fn open_alone(path: &Path) -> Result<(Connection, Option<File>), OpenError> {
+    let (path, lock) = open::prepare(path, &Options::new(Role::Service))?;
+    let db = open::connect(&path, Role::Service);
+    let db = db.map_err(|cause| OpenError::Database { path, cause })?;
+    Ok((db, lock))
+}
+
+/// Opens a file to read it, whoever serves it.
+pub fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
+    let options = Options {
+        create: false,
+        ..Options::new(Role::Tool)
+    };
+    let (path, _) = open::prepare(path, &options)?;
+    open::connect_read_only(&path).map_err(|cause| OpenError::Database { path, cause })
 }
 
 impl Sqlite {
@@ -61,6 +81,15 @@ impl Sqlite {
     pub async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;
+    }
+
+    pub async fn ping(&self) -> Result<(), Error> {
+        let read = "SELECT EXISTS (SELECT 1 FROM pets WHERE id = ?1)";
+        self.is_there(read, 1).await?;
+        // An empty transaction, with all that can go wrong before it.
+        self.writer
+            .run_statement(|()| Effect::Unseen, |_| Ok(()))
+            .await
     }
 
     pub fn version(&self) -> Version {

@@ -64,7 +64,11 @@ pub fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
     match role {
-        Role::Service => db.busy_timeout(PATIENCE)?,
+        Role::Service => {
+            db.busy_timeout(PATIENCE)?;
+            // A copy that was restored may be without.
+            db.pragma_update(None, "journal_mode", "WAL")?;
+        }
         Role::Tool => db.busy_handler(Some(wait_for_a_gap))?,
     }
     db.pragma_update(None, "synchronous", "FULL")?;

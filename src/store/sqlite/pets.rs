@@ -109,7 +109,10 @@ fn pet_get(db: &Connection, id: PetId) -> rusqlite::Result<Option<Pet>> {
         .optional()
 }
 
-fn pet(row: &Row) -> rusqlite::Result<Pet> {
+/// Every animal, by ascending id.
+pub const ALL_PETS: &str = "SELECT id, name, category_id, status FROM pets ORDER BY id";
+
+pub fn pet(row: &Row) -> rusqlite::Result<Pet> {
     Ok(Pet {
         id: PetId::from_store(row.get(0)?),
         name: PetName::from_store(row.get_ref(1)?.as_str()?),

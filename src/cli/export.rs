@@ -1,0 +1,65 @@
+//! `petstore export`: all animals, as a file.
+
+use std::{fs::File, io, path::PathBuf};
+
+use clap::Args;
+
+use super::{
+    Database, Outcome,
+    animals::{Format, Writing},
+    block_on, progress_bar, say,
+};
+use crate::store::export;
+
+#[derive(Args)]
+pub struct Export {
+    /// The file to make, .csv or .jsonl. It must not be there yet. Standard
+    /// output, if left out.
+    file: Option<PathBuf>,
+    /// What to write, if the file's name does not say.
+    #[arg(long, env = "PETSTORE_FORMAT")]
+    format: Option<Format>,
+    #[command(flatten)]
+    database: Database,
+}
+
+impl Export {
+    pub fn run(self) -> Outcome {
+        let named = self.file.as_deref().and_then(Format::of);
+        let format = self.format.or(named).unwrap_or(Format::Jsonl);
+        match &self.file {
+            None => self.write(format, io::stdout().lock()),
+            Some(path) => {
+                let shown = path.display();
+                let failed = |cause| format!("cannot make {shown}: {cause}");
+                let file = File::create_new(path).map_err(failed)?;
+                let written = self.write(format, &file).and_then(|()| {
+                    file.sync_all()?;
+                    Ok(())
+                });
+                if written.is_err() {
+                    // Half a file is worse than none.
+                    let _ = std::fs::remove_file(path);
+                }
+                written
+            }
+        }
+    }
+
+    fn write(&self, format: Format, file: impl io::Write) -> Outcome {
+        let bar = progress_bar("animals");
+        let mut writing = Writing::new(format, file)?;
+        let take = |pet| {
+            bar.inc(1);
+            writing
+                .write(&pet)
+                .map_err(|cause| format!("cannot write: {cause}"))
+        };
+        let exported = block_on(async { Ok(export(&self.database.database, take).await?) });
+        bar.finish_and_clear();
+        let count = exported?;
+        writing.finish()?;
+        say!("Exported {count} animals.");
+        Ok(())
+    }
+}

@@ -1,0 +1,202 @@
+//! Animals in bulk: `petstore import`, `export` and `seed`.
+
+use std::fs;
+
+use crate::{
+    client::Client,
+    harness::{Finished, Home},
+    postgres::Cluster,
+};
+
+fn run(home: &Home, arguments: &[&str]) -> Finished {
+    let url = home.url();
+    home.petstore(&[arguments, &["--database", &url]].concat())
+}
+
+/// What `export` prints.
+fn exported(home: &Home) -> String {
+    run(home, &["export"]).success().stdout
+}
+
+const ANIMALS: &str = "\
+{\"id\":1,\"name\":\"Rex\",\"categoryId\":3,\"status\":\"available\"}
+{\"id\":2,\"name\":\"Frau \\\"Mia\\\" Müller; die\",\"categoryId\":-9223372036854775808}
+{\"id\":3,\"name\":\"a,b\",\"categoryId\":7,\"status\":\"sold\"}
+";
+
+#[test]
+fn a_spreadsheets_table_is_taken() {
+    for table in [
+        // Plain, and with columns of its own.
+        "name,categoryId,status\nRex,3,available\n\"Frau \"\"Mia\"\" Müller; die\",-9223372036854775808,\n\"a,b\",7,sold\n",
+        // A German one: a mark, semicolons, carriage returns, an empty line.
+        "\u{feff}Status;Name;Notiz;Category ID\r\navailable;Rex;x;3\r\n;\"Frau \"\"Mia\"\" Müller; die\";;-9223372036854775808\r\n;;;\r\nSold;a,b;;7\r\n",
+        "category\tname\tstatus\n3\tRex\tavailable\n-9223372036854775808\t\"Frau \"\"Mia\"\" Müller; die\"\n7\ta,b\tsold\n",
+    ] {
+        let home = Home::new();
+        fs::write(home.path("animals.csv"), table).unwrap();
+        let said = run(&home, &["import", "animals.csv"]).success().stderr;
+        assert!(said.contains("Imported 3 animals."), "{said}");
+        assert_eq!(exported(&home), ANIMALS, "{table:?}");
+    }
+}
+
+#[test]
+fn what_is_exported_can_be_imported() {
+    let home = Home::new();
+    fs::write(home.path("animals.jsonl"), format!("\n{ANIMALS}\r\n")).unwrap();
+    run(&home, &["import", "animals.jsonl"]).success();
+    for file in ["out.csv", "out.jsonl"] {
+        run(&home, &["export", file]).success();
+        run(&home, &["export", file]).assert_refused(1, "exists");
+        let other = Home::new();
+        fs::copy(home.path(file), other.path(file)).unwrap();
+        run(&other, &["import", file]).success();
+        assert_eq!(exported(&other), ANIMALS, "{file}");
+    }
+    // Again: they are other animals.
+    run(&home, &["import", "out.csv"]).success();
+    assert_eq!(exported(&home).lines().count(), 6);
+}
+
+#[test]
+fn faults_are_told_by_line_and_nothing_is_imported() {
+    let home = Home::new();
+    home.new_key();
+    let mut table =
+        "name,categoryId,status\nRex,1,sold\n,2,\nMax,x,lost\n\"a\nb\",1,\n".to_string();
+    for _ in 0..150 {
+        table += "Tom,,\n";
+    }
+    table += "Last,1,\n";
+    fs::write(home.path("animals.csv"), &table).unwrap();
+    let refused = run(&home, &["import", "animals.csv"]);
+    refused.assert_refused(1, "nothing was imported: 153 lines are invalid");
+    let told: Vec<_> = refused
+        .stderr
+        .lines()
+        .filter(|line| line.contains(", line "))
+        .collect();
+    assert_eq!(told.len(), 100);
+    assert_eq!(
+        told[0],
+        "animals.csv, line 3: name: must have 1 to 255 characters, has 0"
+    );
+    assert!(
+        told[1].starts_with("animals.csv, line 4: categoryId: must be a whole number"),
+        "{}",
+        told[1]
+    );
+    assert!(told[1].contains("status: must be one of available, pending, sold, got \"lost\""));
+    assert!(
+        told[2].starts_with("animals.csv, line 5: name: must not hold control"),
+        "{}",
+        told[2]
+    );
+    assert!(
+        told[3].starts_with("animals.csv, line 7: categoryId"),
+        "{}",
+        told[3]
+    );
+    assert!(refused.stderr.contains("… and 53 more"), "{refused:?}");
+    assert_eq!(exported(&home), "");
+
+    let skipped = run(&home, &["import", "animals.csv", "--skip-invalid"]).success();
+    assert!(
+        skipped
+            .stderr
+            .contains("Imported 2 animals, left out 153 lines."),
+        "{skipped:?}"
+    );
+    assert_eq!(exported(&home).lines().count(), 2);
+}
+
+#[test]
+fn what_is_no_file_of_animals_is_refused() {
+    let home = Home::new();
+    for (name, content, code, reason) in [
+        ("animals.txt", "", 1, "neither .csv nor .jsonl"),
+        ("animals.csv", "", 1, "there is no name among"),
+        (
+            "animals.csv",
+            "Rex,1,sold\n",
+            1,
+            "there is no name among \"Rex\", \"1\", \"sold\"",
+        ),
+        (
+            "animals.csv",
+            "name,status\nRex,sold\n",
+            1,
+            "there is no categoryId",
+        ),
+        (
+            "animals.csv",
+            "name,categoryId\nR\u{0}x,1\n",
+            1,
+            "line 2: name: must not hold control",
+        ),
+        (
+            "animals.jsonl",
+            "[]\n",
+            1,
+            "line 1: must be a JSON object, not an array",
+        ),
+        (
+            "animals.jsonl",
+            "{\"name\":\"A\"}\n",
+            1,
+            "line 1: categoryId: is required",
+        ),
+        ("animals.jsonl", "{\n\"name\":\"A\"}\n", 1, "line 2: "),
+    ] {
+        fs::write(home.path(name), content).unwrap();
+        run(&home, &["import", name]).assert_refused(code, reason);
+    }
+    fs::write(home.path("animals.csv"), b"name,categoryId\n\xff\xfe,1\n").unwrap();
+    run(&home, &["import", "animals.csv"]).assert_refused(1, "line 2: ");
+    fs::write(home.path("animals.jsonl"), "x".repeat(1 << 20)).unwrap();
+    run(&home, &["import", "animals.jsonl"]).assert_refused(1, "is longer than 65536 bytes");
+    run(&home, &["import", "nothing.csv"]).assert_refused(1, "cannot read nothing.csv");
+    run(&home, &["seed", "0"]).assert_refused(2, "0");
+    run(&home, &["export", "--format", "xml"]).assert_refused(2, "--format");
+}
+
+/// The service keeps answers, and would not know of them.
+#[tokio::test]
+async fn a_file_that_is_served_is_left_alone() {
+    let home = Home::new();
+    let key = home.new_key();
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    client.create("Rex").await.unwrap();
+    run(&home, &["seed", "10"]).assert_refused(1, "already served");
+    // Reading is another thing.
+    assert_eq!(exported(&home).lines().count(), 1);
+    service.stop();
+    run(&home, &["seed", "10"]).success();
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    assert_eq!(client.pets().await.len(), 11);
+    run_check(&home);
+}
+
+fn run_check(home: &Home) {
+    run(home, &["check"]).success();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn a_server_takes_them_while_it_is_used() {
+    let cluster = Cluster::start();
+    let home = Home::on(cluster.url(&cluster.create_database()));
+    let key = home.new_key();
+    let service = home.serve();
+    fs::write(home.path("animals.jsonl"), ANIMALS).unwrap();
+    run(&home, &["import", "animals.jsonl"]).success();
+    assert_eq!(exported(&home), ANIMALS);
+    fs::write(home.path("bad.jsonl"), format!("{ANIMALS}{{}}\n")).unwrap();
+    run(&home, &["import", "bad.jsonl"]).assert_refused(1, "nothing was imported");
+    run(&home, &["seed", "100"]).success();
+    assert_eq!(Client::new(&service, &key).pets().await.len(), 103);
+    run_check(&home);
+}

@@ -1,0 +1,85 @@
+//! Whether the service lives and is ready, and the probe that asks.
+
+use std::{fs, net::TcpListener};
+
+use crate::{
+    client::Client,
+    harness::{GIVE_UP, Home, Service},
+    postgres::Cluster,
+};
+
+/// Asks without a key.
+async fn status(service: &Service, path: &str) -> u16 {
+    let answer = reqwest::get(service.url(path)).await.unwrap();
+    answer.status().as_u16()
+}
+
+fn probe(home: &Home, service: &Service) -> crate::harness::Finished {
+    home.petstore(&["healthcheck", "--listen", &service.address.to_string()])
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_written_is_not_ready() {
+    let home = Home::new();
+    let service = home.serve();
+    assert_eq!(status(&service, "/healthz").await, 200);
+    assert_eq!(status(&service, "/readyz").await, 200);
+    assert!(probe(&home, &service).success().stderr.contains("is ready"));
+    let (here, away) = (home.database(), home.path("away.db"));
+    fs::rename(&here, &away).unwrap();
+    assert_eq!(status(&service, "/healthz").await, 200);
+    assert_eq!(status(&service, "/readyz").await, 503);
+    probe(&home, &service).assert_refused(1, "503");
+    fs::rename(&away, &here).unwrap();
+    assert_eq!(status(&service, "/readyz").await, 200);
+    service.stop();
+}
+
+/// Told to stop, it says so while it goes on for as long as it was told.
+#[tokio::test]
+async fn a_service_that_stops_is_not_ready() {
+    let home = Home::new();
+    let key = home.new_key();
+    let mut service = Service::start(home.serve_command().args(["--drain-delay", "2s"]));
+    let client = Client::new(&service, &key);
+    assert_eq!(status(&service, "/readyz").await, 200);
+    service.signal("TERM");
+    let waiting = async { while status(&service, "/readyz").await != 503 {} };
+    tokio::time::timeout(GIVE_UP, waiting).await.unwrap();
+    let answer = client.get("/readyz").await;
+    assert_eq!(answer.body["message"], "the service is stopping");
+    assert_eq!(client.create("Rex").await.unwrap().status, 201);
+    assert!(service.wait().success());
+}
+
+#[test]
+fn a_probe_of_nothing_fails() {
+    let home = Home::new();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let probe = home.petstore(&["healthcheck", "--listen", &address]);
+    probe.assert_refused(1, "does not answer");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn a_replica_is_ready_while_its_database_is_there() {
+    let cluster = Cluster::start();
+    let home = Home::on(cluster.url(&cluster.create_database()));
+    let key = home.new_key();
+    let service = home.serve();
+    assert_eq!(status(&service, "/readyz").await, 200);
+    cluster.crash();
+    assert_eq!(status(&service, "/readyz").await, 503);
+    assert_eq!(status(&service, "/healthz").await, 200);
+    cluster.restart();
+    let client = Client::new(&service, &key);
+    let waiting = async {
+        while status(&service, "/readyz").await != 200 {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(GIVE_UP, waiting).await.unwrap();
+    assert_eq!(client.create("Rex").await.unwrap().status, 201);
+}
