@@ -19,6 +19,18 @@ impl Invalid {
     }
 }
 
+/// Three values if all are right, otherwise all that is wrong.
+pub fn all<A, B, C>(
+    a: Result<A, Invalid>,
+    b: Result<B, Invalid>,
+    c: Result<C, Invalid>,
+) -> Result<(A, B, C), Vec<Invalid>> {
+    match (a, b, c) {
+        (Ok(a), Ok(b), Ok(c)) => Ok((a, b, c)),
+        (a, b, c) => Err([a.err(), b.err(), c.err()].into_iter().flatten().collect()),
+    }
+}
+
 /// Quotes what a client sent, so that a message can repeat it: escaped, and
 /// short however long it was.
 pub fn quoted(value: &str) -> String {

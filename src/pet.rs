@@ -5,7 +5,7 @@ use compact_str::CompactString;
 use serde::Serialize;
 
 use crate::{
-    invalid::Invalid,
+    invalid::{Invalid, all},
     json::{FromObject, Object, Value},
     page::{Filter, ListKind, decimal},
 };
@@ -45,17 +45,12 @@ impl FromObject for NewPet {
         let name = PetName::from_json(object.get("name"));
         let category_id = category_id(object.get("categoryId"));
         let status = object.get("status").map(PetStatus::from_json).transpose();
-        match (name, category_id, status) {
-            (Ok(name), Ok(category_id), Ok(status)) => Ok(Self {
-                name,
-                category_id,
-                status,
-            }),
-            (name, category_id, status) => {
-                let wrong = [name.err(), category_id.err(), status.err()];
-                Err(wrong.into_iter().flatten().collect())
-            }
-        }
+        let (name, category_id, status) = all(name, category_id, status)?;
+        Ok(Self {
+            name,
+            category_id,
+            status,
+        })
     }
 }
 
@@ -91,17 +86,13 @@ impl FromObject for PetChange {
             true => Ok(None),
             false => PetStatus::from_json(value).map(Some),
         });
-        match (name.transpose(), category.transpose(), status.transpose()) {
-            (Ok(name), Ok(category_id), Ok(status)) => Ok(Self {
-                name,
-                category_id,
-                status,
-            }),
-            (name, category_id, status) => {
-                let wrong = [name.err(), category_id.err(), status.err()];
-                Err(wrong.into_iter().flatten().collect())
-            }
-        }
+        let (name, category_id, status) =
+            all(name.transpose(), category.transpose(), status.transpose())?;
+        Ok(Self {
+            name,
+            category_id,
+            status,
+        })
     }
 }
 

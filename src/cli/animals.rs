@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use csv::StringRecord;
 
 use crate::{
-    invalid::{Invalid, quoted},
+    invalid::{Invalid, all, quoted},
     json::{FromObject, Object},
     page::Filter,
     pet::{NewPet, Pet, PetName, PetStatus},
@@ -154,17 +154,13 @@ fn pet_from_cells(
         None | Some("") => Ok(None),
         Some(text) => PetStatus::parse(&text.to_lowercase()).map(Some),
     };
-    match (name, category_id, status) {
-        (Ok(name), Ok(category_id), Ok(status)) => Ok(NewPet {
-            name,
-            category_id,
-            status,
-        }),
-        (name, category_id, status) => {
-            let wrong = [name.err(), category_id.err(), status.err()];
-            Err(join(&wrong.into_iter().flatten().collect::<Vec<_>>()))
-        }
-    }
+    let (name, category_id, status) =
+        all(name, category_id, status).map_err(|wrong| join(&wrong))?;
+    Ok(NewPet {
+        name,
+        category_id,
+        status,
+    })
 }
 
 fn join(wrong: &[Invalid]) -> String {

@@ -57,6 +57,17 @@ pub fn object<T: FromObject>(body: &[u8]) -> Result<T, ApiError> {
     })
 }
 
+/// Reads the JSON object of a request that may have a name.
+pub async fn named_object<T: FromObject>(
+    app: &App,
+    head: &Parts,
+    permit: &Permit,
+    body: Incoming,
+) -> Result<(T, Option<Named>), ApiError> {
+    let body = self::body(app, head, body, JSON).await?;
+    Ok((object(&body)?, named(head, permit, &body)?))
+}
+
 /// The request under its name, if its client gave it one.
 pub fn named(head: &Parts, permit: &Permit, body: &[u8]) -> Result<Option<Named>, ApiError> {
     let mut names = head.headers.get_all(RequestName::HEADER).iter();

@@ -28,9 +28,7 @@ pub async fn place_order(
     head: &Parts,
     body: Incoming,
 ) -> Result<Answer, ApiError> {
-    let body = extract::body(app, head, body, extract::JSON).await?;
-    let claim: Claim = extract::object(&body)?;
-    let named = extract::named(head, &permit, &body)?;
+    let (claim, named) = extract::named_object::<Claim>(app, head, &permit, body).await?;
     let new = NewOrder::new(claim.pet_id, permit.now, app.hold);
     let placed = app.store.order_place(new, named).await?;
     render::once(placed, |placed| match placed {

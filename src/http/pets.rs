@@ -29,9 +29,7 @@ pub async fn create_pet(
     head: &Parts,
     body: Incoming,
 ) -> Result<Answer, ApiError> {
-    let body = extract::body(app, head, body, extract::JSON).await?;
-    let new: NewPet = extract::object(&body)?;
-    let named = extract::named(head, &permit, &body)?;
+    let (new, named) = extract::named_object::<NewPet>(app, head, &permit, body).await?;
     let created = app.store.pet_create(new, named).await?;
     render::once(created, |pet| {
         render::created(app, "pets", pet.id.get(), &pet)

@@ -29,20 +29,8 @@ impl Sqlite {
         new: NewOrder,
         named: Option<Named>,
     ) -> Result<Once<Answer>, Error> {
-        self.writer
-            .run(effect, move |db| {
-                once(
-                    db,
-                    named.as_ref(),
-                    |db| place(db, new),
-                    recorded,
-                    |db, outcome| match outcome {
-                        Ok(id) => get(db, id).map(record::as_placed).map(Ok),
-                        Err(refused) => Ok(Err(refused)),
-                    },
-                )
-            })
-            .await
+        let work = move |db: &Connection| place(db, new);
+        self.order_once(named, work, record::as_placed).await
     }
 
     pub async fn order_close(
@@ -52,21 +40,29 @@ impl Sqlite {
         now: Timestamp,
         named: Option<Named>,
     ) -> Result<Once<Answer>, Error> {
-        self.writer
-            .run(effect, move |db| {
-                once(
-                    db,
-                    named.as_ref(),
-                    |db| close(db, id.get(), how, now),
-                    recorded,
-                    // One that was closed stays as it is.
-                    |db, outcome| match outcome {
-                        Ok(id) => get(db, id).map(Ok),
-                        Err(refused) => Ok(Err(refused)),
-                    },
-                )
-            })
-            .await
+        let work = move |db: &Connection| close(db, id.get(), how, now);
+        // One that was closed stays as it is.
+        self.order_once(named, work, |order| order).await
+    }
+
+    /// Changes an order, unless a request of this name has done so before: then
+    /// it is given `as_it_was`.
+    async fn order_once(
+        &self,
+        named: Option<Named>,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<Answer> + Send + 'static,
+        as_it_was: fn(Order) -> Order,
+    ) -> Result<Once<Answer>, Error> {
+        let effect = |outcome: &Once<Answer>| match outcome {
+            Once::Now(Ok(_)) => Effect::Changes,
+            _ => Effect::Unseen,
+        };
+        let recall = move |db: &Connection, outcome: record::Outcome| match outcome {
+            Ok(id) => get(db, id).map(as_it_was).map(Ok),
+            Err(refused) => Ok(Err(refused)),
+        };
+        let change = move |db: &Connection| once(db, named.as_ref(), work, recorded, recall);
+        self.writer.run(effect, change).await
     }
 
     pub async fn order_lapse(&self, now: Timestamp) -> Result<u64, Error> {
@@ -108,13 +104,6 @@ impl Sqlite {
         self.readers
             .run(move |db| list(db, select, query, order, |order| order.id.get()))
             .await
-    }
-}
-
-fn effect(outcome: &Once<Answer>) -> Effect {
-    match outcome {
-        Once::Now(Ok(_)) => Effect::Changes,
-        _ => Effect::Unseen,
     }
 }
 
