@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    io::{self, BufRead, BufWriter, Read, Write},
+    io::{self, BufRead, BufWriter, Cursor, Read, Write},
     path::Path,
 };
 
@@ -27,7 +27,8 @@ pub enum Format {
 impl Format {
     /// What a file's name says.
     pub fn of(path: &Path) -> Option<Self> {
-        match path.extension().and_then(OsStr::to_str)? {
+        let end = path.extension().and_then(OsStr::to_str)?;
+        match &*end.to_ascii_lowercase() {
             "csv" => Some(Self::Csv),
             "jsonl" | "ndjson" => Some(Self::Jsonl),
             _ => None,
@@ -35,8 +36,19 @@ impl Format {
     }
 }
 
-/// What a line of a file is: an animal, or what is wrong with it.
-pub type Line = Result<NewPet, String>;
+/// Why a line gives no animal.
+pub enum Fault {
+    /// It is invalid; the next may be another thing.
+    Invalid(String),
+    /// The file cannot be read further.
+    Fatal(String),
+}
+
+pub type Line = Result<NewPet, Fault>;
+
+/// The longest line of JSON, and the longest record of CSV: far more than an
+/// animal needs.
+const LONGEST: usize = 64 << 10;
 
 /// Reads a file, line by line, as far as it is asked for.
 pub fn read(
@@ -45,42 +57,44 @@ pub fn read(
 ) -> Result<Box<dyn Iterator<Item = (u64, Line)>>, String> {
     match format {
         Format::Csv => read_csv(file),
-        Format::Jsonl => Ok(read_jsonl(file)),
+        Format::Jsonl => Ok(Box::new(read_jsonl(file))),
     }
 }
 
-fn read_jsonl(mut file: impl BufRead + 'static) -> Box<dyn Iterator<Item = (u64, Line)>> {
-    // More than any animal needs: a file without line ends is not read whole.
-    const LONGEST: u64 = 64 << 10;
-    let mut number = 0;
-    let mut ended = false;
-    let next = move || {
-        while !ended {
-            number += 1;
+fn read_jsonl(mut file: impl BufRead) -> impl Iterator<Item = (u64, Line)> {
+    let mut numbers = 1..;
+    let fatal = |cause: io::Error| Err(Fault::Fatal(format!("cannot be read: {cause}")));
+    std::iter::from_fn(move || {
+        loop {
+            let number = numbers.next()?;
             let mut bytes = Vec::new();
-            let read = file
-                .by_ref()
-                .take(LONGEST + 1)
-                .read_until(b'\n', &mut bytes);
-            ended = !matches!(read, Ok(1..)) || bytes.len() as u64 > LONGEST;
-            if let Err(cause) = read {
-                return Some((number, Err(format!("cannot be read: {cause}"))));
+            let mut limited = file.by_ref().take(LONGEST as u64 + 1);
+            match limited.read_until(b'\n', &mut bytes) {
+                Ok(0) => return None,
+                Ok(_) => {}
+                Err(cause) => return Some((number, fatal(cause))),
             }
-            if bytes.len() as u64 > LONGEST {
-                return Some((number, Err(format!("is longer than {LONGEST} bytes"))));
+            if bytes.len() > LONGEST {
+                let rest = match bytes.ends_with(b"\n") {
+                    true => Ok(0),
+                    false => file.skip_until(b'\n'),
+                };
+                let fault = match rest {
+                    Ok(_) => Err(Fault::Invalid(format!("is longer than {LONGEST} bytes"))),
+                    Err(cause) => fatal(cause),
+                };
+                return Some((number, fault));
             }
             let line = bytes.trim_ascii();
             let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
             if !line.is_empty() {
-                return Some((number, pet_from_json(line)));
+                return Some((number, pet_from_json(line).map_err(Fault::Invalid)));
             }
         }
-        None
-    };
-    Box::new(std::iter::from_fn(next))
+    })
 }
 
-fn pet_from_json(line: &[u8]) -> Line {
+fn pet_from_json(line: &[u8]) -> Result<NewPet, String> {
     let object = Object::parse(line).map_err(|wrong| wrong.to_string())?;
     NewPet::from_object(&object).map_err(|wrong| join(&wrong))
 }
@@ -88,52 +102,170 @@ fn pet_from_json(line: &[u8]) -> Line {
 fn read_csv(
     mut file: impl BufRead + 'static,
 ) -> Result<Box<dyn Iterator<Item = (u64, Line)>>, String> {
-    let start = file.fill_buf().map_err(|cause| cause.to_string())?;
-    let has_mark = start.starts_with(b"\xef\xbb\xbf");
-    let first_line = start
-        .split(|byte| *byte == b'\n')
-        .next()
-        .unwrap_or_default();
-    // A spreadsheet separates by what its country uses for decimals.
-    let count = |mark: u8| first_line.iter().filter(|byte| **byte == mark).count();
-    let delimiter = [b',', b';', b'\t']
-        .into_iter()
-        .max_by_key(|mark| (count(*mark), *mark == b','));
-    if has_mark {
-        file.consume(3);
-    }
+    let (start, first_line) = first_line(&mut file)?;
     let mut reader = csv::ReaderBuilder::new()
-        .delimiter(delimiter.unwrap_or(b','))
+        .delimiter(delimiter(&start, &first_line))
         .flexible(true)
-        .from_reader(file);
-    let headers = reader.headers().map_err(|cause| cause.to_string())?.clone();
-    let column = |names: &[&str]| {
-        let fits = |header: &str| {
-            let plain: String = header.chars().filter(char::is_ascii_alphanumeric).collect();
-            names.contains(&&*plain.to_ascii_lowercase())
-        };
-        headers.iter().position(fits)
-    };
-    let missing = |name: &str| {
-        let found = headers.iter().map(quoted).collect::<Vec<_>>().join(", ");
-        format!("the first line must name the columns; there is no {name} among {found}")
-    };
-    let name = column(&["name"]).ok_or_else(|| missing("name"))?;
-    let category = column(&["categoryid", "category"]).ok_or_else(|| missing("categoryId"))?;
-    let status = column(&["status"]);
+        .from_reader(Budget::new(Cursor::new(first_line).chain(file)));
+    let columns = Columns::of(reader.headers().map_err(|wrong| wrong.to_string())?)?;
+    let above = u64::from(!start.is_empty());
     let mut last = 1;
-    Ok(Box::new(reader.into_records().filter_map(move |record| {
-        let record = match record {
-            Ok(record) => record,
+    let mut next = move || {
+        reader.get_mut().renew();
+        let mut record = StringRecord::new();
+        let read = reader.read_record(&mut record);
+        let line =
+            |position: Option<&csv::Position>| position.map_or(last + 1, |p| p.line() + above);
+        let found = match read {
+            Ok(false) => return None,
+            Ok(true) => {
+                last = line(record.position());
+                columns.pet(&record).transpose()
+            }
             Err(wrong) => {
-                last = wrong.position().map_or(last + 1, csv::Position::line);
-                return Some((last, Err(wrong.to_string())));
+                last = line(wrong.position());
+                Some(Err(match wrong.is_io_error() {
+                    true => Fault::Fatal(wrong.to_string()),
+                    false => Fault::Invalid(wrong.to_string()),
+                }))
             }
         };
-        last = record.position().map_or(last + 1, csv::Position::line);
-        let empty = record.iter().all(|cell| cell.trim().is_empty());
-        (!empty).then(|| (last, pet_from_cells(&record, name, category, status)))
+        Some(found.map(|found| (last, found)))
+    };
+    // A record without content is no animal, and no fault.
+    Ok(Box::new(std::iter::from_fn(move || {
+        loop {
+            if let Some(line) = next()? {
+                return Some(line);
+            }
+        }
     })))
+}
+
+/// A line with which Excel names the delimiter, if there is one, and the line of
+/// headers.
+fn first_line(file: &mut impl BufRead) -> Result<(String, Vec<u8>), String> {
+    let mut line = || {
+        let mut line = Vec::new();
+        let read = file.take(LONGEST as u64).read_until(b'\n', &mut line);
+        read.map_err(|cause| format!("cannot be read: {cause}"))?;
+        if line.starts_with(b"\xff\xfe") || line.starts_with(b"\xfe\xff") {
+            return Err("the file is in UTF-16; save it as CSV in UTF-8".to_string());
+        }
+        match line.strip_prefix(b"\xef\xbb\xbf") {
+            Some(rest) => Ok(rest.to_vec()),
+            None => Ok(line),
+        }
+    };
+    let first = line()?;
+    match first.get(..4) {
+        Some(start) if start.eq_ignore_ascii_case(b"sep=") => {
+            Ok((String::from_utf8_lossy(&first).into(), line()?))
+        }
+        _ => Ok((String::new(), first)),
+    }
+}
+
+/// A spreadsheet separates by what its country does not use for decimals.
+fn delimiter(named: &str, headers: &[u8]) -> u8 {
+    if let Some(named) = named.as_bytes().get(4).filter(|byte| byte.is_ascii()) {
+        return *named;
+    }
+    let count = |mark: u8| headers.iter().filter(|byte| **byte == mark).count();
+    let by_count = |mark: &u8| (count(*mark), *mark == b',');
+    [b',', b';', b'\t']
+        .into_iter()
+        .max_by_key(by_count)
+        .unwrap_or(b',')
+}
+
+/// Where the headers say that things are.
+struct Columns {
+    count: usize,
+    name: usize,
+    category: usize,
+    status: Option<usize>,
+}
+
+impl Columns {
+    fn of(headers: &StringRecord) -> Result<Self, String> {
+        let found = || headers.iter().map(quoted).collect::<Vec<_>>().join(", ");
+        let column = |name: &str| {
+            let fits = |header: &str| {
+                let plain: String = header.chars().filter(char::is_ascii_alphanumeric).collect();
+                plain.eq_ignore_ascii_case(name)
+            };
+            let mut fitting = headers
+                .iter()
+                .enumerate()
+                .filter(|(_, header)| fits(header));
+            match (fitting.next(), fitting.next()) {
+                (Some(_), Some(_)) => Err(format!("there are two columns {name}: {}", found())),
+                (column, _) => Ok(column.map(|(number, _)| number)),
+            }
+        };
+        let missing = |name: &str| {
+            let found = found();
+            format!("the first line must name the columns; there is no {name} among {found}")
+        };
+        let category = match column("categoryId")? {
+            None => column("category")?,
+            found => found,
+        };
+        Ok(Self {
+            count: headers.len(),
+            name: column("name")?.ok_or_else(|| missing("name"))?,
+            category: category.ok_or_else(|| missing("categoryId"))?,
+            status: column("status")?,
+        })
+    }
+
+    /// The animal of a record, unless that is empty.
+    fn pet(&self, record: &StringRecord) -> Result<Option<NewPet>, Fault> {
+        let is_empty = |cell: &str| cell.trim().is_empty();
+        if record.iter().all(is_empty) {
+            return Ok(None);
+        }
+        if !record.iter().skip(self.count).all(is_empty) {
+            let more = format!("has more cells than the {} of the first line", self.count);
+            return Err(Fault::Invalid(more));
+        }
+        let pet = pet_from_cells(record, self.name, self.category, self.status);
+        pet.map(Some).map_err(Fault::Invalid)
+    }
+}
+
+/// Ends a file in which a record does not: a quote that is not closed would have
+/// all of it read.
+struct Budget<R> {
+    file: R,
+    left: usize,
+}
+
+impl<R> Budget<R> {
+    fn new(file: R) -> Self {
+        let mut budget = Self { file, left: 0 };
+        budget.renew();
+        budget
+    }
+
+    /// With what is read ahead.
+    fn renew(&mut self) {
+        self.left = 2 * LONGEST;
+    }
+}
+
+impl<R: Read> Read for Budget<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.left == 0 {
+            let why = format!("a record is longer than {LONGEST} bytes; is a quote not closed?");
+            return Err(io::Error::other(why));
+        }
+        let most = buffer.len().min(self.left);
+        let read = self.file.read(&mut buffer[..most])?;
+        self.left -= read;
+        Ok(read)
+    }
 }
 
 fn pet_from_cells(
@@ -141,7 +273,7 @@ fn pet_from_cells(
     name: usize,
     category: usize,
     status: Option<usize>,
-) -> Line {
+) -> Result<NewPet, String> {
     let cell = |column: usize| record.get(column).unwrap_or_default();
     let name = PetName::parse(cell(name));
     let category_id = cell(category).trim().parse::<i64>().map_err(|_| {

@@ -1,6 +1,6 @@
 //! `petstore export`: all animals, as a file.
 
-use std::{fs::File, io, path::PathBuf};
+use std::{io, path::PathBuf};
 
 use clap::Args;
 
@@ -9,7 +9,7 @@ use super::{
     animals::{Format, Writing},
     block_on, progress_bar, say,
 };
-use crate::store::export;
+use crate::store::{Partial, export};
 
 #[derive(Args)]
 pub struct Export {
@@ -30,18 +30,11 @@ impl Export {
         match &self.file {
             None => self.write(format, io::stdout().lock()),
             Some(path) => {
-                let shown = path.display();
-                let failed = |cause| format!("cannot make {shown}: {cause}");
-                let file = File::create_new(path).map_err(failed)?;
-                let written = self.write(format, &file).and_then(|()| {
-                    file.sync_all()?;
-                    Ok(())
-                });
-                if written.is_err() {
-                    // Half a file is worse than none.
-                    let _ = std::fs::remove_file(path);
-                }
-                written
+                let failed = |cause| format!("cannot make {}: {cause}", path.display());
+                let (partial, file) = Partial::create(path).map_err(failed)?;
+                self.write(format, file)?;
+                partial.finish().map_err(failed)?;
+                Ok(())
             }
         }
     }
@@ -49,14 +42,20 @@ impl Export {
     fn write(&self, format: Format, file: impl io::Write) -> Outcome {
         let bar = progress_bar("animals");
         let mut writing = Writing::new(format, file)?;
+        let mut unread = false;
         let take = |pet| {
             bar.inc(1);
-            writing
-                .write(&pet)
-                .map_err(|cause| format!("cannot write: {cause}"))
+            writing.write(&pet).map_err(|cause| {
+                unread = cause.kind() == io::ErrorKind::BrokenPipe;
+                format!("cannot write: {cause}")
+            })
         };
         let exported = block_on(async { Ok(export(&self.database.database, take).await?) });
         bar.finish_and_clear();
+        if unread {
+            // Whoever reads it has seen enough.
+            return Ok(());
+        }
         let count = exported?;
         writing.finish()?;
         say!("Exported {count} animals.");

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{
     Database, Outcome,
-    animals::{self, Format},
+    animals::{self, Fault, Format},
     block_on, progress_bar, say,
 };
 use crate::store::import;
@@ -41,7 +41,8 @@ impl Import {
         let bar = progress_bar("bytes");
         bar.set_length(file.metadata().map_err(failed)?.len());
         let file = BufReader::with_capacity(1 << 16, bar.wrap_read(file));
-        let mut lines = animals::read(format, file)?;
+        let lines = animals::read(format, file);
+        let mut lines = lines.map_err(|wrong| format!("cannot import {shown}: {wrong}"))?;
         say!("Imports {shown} into {}", self.database.database);
 
         let mut wrong = 0;
@@ -52,11 +53,16 @@ impl Import {
                     Some((_, Ok(pet))) if wrong == 0 || skip => return Ok(Some(pet)),
                     // Nothing is imported any more, but all faults are told.
                     Some((_, Ok(_))) => {}
-                    Some((line, Err(fault))) => {
+                    Some((line, Err(Fault::Invalid(fault)))) => {
                         wrong += 1;
                         if wrong <= TOLD {
                             bar.suspend(|| say!("{shown}, line {line}: {fault}"));
                         }
+                    }
+                    Some((line, Err(Fault::Fatal(fault)))) => {
+                        return Err(format!(
+                            "{shown}, line {line}: {fault}; nothing was imported"
+                        ));
                     }
                     None if wrong > 0 && !skip => return Err("nothing was imported".into()),
                     None => return Ok(None),

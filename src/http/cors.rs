@@ -30,11 +30,18 @@ impl FromStr for Origin {
         let is_origin = || {
             let (scheme, host) = text.split_once("://")?;
             let uri: Uri = text.parse().ok()?;
-            let plain = ["http", "https"].contains(&scheme)
-                && uri.authority()?.as_str() == host
-                && !host.contains('@')
+            let usual = match scheme {
+                "http" => 80,
+                "https" => 443,
+                _ => return None,
+            };
+            // A browser leaves out the usual port.
+            let has_port = host.rsplit(']').next()?.contains(':');
+            let fits = !has_port || uri.port_u16().is_some_and(|port| port != usual);
+            let plain = uri.authority()?.as_str() == host
+                && !host.contains(['@', '*'])
                 && host == host.to_ascii_lowercase();
-            plain.then_some(())
+            (plain && fits).then_some(())
         };
         if text != "*" {
             is_origin().ok_or_else(wrong)?;
@@ -80,7 +87,8 @@ pub fn mark(origins: &[Origin], request: &HeaderMap, answer: &mut Answer) {
     if origins.is_empty() {
         return;
     }
-    set(answer, header::VARY, "Origin");
+    let by_origin = HeaderValue::from_static("Origin");
+    answer.headers_mut().append(header::VARY, by_origin);
     if let Some(origin) = allowed(origins, request) {
         let name = header::ACCESS_CONTROL_ALLOW_ORIGIN;
         answer.headers_mut().insert(name, origin);

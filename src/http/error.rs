@@ -128,7 +128,8 @@ impl ApiError {
             }
             Self::BodyTooLarge => format!("body: must be at most {MAX_BODY} bytes").into(),
             Self::UnsupportedMediaType(types) => format!(
-                "Content-Type: must be {types}, in UTF-8 if a charset is named, and not encoded"
+                "Content-Type: must be {}, in UTF-8 if a charset is named, and not encoded",
+                types.replace(", ", " or ")
             )
             .into(),
             Self::PetNotAvailable => {

@@ -168,7 +168,10 @@ async fn route(app: &App, head: &Parts, body: Incoming) -> Result<Answer, ApiErr
         "/" | "/docs/" => docs::index(),
         "/docs" => docs::page(),
         "/healthz" => health::alive(),
-        "/readyz" => health::ready(app).await?,
+        "/readyz" if matches!(head.method, Method::GET | Method::HEAD) => {
+            health::ready(app).await?
+        }
+        "/readyz" => return Err(ApiError::MethodNotAllowed(READ)),
         "/v1/openapi.yaml" => app.contract_yaml.answer(&head.headers),
         "/v1/openapi.json" => app.contract_json.answer(&head.headers),
         _ => match path.strip_prefix("/docs/assets/") {

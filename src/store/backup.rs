@@ -1,21 +1,18 @@
 //! A copy of an SQLite file at one moment, made while it is served.
 
 use std::{
-    fs::{self, File},
     io,
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    process, thread,
+    thread,
     time::Duration,
 };
 
 use rusqlite::{
-    Connection,
+    Connection, OpenFlags,
     backup::{Backup, StepResult},
 };
-use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use super::{OpenError, check::check_file, sqlite};
+use super::{OpenError, check, partial::Partial, sqlite};
 
 /// How many pages are copied in one go.
 const STEP: i32 = 1000;
@@ -45,16 +42,17 @@ pub fn backup(
     to: &Path,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<(), BackupError> {
-    let failed = |cause| BackupError::File {
-        path: to.into(),
-        cause,
+    let failed = |cause: io::Error| match cause.kind() {
+        io::ErrorKind::AlreadyExists => BackupError::Exists(to.into()),
+        _ => BackupError::File {
+            path: to.into(),
+            cause,
+        },
     };
-    if to.exists() {
-        return Err(BackupError::Exists(to.into()));
-    }
-    let source = sqlite::open_to_read(from)?;
-    let partial = Partial::create(to).map_err(failed)?;
-    let mut target = Connection::open(&partial.0)?;
+    let (partial, _) = Partial::create(to).map_err(failed)?;
+    let (source, is_current) = sqlite::open_to_read(from)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut target = Connection::open_with_flags(partial.path(), flags)?;
     // One state of the file: without the transaction, SQLite would begin anew
     // with every write of others.
     source.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema")?;
@@ -74,49 +72,13 @@ pub fn backup(
     drop(source);
     // One file, without a log beside it.
     target.pragma_update(None, "journal_mode", "DELETE")?;
-    let wrong = check_file(&target, |_| {})?;
+    let mut wrong = check::check_pages(&target)?;
+    if is_current {
+        wrong.extend(check::check_parts(&target, |_| {})?);
+    }
     if !wrong.is_empty() {
         return Err(BackupError::Damaged(wrong.join("; ")));
     }
     target.close().map_err(|(_, cause)| cause)?;
-    partial.finish(to).map_err(|cause| match cause.kind() {
-        io::ErrorKind::AlreadyExists => BackupError::Exists(to.into()),
-        _ => failed(cause),
-    })
-}
-
-/// A file in the making, which goes away unless it is finished.
-struct Partial(PathBuf);
-
-impl Partial {
-    fn create(to: &Path) -> io::Result<Self> {
-        let mut name = to.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".partial-{}", process::id()));
-        let path = to.with_file_name(name);
-        // It has the hashes of keys: nobody else's business.
-        File::options()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)?;
-        Ok(Self(path))
-    }
-
-    /// Gives it its name, once it is on disk.
-    fn finish(self, to: &Path) -> io::Result<()> {
-        File::open(&self.0)?.sync_all()?;
-        renameat_with(CWD, &self.0, CWD, to, RenameFlags::NOREPLACE)?;
-        let folder = match to.parent() {
-            Some(folder) if folder != Path::new("") => folder,
-            _ => Path::new("."),
-        };
-        File::open(folder)?.sync_all()
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        // After it was finished, there is nothing under this name.
-        let _ = fs::remove_file(&self.0);
-    }
+    partial.finish().map_err(failed)
 }

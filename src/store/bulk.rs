@@ -97,7 +97,7 @@ pub async fn export(
     let mut count = 0;
     match url {
         DatabaseUrl::Sqlite(path) => {
-            let db = sqlite::open_to_read(path)?;
+            let db = sqlite::open_current(path)?;
             let mut select = db.prepare(sqlite::ALL_PETS)?;
             for pet in select.query_map([], sqlite::pet)? {
                 take(pet?).map_err(BulkError::GivenUp)?;

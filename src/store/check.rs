@@ -46,12 +46,26 @@ const COUNTS: [(&str, &str); 7] = [
     ),
 ];
 
-/// The same for what only PostgreSQL has.
-const HELD: (&str, &str) = (
-    "animals that are held without an open order, or not held with one",
-    "SELECT count(*) FROM pets WHERE held <> EXISTS (
-         SELECT FROM orders WHERE orders.pet_id = pets.id AND orders.status = 'placed')",
-);
+/// The same for what only PostgreSQL has. The parts of the schema come first.
+const ON_POSTGRES: [(&str, &str); 3] = [
+    (
+        "indexes missing",
+        "SELECT count(*) FROM unnest(ARRAY['pets_pkey', 'pets_by_status', 'orders_pkey',
+             'orders_by_status', 'orders_open', 'orders_lapsing', 'named_requests_pkey',
+             'named_requests_by_age', 'inventory_pkey', 'api_keys_hash_key']) AS part
+         WHERE to_regclass(part) IS NULL",
+    ),
+    (
+        "triggers missing or switched off",
+        "SELECT 4 - count(*) FROM pg_trigger WHERE tgrelid = 'pets'::regclass
+         AND tgname LIKE 'pets_count_%' AND tgenabled = 'O'",
+    ),
+    (
+        "animals that are held without an open order, or not held with one",
+        "SELECT count(*) FROM pets WHERE held <> EXISTS (
+             SELECT FROM orders WHERE orders.pet_id = pets.id AND orders.status = 'placed')",
+    ),
+];
 
 /// Why a store could not be looked through.
 #[derive(Debug, thiserror::Error)]
@@ -74,33 +88,45 @@ impl From<tokio_postgres::Error> for CheckError {
 /// is wrong with it. `progress` is told what is looked at.
 pub async fn check(
     url: &DatabaseUrl,
-    progress: impl FnMut(&str),
+    mut progress: impl FnMut(&str),
 ) -> Result<Vec<String>, CheckError> {
     match url {
         DatabaseUrl::Sqlite(path) => {
-            let db = sqlite::open_to_read(path)?;
+            let db = sqlite::open_current(path)?;
             db.execute_batch("BEGIN")?;
-            Ok(check_file(&db, progress)?)
+            progress("damaged pages");
+            let wrong = check_pages(&db)?;
+            // What follows would only fail on what is broken already.
+            match wrong.is_empty() {
+                true => Ok(check_parts(&db, progress)?),
+                false => Ok(wrong),
+            }
         }
         DatabaseUrl::Postgres(url) => check_server(url, progress).await,
     }
 }
 
-/// The same for an open file.
-pub fn check_file(
+/// Whether the pages of a file are what they were.
+pub fn check_pages(db: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut check = db.prepare("PRAGMA integrity_check")?;
+    let found = check.query_map([], |row| row.get::<_, String>(0))?;
+    let is_wrong = |found: &rusqlite::Result<String>| !matches!(found, Ok(ok) if ok == "ok");
+    found.filter(is_wrong).collect()
+}
+
+/// Whether the parts of a file agree.
+pub fn check_parts(
     db: &Connection,
     mut progress: impl FnMut(&str),
 ) -> rusqlite::Result<Vec<String>> {
+    progress("missing or changed parts of the schema");
+    let there = sqlite::schema(db)?;
     let mut wrong = Vec::new();
-    progress("the pages of the file");
-    let mut pages = db.prepare("PRAGMA integrity_check")?;
-    for found in pages.query_map([], |row| row.get::<_, String>(0))? {
-        let found = found?;
-        if found != "ok" {
-            wrong.push(found);
+    for part in sqlite::schema(&sqlite::fresh()?)? {
+        if !there.contains(&part) {
+            wrong.push(format!("the {} {} is missing or changed", part[0], part[1]));
         }
     }
-    // What follows would only fail on what is broken already.
     if !wrong.is_empty() {
         return Ok(wrong);
     }
@@ -124,7 +150,7 @@ async fn check_server(
         .start()
         .await?;
     let mut wrong = Vec::new();
-    for (what, sql) in COUNTS.into_iter().chain([HELD]) {
+    for (what, sql) in ON_POSTGRES.into_iter().chain(COUNTS) {
         progress(what);
         let count = state.query_one(sql, &[]).await?.get(0);
         wrong.extend(finding(count, what));

@@ -13,6 +13,7 @@ mod backup;
 mod bulk;
 mod check;
 mod copy;
+mod partial;
 mod postgres;
 mod queue;
 mod record;
@@ -37,6 +38,7 @@ pub use backup::backup;
 pub use bulk::{export, import};
 pub use check::check;
 pub use copy::copy;
+pub use partial::Partial;
 pub use postgres::PostgresUrl;
 
 /// Where the data lives: the scheme picks the database.
@@ -132,6 +134,15 @@ pub enum OpenError {
          run that version or a newer one"
     )]
     Newer {
+        place: String,
+        found: i64,
+        known: i64,
+    },
+    #[error(
+        "{place} is from an older petstore (schema {found}, this one knows {known}); `petstore \
+         serve` brings it up to date"
+    )]
+    Older {
         place: String,
         found: i64,
         known: i64,

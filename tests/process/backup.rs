@@ -82,6 +82,19 @@ fn a_copy_replaces_nothing_and_leaves_nothing_half_done() {
     ]);
     server.assert_refused(1, "PostgreSQL has its own");
     assert_eq!(home.files(), before);
+    // A name is a name.
+    for name in ["file:copy.db", "copy?mode=ro.db", "-copy\n.db"] {
+        home.petstore(&["backup", "--database", &home.url(), "--", name])
+            .success();
+        let size = fs::metadata(home.path(name)).unwrap().len();
+        assert!(size > 0, "{name}");
+        fs::remove_file(home.path(name)).unwrap();
+    }
+    let left = home.files();
+    assert!(
+        left.iter().all(|file| file.starts_with("petstore.db")),
+        "{left:?}"
+    );
 }
 
 #[test]
@@ -129,6 +142,23 @@ fn what_does_not_agree_is_found() {
     ];
     assert_eq!(lines, expected);
 
+    // What must be there is not.
+    let home = Home::new();
+    home.new_key();
+    let db = Connection::open(home.database()).unwrap();
+    db.execute_batch("DROP TRIGGER pets_count_added; DROP INDEX orders_open")
+        .unwrap();
+    db.close().unwrap();
+    let found = check(&home, &home.url());
+    let missing = "the index orders_open is missing or changed\n\
+                   the trigger pets_count_added is missing or changed\n";
+    assert_eq!(found.stdout, missing);
+
+    // An empty file is no store, and stays empty.
+    fs::write(home.path("empty.db"), "").unwrap();
+    check(&home, "sqlite:empty.db").assert_refused(1, "is not a petstore database");
+    assert_eq!(fs::metadata(home.path("empty.db")).unwrap().len(), 0);
+
     // A page that is not what it was.
     let mut bytes = fs::read(home.database()).unwrap();
     let end = bytes.len();
@@ -136,6 +166,28 @@ fn what_does_not_agree_is_found() {
     fs::write(home.path("broken.db"), bytes).unwrap();
     let found = check(&home, "sqlite:broken.db");
     assert_eq!(found.code, Some(1), "{found:?}");
+}
+
+/// Before an upgrade: the new program copies an older store and leaves it so.
+#[test]
+fn an_older_store_is_copied_as_it_is() {
+    let home = Home::new();
+    let db = Connection::open(home.database()).unwrap();
+    db.execute_batch(include_str!(
+        "../../migrations/sqlite/1_animals_orders_keys.sql"
+    ))
+    .unwrap();
+    db.pragma_update(None, "user_version", 1).unwrap();
+    db.close().unwrap();
+    backup(&home, "copy.db").success();
+    check(&home, &home.url()).assert_refused(1, "from an older petstore (schema 1");
+    for file in ["petstore.db", "copy.db"] {
+        let db = Connection::open(home.path(file)).unwrap();
+        let version: i64 = db
+            .pragma_query_value(None, "user_version", |row| row.get(0))
+            .unwrap();
+        assert_eq!(version, 1, "{file}");
+    }
 }
 
 #[test]

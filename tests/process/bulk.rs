@@ -31,6 +31,7 @@ fn a_spreadsheets_table_is_taken() {
         "name,categoryId,status\nRex,3,available\n\"Frau \"\"Mia\"\" Müller; die\",-9223372036854775808,\n\"a,b\",7,sold\n",
         // A German one: a mark, semicolons, carriage returns, an empty line.
         "\u{feff}Status;Name;Notiz;Category ID\r\navailable;Rex;x;3\r\n;\"Frau \"\"Mia\"\" Müller; die\";;-9223372036854775808\r\n;;;\r\nSold;a,b;;7\r\n",
+        "sep=|\r\nname|Category|status|categoryId\r\nRex||available|3\r\n\"Frau \"\"Mia\"\" Müller; die\"|x||-9223372036854775808\r\na,b||SOLD|7\r\n",
         "category\tname\tstatus\n3\tRex\tavailable\n-9223372036854775808\t\"Frau \"\"Mia\"\" Müller; die\"\n7\ta,b\tsold\n",
     ] {
         let home = Home::new();
@@ -152,10 +153,41 @@ fn what_is_no_file_of_animals_is_refused() {
         fs::write(home.path(name), content).unwrap();
         run(&home, &["import", name]).assert_refused(code, reason);
     }
+    for (content, reason) in [
+        (&b"\xff\xfen\0a\0"[..], "is in UTF-16"),
+        (
+            b"name,categoryId\nRex,1,\"\nTom,2\n",
+            "line 2: has more cells than the 2 of the first line",
+        ),
+        (b"name,name,categoryId\n", "two columns name"),
+        (b"name,categoryId\nRex,2,x\n", "line 2: has more cells"),
+    ] {
+        fs::write(home.path("animals.csv"), content).unwrap();
+        run(&home, &["import", "animals.csv"]).assert_refused(1, reason);
+    }
+    // What cannot be read further is not left out.
+    let mut unclosed = b"name,categoryId\n\"Rex,1\n".to_vec();
+    unclosed.extend(b"Tom,2\n".repeat(100_000));
+    fs::write(home.path("animals.csv"), unclosed).unwrap();
+    let refused = run(&home, &["import", "animals.csv", "--skip-invalid"]);
+    refused.assert_refused(1, "is a quote not closed?");
+    fs::create_dir(home.path("folder.jsonl")).unwrap();
+    let refused = run(&home, &["import", "folder.jsonl", "--skip-invalid"]);
+    refused.assert_refused(1, "cannot be read");
     fs::write(home.path("animals.csv"), b"name,categoryId\n\xff\xfe,1\n").unwrap();
     run(&home, &["import", "animals.csv"]).assert_refused(1, "line 2: ");
     fs::write(home.path("animals.jsonl"), "x".repeat(1 << 20)).unwrap();
     run(&home, &["import", "animals.jsonl"]).assert_refused(1, "is longer than 65536 bytes");
+    // One line is left out, and no other.
+    let long = format!("{ANIMALS}{}\n{ANIMALS}", "x".repeat(70_000));
+    fs::write(home.path("long.JSONL"), long).unwrap();
+    let skipped = run(&home, &["import", "long.JSONL", "--skip-invalid"]).success();
+    assert!(
+        skipped
+            .stderr
+            .contains("Imported 6 animals, left out 1 lines."),
+        "{skipped:?}"
+    );
     run(&home, &["import", "nothing.csv"]).assert_refused(1, "cannot read nothing.csv");
     run(&home, &["seed", "0"]).assert_refused(2, "0");
     run(&home, &["export", "--format", "xml"]).assert_refused(2, "--format");

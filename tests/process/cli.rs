@@ -118,6 +118,21 @@ fn wrong_values_are_refused() {
             "--cors-origin",
             "Shop.example",
         ),
+        (
+            &["serve", "--cors-origin", "https://shop.example:443"],
+            "--cors-origin",
+            ":443",
+        ),
+        (
+            &["serve", "--cors-origin", "https://*.shop.example"],
+            "--cors-origin",
+            "*.shop",
+        ),
+        (
+            &["serve", "--cors-origin", "https://shop.example:"],
+            "--cors-origin",
+            "example:",
+        ),
         (&["serve", "--drain-delay", "-1s"], "--drain-delay", "-1s"),
         (&["serve", "--drain-delay", "11m"], "--drain-delay", "11m"),
         (&["healthcheck", "--listen", "here"], "--listen", "here"),

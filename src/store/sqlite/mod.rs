@@ -16,6 +16,7 @@ use rusqlite::{Connection, Row, types::Type};
 
 use super::{Error, OpenError, Options, Role, Version};
 use crate::page::{Filter, ListQuery, Page};
+pub use open::{fresh, schema};
 pub use pets::{ALL_PETS, pet};
 use reader::Readers;
 use writer::{Effect, Writer};
@@ -50,14 +51,18 @@ pub fn open_alone(path: &Path) -> Result<(Connection, Option<File>), OpenError> 
     Ok((db, lock))
 }
 
-/// Opens a file to read it, whoever serves it.
-pub fn open_to_read(path: &Path) -> Result<Connection, OpenError> {
-    let options = Options {
-        create: false,
-        ..Options::new(Role::Tool)
-    };
-    let (path, _) = open::prepare(path, &options)?;
-    open::connect_read_only(&path).map_err(|cause| OpenError::Database { path, cause })
+/// Opens a file to read it, whoever serves it, and says whether its schema is
+/// the current one. Nothing is changed.
+pub fn open_to_read(path: &Path) -> Result<(Connection, bool), OpenError> {
+    open::look(path)
+}
+
+/// The same for a file whose schema must be the current one.
+pub fn open_current(path: &Path) -> Result<Connection, OpenError> {
+    match open::look(path)? {
+        (db, true) => Ok(db),
+        (db, false) => Err(open::older(&db, path)),
+    }
 }
 
 impl Sqlite {

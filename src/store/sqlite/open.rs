@@ -103,6 +103,58 @@ pub fn connect_read_only(path: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
+/// Opens a file that must be a petstore's only to read from it, and says whether
+/// its schema is the current one.
+pub fn look(path: &Path) -> Result<(Connection, bool), OpenError> {
+    let options = Options {
+        create: false,
+        ..Options::new(Role::Tool)
+    };
+    let full = full_path(path).map_err(|cause| OpenError::File {
+        path: path.into(),
+        cause,
+    })?;
+    glance(&full, &options)?;
+    let failed = |cause| OpenError::Database {
+        path: full.clone(),
+        cause,
+    };
+    let db = connect_read_only(&full).map_err(failed)?;
+    // What the file says may be out of date: the log beside it is newer.
+    let (application, version, _) = marks_of(&db).map_err(failed)?;
+    match judge(&full, application, version)? {
+        false if application == 0 => Err(OpenError::NotAPetstore(full)),
+        is_current => Ok((db, is_current)),
+    }
+}
+
+/// Says that a file has an older schema.
+pub fn older(db: &Connection, path: &Path) -> OpenError {
+    OpenError::Older {
+        place: path.display().to_string(),
+        found: marks_of(db).map_or(0, |(_, version, _)| version),
+        known: MIGRATIONS.len() as i64,
+    }
+}
+
+/// What the current schema is made of: the kind, the name and the text of each
+/// table, index and trigger.
+pub fn schema(db: &Connection) -> rusqlite::Result<Vec<[String; 3]>> {
+    let select = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY 1, 2";
+    db.prepare(select)?
+        .query_map([], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?]))?
+        .collect()
+}
+
+/// A fresh store, in memory.
+pub fn fresh() -> rusqlite::Result<Connection> {
+    let db = Connection::open_in_memory()?;
+    for migration in MIGRATIONS {
+        db.execute_batch(migration)?;
+    }
+    Ok(db)
+}
+
 /// The path with its links followed, so that one file has one lock.
 fn full_path(path: &Path) -> io::Result<PathBuf> {
     match fs::canonicalize(path) {
@@ -130,7 +182,8 @@ fn glance(path: &Path, options: &Options) -> Result<bool, OpenError> {
         return Err(OpenError::NotAPetstore(path.into()));
     }
     match File::open(path).and_then(|file| file.take(105).read_to_end(&mut head)) {
-        Ok(0) => return Ok(false),
+        Ok(0) if options.create => return Ok(false),
+        Ok(0) => return Err(OpenError::NotAPetstore(path.into())),
         Ok(_) => {}
         Err(e) if e.kind() == io::ErrorKind::NotFound && options.create => return Ok(false),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
