@@ -1,7 +1,8 @@
 //! What the service does on its own, again and again, beside all requests.
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
+use futures_util::FutureExt;
 use jiff::SignedDuration;
 use tokio::task::JoinSet;
 
@@ -16,10 +17,19 @@ const NAMES_KEPT: SignedDuration = SignedDuration::from_hours(24);
 /// Begins with all of them. They end when what is given back is dropped.
 pub fn start(app: &Arc<App>) -> JoinSet<()> {
     let mut chores = JoinSet::new();
-    chores.spawn(auth::keep_fresh(app.clone()));
-    chores.spawn(auth::keep_noting(app.clone()));
-    chores.spawn(keep_tidy(app.clone()));
+    chores.spawn(keep_on(app.clone(), auth::keep_fresh));
+    chores.spawn(keep_on(app.clone(), auth::keep_noting));
+    chores.spawn(keep_on(app.clone(), keep_tidy));
     chores
+}
+
+/// Begins anew with a chore that panics; nothing else ends one.
+async fn keep_on<F: Future<Output = ()>>(app: Arc<App>, chore: fn(Arc<App>) -> F) {
+    loop {
+        let _ = AssertUnwindSafe(chore(app.clone())).catch_unwind().await;
+        tracing::error!("a chore panicked; it begins anew");
+        tokio::time::sleep(TIDYING).await;
+    }
 }
 
 /// Cancels orders whose hold has lapsed, and forgets the names of requests that
