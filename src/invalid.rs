@@ -31,6 +31,12 @@ pub fn all<A, B, C>(
     }
 }
 
+/// All that is wrong, in one line.
+pub fn joined(wrong: &[Invalid]) -> String {
+    let wrong: Vec<_> = wrong.iter().map(Invalid::to_string).collect();
+    wrong.join("; ")
+}
+
 /// Quotes what a client sent, so that a message can repeat it: escaped, and
 /// short however long it was.
 pub fn quoted(value: &str) -> String {

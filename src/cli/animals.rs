@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use csv::StringRecord;
 
 use crate::{
-    invalid::{Invalid, all, quoted},
+    invalid::{Invalid, all, joined, quoted},
     json::{FromObject, Object},
     page::Filter,
     pet::{NewPet, Pet, PetName, PetStatus},
@@ -96,7 +96,7 @@ fn read_jsonl(mut file: impl BufRead) -> impl Iterator<Item = (u64, Line)> {
 
 fn pet_from_json(line: &[u8]) -> Result<NewPet, String> {
     let object = Object::parse(line).map_err(|wrong| wrong.to_string())?;
-    NewPet::from_object(&object).map_err(|wrong| join(&wrong))
+    NewPet::from_object(&object).map_err(|wrong| joined(&wrong))
 }
 
 fn read_csv(
@@ -110,33 +110,25 @@ fn read_csv(
     let columns = Columns::of(reader.headers().map_err(|wrong| wrong.to_string())?)?;
     let above = u64::from(!start.is_empty());
     let mut last = 1;
-    let mut next = move || {
-        reader.get_mut().renew();
-        let mut record = StringRecord::new();
-        let read = reader.read_record(&mut record);
-        let line =
-            |position: Option<&csv::Position>| position.map_or(last + 1, |p| p.line() + above);
-        let found = match read {
-            Ok(false) => return None,
-            Ok(true) => {
-                last = line(record.position());
-                columns.pet(&record).transpose()
-            }
-            Err(wrong) => {
-                last = line(wrong.position());
-                Some(Err(match wrong.is_io_error() {
-                    true => Fault::Fatal(wrong.to_string()),
-                    false => Fault::Invalid(wrong.to_string()),
-                }))
-            }
-        };
-        Some(found.map(|found| (last, found)))
-    };
-    // A record without content is no animal, and no fault.
     Ok(Box::new(std::iter::from_fn(move || {
         loop {
-            if let Some(line) = next()? {
-                return Some(line);
+            reader.get_mut().renew();
+            let mut record = StringRecord::new();
+            let read = reader.read_record(&mut record);
+            let position = match &read {
+                Ok(false) => return None,
+                Ok(true) => record.position(),
+                Err(wrong) => wrong.position(),
+            };
+            last = position.map_or(last + 1, |position| position.line() + above);
+            let pet = match read {
+                Ok(_) => columns.pet(&record).map_err(Fault::Invalid),
+                Err(wrong) if wrong.is_io_error() => Err(Fault::Fatal(wrong.to_string())),
+                Err(wrong) => Err(Fault::Invalid(wrong.to_string())),
+            };
+            // A record without content is no animal, and no fault.
+            if let Some(line) = pet.transpose() {
+                return Some((last, line));
             }
         }
     })))
@@ -221,17 +213,34 @@ impl Columns {
     }
 
     /// The animal of a record, unless that is empty.
-    fn pet(&self, record: &StringRecord) -> Result<Option<NewPet>, Fault> {
+    fn pet(&self, record: &StringRecord) -> Result<Option<NewPet>, String> {
         let is_empty = |cell: &str| cell.trim().is_empty();
         if record.iter().all(is_empty) {
             return Ok(None);
         }
         if !record.iter().skip(self.count).all(is_empty) {
-            let more = format!("has more cells than the {} of the first line", self.count);
-            return Err(Fault::Invalid(more));
+            let count = self.count;
+            return Err(format!("has more cells than the {count} of the first line"));
         }
-        let pet = pet_from_cells(record, self.name, self.category, self.status);
-        pet.map(Some).map_err(Fault::Invalid)
+        let cell = |column: usize| record.get(column).unwrap_or_default();
+        let name = PetName::parse(cell(self.name));
+        let category = cell(self.category);
+        let category_id = category.trim().parse::<i64>().map_err(|_| {
+            let (min, max, got) = (i64::MIN, i64::MAX, quoted(category));
+            let reason = format!("must be a whole number from {min} to {max}, got {got}");
+            Invalid::new("categoryId", reason)
+        });
+        let status = match self.status.map(|column| cell(column).trim()) {
+            None | Some("") => Ok(None),
+            Some(text) => PetStatus::parse(&text.to_lowercase()).map(Some),
+        };
+        let pet = all(name, category_id, status).map_err(|wrong| joined(&wrong))?;
+        let (name, category_id, status) = pet;
+        Ok(Some(NewPet {
+            name,
+            category_id,
+            status,
+        }))
     }
 }
 
@@ -266,41 +275,6 @@ impl<R: Read> Read for Budget<R> {
         self.left -= read;
         Ok(read)
     }
-}
-
-fn pet_from_cells(
-    record: &StringRecord,
-    name: usize,
-    category: usize,
-    status: Option<usize>,
-) -> Result<NewPet, String> {
-    let cell = |column: usize| record.get(column).unwrap_or_default();
-    let name = PetName::parse(cell(name));
-    let category_id = cell(category).trim().parse::<i64>().map_err(|_| {
-        let got = quoted(cell(category));
-        let (min, max) = (i64::MIN, i64::MAX);
-        let reason = format!("must be a whole number from {min} to {max}, got {got}");
-        Invalid::new("categoryId", reason)
-    });
-    let status = match status.map(|column| cell(column).trim()) {
-        None | Some("") => Ok(None),
-        Some(text) => PetStatus::parse(&text.to_lowercase()).map(Some),
-    };
-    let (name, category_id, status) =
-        all(name, category_id, status).map_err(|wrong| join(&wrong))?;
-    Ok(NewPet {
-        name,
-        category_id,
-        status,
-    })
-}
-
-fn join(wrong: &[Invalid]) -> String {
-    wrong
-        .iter()
-        .map(Invalid::to_string)
-        .collect::<Vec<_>>()
-        .join("; ")
 }
 
 /// A file of animals that is being written.

@@ -3,13 +3,14 @@
 
 use std::{
     io::{Read, Write},
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    net::{SocketAddr, TcpStream},
     time::Duration,
 };
 
 use clap::Args;
 
 use super::{Listen, Outcome, say};
+use crate::http::reachable;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -21,13 +22,7 @@ pub struct Healthcheck {
 
 impl Healthcheck {
     pub fn run(self) -> Outcome {
-        let mut address = self.listen.listen;
-        if address.ip().is_unspecified() {
-            address.set_ip(match address {
-                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-            });
-        }
+        let address = reachable(self.listen.listen);
         let answer = ask(address).map_err(|cause| format!("{address} does not answer: {cause}"))?;
         let status = answer.lines().next().unwrap_or_default();
         if status.split(' ').nth(1) != Some("200") {

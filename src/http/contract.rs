@@ -23,15 +23,20 @@ pub struct PublicUrl(String);
 
 impl PublicUrl {
     /// The address of a service that is not told another one.
-    pub fn local(mut address: SocketAddr) -> Self {
-        if address.ip().is_unspecified() {
-            address.set_ip(match address {
-                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-            });
-        }
-        Self(format!("http://{address}/v1"))
+    pub fn local(address: SocketAddr) -> Self {
+        Self(format!("http://{}/v1", reachable(address)))
     }
+}
+
+/// Where a service that listens there is reached from the same machine.
+pub fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
 }
 
 impl FromStr for PublicUrl {

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::{App, auth::Permit, error::ApiError, limits::MAX_BODY};
 use crate::{
-    invalid::Invalid,
+    invalid::{Invalid, joined},
     json::{FromObject, Object},
     named::{Named, RequestName},
     order::OrderId,
@@ -51,10 +51,7 @@ pub async fn bytes(app: &App, body: Incoming) -> Result<Bytes, ApiError> {
 /// Reads a JSON object.
 pub fn object<T: FromObject>(body: &[u8]) -> Result<T, ApiError> {
     let object = Object::parse(body)?;
-    T::from_object(&object).map_err(|wrong| {
-        let wrong: Vec<_> = wrong.iter().map(Invalid::to_string).collect();
-        ApiError::InvalidBody(wrong.join("; "))
-    })
+    T::from_object(&object).map_err(|wrong| ApiError::InvalidBody(joined(&wrong)))
 }
 
 /// Reads the JSON object of a request that may have a name.

@@ -42,7 +42,7 @@ use auth::Keys;
 use error::ApiError;
 use render::{Pages, Rendered};
 
-pub use contract::{Contract, PublicUrl};
+pub use contract::{Contract, PublicUrl, reachable};
 pub use cors::Origin;
 pub use limits::Limits;
 

@@ -139,8 +139,21 @@ const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-repl
 
 /// The tag of content, as `json` gives it.
 pub fn tag(content: &impl Serialize) -> HeaderValue {
-    let answer = json(content, None);
-    answer.headers()[header::ETAG].clone()
+    etag(
+        &serde_json::to_vec(content).expect("the domain is plain JSON"),
+        "",
+    )
+}
+
+/// A strong tag: the same on every replica and after a restart. A link is part
+/// of the answer: a page that gets a next one is another.
+fn etag(body: &[u8], link: &str) -> HeaderValue {
+    let digest = Sha256::new()
+        .chain_update(body)
+        .chain_update(link)
+        .finalize();
+    let tag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&digest[..16]));
+    HeaderValue::try_from(tag).expect("tags are plain ASCII")
 }
 
 /// Content for everyone, as long as the service runs.
@@ -150,29 +163,22 @@ pub fn public(body: String, media_type: &'static str) -> Rendered {
     Rendered::lasting(tagged(body.into(), media_type, cache_control, None))
 }
 
-/// Content with a strong tag made from it: the same on every replica and after
-/// a restart.
+/// Content with a strong tag made from it.
 fn tagged(
     body: Bytes,
     media_type: HeaderValue,
     cache_control: HeaderValue,
     link: Option<String>,
 ) -> Answer {
-    // A link is part of the answer: a page that gets a next one is another.
-    let link_text = link.as_deref().unwrap_or("");
-    let digest = Sha256::new()
-        .chain_update(&body)
-        .chain_update(link_text)
-        .finalize();
-    let tag = URL_SAFE_NO_PAD.encode(&digest[..16]);
-    let plain = |text: String| HeaderValue::try_from(text).expect("tags and links are plain ASCII");
+    let tag = etag(&body, link.as_deref().unwrap_or(""));
     let mut answer = Answer::new(Full::new(body));
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, media_type);
     headers.insert(header::CACHE_CONTROL, cache_control);
-    headers.insert(header::ETAG, plain(format!("\"{tag}\"")));
+    headers.insert(header::ETAG, tag);
     if let Some(link) = link {
-        headers.insert(header::LINK, plain(link));
+        let link = HeaderValue::try_from(link).expect("links are plain ASCII");
+        headers.insert(header::LINK, link);
     }
     answer
 }

@@ -12,7 +12,7 @@ use rusqlite::{
     backup::{Backup, StepResult},
 };
 
-use super::{OpenError, check, partial::Partial, sqlite};
+use super::{OpenError, check::check_file, partial::Partial, sqlite};
 
 /// How many pages are copied in one go.
 const STEP: i32 = 1000;
@@ -72,10 +72,7 @@ pub fn backup(
     drop(source);
     // One file, without a log beside it.
     target.pragma_update(None, "journal_mode", "DELETE")?;
-    let mut wrong = check::check_pages(&target)?;
-    if is_current {
-        wrong.extend(check::check_parts(&target, |_| {})?);
-    }
+    let wrong = check_file(&target, is_current, |_| {})?;
     if !wrong.is_empty() {
         return Err(BackupError::Damaged(wrong.join("; ")));
     }

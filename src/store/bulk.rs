@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use futures_util::TryStreamExt;
-use rusqlite::{TransactionBehavior, params};
+use rusqlite::TransactionBehavior;
 use tokio_postgres::{
     binary_copy::BinaryCopyInWriter,
     types::{ToSql, Type},
@@ -53,14 +53,9 @@ pub async fn import(
         DatabaseUrl::Sqlite(path) => {
             let (mut db, _lock) = sqlite::open_alone(path)?;
             let step = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            {
-                let mut insert = step
-                    .prepare("INSERT INTO pets (name, category_id, status) VALUES (?1, ?2, ?3)")?;
-                while let Some(new) = next().map_err(BulkError::GivenUp)? {
-                    let status = new.status.map(PetStatus::as_str);
-                    insert.execute(params![new.name.as_str(), new.category_id, status])?;
-                    count += 1;
-                }
+            while let Some(new) = next().map_err(BulkError::GivenUp)? {
+                sqlite::pet_create(&step, new)?;
+                count += 1;
             }
             step.commit()?;
         }
@@ -78,10 +73,7 @@ pub async fn import(
                 count += 1;
             }
             writer.as_mut().finish().await?;
-            let before = warnings.load(std::sync::atomic::Ordering::Acquire);
-            let committed = step.commit().await;
-            let warned = warnings.load(std::sync::atomic::Ordering::Acquire) != before;
-            if committed.is_err() || warned {
+            if !postgres::is_confirmed(step, &warnings).await {
                 return Err(BulkError::Unconfirmed);
             }
         }

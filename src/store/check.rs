@@ -88,40 +88,36 @@ impl From<tokio_postgres::Error> for CheckError {
 /// is wrong with it. `progress` is told what is looked at.
 pub async fn check(
     url: &DatabaseUrl,
-    mut progress: impl FnMut(&str),
+    progress: impl FnMut(&str),
 ) -> Result<Vec<String>, CheckError> {
     match url {
         DatabaseUrl::Sqlite(path) => {
             let db = sqlite::open_current(path)?;
             db.execute_batch("BEGIN")?;
-            progress("damaged pages");
-            let wrong = check_pages(&db)?;
-            // What follows would only fail on what is broken already.
-            match wrong.is_empty() {
-                true => Ok(check_parts(&db, progress)?),
-                false => Ok(wrong),
-            }
+            Ok(check_file(&db, true, progress)?)
         }
         DatabaseUrl::Postgres(url) => check_server(url, progress).await,
     }
 }
 
-/// Whether the pages of a file are what they were.
-pub fn check_pages(db: &Connection) -> rusqlite::Result<Vec<String>> {
-    let mut check = db.prepare("PRAGMA integrity_check")?;
-    let found = check.query_map([], |row| row.get::<_, String>(0))?;
-    let is_wrong = |found: &rusqlite::Result<String>| !matches!(found, Ok(ok) if ok == "ok");
-    found.filter(is_wrong).collect()
-}
-
-/// Whether the parts of a file agree.
-pub fn check_parts(
+/// Looks an open file through: its pages, and of the current schema also whether
+/// its parts agree.
+pub fn check_file(
     db: &Connection,
+    is_current: bool,
     mut progress: impl FnMut(&str),
 ) -> rusqlite::Result<Vec<String>> {
+    progress("damaged pages");
+    let mut pages = db.prepare("PRAGMA integrity_check")?;
+    let found = pages.query_map([], |row| row.get::<_, String>(0))?;
+    let is_wrong = |found: &rusqlite::Result<String>| !matches!(found, Ok(ok) if ok == "ok");
+    let mut wrong: Vec<_> = found.filter(is_wrong).collect::<Result<_, _>>()?;
+    // What follows would only fail on what is broken already.
+    if !wrong.is_empty() || !is_current {
+        return Ok(wrong);
+    }
     progress("missing or changed parts of the schema");
     let there = sqlite::schema(db)?;
-    let mut wrong = Vec::new();
     for part in sqlite::schema(&sqlite::fresh()?)? {
         if !there.contains(&part) {
             wrong.push(format!("the {} {} is missing or changed", part[0], part[1]));

@@ -1,7 +1,7 @@
 //! Moving a store from an SQLite file to a PostgreSQL server, as it is: ids,
 //! keys and orders are kept.
 
-use std::{error::Error, path::Path, pin::pin, sync::atomic::Ordering};
+use std::{error::Error, path::Path, pin::pin};
 
 use bytes::BytesMut;
 use rusqlite::{Connection, types::Value};
@@ -133,10 +133,9 @@ pub async fn copy(
         keep_ids(&source, &target, table.name).await?;
     }
     target.execute(HOLD, &[]).await?;
-    let before = warnings.load(Ordering::Acquire);
-    match target.commit().await {
-        Ok(()) if warnings.load(Ordering::Acquire) == before => Ok(counts),
-        _ => Err(CopyError::Unconfirmed),
+    match postgres::is_confirmed(target, &warnings).await {
+        true => Ok(counts),
+        false => Err(CopyError::Unconfirmed),
     }
 }
 

@@ -12,13 +12,16 @@ mod url;
 mod writer;
 
 use std::{
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use jiff::Timestamp;
 use tokio::time::timeout;
-use tokio_postgres::{Client, Row};
+use tokio_postgres::{Client, Row, Transaction};
 
 use super::{Error, OpenError, Options, Role};
 use crate::page::{Filter, ListQuery, Page};
@@ -57,6 +60,13 @@ const READERS: usize = 4;
 pub async fn open_alone(url: &PostgresUrl) -> Result<(Client, Arc<AtomicU64>), OpenError> {
     let (_, client, warnings) = prepare(url).await?;
     Ok((client, warnings))
+}
+
+/// Commits, and says whether that is certain: a server that has stopped waiting
+/// for its standbys warns.
+pub async fn is_confirmed(step: Transaction<'_>, warnings: &AtomicU64) -> bool {
+    let before = warnings.load(Ordering::Acquire);
+    step.commit().await.is_ok() && warnings.load(Ordering::Acquire) == before
 }
 
 async fn prepare(url: &PostgresUrl) -> Result<(Server, Client, Arc<AtomicU64>), OpenError> {

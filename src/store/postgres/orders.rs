@@ -40,10 +40,8 @@ pub struct Closing {
 }
 
 impl Change for Place {
-    const REFUSED_AFTER: Refused = Refused::PetNotAvailable;
-
-    fn subject(&self) -> Option<i64> {
-        Some(self.new.pet_id.get())
+    fn subject(&self) -> Option<(i64, Refused)> {
+        Some((self.new.pet_id.get(), Refused::PetNotAvailable))
     }
 
     fn named(&self) -> Option<&Named> {
@@ -66,10 +64,8 @@ impl Change for Place {
 }
 
 impl Change for Closing {
-    const REFUSED_AFTER: Refused = Refused::OrderNotOpen;
-
-    fn subject(&self) -> Option<i64> {
-        Some(self.id.get())
+    fn subject(&self) -> Option<(i64, Refused)> {
+        Some((self.id.get(), Refused::OrderNotOpen))
     }
 
     fn named(&self) -> Option<&Named> {

@@ -32,10 +32,7 @@ pub struct Create {
 }
 
 impl Change for Create {
-    // It never is: there is no subject.
-    const REFUSED_AFTER: order::Refused = order::Refused::NoSuchPet;
-
-    fn subject(&self) -> Option<i64> {
+    fn subject(&self) -> Option<(i64, order::Refused)> {
         None
     }
 

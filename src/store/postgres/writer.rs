@@ -48,11 +48,9 @@ const GOODBYE: Duration = Duration::from_secs(15);
 
 /// A change that can be made together with others of its kind.
 pub trait Change: Send + Sync + Sized + 'static {
-    /// What it is about, if a statement can be about that only once.
-    fn subject(&self) -> Option<i64>;
-
-    /// Why another about the same subject is refused right after this one.
-    const REFUSED_AFTER: Refused;
+    /// What it is about, if a statement can be about that only once; and why
+    /// another about the same is refused right after this one was made.
+    fn subject(&self) -> Option<(i64, Refused)>;
 
     fn named(&self) -> Option<&Named>;
 
@@ -158,7 +156,7 @@ async fn write_some<C: Change>(pool: &Pool, batch: Vec<Waiting<C>>) -> Vec<Waiti
         // Both are looked at, so that a later one of the same name stays later.
         let new_subject = change
             .subject()
-            .is_none_or(|subject| subjects.insert(subject));
+            .is_none_or(|(subject, _)| subjects.insert(subject));
         let new_name = name.is_none_or(|name| names.insert(name));
         new_subject && new_name
     });
@@ -178,8 +176,10 @@ async fn write_some<C: Change>(pool: &Pool, batch: Vec<Waiting<C>>) -> Vec<Waiti
         Ok(rows) => {
             for ((change, reply), row) in together.into_iter().zip(rows) {
                 let answer = judge(change.named(), row);
-                if let (Some(subject), Ok(Once::Now((outcome, _)))) = (change.subject(), &answer) {
-                    decided.insert(subject, outcome.err().unwrap_or(C::REFUSED_AFTER));
+                if let (Some((subject, after)), Ok(Once::Now((outcome, _)))) =
+                    (change.subject(), &answer)
+                {
+                    decided.insert(subject, outcome.err().unwrap_or(after));
                 }
                 // Whoever asked may have gone away.
                 let _ = reply.send(answer);
@@ -196,7 +196,7 @@ async fn write_some<C: Change>(pool: &Pool, batch: Vec<Waiting<C>>) -> Vec<Waiti
     // a record, so those with one are sent.
     for (change, reply) in std::mem::take(&mut later) {
         let subject = change.subject().filter(|_| change.named().is_none());
-        match subject.and_then(|subject| decided.get(&subject)) {
+        match subject.and_then(|(subject, _)| decided.get(&subject)) {
             Some(refused) => drop(reply.send(Ok(Once::Now((Err(*refused), None))))),
             None => later.push((change, reply)),
         }

@@ -16,8 +16,8 @@ use rusqlite::{Connection, Row, types::Type};
 
 use super::{Error, OpenError, Options, Role, Version};
 use crate::page::{Filter, ListQuery, Page};
-pub use open::{fresh, schema};
-pub use pets::{ALL_PETS, pet};
+pub use open::{fresh, open_current, open_to_read, schema};
+pub use pets::{ALL_PETS, pet, pet_create};
 use reader::Readers;
 use writer::{Effect, Writer};
 
@@ -49,20 +49,6 @@ pub fn open_alone(path: &Path) -> Result<(Connection, Option<File>), OpenError> 
     let db = open::connect(&path, Role::Service);
     let db = db.map_err(|cause| OpenError::Database { path, cause })?;
     Ok((db, lock))
-}
-
-/// Opens a file to read it, whoever serves it, and says whether its schema is
-/// the current one. Nothing is changed.
-pub fn open_to_read(path: &Path) -> Result<(Connection, bool), OpenError> {
-    open::look(path)
-}
-
-/// The same for a file whose schema must be the current one.
-pub fn open_current(path: &Path) -> Result<Connection, OpenError> {
-    match open::look(path)? {
-        (db, true) => Ok(db),
-        (db, false) => Err(open::older(&db, path)),
-    }
 }
 
 impl Sqlite {
@@ -100,10 +86,14 @@ impl Sqlite {
     pub fn version(&self) -> Version {
         self.writer.version()
     }
-    /// Whether there is something for the writer to do at that time.
-    async fn is_there(&self, sql: &'static str, time: i64) -> Result<bool, Error> {
+
+    /// What a question with one number is answered.
+    async fn is_there(&self, sql: &'static str, number: i64) -> Result<bool, Error> {
         self.readers
-            .run(move |db| db.prepare_cached(sql)?.query_row([time], |row| row.get(0)))
+            .run(move |db| {
+                db.prepare_cached(sql)?
+                    .query_row([number], |row| row.get(0))
+            })
             .await
     }
 }

@@ -103,9 +103,27 @@ pub fn connect_read_only(path: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// Opens a file that must be a petstore's only to read from it, and says whether
-/// its schema is the current one.
-pub fn look(path: &Path) -> Result<(Connection, bool), OpenError> {
+/// Opens a file that must be a petstore's to read it, whoever serves it, and
+/// says whether its schema is the current one. Nothing is changed.
+pub fn open_to_read(path: &Path) -> Result<(Connection, bool), OpenError> {
+    let (db, version) = look(path)?;
+    Ok((db, version == MIGRATIONS.len() as i64))
+}
+
+/// The same for a file whose schema must be the current one.
+pub fn open_current(path: &Path) -> Result<Connection, OpenError> {
+    let known = MIGRATIONS.len() as i64;
+    match look(path)? {
+        (db, version) if version == known => Ok(db),
+        (_, found) => Err(OpenError::Older {
+            place: path.display().to_string(),
+            found,
+            known,
+        }),
+    }
+}
+
+fn look(path: &Path) -> Result<(Connection, i64), OpenError> {
     let options = Options {
         create: false,
         ..Options::new(Role::Tool)
@@ -122,18 +140,10 @@ pub fn look(path: &Path) -> Result<(Connection, bool), OpenError> {
     let db = connect_read_only(&full).map_err(failed)?;
     // What the file says may be out of date: the log beside it is newer.
     let (application, version, _) = marks_of(&db).map_err(failed)?;
-    match judge(&full, application, version)? {
-        false if application == 0 => Err(OpenError::NotAPetstore(full)),
-        is_current => Ok((db, is_current)),
-    }
-}
-
-/// Says that a file has an older schema.
-pub fn older(db: &Connection, path: &Path) -> OpenError {
-    OpenError::Older {
-        place: path.display().to_string(),
-        found: marks_of(db).map_or(0, |(_, version, _)| version),
-        known: MIGRATIONS.len() as i64,
+    judge(&full, application, version)?;
+    match application {
+        0 => Err(OpenError::NotAPetstore(full)),
+        _ => Ok((db, version)),
     }
 }
 

@@ -93,7 +93,7 @@ impl Sqlite {
     }
 }
 
-fn pet_create(db: &Connection, new: NewPet) -> rusqlite::Result<Pet> {
+pub fn pet_create(db: &Connection, new: NewPet) -> rusqlite::Result<Pet> {
     db.prepare_cached("INSERT INTO pets (name, category_id, status) VALUES (?1, ?2, ?3)")?
         .execute(params![
             new.name.as_str(),
