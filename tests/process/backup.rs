@@ -172,13 +172,7 @@ fn what_does_not_agree_is_found() {
 #[test]
 fn an_older_store_is_copied_as_it_is() {
     let home = Home::new();
-    let db = Connection::open(home.database()).unwrap();
-    db.execute_batch(include_str!(
-        "../../migrations/sqlite/1_animals_orders_keys.sql"
-    ))
-    .unwrap();
-    db.pragma_update(None, "user_version", 1).unwrap();
-    db.close().unwrap();
+    home.older_database().close().unwrap();
     backup(&home, "copy.db").success();
     check(&home, &home.url()).assert_refused(1, "from an older petstore (schema 1");
     for file in ["petstore.db", "copy.db"] {

@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rusqlite::Connection;
 use tempfile::TempDir;
 
 pub const PETSTORE: &str = env!("CARGO_BIN_EXE_petstore");
@@ -31,6 +32,17 @@ pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         assert!(started.elapsed() < GIVE_UP, "gave up waiting for {what}");
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// The same where asking means waiting.
+pub async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let asking = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let asked = tokio::time::timeout(GIVE_UP, asking).await;
+    asked.unwrap_or_else(|_| panic!("gave up waiting for {what}"));
 }
 
 /// An empty folder in which the program is run. It goes away with the test.
@@ -71,6 +83,15 @@ impl Home {
 
     pub fn database(&self) -> PathBuf {
         self.path("petstore.db")
+    }
+
+    /// Makes a database of the first schema, as an older program left it.
+    pub fn older_database(&self) -> Connection {
+        let db = Connection::open(self.database()).unwrap();
+        let first = include_str!("../../migrations/sqlite/1_animals_orders_keys.sql");
+        db.execute_batch(first).unwrap();
+        db.pragma_update(None, "user_version", 1).unwrap();
+        db
     }
 
     pub fn url(&self) -> String {

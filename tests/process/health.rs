@@ -4,7 +4,7 @@ use std::{fs, net::TcpListener};
 
 use crate::{
     client::Client,
-    harness::{GIVE_UP, Home, Service},
+    harness::{Home, Service, eventually},
     postgres::Cluster,
 };
 
@@ -44,8 +44,8 @@ async fn a_service_that_stops_is_not_ready() {
     let client = Client::new(&service, &key);
     assert_eq!(status(&service, "/readyz").await, 200);
     service.signal("TERM");
-    let waiting = async { while status(&service, "/readyz").await != 503 {} };
-    tokio::time::timeout(GIVE_UP, waiting).await.unwrap();
+    let stops = async || status(&service, "/readyz").await == 503;
+    eventually("a service that stops", stops).await;
     let answer = client.get("/readyz").await;
     assert_eq!(answer.body["message"], "the service is stopping");
     assert_eq!(client.create("Rex").await.unwrap().status, 201);
@@ -75,11 +75,7 @@ async fn a_replica_is_ready_while_its_database_is_there() {
     assert_eq!(status(&service, "/healthz").await, 200);
     cluster.restart();
     let client = Client::new(&service, &key);
-    let waiting = async {
-        while status(&service, "/readyz").await != 200 {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(GIVE_UP, waiting).await.unwrap();
+    let is_ready = async || status(&service, "/readyz").await == 200;
+    eventually("a replica that is ready", is_ready).await;
     assert_eq!(client.create("Rex").await.unwrap().status, 201);
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     client::Client,
-    harness::{GIVE_UP, Home, Service},
+    harness::{Home, Service, eventually},
     postgres::Cluster,
 };
 
@@ -32,12 +32,8 @@ async fn hold(client: &Client, count: i64) {
 /// Waits until every animal is available again.
 async fn wait_until_free(client: &Client, count: i64) {
     let free = json!({"available": count, "pending": 0, "sold": 0});
-    let waiting = async {
-        while client.get("/v1/store/inventory").await.body != free {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(GIVE_UP, waiting).await.unwrap();
+    let is_free = async || client.get("/v1/store/inventory").await.body == free;
+    eventually("free animals", is_free).await;
 }
 
 #[tokio::test]

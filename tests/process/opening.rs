@@ -134,14 +134,9 @@ fn an_empty_file_is_taken() {
 #[tokio::test]
 async fn an_older_file_is_brought_up_to_date() {
     let home = Home::new();
-    let db = Connection::open(home.database()).unwrap();
-    db.execute_batch(include_str!(
-        "../../migrations/sqlite/1_animals_orders_keys.sql"
-    ))
-    .unwrap();
+    let db = home.older_database();
     db.execute_batch(
-        "PRAGMA user_version = 1;
-         INSERT INTO pets (name, category_id, status) VALUES
+        "INSERT INTO pets (name, category_id, status) VALUES
              ('A', 1, 'available'), ('B', 1, 'pending'), ('C', 1, 'sold'), ('D', 1, NULL),
              ('E', 1, 'available');
          INSERT INTO orders VALUES (3, 2, 'placed', 1, 1);",
