@@ -1,6 +1,6 @@
 //! API keys: how one is made, recognised and described.
 
-use std::{fmt, str::FromStr};
+use std::{borrow::Cow, fmt, str::FromStr};
 
 use jiff::Timestamp;
 use rand::{RngExt, distr::Alphanumeric, rngs::SysRng};
@@ -61,6 +61,22 @@ impl KeyHash {
     }
 }
 
+/// A text as it may be shown: nothing of what may be a key.
+pub fn without_secrets(text: &str) -> Cow<'_, str> {
+    if !text.contains(PREFIX) {
+        return text.into();
+    }
+    let mut parts = text.split(PREFIX);
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
+        shown += PREFIX;
+        shown += "…";
+        shown += rest;
+    }
+    shown.into()
+}
+
 fn checksum(random: &str) -> [u8; CHECKSUM] {
     const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut rest = crc32fast::hash(random.as_bytes());
@@ -82,6 +98,20 @@ pub struct Key {
     pub last_used_at: Option<Timestamp>,
     pub expires_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
+    /// How often it called an operation that is going to be removed.
+    pub deprecated_calls: i64,
+    /// When it last did.
+    pub deprecated_at: Option<Timestamp>,
+}
+
+/// What is written down of a key's use.
+#[derive(Debug, Clone)]
+pub struct KeyUse {
+    pub id: i64,
+    pub last_used_at: Timestamp,
+    /// The calls of deprecated operations since the last such note.
+    pub deprecated_calls: i64,
+    pub deprecated_at: Option<Timestamp>,
 }
 
 impl Key {

@@ -117,11 +117,12 @@ impl List {
             "CREATED",
             "LAST USED",
             "EXPIRES",
+            "GETPET CALLS",
         ];
         let mut rows = vec![head.map(String::from)];
         rows.extend(keys.iter().map(|(_, key)| row(key, now)));
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-        let widths: [usize; 7] = std::array::from_fn(|column| width(column).unwrap_or(0));
+        let widths: [usize; 8] = std::array::from_fn(|column| width(column).unwrap_or(0));
         let mut table = String::new();
         for row in &rows {
             let cells = row
@@ -167,7 +168,7 @@ async fn open_existing(database: &Database) -> Result<Store, crate::store::OpenE
     Store::open(&database.database, &options).await
 }
 
-fn row(key: &Key, now: Timestamp) -> [String; 7] {
+fn row(key: &Key, now: Timestamp) -> [String; 8] {
     let state = match key.revoked_at {
         Some(_) => "revoked",
         None if key.is_valid_at(now) => "valid",
@@ -182,6 +183,10 @@ fn row(key: &Key, now: Timestamp) -> [String; 7] {
         time(Some(key.created_at)),
         time(key.last_used_at),
         time(key.expires_at),
+        match key.deprecated_at {
+            None => "none".into(),
+            Some(last) => format!("{}, last {last:.0}", key.deprecated_calls),
+        },
     ]
 }
 

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use jiff::SignedDuration;
 use tokio::task::JoinSet;
 
-use super::{App, auth};
+use super::{App, keys};
 use crate::store;
 
 /// How often holds that have lapsed and old names of requests are looked for.
@@ -17,8 +17,8 @@ const NAMES_KEPT: SignedDuration = SignedDuration::from_hours(24);
 /// Begins with all of them. They end when what is given back is dropped.
 pub fn start(app: &Arc<App>) -> JoinSet<()> {
     let mut chores = JoinSet::new();
-    chores.spawn(keep_on(app.clone(), auth::keep_fresh));
-    chores.spawn(keep_on(app.clone(), auth::keep_noting));
+    chores.spawn(keep_on(app.clone(), keys::keep_fresh));
+    chores.spawn(keep_on(app.clone(), keys::keep_noting));
     chores.spawn(keep_on(app.clone(), keep_tidy));
     chores
 }

@@ -3,6 +3,7 @@
 use std::{
     convert::Infallible,
     future::poll_fn,
+    net::IpAddr,
     pin::{Pin, pin},
     sync::{
         Arc,
@@ -38,7 +39,7 @@ const GOODBYE: Duration = Duration::from_secs(1);
 /// runs is finished.
 ///
 /// One that breaks is the client's business: there is nobody left to tell.
-pub async fn serve(stream: TcpStream, app: Arc<App>, closing: &Closing) {
+pub async fn serve(stream: TcpStream, client: IpAddr, app: Arc<App>, closing: &Closing) {
     // Answers are small and written whole, so nothing is gained by waiting.
     let _ = stream.set_nodelay(true);
     let mut ear = pin!(closing.listen());
@@ -48,8 +49,8 @@ pub async fn serve(stream: TcpStream, app: Arc<App>, closing: &Closing) {
         () = &mut ear => return,
     };
     match known {
-        Ok(true) => serve_http2(stream, app, ear).await,
-        Ok(false) => serve_http1(stream, &app, ear).await,
+        Ok(true) => serve_http2(stream, client, app, ear).await,
+        Ok(false) => serve_http1(stream, client, &app, ear).await,
         // It has not said a word.
         Err(_) => {}
     }
@@ -75,6 +76,7 @@ async fn speaks_http2(stream: &TcpStream) -> bool {
 
 async fn serve_http1(
     stream: TcpStream,
+    client: IpAddr,
     app: &App,
     mut closing: Pin<&mut impl Future<Output = ()>>,
 ) {
@@ -84,7 +86,7 @@ async fn serve_http1(
         phase.begin();
         let phase = &phase;
         async move {
-            let answer = exchange::answer(app, request).await;
+            let answer = exchange::answer(app, client, request).await;
             phase.end(answer.status().as_u16() >= 400);
             Ok::<_, Infallible>(answer)
         }
@@ -111,6 +113,7 @@ async fn serve_http1(
 
 async fn serve_http2(
     stream: TcpStream,
+    client: IpAddr,
     app: Arc<App>,
     mut closing: Pin<&mut impl Future<Output = ()>>,
 ) {
@@ -125,7 +128,7 @@ async fn serve_http2(
         let (app, running) = (app.clone(), counted.clone());
         running.fetch_add(1, Ordering::Relaxed);
         async move {
-            let answer = exchange::answer(&app, request).await;
+            let answer = exchange::answer(&app, client, request).await;
             drop(running);
             Ok::<_, Infallible>(answer)
         }

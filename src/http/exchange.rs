@@ -1,34 +1,34 @@
 //! Around every request: its id, and what must not escape.
 
-use std::{any::Any, panic::AssertUnwindSafe, sync::Arc};
+use std::{any::Any, net::IpAddr, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::FutureExt;
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header, request::Parts,
-};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use hyper::body::{Body, Incoming};
 
-use super::{Answer, App, cors, error::ApiError, route};
+use super::{Answer, App, cors, error::ApiError, route, trail::Trail};
 
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Answers a request whatever happens on the way, under its id.
-pub async fn answer(app: &App, request: Request<Incoming>) -> Answer {
+pub async fn answer(app: &App, client: IpAddr, request: Request<Incoming>) -> Answer {
     let (head, body) = request.into_parts();
     let mut id = request_id(&head.headers);
+    let mut trail = Trail::begin(client);
     let routed = match cors::preflight(&app.cors, &head) {
         Some(answer) => Ok(Ok(answer)),
         None => {
-            let routing = AssertUnwindSafe(route(app, &head, body));
+            let routing = AssertUnwindSafe(route(app, &head, body, &mut trail));
             routing.catch_unwind().await
         }
     };
     let routed = routed
         .unwrap_or_else(|panic| Err(ApiError::Internal(Arc::new(Panicked(message(&*panic))))));
-    let mut answer = routed.unwrap_or_else(|error| {
-        log(&head, &id, &error);
-        error.answer()
-    });
+    let (mut answer, cause) = match routed {
+        Ok(answer) => (answer, None),
+        Err(error) => (error.answer(), error.cause().cloned()),
+    };
+    trail.end(app, &head, &id, answer.status(), cause.as_ref());
     if head.method == Method::HEAD && answer.status() != StatusCode::NOT_MODIFIED {
         let length = answer.body().size_hint().exact().unwrap_or_default();
         answer
@@ -41,15 +41,6 @@ pub async fn answer(app: &App, request: Request<Incoming>) -> Answer {
     id.set_sensitive(true);
     answer.headers_mut().insert(X_REQUEST_ID, id);
     answer
-}
-
-/// Tells the log what the client is not told.
-fn log(head: &Parts, id: &HeaderValue, error: &ApiError) {
-    if let Some(cause) = error.cause() {
-        let (method, path, status) = (&head.method, head.uri.path(), error.status().as_u16());
-        let request_id = id.to_str().unwrap_or_default();
-        tracing::error!(request_id, %method, path, status, %cause, "request failed");
-    }
 }
 
 /// The client's own id if it is sane, otherwise a new one.

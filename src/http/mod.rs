@@ -15,12 +15,15 @@ mod error;
 mod exchange;
 mod extract;
 mod health;
+mod keys;
 mod limits;
+mod operation;
 mod orders;
 mod pets;
 mod render;
 mod server;
 mod socket;
+mod trail;
 
 use std::{
     sync::{
@@ -37,10 +40,12 @@ use hyper::body::Incoming;
 use jiff::SignedDuration;
 use tokio::net::TcpListener;
 
-use crate::{clock::Clock, key::Scope, store::Store};
-use auth::Keys;
+use crate::{clock::Clock, store::Store};
+use auth::Caller;
 use error::ApiError;
+use keys::Keys;
 use render::{Pages, Rendered};
+use trail::Trail;
 
 pub use contract::{Contract, PublicUrl, reachable};
 pub use cors::Origin;
@@ -55,6 +60,8 @@ pub struct Settings {
     pub hold: Option<SignedDuration>,
     /// Web pages of these origins may use the service.
     pub cors: Vec<Origin>,
+    /// Whether the log has every request, not only those that fail or are slow.
+    pub access_log: bool,
     /// How long to go on, not ready any more, after the signal to stop.
     pub drain_delay: Duration,
     pub clock: Clock,
@@ -68,6 +75,7 @@ impl Default for Settings {
             staging_url: None,
             hold: None,
             cors: Vec::new(),
+            access_log: false,
             drain_delay: Duration::ZERO,
             clock: Clock::system(),
             limits: Limits::default(),
@@ -88,6 +96,7 @@ struct App {
     successor: HeaderValue,
     hold: Option<SignedDuration>,
     cors: Vec<Origin>,
+    access_log: bool,
     /// Whether the service has been told to stop.
     stopping: AtomicBool,
     clock: Clock,
@@ -122,6 +131,7 @@ pub async fn serve(
         successor: successor.try_into().expect("addresses are plain ASCII"),
         hold: settings.hold,
         cors: settings.cors,
+        access_log: settings.access_log,
         stopping: AtomicBool::new(false),
         clock: settings.clock,
         limits: settings.limits,
@@ -154,7 +164,12 @@ const ACT: &str = "POST";
 
 /// Every path of the service. What is not under `/v1`, and the contract, needs
 /// no key.
-async fn route(app: &App, head: &Parts, body: Incoming) -> Result<Answer, ApiError> {
+async fn route(
+    app: &App,
+    head: &Parts,
+    body: Incoming,
+    trail: &mut Trail,
+) -> Result<Answer, ApiError> {
     if limits::is_too_large(head) {
         return Err(ApiError::HeadTooLarge);
     }
@@ -162,7 +177,7 @@ async fn route(app: &App, head: &Parts, body: Incoming) -> Result<Answer, ApiErr
     if let Some(path) = path.strip_prefix("/v1/")
         && !path.starts_with("openapi.")
     {
-        return operation(app, head, body, path).await;
+        return operation(app, head, body, path, trail).await;
     }
     let answer = match path {
         "/" | "/docs/" => docs::index(),
@@ -185,19 +200,17 @@ async fn route(app: &App, head: &Parts, body: Incoming) -> Result<Answer, ApiErr
     }
 }
 
-/// Every operation of the contract, and the scope that it needs. The key is
-/// judged before anything else of the request.
+/// Every operation of the contract. The key is judged before anything else of
+/// the request.
 async fn operation(
     app: &App,
     head: &Parts,
     body: Incoming,
     path: &str,
+    trail: &mut Trail,
 ) -> Result<Answer, ApiError> {
-    use Scope::{OrdersRead, OrdersWrite, PetsRead, PetsWrite};
-    let caller = app
-        .keys
-        .authenticate(&head.headers, app.clock.now())
-        .await?;
+    use operation::Operation::*;
+    let caller = Caller::of(&head.headers, &app.keys, app.clock.now(), trail).await?;
     let mut segments = path.split('/');
     let segments: [Option<&str>; 5] = std::array::from_fn(|_| segments.next());
     let method = match head.method {
@@ -206,26 +219,26 @@ async fn operation(
     };
     match segments {
         [Some("pets"), None, ..] => match *method {
-            Method::GET => pets::list_pets(app, caller.may(PetsRead)?, head).await,
-            Method::POST => pets::create_pet(app, caller.may(PetsWrite)?, head, body).await,
+            Method::GET => pets::list_pets(app, caller.may(ListPets)?, head).await,
+            Method::POST => pets::create_pet(app, caller.may(CreatePet)?, head, body).await,
             _ => Err(ApiError::MethodNotAllowed(READ_AND_ADD)),
         },
         [Some("pets"), Some(id), None, ..] if !id.is_empty() => match *method {
-            Method::GET => pets::get_pet(app, caller.may(PetsRead)?, head, id).await,
-            Method::PATCH => pets::update_pet(app, caller.may(PetsWrite)?, head, body, id).await,
+            Method::GET => pets::get_pet(app, caller.may(GetPet)?, head, id).await,
+            Method::PATCH => pets::update_pet(app, caller.may(UpdatePet)?, head, body, id).await,
             _ => Err(ApiError::MethodNotAllowed(READ_AND_CHANGE)),
         },
         [Some("store"), Some("inventory"), None, ..] => match *method {
-            Method::GET => orders::get_inventory(app, caller.may(PetsRead)?, head).await,
+            Method::GET => orders::get_inventory(app, caller.may(GetInventory)?, head).await,
             _ => Err(ApiError::MethodNotAllowed(READ)),
         },
         [Some("store"), Some("orders"), None, ..] => match *method {
-            Method::GET => orders::list_orders(app, caller.may(OrdersRead)?, head).await,
-            Method::POST => orders::place_order(app, caller.may(OrdersWrite)?, head, body).await,
+            Method::GET => orders::list_orders(app, caller.may(ListOrders)?, head).await,
+            Method::POST => orders::place_order(app, caller.may(PlaceOrder)?, head, body).await,
             _ => Err(ApiError::MethodNotAllowed(READ_AND_ADD)),
         },
         [Some("store"), Some("orders"), Some(id), None, _] if !id.is_empty() => match *method {
-            Method::GET => orders::get_order(app, caller.may(OrdersRead)?, head, id).await,
+            Method::GET => orders::get_order(app, caller.may(GetOrder)?, head, id).await,
             _ => Err(ApiError::MethodNotAllowed(READ)),
         },
         [
@@ -236,7 +249,7 @@ async fn operation(
             None,
         ] if !id.is_empty() => match *method {
             Method::POST => {
-                orders::complete_order(app, caller.may(OrdersWrite)?, head, body, id).await
+                orders::complete_order(app, caller.may(CompleteOrder)?, head, body, id).await
             }
             _ => Err(ApiError::MethodNotAllowed(ACT)),
         },
@@ -248,7 +261,7 @@ async fn operation(
             None,
         ] if !id.is_empty() => match *method {
             Method::POST => {
-                orders::cancel_order(app, caller.may(OrdersWrite)?, head, body, id).await
+                orders::cancel_order(app, caller.may(CancelOrder)?, head, body, id).await
             }
             _ => Err(ApiError::MethodNotAllowed(ACT)),
         },

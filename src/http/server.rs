@@ -35,11 +35,12 @@ pub async fn run(listener: TcpListener, app: &Arc<App>, shutdown: impl Future<Ou
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => match room.clone().try_acquire_owned() {
+            Ok((stream, client)) => match room.clone().try_acquire_owned() {
                 Ok(place) => {
                     let (app, closing) = (app.clone(), closing.clone());
+                    let client = client.ip().to_canonical();
                     connections.spawn(async move {
-                        connection::serve(stream, app, &closing).await;
+                        connection::serve(stream, client, app, &closing).await;
                         drop(place);
                     });
                 }

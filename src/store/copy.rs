@@ -68,12 +68,15 @@ static TABLES: [Table; 4] = [
     },
     Table {
         name: "api_keys",
-        columns: "id, hash, name, scopes, created_at, last_used_at, expires_at, revoked_at",
+        columns: "id, hash, name, scopes, created_at, last_used_at, expires_at, revoked_at, \
+                  deprecated_calls, deprecated_at",
         types: &[
             Type::INT8,
             Type::BYTEA,
             Type::TEXT,
             Type::TEXT,
+            Type::INT8,
+            Type::INT8,
             Type::INT8,
             Type::INT8,
             Type::INT8,

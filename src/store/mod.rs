@@ -25,7 +25,7 @@ use jiff::Timestamp;
 
 use crate::{
     invalid::Invalid,
-    key::{Key, KeyHash, NewKey},
+    key::{Key, KeyHash, KeyUse, NewKey},
     named::{Named, Once},
     order::{self, Close, NewOrder, Order, OrderId, OrderStatus},
     page::{ListQuery, Page},
@@ -360,8 +360,8 @@ impl Store {
         }
     }
 
-    /// Notes when keys, given by their ids, were last used.
-    pub async fn key_used(&self, used: Vec<(i64, Timestamp)>) -> Result<(), Error> {
+    /// Notes how keys were used.
+    pub async fn key_used(&self, used: Vec<KeyUse>) -> Result<(), Error> {
         match self {
             Self::Sqlite(db) => db.key_used(used).await,
             Self::Postgres(db) => db.key_used(used).await,

@@ -3,8 +3,13 @@
 use jiff::Timestamp;
 use tokio_postgres::{Row, types::Type};
 
-use super::{super::Error, NoRow, Postgres, optional_time, pool::Sql, time, unreadable};
-use crate::key::{Key, KeyHash, KeyName, NewKey, Scopes};
+use super::{
+    super::Error,
+    NoRow, Postgres, optional_time,
+    pool::{Parameters, Sql},
+    time, unreadable,
+};
+use crate::key::{Key, KeyHash, KeyName, KeyUse, NewKey, Scopes};
 
 impl Postgres {
     pub async fn key_create(&self, new: NewKey, hash: KeyHash) -> Result<Key, Error> {
@@ -25,7 +30,7 @@ impl Postgres {
         let rows = self.pool.read(&KEYS, &[]).await?;
         rows.iter()
             .map(|row| {
-                let hash: &[u8] = row.get(7);
+                let hash: &[u8] = row.get(9);
                 let hash = hash.try_into().map_err(unreadable)?;
                 Ok((KeyHash::from_store(hash), key(row)?))
             })
@@ -40,18 +45,20 @@ impl Postgres {
         rows.first().map(key).transpose()
     }
 
-    pub async fn key_used(&self, used: Vec<(i64, Timestamp)>) -> Result<(), Error> {
-        let (ids, times): (Vec<_>, Vec<_>) = used
-            .into_iter()
-            .map(|(id, time)| (id, time.as_microsecond()))
-            .unzip();
-        self.chores.write(&KEY_USED, &[&ids, &times]).await?;
-        Ok(())
+    pub async fn key_used(&self, used: Vec<KeyUse>) -> Result<(), Error> {
+        let column = |of: fn(&KeyUse) -> Option<i64>| -> Vec<_> { used.iter().map(of).collect() };
+        let ids = column(|key| Some(key.id));
+        let times = column(|key| Some(key.last_used_at.as_microsecond()));
+        let calls = column(|key| Some(key.deprecated_calls));
+        let called = column(|key| key.deprecated_at.map(Timestamp::as_microsecond));
+        let columns: Parameters = &[&ids, &times, &calls, &called];
+        self.chores.write(&KEY_USED, columns).await.map(drop)
     }
 }
 
 static KEYS: Sql = Sql {
-    text: "SELECT id, name, scopes, created_at, last_used_at, expires_at, revoked_at, hash
+    text: "SELECT id, name, scopes, created_at, last_used_at, expires_at, revoked_at,
+                  deprecated_calls, deprecated_at, hash
            FROM api_keys ORDER BY id",
     types: &[],
 };
@@ -59,7 +66,8 @@ static KEYS: Sql = Sql {
 static KEY_CREATE: Sql = Sql {
     text: "INSERT INTO api_keys (hash, name, scopes, created_at, expires_at)
            VALUES ($1, $2, $3, $4, $5)
-           RETURNING id, name, scopes, created_at, last_used_at, expires_at, revoked_at",
+           RETURNING id, name, scopes, created_at, last_used_at, expires_at, revoked_at,
+                     deprecated_calls, deprecated_at",
     types: &[Type::BYTEA, Type::TEXT, Type::TEXT, Type::INT8, Type::INT8],
 };
 
@@ -69,14 +77,24 @@ static KEY_REVOKE: Sql = Sql {
            UPDATE api_keys SET revoked_at = coalesce(api_keys.revoked_at, $2)
            FROM before WHERE api_keys.id = before.id
            RETURNING before.id, before.name, before.scopes, before.created_at,
-                     before.last_used_at, before.expires_at, before.revoked_at",
+                     before.last_used_at, before.expires_at, before.revoked_at,
+                     before.deprecated_calls, before.deprecated_at",
     types: &[Type::INT8, Type::INT8],
 };
 
 static KEY_USED: Sql = Sql {
-    text: "UPDATE api_keys SET last_used_at = greatest(last_used_at, used.time)
-           FROM unnest($1, $2) AS used (id, time) WHERE api_keys.id = used.id",
-    types: &[Type::INT8_ARRAY, Type::INT8_ARRAY],
+    text: "UPDATE api_keys
+           SET last_used_at = greatest(last_used_at, used.time),
+               deprecated_calls = deprecated_calls + used.calls,
+               deprecated_at = greatest(deprecated_at, used.called)
+           FROM unnest($1, $2, $3, $4) AS used (id, time, calls, called)
+           WHERE api_keys.id = used.id",
+    types: &[
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+    ],
 };
 
 fn key(row: &Row) -> Result<Key, Error> {
@@ -88,5 +106,7 @@ fn key(row: &Row) -> Result<Key, Error> {
         last_used_at: optional_time(row.get(4))?,
         expires_at: optional_time(row.get(5))?,
         revoked_at: optional_time(row.get(6))?,
+        deprecated_calls: row.get(7),
+        deprecated_at: optional_time(row.get(8))?,
     })
 }

@@ -6,9 +6,10 @@ use super::super::OpenError;
 
 /// The schema, one step a file, in order. A step that was released is never
 /// changed.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     include_str!("../../../migrations/postgres/1_animals_orders_keys.sql"),
     include_str!("../../../migrations/postgres/2_sales.sql"),
+    include_str!("../../../migrations/postgres/3_deprecated_calls.sql"),
 ];
 
 /// The oldest program, by the number of steps it knows, that can go on with

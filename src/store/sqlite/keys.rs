@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{super::Error, Sqlite, optional_time, time, writer::Effect};
-use crate::key::{Key, KeyHash, KeyName, NewKey, Scopes};
+use crate::key::{Key, KeyHash, KeyName, KeyUse, NewKey, Scopes};
 
 impl Sqlite {
     pub async fn key_create(&self, new: NewKey, hash: KeyHash) -> Result<Key, Error> {
@@ -33,7 +33,7 @@ impl Sqlite {
         self.readers
             .run(|db| {
                 db.prepare_cached(&format!("SELECT {KEY}, hash FROM api_keys ORDER BY id"))?
-                    .query_map([], |row| Ok((KeyHash::from_store(row.get(7)?), key(row)?)))?
+                    .query_map([], |row| Ok((KeyHash::from_store(row.get(9)?), key(row)?)))?
                     .collect()
             })
             .await
@@ -57,17 +57,25 @@ impl Sqlite {
             .await
     }
 
-    pub async fn key_used(&self, used: Vec<(i64, Timestamp)>) -> Result<(), Error> {
+    pub async fn key_used(&self, used: Vec<KeyUse>) -> Result<(), Error> {
         self.writer
             .run(
                 |_| Effect::Unseen,
                 move |db| {
                     let mut update = db.prepare_cached(
-                        "UPDATE api_keys SET last_used_at = max(?2, coalesce(last_used_at, ?2))
+                        "UPDATE api_keys
+                     SET last_used_at = max(?2, coalesce(last_used_at, ?2)),
+                         deprecated_calls = deprecated_calls + ?3,
+                         deprecated_at = coalesce(max(?4, deprecated_at), ?4, deprecated_at)
                      WHERE id = ?1",
                     )?;
-                    for (id, time) in used {
-                        update.execute(params![id, time.as_microsecond()])?;
+                    for key in used {
+                        update.execute(params![
+                            key.id,
+                            key.last_used_at.as_microsecond(),
+                            key.deprecated_calls,
+                            key.deprecated_at.map(Timestamp::as_microsecond)
+                        ])?;
                     }
                     Ok(())
                 },
@@ -76,7 +84,8 @@ impl Sqlite {
     }
 }
 
-const KEY: &str = "id, name, scopes, created_at, last_used_at, expires_at, revoked_at";
+const KEY: &str = "id, name, scopes, created_at, last_used_at, expires_at, revoked_at,
+     deprecated_calls, deprecated_at";
 
 fn key(row: &Row) -> rusqlite::Result<Key> {
     Ok(Key {
@@ -87,6 +96,8 @@ fn key(row: &Row) -> rusqlite::Result<Key> {
         last_used_at: optional_time(row, 4)?,
         expires_at: optional_time(row, 5)?,
         revoked_at: optional_time(row, 6)?,
+        deprecated_calls: row.get(7)?,
+        deprecated_at: optional_time(row, 8)?,
     })
 }
 

@@ -15,9 +15,10 @@ use super::super::{OpenError, Options, Role};
 
 /// The schema, one step a file, in order. A step that was released is never
 /// changed; `user_version` says how many a file has seen.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     include_str!("../../../migrations/sqlite/1_animals_orders_keys.sql"),
     include_str!("../../../migrations/sqlite/2_sales.sql"),
+    include_str!("../../../migrations/sqlite/3_deprecated_calls.sql"),
 ];
 
 /// "PETS", as the first step writes it.
