@@ -79,7 +79,7 @@ class Ours:
         serve = [self.programs / "petstore", "serve", "--listen=127.0.0.1:0"]
         process = spawn([*serve, f"--database={database}"], folder, {})
         log = folder / "server.log"
-        while not (address := re.search(r"listens on (\S+)\n", log.read_text())):
+        while not (address := re.search(r'listens on ([^\s"]+)"', log.read_text())):
             if process.poll() is not None:
                 raise RuntimeError(f"The service did not come up:\n{log.read_text()}")
             time.sleep(0.001)

@@ -28,7 +28,8 @@ impl Service {
             .unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
         let first = lines.next().unwrap().unwrap();
-        let address = first.split("http://").nth(1).unwrap().to_string();
+        let address = first.split("http://").nth(1).unwrap();
+        let address = address.split('"').next().unwrap().to_string();
         std::thread::spawn(move || lines.for_each(drop));
         Self {
             process,

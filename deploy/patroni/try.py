@@ -228,7 +228,7 @@ class Petstore:
             self.process = subprocess.Popen(
                 [binary, "serve", "--listen", "127.0.0.1:0"], env=environment, stderr=log
             )
-        said = wait_for("petstore", lambda: re.search(r"http://(\S+)", self.log.read_text()))
+        said = wait_for("petstore", lambda: re.search(r'http://([^\s"]+)', self.log.read_text()))
         self.address = said[1]
 
     def request(self, key, method, path, body=None):

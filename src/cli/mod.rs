@@ -8,6 +8,7 @@ mod export;
 mod healthcheck;
 mod import;
 mod keys;
+mod log;
 mod openapi;
 mod seed;
 mod serve;
@@ -228,7 +229,7 @@ fn progress_bar(unit: &str) -> ProgressBar {
 /// Runs the command line. A usage error ends with 2, a failure with 1.
 pub fn main() -> ExitCode {
     let outcome = match CommandLine::parse().command {
-        Command::Serve(serve) => serve.run(),
+        Command::Serve(serve) => return serve.run(),
         Command::Keys(keys) => keys.run(),
         Command::Copy(copy) => copy.run(),
         Command::Backup(backup) => backup.run(),

@@ -2,21 +2,22 @@
 
 use std::{
     env,
-    io::{self, IsTerminal},
     net::{SocketAddr, TcpListener},
     ops::RangeInclusive,
     pin::pin,
-    process,
+    process::{self, ExitCode},
 };
 
 use clap::Args;
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing::Level;
-use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
-use super::{Addresses, DEFAULT_DATABASE, Database, Listen, Outcome, keys, say};
+use super::{
+    Addresses, DEFAULT_DATABASE, Database, Listen, Outcome, keys,
+    log::{self, tell},
+    say,
+};
 use crate::{
     clock::Clock,
     http::{self, Limits, Origin, Settings},
@@ -53,6 +54,10 @@ pub struct Serve {
         value_name = "ORIGIN"
     )]
     cors_origins: Vec<Origin>,
+    /// Write every request to the log, not only those that fail or take longer
+    /// than a second.
+    #[arg(long, env = "PETSTORE_ACCESS_LOG")]
+    access_log: bool,
     /// How long to go on serving after a signal to stop, with /readyz at 503,
     /// so that those who send requests can notice; for example 5s.
     #[arg(
@@ -67,21 +72,27 @@ pub struct Serve {
 }
 
 impl Serve {
-    pub fn run(self) -> Outcome {
-        // A log that nobody reads, or a full disk under it, holds nothing up.
-        let (log, _flushed_at_the_end) = tracing_appender::non_blocking(io::stderr());
-        let lines = tracing_subscriber::fmt::layer()
-            .with_writer(log)
-            .with_ansi(io::stderr().is_terminal())
-            .with_target(false)
-            // Libraries may write what any stranger makes them write.
-            .with_filter(Targets::new().with_target("petstore", Level::INFO));
-        tracing_subscriber::registry().with(lines).init();
+    pub fn run(self) -> ExitCode {
+        let _written_at_the_end = log::start();
         raise_descriptor_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
-            .build()?;
-        runtime.block_on(self.serve())
+            .build();
+        let served = match runtime {
+            Ok(runtime) => runtime.block_on(self.serve()),
+            Err(cause) => Err(cause.into()),
+        };
+        match served {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                if log::is_watched() {
+                    say!("petstore: {error}");
+                } else {
+                    tracing::error!("{error}");
+                }
+                ExitCode::FAILURE
+            }
+        }
     }
 
     async fn serve(self) -> Outcome {
@@ -93,7 +104,7 @@ impl Serve {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            say!("Stopping: finishing the requests that run. Once more stops at once.");
+            tell!("Stopping: finishing the requests that run. Once more stops at once.");
             tokio::spawn(async move {
                 tokio::select! {
                     _ = terminate.recv() => {}
@@ -114,13 +125,7 @@ impl Serve {
             () = &mut shutdown => return Ok(()),
         };
 
-        say!(
-            "Petstore {} listens on http://{address}",
-            env!("CARGO_PKG_VERSION")
-        );
-        say!("  docs      http://{address}/docs");
-        say!("  contract  http://{address}/v1/openapi.yaml");
-        say!("  database  {}", self.database.database);
+        self.announce(address);
         self.introduce_keys(&store, address).await?;
 
         let mut limits = Limits::default();
@@ -131,11 +136,25 @@ impl Serve {
             staging_url: self.addresses.staging_url,
             hold: self.hold_for,
             cors: self.cors_origins,
+            access_log: self.access_log,
             drain_delay: self.drain_delay.unsigned_abs(),
             ..Settings::default()
         };
         http::serve(listener.try_into()?, store, settings, shutdown).await?;
         Ok(())
+    }
+
+    /// Says where the service is.
+    fn announce(&self, address: SocketAddr) {
+        let (version, database) = (env!("CARGO_PKG_VERSION"), &self.database.database);
+        if !log::is_watched() {
+            tracing::info!(version, %database, "listens on http://{address}");
+            return;
+        }
+        say!("Petstore {version} listens on http://{address}");
+        say!("  docs      http://{address}/docs");
+        say!("  contract  http://{address}/v1/openapi.yaml");
+        say!("  database  {database}");
     }
 
     /// Helps with the first key: makes it for a person who is looking, and
@@ -146,13 +165,13 @@ impl Serve {
         if keys.iter().any(|(_, key)| key.is_valid_at(now)) {
             return Ok(());
         }
-        if !keys.is_empty() || !io::stderr().is_terminal() {
+        if !keys.is_empty() || !log::is_watched() {
             let database = match self.database.database.to_string() {
                 default if default == DEFAULT_DATABASE => String::new(),
                 other => format!(" --database {}", shell_word(&other)),
             };
             let program = shell_word(&env::args().next().unwrap_or("petstore".into()));
-            say!("There are no valid keys. Make one: {program} keys create NAME{database}");
+            tell!("There are no valid keys. Make one: {program} keys create NAME{database}");
             return Ok(());
         }
         let new = NewKey {

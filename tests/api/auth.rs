@@ -212,3 +212,17 @@ pub async fn a_new_key_works_at_once_and_its_use_is_noted(backend: Backend) {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
+
+/// Who still calls what is going to be removed is known by their keys.
+pub async fn calls_of_deprecated_operations_are_counted_by_key(backend: Backend) {
+    let server = Server::start(backend).await;
+    let key = server.make_key(&Scope::ALL, None).await;
+    for path in ["/v1/pets/1", "/v1/pets/2", "/v1/pets/abc", "/v1/pets"] {
+        let request = server.request(Method::GET, path).with_key(&key);
+        request.send().await;
+    }
+    let noted = "SELECT max(deprecated_calls) || ' by ' || count(deprecated_at) FROM api_keys";
+    while server.database.query(noted) != "3 by 1" {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}

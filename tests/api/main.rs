@@ -46,6 +46,7 @@ const CASES: &[(&str, Case)] = cases![
     auth::a_key_does_what_its_scopes_say,
     auth::revoked_and_expired_keys_are_refused,
     auth::a_new_key_works_at_once_and_its_use_is_noted,
+    auth::calls_of_deprecated_operations_are_counted_by_key,
     create::an_animal_comes_back_with_an_id_and_a_place,
     create::what_is_sent_is_kept_to_the_letter,
     create::an_omitted_status_stays_absent,

@@ -19,7 +19,7 @@ export async function startService({ wrapper = [], args: more = [] } = {}) {
   const ended = new Promise((resolve) => service.once("exit", resolve));
   const lines = createInterface({ input: service.stderr });
   const first = await new Promise((resolve) => lines.once("line", resolve));
-  const address = first.match(/http:\/\/\S+/)[0];
+  const address = first.match(/http:\/\/[^\s"]+/)[0];
   const keys = (...args) => execFileSync(binary, ["keys", ...args, ...database], { stdio: "pipe" });
   return {
     address,

@@ -6,7 +6,7 @@
 
 use crate::{
     client::{Client, Ledger, Load},
-    harness::{Home, Service, wait_for},
+    harness::{Home, Service},
     trace,
 };
 
@@ -70,23 +70,6 @@ async fn a_log_that_nobody_reads_is_no_further_trouble() {
     load.until(has_got_over).await;
     load.finish().await;
     service.stop();
-}
-
-/// What went wrong is told in plain text, as nobody reads it on a terminal.
-#[tokio::test]
-#[ignore = "needs strace; make test installs it and runs this"]
-async fn the_log_is_plain_text() {
-    let home = Home::new();
-    let key = home.new_key();
-    let options = ["-e", trace::CALLS, "-e", FAILING_FOR_GOOD];
-    let service = Service::start(&mut home.serve_traced(&options));
-    let load = Load::start(&Client::new(&service, &key), 1, "pet");
-    load.until(|ledger| ledger.refusals >= 1).await;
-    load.finish().await;
-    let said = wait_for("an error in the log", || {
-        Some(service.said()).filter(|said| said.contains("ERROR"))
-    });
-    assert!(!said.contains('\u{1b}'), "{said:?}");
 }
 
 fn has_got_over(ledger: &Ledger) -> bool {

@@ -50,7 +50,7 @@ fn with_a_key_it_says_nothing_of_keys() {
 #[ignore = "needs script and curl; make test installs them and runs this"]
 fn on_a_terminal_it_makes_the_first_key() {
     let home = Home::new();
-    let terminal = Terminal::start(&home);
+    let terminal = Terminal::start(&home, "");
     let said = wait_for("the words on the first key", || {
         let said = terminal.service.said();
         said.contains("/v1/pets").then_some(said)
@@ -60,22 +60,22 @@ fn on_a_terminal_it_makes_the_first_key() {
     assert_eq!(tried.stdout, "[]");
     terminal.stop();
 
-    let said = Terminal::start(&home).stop();
+    let said = Terminal::start(&home, "").stop();
     assert!(!said.contains("psk_"), "{said}");
     let list = home.keys(&["list"]).success();
     assert_eq!(list.stdout.lines().count(), 2, "{list:?}");
 }
 
 /// A service in a terminal of its own.
-struct Terminal {
-    service: Service,
+pub struct Terminal {
+    pub service: Service,
 }
 
 impl Terminal {
-    fn start(home: &Home) -> Self {
+    pub fn start(home: &Home, options: &str) -> Self {
         let url = home.url();
         let line = format!(
-            "echo process $$.; exec '{PETSTORE}' serve --listen 127.0.0.1:0 --database '{url}'"
+            "echo process $$.; exec '{PETSTORE}' serve --listen 127.0.0.1:0 --database '{url}' {options}"
         );
         let mut script = home.command("script");
         script.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
@@ -86,7 +86,7 @@ impl Terminal {
 
     /// Tells the service itself to stop; the terminal passes on how it ended.
     /// Gives all that it said.
-    fn stop(mut self) -> String {
+    pub fn stop(mut self) -> String {
         let said = self.service.said();
         let (_, process) = said.split_once("process ").unwrap();
         let (process, _) = process.split_once('.').unwrap();
@@ -101,9 +101,9 @@ impl Terminal {
 /// The command that the service proposes.
 fn advice(service: &Service) -> String {
     wait_for("the words on keys", || {
-        let said = service.said();
-        let (_, rest) = said.split_once("Make one: ")?;
-        rest.split_once('\n').map(|(advice, _)| advice.into())
+        let events = service.events();
+        let mut words = events.iter().filter_map(|event| event["message"].as_str());
+        words.find_map(|words| Some(words.split_once("Make one: ")?.1.into()))
     })
 }
 

@@ -272,7 +272,7 @@ impl Service {
     /// it writes then meets a broken pipe.
     #[track_caller]
     pub fn start_unheard(command: &mut Command) -> Self {
-        Self::start_heard(command, |line| !line.contains("  database  "))
+        Self::start_heard(command, |line| !line.contains("listens on"))
     }
 
     #[track_caller]
@@ -297,7 +297,7 @@ impl Service {
             }
             let said = service.said();
             let (_, rest) = said.split_once("listens on http://")?;
-            let (address, _) = rest.split_once(['\r', '\n'])?;
+            let (address, _) = rest.split_once(['\r', '\n', '"'])?;
             Some(address.parse().unwrap())
         });
         service
@@ -306,6 +306,14 @@ impl Service {
     /// What it has written for its operator so far.
     pub fn said(&self) -> String {
         self.said.lock().unwrap().clone()
+    }
+
+    /// The lines of its log so far. Each is a JSON object.
+    #[track_caller]
+    pub fn events(&self) -> Vec<serde_json::Value> {
+        let said = self.said();
+        let event = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+        said.lines().map(event).collect()
     }
 
     pub fn url(&self, path: &str) -> String {

@@ -21,6 +21,7 @@ mod health;
 mod history;
 mod holds;
 mod keys;
+mod log;
 mod opening;
 mod pooler;
 #[path = "../support/postgres.rs"]

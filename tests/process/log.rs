@@ -1,0 +1,226 @@
+//! What the service writes for its operator: one event a line, and nothing that
+//! a stranger or a secret could put there.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+};
+
+use serde_json::Value;
+
+use crate::{
+    client::Client,
+    first_start::Terminal,
+    harness::{Home, Service, wait_for},
+    trace,
+};
+
+/// The first event with this message, once it is there.
+fn event(service: &Service, message: &str) -> Value {
+    wait_for(message, || {
+        let events = service.events();
+        events.into_iter().find(|event| event["message"] == message)
+    })
+}
+
+/// Sends bytes as they are, and waits for the end of the connection.
+fn send(service: &Service, request: &str) -> String {
+    let mut stream = TcpStream::connect(service.address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn an_access_log_has_every_request() {
+    let home = Home::new();
+    let key = home.new_key();
+    let service = Service::start(home.serve_command().arg("--access-log"));
+    let created = Client::new(&service, &key).create("Rex").await.unwrap();
+    let request = event(&service, "request");
+    assert_eq!(
+        request["request_id"],
+        created.headers["x-request-id"].to_str().unwrap()
+    );
+    assert_eq!(request["client"], "127.0.0.1");
+    assert_eq!(
+        (&request["method"], &request["path"]),
+        (&"POST".into(), &"/v1/pets".into())
+    );
+    assert_eq!(
+        (&request["status"], &request["key_id"]),
+        (&201.into(), &1.into())
+    );
+    assert_eq!(request["operation"], "createPet");
+    assert!(request["milliseconds"].is_number(), "{request}");
+    service.stop();
+}
+
+/// Unless it is asked for, a request that is answered well and soon is not
+/// there.
+#[tokio::test]
+async fn without_an_access_log_there_is_no_line_a_request() {
+    let home = Home::new();
+    let key = home.new_key();
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    client.create("Rex").await.unwrap();
+    assert_eq!(client.get("/v1/pets/abc").await.status, 404);
+    home.keys(&["create", "later"]).success();
+    event(&service, "key created");
+    let all = service.events();
+    assert!(
+        all.iter().all(|event| event["request_id"].is_null()),
+        "{all:?}"
+    );
+}
+
+/// Keys may come anywhere, also where they do not belong; and texts may try to
+/// look like lines of the log.
+#[tokio::test]
+async fn no_secret_and_no_forged_line_gets_in() {
+    let home = Home::new();
+    let key = home.new_key();
+    let service = Service::start(home.serve_command().arg("--access-log"));
+    let forged = r#"{\"level\":\"ERROR\",\"message\":\"forged\"}"#;
+    let client = Client::new(&service, &key);
+    let created = client.create(&format!("Rex\n{forged}")).await.unwrap();
+    assert_eq!(created.status, 400);
+    for request in [
+        format!(
+            "GET /v1/pets/{key}?key={key} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n"
+        ),
+        format!("GET /v1/pets HTTP/1.1\r\nHost: {key}\r\nAuthorization: Basic {key}\r\n"),
+        format!("GET /{key}%0a{{%22message%22:%22forged%22}} HTTP/1.1\r\nHost: a\r\n"),
+        format!(
+            "GET /v1/pets HTTP/1.1\r\nHost: a\r\nX-Request-Id: {key} {forged}\r\nUser-Agent: {key}\r\n"
+        ),
+        "GET /v1/pets HTTP/1.1\r\nHost: a\r\nX-Request-Id: one\r\n {\"message\":\"forged\"}\r\n"
+            .into(),
+        format!("GET /v1/pets\r\n{forged} HTTP/1.1\r\nHost: a\r\n"),
+        format!("{key} {key} {key}\r\n"),
+    ] {
+        let answer = send(&service, &format!("{request}Connection: close\r\n\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 4"), "{answer}");
+    }
+    assert!(!home.keys(&["create", "a\nforged"]).stderr.is_empty());
+    home.keys(&["create", r#"a "quoted" name"#]).success();
+    let audit = event(&service, "key created");
+    assert_eq!(audit["name"], r#"a "quoted" name"#);
+    service.signal("TERM");
+    event(
+        &service,
+        "Stopping: finishing the requests that run. Once more stops at once.",
+    );
+    // Every line is an event with the same first members.
+    for event in service.events() {
+        let [time, level] = ["timestamp", "level"].map(|name| event[name].as_str());
+        assert!(time.is_some() && level.is_some(), "{event}");
+        assert_ne!(event["message"], "forged");
+    }
+    let said = service.said();
+    let random = &key["psk_".len()..][..32];
+    assert!(!said.contains(random), "{said}");
+    assert!(said.contains("/v1/pets/psk_…"), "{said}");
+}
+
+#[tokio::test]
+async fn changes_of_keys_are_there_whoever_made_them() {
+    let home = Home::new();
+    home.new_key();
+    let service = home.serve();
+    home.keys(&["create", "till", "--scope", "pets:read"])
+        .success();
+    let created = event(&service, "key created");
+    home.keys(&["revoke", "2"]).success();
+    let revoked = event(&service, "key revoked");
+    for event in [created, revoked] {
+        assert_eq!(
+            (&event["audit"], &event["key_id"]),
+            (&true.into(), &2.into())
+        );
+        assert_eq!(
+            (&event["name"], &event["scopes"]),
+            (&"till".into(), &"pets:read".into())
+        );
+    }
+    // The key that was there at the start is no news.
+    let all = service.events();
+    assert!(all.iter().all(|event| event["key_id"] != 1), "{all:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs strace; make test installs it and runs this"]
+async fn failures_are_there_with_their_cause() {
+    let home = Home::new();
+    let key = home.new_key();
+    let failing = "inject=fsync,fdatasync:error=EIO:when=12+";
+    let options = ["-e", trace::CALLS, "-e", failing];
+    let service = Service::start(&mut home.serve_traced(&options));
+    let client = Client::new(&service, &key);
+    let failed = loop {
+        let answer = client.create("Rex").await.unwrap();
+        if answer.status != 201 {
+            break answer;
+        }
+    };
+    let event = event(&service, "request failed");
+    assert_eq!(
+        event["request_id"],
+        failed.headers["x-request-id"].to_str().unwrap()
+    );
+    assert_eq!(
+        (&event["level"], &event["status"]),
+        (&"ERROR".into(), &503.into())
+    );
+    assert!(
+        event["cause"].as_str().unwrap().contains("disk I/O error"),
+        "{event}"
+    );
+}
+
+#[tokio::test]
+#[ignore = "needs strace; make test installs it and runs this"]
+async fn slow_requests_are_there() {
+    let home = Home::new();
+    let key = home.new_key();
+    let slow = "inject=fsync,fdatasync:delay_enter=1200000:when=8+";
+    let options = ["-e", trace::CALLS, "-e", slow];
+    let service = Service::start(&mut home.serve_traced(&options));
+    let client = Client::new(&service, &key);
+    for _ in 0..8 {
+        assert_eq!(client.create("Rex").await.unwrap().status, 201);
+    }
+    let event = event(&service, "slow request");
+    assert_eq!(
+        (&event["level"], &event["status"]),
+        (&"WARN".into(), &201.into())
+    );
+    assert!(event["milliseconds"].as_f64().unwrap() >= 1000.0, "{event}");
+}
+
+#[tokio::test]
+#[ignore = "needs script; make test installs it and runs this"]
+async fn on_a_terminal_it_is_readable() {
+    let home = Home::new();
+    let key = home.new_key();
+    let terminal = Terminal::start(&home, "--access-log");
+    let client = Client::new(&terminal.service, &key);
+    assert_eq!(client.get("/v1/pets").await.status, 200);
+    let said = terminal.stop();
+    let line = said.lines().find(|line| line.contains("listPets")).unwrap();
+    assert!(line.contains("INFO") && line.contains("request"), "{line}");
+    assert!(!said.contains('{'), "{said}");
+}
+
+/// A service that cannot start says why, in an event too.
+#[test]
+fn the_end_of_a_failing_start_is_an_event() {
+    let home = Home::new();
+    std::fs::write(home.database(), "no database").unwrap();
+    let ended = home.petstore(&["serve", "--listen", "127.0.0.1:0"]);
+    ended.assert_refused(1, "is not a petstore database");
+    let event: Value = serde_json::from_str(ended.stderr.trim()).unwrap();
+    assert_eq!(event["level"], "ERROR");
+}
