@@ -22,3 +22,4 @@ pub mod pet;
 pub mod clock;
 pub mod invalid;
 pub mod json;
+pub mod metrics;

@@ -131,7 +131,7 @@ fn address(text: &str) -> Result<SocketAddr, Invalid> {
             "must be an address and a port such as 127.0.0.1:8080, got {}",
             quoted(text)
         );
-        Invalid::new("listen", reason)
+        Invalid::new("address", reason)
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    error::Error,
     net::{SocketAddr, TcpListener},
     ops::RangeInclusive,
     pin::pin,
@@ -14,22 +15,32 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
-    Addresses, DEFAULT_DATABASE, Database, Listen, Outcome, keys,
+    Addresses, DEFAULT_DATABASE, Database, Listen, Outcome, address, keys,
     log::{self, tell},
     say,
 };
 use crate::{
     clock::Clock,
-    http::{self, Limits, Origin, Settings},
+    http::{self, Limits, Listeners, Origin, Settings},
     invalid::{Invalid, quoted},
     key::{NewKey, Scopes},
-    store::{Error, Options, Role, Store},
+    store::{self, Options, Role, Store},
 };
 
 #[derive(Args)]
 pub struct Serve {
     #[command(flatten)]
     listen: Listen,
+    /// An address and port of their own for the metrics (/metrics, for
+    /// Prometheus); none, if left out. They need no key: don't let clients get
+    /// there.
+    #[arg(
+        long,
+        env = "PETSTORE_METRICS_LISTEN",
+        value_parser = address,
+        value_name = "ADDRESS"
+    )]
+    metrics_listen: Option<SocketAddr>,
     #[command(flatten)]
     database: Database,
     #[command(flatten)]
@@ -114,10 +125,8 @@ impl Serve {
             });
         };
 
-        let listener = TcpListener::bind(self.listen.listen)
-            .map_err(|cause| format!("cannot listen on {}: {cause}", self.listen.listen))?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
+        let (service, address) = listen(self.listen.listen)?;
+        let metrics = self.metrics_listen.map(listen).transpose()?;
         let mut shutdown = pin!(shutdown);
         let options = Options::new(Role::Service);
         let store = tokio::select! {
@@ -125,7 +134,7 @@ impl Serve {
             () = &mut shutdown => return Ok(()),
         };
 
-        self.announce(address);
+        self.announce(address, metrics.as_ref().map(|(_, address)| *address));
         self.introduce_keys(&store, address).await?;
 
         let mut limits = Limits::default();
@@ -140,26 +149,36 @@ impl Serve {
             drain_delay: self.drain_delay.unsigned_abs(),
             ..Settings::default()
         };
-        http::serve(listener.try_into()?, store, settings, shutdown).await?;
+        let listeners = Listeners {
+            service: service.try_into()?,
+            metrics: metrics
+                .map(|(listener, _)| listener.try_into())
+                .transpose()?,
+        };
+        http::serve(listeners, store, settings, shutdown).await?;
         Ok(())
     }
 
     /// Says where the service is.
-    fn announce(&self, address: SocketAddr) {
+    fn announce(&self, address: SocketAddr, metrics: Option<SocketAddr>) {
         let (version, database) = (env!("CARGO_PKG_VERSION"), &self.database.database);
         if !log::is_watched() {
-            tracing::info!(version, %database, "listens on http://{address}");
+            let metrics = metrics.map(|address| format!("http://{address}/metrics"));
+            tracing::info!(version, %database, metrics, "listens on http://{address}");
             return;
         }
         say!("Petstore {version} listens on http://{address}");
         say!("  docs      http://{address}/docs");
         say!("  contract  http://{address}/v1/openapi.yaml");
+        if let Some(address) = metrics {
+            say!("  metrics   http://{address}/metrics");
+        }
         say!("  database  {database}");
     }
 
     /// Helps with the first key: makes it for a person who is looking, and
     /// otherwise says how.
-    async fn introduce_keys(&self, store: &Store, address: SocketAddr) -> Result<(), Error> {
+    async fn introduce_keys(&self, store: &Store, address: SocketAddr) -> Result<(), store::Error> {
         let now = Clock::system().now();
         let keys = store.key_list().await?;
         if keys.iter().any(|(_, key)| key.is_valid_at(now)) {
@@ -188,6 +207,14 @@ impl Serve {
         );
         Ok(())
     }
+}
+
+fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Box<dyn Error>> {
+    let listener = TcpListener::bind(address)
+        .map_err(|cause| format!("cannot listen on {address}: {cause}"))?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
 }
 
 /// Descriptors that are not for connections: the database, the log and so on.

@@ -20,6 +20,7 @@ pub fn start(app: &Arc<App>) -> JoinSet<()> {
     chores.spawn(keep_on(app.clone(), keys::keep_fresh));
     chores.spawn(keep_on(app.clone(), keys::keep_noting));
     chores.spawn(keep_on(app.clone(), keep_tidy));
+    chores.spawn(keep_on(app.clone(), keep_telling));
     chores
 }
 
@@ -47,6 +48,21 @@ async fn keep_tidy(app: Arc<App>) {
         let forget = || app.store.named_forget(app.clock.now() - NAMES_KEPT);
         if let Err(error) = until_none(forget).await {
             tracing::warn!(%error, "old names of requests were not forgotten");
+        }
+    }
+}
+
+/// Tells the log how many requests were too many.
+async fn keep_telling(app: Arc<App>) {
+    let mut ticks = tokio::time::interval(TIDYING);
+    let mut told = app.metrics.shed.get();
+    loop {
+        ticks.tick().await;
+        let shed = app.metrics.shed.get();
+        if shed > told {
+            let requests = shed - told;
+            tracing::warn!(requests, "overloaded: requests were refused");
+            told = shed;
         }
     }
 }

@@ -41,6 +41,8 @@ pub enum ApiError {
     HeadTooLarge,
     Internal(Cause),
     Unavailable(&'static str, Cause),
+    /// Too much is being worked on already. That is no news for the log.
+    Overloaded,
 }
 
 /// What really happened. It goes to the log, never to the client.
@@ -74,7 +76,7 @@ impl ApiError {
             Self::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Unavailable(..) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable(..) | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -100,7 +102,7 @@ impl ApiError {
             Self::IdempotencyKeyReused => "idempotency_key_reused",
             Self::HeadTooLarge => "head_too_large",
             Self::Internal(_) => "internal_error",
-            Self::Unavailable(..) => "unavailable",
+            Self::Unavailable(..) | Self::Overloaded => "unavailable",
         }
     }
 
@@ -114,6 +116,7 @@ impl ApiError {
             | Self::NotFound(message)
             | Self::RequestTimeout(message)
             | Self::Unavailable(message, _) => (*message).into(),
+            Self::Overloaded => OVERLOADED.into(),
             Self::MissingApiKey => "Authorization: is required and must be Bearer <API_KEY>".into(),
             Self::InsufficientScope(scope) => {
                 format!("Authorization: the API key lacks the scope {scope}").into()
@@ -207,7 +210,7 @@ impl ApiError {
         if let Self::UnsupportedMediaType(extract::MERGE_PATCH) = self {
             headers.insert(ACCEPT_PATCH, HeaderValue::from_static(extract::MERGE_PATCH));
         }
-        if let Self::Unavailable(..) = self {
+        if let Self::Unavailable(..) | Self::Overloaded = self {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if let Self::MethodNotAllowed(allowed) = self {
@@ -250,6 +253,7 @@ impl From<pet::Refused> for ApiError {
     }
 }
 
+const OVERLOADED: &str = "the service is overloaded; nothing was changed, try again later";
 pub const NO_SUCH_PET: &str = "petId: there is no pet with this id";
 pub const NO_SUCH_ORDER: &str = "orderId: there is no order with this id";
 
@@ -258,7 +262,7 @@ impl From<store::Error> for ApiError {
         use store::Error::*;
         let message = match &error {
             Internal(_) => return Self::Internal(Arc::new(error)),
-            Overloaded => "the service is overloaded; nothing was changed, try again later",
+            Overloaded => OVERLOADED,
             Unavailable(_) => "the storage is unavailable; nothing was changed, try again later",
             OutcomeUnknown(_) => {
                 "the storage failed on the way; the change may have been made or not, so look \

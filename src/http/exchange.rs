@@ -24,11 +24,11 @@ pub async fn answer(app: &App, client: IpAddr, request: Request<Incoming>) -> An
     };
     let routed = routed
         .unwrap_or_else(|panic| Err(ApiError::Internal(Arc::new(Panicked(message(&*panic))))));
-    let (mut answer, cause) = match routed {
+    let (mut answer, error) = match routed {
         Ok(answer) => (answer, None),
-        Err(error) => (error.answer(), error.cause().cloned()),
+        Err(error) => (error.answer(), Some(error)),
     };
-    trail.end(app, &head, &id, answer.status(), cause.as_ref());
+    trail.end(app, &head, &id, answer.status(), error.as_ref());
     if head.method == Method::HEAD && answer.status() != StatusCode::NOT_MODIFIED {
         let length = answer.body().size_hint().exact().unwrap_or_default();
         answer

@@ -41,6 +41,10 @@ pub struct Limits {
     /// From the wish to stop until the last connection is cut.
     pub drain: Duration,
     pub connections: usize,
+    /// Requests with a valid key that are worked on at a time. One more is
+    /// refused at once: those that wait hold memory, and would be answered
+    /// late.
+    pub requests: usize,
 }
 
 impl Default for Limits {
@@ -52,6 +56,7 @@ impl Default for Limits {
             write: Duration::from_secs(30),
             drain: Duration::from_secs(35),
             connections: 4096,
+            requests: 2048,
         }
     }
 }

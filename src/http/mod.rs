@@ -17,6 +17,7 @@ mod extract;
 mod health;
 mod keys;
 mod limits;
+mod metrics;
 mod operation;
 mod orders;
 mod pets;
@@ -38,12 +39,13 @@ use http::{HeaderValue, Method, Response, request::Parts};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use jiff::SignedDuration;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::Semaphore};
 
 use crate::{clock::Clock, store::Store};
 use auth::Caller;
 use error::ApiError;
 use keys::Keys;
+use metrics::Metrics;
 use render::{Pages, Rendered};
 use trail::Trail;
 
@@ -87,6 +89,7 @@ impl Default for Settings {
 struct App {
     store: Arc<Store>,
     keys: Keys,
+    metrics: Metrics,
     pages: Pages,
     contract_yaml: Rendered,
     contract_json: Rendered,
@@ -97,21 +100,30 @@ struct App {
     hold: Option<SignedDuration>,
     cors: Vec<Origin>,
     access_log: bool,
+    /// One for each request that may be worked on.
+    places: Semaphore,
     /// Whether the service has been told to stop.
     stopping: AtomicBool,
     clock: Clock,
     limits: Limits,
 }
 
+/// Where the service is reached.
+pub struct Listeners {
+    pub service: TcpListener,
+    /// For those who look after it. Nobody else should get there.
+    pub metrics: Option<TcpListener>,
+}
+
 /// Serves until `shutdown` is ready, finishes what runs, then closes the store.
 pub async fn serve(
-    listener: TcpListener,
+    listeners: Listeners,
     store: Store,
     settings: Settings,
     shutdown: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
     let store = Arc::new(store);
-    let local = PublicUrl::local(listener.local_addr()?);
+    let local = PublicUrl::local(listeners.service.local_addr()?);
     let production = settings.public_url.as_ref().unwrap_or(&local);
     let contract = Contract::new(production, settings.staging_url.as_ref());
     let base = settings
@@ -124,6 +136,7 @@ pub async fn serve(
     );
     let app = Arc::new(App {
         keys: Keys::new(store.clone()),
+        metrics: Metrics::new(),
         pages: Pages::new(),
         contract_yaml: render::public(contract.yaml, "application/yaml"),
         contract_json: render::public(contract.json, "application/json"),
@@ -132,18 +145,22 @@ pub async fn serve(
         hold: settings.hold,
         cors: settings.cors,
         access_log: settings.access_log,
+        places: Semaphore::new(settings.limits.requests),
         stopping: AtomicBool::new(false),
         clock: settings.clock,
         limits: settings.limits,
         store,
     });
     let mut chores = chores::start(&app);
+    if let Some(listener) = listeners.metrics {
+        chores.spawn(metrics::serve(listener, app.clone()));
+    }
     let stopping = async {
         shutdown.await;
         app.stopping.store(true, Ordering::Relaxed);
         tokio::time::sleep(settings.drain_delay).await;
     };
-    server::run(listener, &app, stopping).await;
+    server::run(listeners.service, &app, stopping).await;
     chores.shutdown().await;
     // The database may be away, and that is no reason to stay.
     let _ = tokio::time::timeout(LAST_NOTES, app.keys.note_used()).await;
@@ -211,6 +228,7 @@ async fn operation(
 ) -> Result<Answer, ApiError> {
     use operation::Operation::*;
     let caller = Caller::of(&head.headers, &app.keys, app.clock.now(), trail).await?;
+    let _place = app.places.try_acquire().map_err(|_| ApiError::Overloaded)?;
     let mut segments = path.split('/');
     let segments: [Option<&str>; 5] = std::array::from_fn(|_| segments.next());
     let method = match head.method {

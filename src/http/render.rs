@@ -263,6 +263,7 @@ impl App {
             .get(&view)
             .filter(|kept| kept.holds_at(asked))
         {
+            self.metrics.pages.hits.increment();
             return Ok(kept.rendered);
         }
         let judge = |_: &View, kept: &mut Kept| {
@@ -276,13 +277,17 @@ impl App {
         // all of them.
         let entry = self.pages.kept.entry_async(&view, judge);
         let place = match timeout(PATIENCE, entry).await {
-            Ok(EntryResult::Retained(rendered)) => return Ok(rendered),
+            Ok(EntryResult::Retained(rendered)) => {
+                self.metrics.pages.shared.increment();
+                return Ok(rendered);
+            }
             Ok(EntryResult::Vacant(place) | EntryResult::Replaced(place, _)) => place,
             Ok(EntryResult::Removed(..) | EntryResult::Timeout) => {
                 unreachable!("neither is asked for")
             }
             Err(late) => return Err(too_slow(late)),
         };
+        self.metrics.pages.misses.increment();
         // Taken before the reading: what is read may be newer than it says,
         // never older.
         let at = self.store.version().unwrap_or(asked);
@@ -312,8 +317,10 @@ impl App {
         if let Some((began, outcome)) = &*last
             && *began >= asked
         {
+            self.metrics.pages.shared.increment();
             return outcome.clone();
         }
+        self.metrics.pages.misses.increment();
         let began = Instant::now();
         let outcome = read.await.map(Arc::new);
         *last = Some((began, outcome.clone()));

@@ -40,11 +40,13 @@ pub async fn run(listener: TcpListener, app: &Arc<App>, shutdown: impl Future<Ou
                     let (app, closing) = (app.clone(), closing.clone());
                     let client = client.ip().to_canonical();
                     connections.spawn(async move {
-                        connection::serve(stream, client, app, &closing).await;
+                        let _open = app.metrics.connections.enter();
+                        connection::serve(stream, client, app.clone(), &closing).await;
                         drop(place);
                     });
                 }
                 Err(_) => {
+                    app.metrics.turned_away.increment();
                     if let Ok(place) = door.clone().try_acquire_owned() {
                         connections.spawn(turn_away(stream, limits.clone(), place));
                     }

@@ -7,7 +7,7 @@ use std::{
 
 use http::{HeaderValue, StatusCode, request::Parts};
 
-use super::{App, error::Cause, operation::Operation};
+use super::{App, error::ApiError, operation::Operation};
 use crate::key::without_secrets;
 
 /// A request that takes longer is always in the log.
@@ -32,18 +32,27 @@ impl Trail {
         }
     }
 
-    /// Counts the request and, if it is to be there, writes it to the log. The
-    /// cause of a failure is for the log alone.
+    /// Counts the request and, if it is to be there, writes it to the log, with
+    /// the cause of a failure. Those that are refused because there are too many
+    /// would be too many for the log as well: it is told their number.
     pub fn end(
         self,
         app: &App,
         head: &Parts,
         id: &HeaderValue,
         status: StatusCode,
-        cause: Option<&Cause>,
+        error: Option<&ApiError>,
     ) {
         let took = self.began.elapsed();
-        let failed = status.is_server_error();
+        app.metrics.count_request(self.operation, status, took);
+        match error {
+            Some(ApiError::MissingApiKey | ApiError::InvalidApiKey(_)) => {
+                app.metrics.keys_refused.increment();
+            }
+            Some(ApiError::Overloaded) => app.metrics.shed.increment(),
+            _ => {}
+        }
+        let failed = status.is_server_error() && !matches!(error, Some(ApiError::Overloaded));
         if !(app.access_log || failed || took >= SLOW) {
             return;
         }
@@ -61,7 +70,7 @@ impl Trail {
                 )
             };
         }
-        match cause {
+        match error.and_then(ApiError::cause) {
             Some(cause) => event!(error, "request failed", cause),
             None if failed => event!(error, "request failed"),
             None if took >= SLOW => event!(warn, "slow request"),

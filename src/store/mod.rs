@@ -12,6 +12,7 @@
 mod backup;
 mod bulk;
 mod check;
+mod commits;
 mod copy;
 mod partial;
 mod postgres;
@@ -26,6 +27,7 @@ use jiff::Timestamp;
 use crate::{
     invalid::Invalid,
     key::{Key, KeyHash, KeyUse, NewKey},
+    metrics::Exposition,
     named::{Named, Once},
     order::{self, Close, NewOrder, Order, OrderId, OrderStatus},
     page::{ListQuery, Page},
@@ -237,6 +239,14 @@ impl Store {
         match self {
             Self::Sqlite(db) => Some(db.version()),
             Self::Postgres(_) => None,
+        }
+    }
+
+    /// Tells what was counted while it was open.
+    pub fn expose(&self, text: &mut Exposition) {
+        match self {
+            Self::Sqlite(db) => db.expose(text),
+            Self::Postgres(db) => db.expose(text),
         }
     }
 

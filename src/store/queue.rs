@@ -6,6 +6,7 @@ use crossbeam_channel::{Sender, TrySendError};
 use tokio::sync::oneshot;
 
 use super::{Cause, Error};
+use crate::metrics::Exposition;
 
 /// Puts a message into a queue, unless it is full or its thread has ended.
 pub fn hand_over<M>(queue: &Sender<M>, message: M) -> Result<(), Error> {
@@ -27,6 +28,18 @@ pub async fn wait<T>(
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => Err(gone(Arc::new(error))),
         Err(error) => Err(late(Arc::new(error))),
+    }
+}
+
+/// Tells how much is waiting.
+pub fn expose(text: &mut Exposition, depths: &[(&str, usize)]) {
+    let mut family = text.family(
+        "petstore_queue_depth",
+        "gauge",
+        "Requests that wait for the store.",
+    );
+    for (queue, depth) in depths {
+        family.sample(&[("queue", queue)], depth);
     }
 }
 

@@ -78,6 +78,29 @@ pub async fn a_key_is_not_refused_without_a_look(backend: Backend) {
     reply.assert_error(401, "invalid_api_key");
 }
 
+/// Beyond the requests that may be worked on, one more is refused at once and
+/// costs the others nothing. Health and the refusal of strangers go on.
+pub async fn too_many_requests_at_once_are_shed(backend: Backend) {
+    let server = Server::start_with(backend, |plan| plan.settings.limits.requests = 3).await;
+    server.create_some(1).await;
+    let lock = server.database.lock();
+    let posts = (0..3).map(|_| server.post("/v1/pets", r#"{"name":"A","categoryId":1}"#));
+    let others = async {
+        let three = async || server.metric("petstore_requests_in_progress").await == 3.0;
+        crate::server::eventually("three requests in progress", three).await;
+        sweep(&server, 503, "unavailable").await;
+        let stranger = server.request(Method::GET, "/v1/pets").without_key();
+        stranger.send().await.assert_error(401, "missing_api_key");
+        assert_eq!(server.get("/healthz").await.status, 200);
+        let shed = contract::sweep().count() as f64;
+        assert_eq!(server.metric("petstore_requests_shed_total").await, shed);
+        drop(lock);
+    };
+    let (replies, ()) = tokio::join!(futures_util::future::join_all(posts), others);
+    assert!(replies.iter().all(|reply| reply.status == 201));
+    assert_eq!(server.count().await, 4);
+}
+
 pub async fn a_full_queue_is_a_503_and_nothing_is_stored(backend: Backend) {
     let server = Server::start_with(backend, |plan| {
         plan.options.write_queue = 2;

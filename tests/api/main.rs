@@ -14,6 +14,7 @@ mod faults;
 mod get;
 mod http2;
 mod list;
+mod metrics;
 mod named;
 mod orders;
 #[path = "../support/postgres.rs"]
@@ -60,6 +61,7 @@ const CASES: &[(&str, Case)] = cases![
     faults::a_panic_is_a_500,
     faults::broken_storage_is_a_503,
     faults::a_key_is_not_refused_without_a_look,
+    faults::too_many_requests_at_once_are_shed,
     faults::a_full_queue_is_a_503_and_nothing_is_stored,
     get::an_animal_is_found_by_its_id,
     get::what_is_no_id_is_not_found,
@@ -79,6 +81,11 @@ const CASES: &[(&str, Case)] = cases![
     list::bad_parameters_are_refused,
     list::an_unchanged_page_is_not_sent_twice,
     list::a_page_is_never_older_than_an_acknowledged_write,
+    metrics::requests_are_counted_by_operation_and_status,
+    metrics::calls_of_deprecated_operations_are_told_by_key,
+    metrics::the_store_tells_what_it_does,
+    metrics::what_waits_and_runs_is_told,
+    metrics::the_listener_has_metrics_alone,
     named::a_request_sent_again_is_answered_as_before,
     named::a_name_belongs_to_one_request_of_one_key,
     named::bad_names_are_refused,

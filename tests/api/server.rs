@@ -13,7 +13,7 @@ use std::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use jiff::Timestamp;
 use petstore::{
-    http::{Settings, serve},
+    http::{Listeners, Settings, serve},
     key::{ApiKey, NewKey, Scope, Scopes},
     store::{DatabaseUrl, Options, Role, Store},
 };
@@ -59,6 +59,7 @@ pub struct Plan {
 /// A running service. It ends with the test.
 pub struct Server {
     pub address: SocketAddr,
+    metrics_address: SocketAddr,
     /// The secret of a key with all scopes.
     pub key: String,
     pub database: Database,
@@ -215,15 +216,22 @@ impl Server {
         let key = new_key(&store, Scopes::all(), None).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        let metrics = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let metrics_address = metrics.local_addr().unwrap();
+        let listeners = Listeners {
+            service: listener,
+            metrics: Some(metrics),
+        };
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
             let shutdown = async { drop(stopped.await) };
-            serve(listener, store, plan.settings, shutdown)
+            serve(listeners, store, plan.settings, shutdown)
                 .await
                 .unwrap();
         });
         Self {
             address,
+            metrics_address,
             key,
             database,
             stop: Some(stop),
@@ -261,6 +269,22 @@ impl Server {
             judged: true,
             http2: false,
         }
+    }
+
+    /// What the metrics' own listener answers.
+    pub async fn metrics_request(&self, method: Method, path: &str) -> reqwest::Response {
+        let url = format!("http://{}{path}", self.metrics_address);
+        let request = reqwest::Client::new().request(method, url);
+        request.send().await.unwrap()
+    }
+
+    /// The value of a metric, given with its labels; 0 if it is not there.
+    pub async fn metric(&self, name: &str) -> f64 {
+        let text = self.metrics_request(Method::GET, "/metrics").await;
+        let text = text.text().await.unwrap();
+        let mut values = text.lines().filter_map(|line| line.rsplit_once(' '));
+        let found = values.find(|(given, _)| *given == name);
+        found.map_or(0.0, |(_, value)| value.parse().unwrap())
     }
 
     pub async fn get(&self, path: &str) -> Reply {

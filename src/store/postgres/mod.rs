@@ -23,8 +23,11 @@ use jiff::Timestamp;
 use tokio::time::timeout;
 use tokio_postgres::{Client, Row, Transaction};
 
-use super::{Error, OpenError, Options, Role};
-use crate::page::{Filter, ListQuery, Page};
+use super::{Error, OpenError, Options, Role, commits::Commits, queue};
+use crate::{
+    metrics::Exposition,
+    page::{Filter, ListQuery, Page},
+};
 use orders::{Closing, Place};
 use pets::Create;
 pub use pets::{ALL_PETS, pet};
@@ -46,6 +49,7 @@ pub struct Postgres {
     creates: Writer<Create>,
     places: Writer<Place>,
     closings: Writer<Closing>,
+    commits: Arc<Commits>,
 }
 
 /// How long the schema may take, with the waiting for another replica that
@@ -92,13 +96,15 @@ impl Postgres {
             Role::Service => READERS,
             Role::Tool => 1,
         };
+        let (queue, commits) = (options.write_queue, Arc::default());
         Ok(Self {
             pool: Pool::new(&server, readers),
             updates: Pool::new(&server, 1),
             chores: Pool::new(&server, 1),
-            creates: Writer::start(&server, options.write_queue),
-            places: Writer::start(&server, options.write_queue),
-            closings: Writer::start(&server, options.write_queue),
+            creates: Writer::start(&server, queue, &commits),
+            places: Writer::start(&server, queue, &commits),
+            closings: Writer::start(&server, queue, &commits),
+            commits,
         })
     }
 
@@ -116,6 +122,42 @@ impl Postgres {
             Some(false) => Ok(()),
             _ => Err(Error::Unavailable(Arc::new(Recovering))),
         }
+    }
+
+    pub fn expose(&self, text: &mut Exposition) {
+        let depths = [
+            ("create", self.creates.waiting()),
+            ("place", self.places.waiting()),
+            ("close", self.closings.waiting()),
+        ];
+        queue::expose(text, &depths);
+        let pools: [(&str, Vec<&Pool>); 6] = [
+            ("read", vec![&self.pool]),
+            ("update", vec![&self.updates]),
+            ("chores", vec![&self.chores]),
+            ("create", self.creates.pools().collect()),
+            ("place", self.places.pools().collect()),
+            ("close", self.closings.pools().collect()),
+        ];
+        let mut open = text.family(
+            "petstore_pool_connections",
+            "gauge",
+            "Connections to the database that are open.",
+        );
+        for (name, pools) in &pools {
+            let all = pools.iter().map(|pool| pool.connections()).sum::<usize>();
+            open.sample(&[("pool", name)], all);
+        }
+        let mut running = text.family(
+            "petstore_pool_statements",
+            "gauge",
+            "Statements that are on their way, or wait for a connection.",
+        );
+        for (name, pools) in &pools {
+            let all = pools.iter().map(|pool| pool.running()).sum::<i64>();
+            running.sample(&[("pool", name)], all);
+        }
+        self.commits.expose(text);
     }
 
     /// Reads one page by ascending id, and one item more to see whether it

@@ -1,6 +1,6 @@
 //! Animals on PostgreSQL.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use jiff::Timestamp;
 use tokio_postgres::{Row, types::Type};
@@ -101,6 +101,7 @@ impl Postgres {
             let [(old_name, old_status), (name, status)] =
                 [&before, &after].map(|pet| (pet.name.as_str(), pet.status.map(PetStatus::as_str)));
             let (old_category, category) = (before.category_id, after.category_id);
+            let began = Instant::now();
             let changed = self
                 .updates
                 .write(
@@ -116,8 +117,9 @@ impl Postgres {
                         &status,
                     ],
                 )
-                .await?;
-            if !changed.is_empty() {
+                .await;
+            self.commits.count(1, began, changed.is_ok());
+            if !changed?.is_empty() {
                 return Ok(Ok(after));
             }
         }

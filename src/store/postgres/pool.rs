@@ -25,6 +25,7 @@ use super::{
     super::Error,
     url::{Server, Trouble},
 };
+use crate::metrics::Gauge;
 
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -46,6 +47,8 @@ pub struct Pool {
     server: Server,
     places: Vec<Mutex<Place>>,
     next: AtomicUsize,
+    /// Statements that are on their way.
+    running: Gauge,
 }
 
 #[derive(Debug, Default)]
@@ -70,7 +73,27 @@ impl Pool {
             server: server.clone(),
             places: (0..size).map(|_| Mutex::default()).collect(),
             next: AtomicUsize::new(0),
+            running: Gauge::default(),
         }
+    }
+
+    /// How many statements are on their way, or wait for a connection.
+    pub fn running(&self) -> i64 {
+        self.running.get()
+    }
+
+    /// How many connections are there. One that is being made is not.
+    pub fn connections(&self) -> usize {
+        let is_open = |place: &&Mutex<Place>| {
+            let place = place.try_lock();
+            place.is_ok_and(|place| {
+                place
+                    .connection
+                    .as_ref()
+                    .is_some_and(|c| !c.client.is_closed())
+            })
+        };
+        self.places.iter().filter(is_open).count()
     }
 
     /// Runs a statement that changes nothing.
@@ -136,6 +159,7 @@ impl Pool {
         sql: &'static Sql,
         parameters: Parameters<'_>,
     ) -> Result<Result<(Vec<Row>, bool), Trouble>, Error> {
+        let _running = self.running.enter();
         let (place, connection) = self.connection().await?;
         let before = connection.warnings.load(Ordering::Acquire);
         Ok(

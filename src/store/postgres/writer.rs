@@ -5,7 +5,7 @@ use std::{
     collections::{HashMap, HashSet},
     panic::AssertUnwindSafe,
     sync::{Arc, RwLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures_util::FutureExt;
@@ -23,6 +23,7 @@ use tokio_postgres::Row;
 use super::{
     super::{
         Error,
+        commits::Commits,
         queue::{Closed, wait},
         record::{self, Outcome},
     },
@@ -71,24 +72,27 @@ type Waiting<C> = (C, oneshot::Sender<Result<Answer, Error>>);
 
 #[derive(Debug)]
 pub struct Writer<C> {
+    pools: Vec<Arc<Pool>>,
     /// Gone when the store is closed.
     queue: RwLock<Option<Sender<Waiting<C>>>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
 impl<C: Change> Writer<C> {
-    pub fn start(server: &Server, write_queue: usize) -> Self {
+    pub fn start(server: &Server, write_queue: usize, commits: &Arc<Commits>) -> Self {
         let (queue, waiting) = channel(write_queue);
         let waiting = Arc::new(Mutex::new(waiting));
         let mut tasks = JoinSet::new();
-        for _ in 0..WRITERS {
-            // A connection of its own: one statement at a time, so that a
-            // warning of the server belongs to it.
-            let pool = Pool::new(server, 1);
-            let waiting = waiting.clone();
+        // A connection for each task: one statement at a time, so that a
+        // warning of the server belongs to it.
+        let pools: Vec<_> = (0..WRITERS)
+            .map(|_| Arc::new(Pool::new(server, 1)))
+            .collect();
+        for pool in &pools {
+            let (pool, waiting, commits) = (pool.clone(), waiting.clone(), commits.clone());
             tasks.spawn(async move {
                 // A panic ends the changes that it met, never the task.
-                while AssertUnwindSafe(write(&pool, &waiting))
+                while AssertUnwindSafe(write(&pool, &waiting, &commits))
                     .catch_unwind()
                     .await
                     .is_err()
@@ -96,9 +100,22 @@ impl<C: Change> Writer<C> {
             });
         }
         Self {
+            pools,
             queue: RwLock::new(Some(queue)),
             tasks: Mutex::new(tasks),
         }
+    }
+
+    pub fn pools(&self) -> impl Iterator<Item = &Pool> {
+        self.pools.iter().map(Arc::as_ref)
+    }
+
+    /// How many changes wait for a connection.
+    pub fn waiting(&self) -> usize {
+        let queue = self.queue.read().expect("nobody panics with the lock");
+        queue
+            .as_ref()
+            .map_or(0, |queue| queue.max_capacity() - queue.capacity())
     }
 
     /// Makes a change and returns once it is committed. It goes on if the
@@ -135,21 +152,25 @@ impl<C: Change> Writer<C> {
     }
 }
 
-async fn write<C: Change>(pool: &Pool, waiting: &Mutex<Receiver<Waiting<C>>>) {
+async fn write<C: Change>(pool: &Pool, waiting: &Mutex<Receiver<Waiting<C>>>, commits: &Commits) {
     let mut batch = Vec::new();
     loop {
         if waiting.lock().await.recv_many(&mut batch, BATCH).await == 0 {
             return;
         }
         while !batch.is_empty() {
-            batch = write_some(pool, batch).await;
+            batch = write_some(pool, batch, commits).await;
         }
     }
 }
 
 /// Makes as many of the changes as can go in one statement, and gives back the
 /// others.
-async fn write_some<C: Change>(pool: &Pool, batch: Vec<Waiting<C>>) -> Vec<Waiting<C>> {
+async fn write_some<C: Change>(
+    pool: &Pool,
+    batch: Vec<Waiting<C>>,
+    commits: &Commits,
+) -> Vec<Waiting<C>> {
     let (mut subjects, mut names) = (HashSet::new(), HashSet::new());
     let (together, mut later): (Vec<_>, Vec<_>) = batch.into_iter().partition(|(change, _)| {
         let name = change.named().map(|n| (n.api_key_id, n.name.clone()));
@@ -161,6 +182,7 @@ async fn write_some<C: Change>(pool: &Pool, batch: Vec<Waiting<C>>) -> Vec<Waiti
         new_subject && new_name
     });
     let changes: Vec<_> = together.iter().map(|(change, _)| change).collect();
+    let began = Instant::now();
     let rows = loop {
         match C::run(pool, &changes).await {
             // The next time the name is known.
@@ -171,6 +193,7 @@ async fn write_some<C: Change>(pool: &Pool, batch: Vec<Waiting<C>>) -> Vec<Waiti
             Err(error) => break Err(error),
         }
     };
+    commits.count(changes.len(), began, rows.is_ok());
     let mut decided = HashMap::new();
     match rows {
         Ok(rows) => {

@@ -14,8 +14,11 @@ use std::{fs::File, path::Path, sync::Arc};
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, types::Type};
 
-use super::{Error, OpenError, Options, Role, Version};
-use crate::page::{Filter, ListQuery, Page};
+use super::{Error, OpenError, Options, Role, Version, queue};
+use crate::{
+    metrics::Exposition,
+    page::{Filter, ListQuery, Page},
+};
 pub use open::{fresh, open_current, open_to_read, schema};
 pub use pets::{ALL_PETS, pet, pet_create};
 use reader::Readers;
@@ -85,6 +88,15 @@ impl Sqlite {
 
     pub fn version(&self) -> Version {
         self.writer.version()
+    }
+
+    pub fn expose(&self, text: &mut Exposition) {
+        let depths = [
+            ("read", self.readers.waiting()),
+            ("write", self.writer.waiting()),
+        ];
+        queue::expose(text, &depths);
+        self.writer.commits().expose(text);
     }
 
     /// What a question with one number is answered.

@@ -72,6 +72,11 @@ impl Readers {
         wait(answer, PATIENCE, Error::Internal, Error::Unavailable).await
     }
 
+    /// How many queries wait for a thread.
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
     /// Answers what is waiting, then ends the threads.
     pub async fn close(&self) {
         let threads: Vec<_> = self

@@ -13,7 +13,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 use super::{
     super::{
         Error, Options, Role, Version,
+        commits::Commits,
         queue::{hand_over, wait},
     },
     failure, open,
@@ -73,6 +74,15 @@ impl Writer {
 
     pub fn version(&self) -> Version {
         self.progress.version()
+    }
+
+    /// How many writes wait for the thread.
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub fn commits(&self) -> &Commits {
+        &self.progress.commits
     }
 
     /// Carries out a write, in a savepoint of its own, and returns once it is
@@ -194,11 +204,12 @@ pub enum Effect {
     Unseen,
 }
 
-/// The version of the store, raised by the writing thread alone.
+/// How far the store has come, told by the writing thread alone.
 #[derive(Debug, Default)]
 struct Progress {
     added: AtomicU64,
     changed: AtomicU64,
+    commits: Commits,
 }
 
 impl Progress {
@@ -253,7 +264,10 @@ impl Desk {
 
     /// Runs a batch, commits it, and answers everyone in it.
     fn carry_out(&mut self, mut batch: Vec<Box<dyn Write>>) {
+        let began = Instant::now();
         let fates = self.commit(&mut batch);
+        let commits = &self.progress.commits;
+        commits.count(batch.len(), began, fates.is_ok());
         // Raised before anyone is answered: who then asks for a page cannot be
         // given one from before the write.
         self.progress.count(&batch);

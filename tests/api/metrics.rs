@@ -1,0 +1,101 @@
+//! What is counted is what has happened.
+
+use http::Method;
+use petstore::key::Scope;
+
+use crate::server::{Backend, Server};
+
+pub async fn requests_are_counted_by_operation_and_status(backend: Backend) {
+    let server = Server::start(backend).await;
+    server.create_some(3).await;
+    server.get("/v1/pets?limit=2").await;
+    server.get("/v1/pets?limit=no").await;
+    server.get("/v1/nothing").await;
+    let stranger = server.request(Method::GET, "/v1/pets").without_key();
+    stranger.send().await.assert_error(401, "missing_api_key");
+    for (labels, count) in [
+        (r#"operation="createPet",status="201""#, 3.0),
+        (r#"operation="listPets",status="200""#, 1.0),
+        (r#"operation="listPets",status="400""#, 1.0),
+        (r#"operation="other",status="404""#, 1.0),
+        (r#"operation="other",status="401""#, 1.0),
+        (r#"operation="getPet",status="200""#, 0.0),
+    ] {
+        let name = format!("petstore_requests_total{{{labels}}}");
+        assert_eq!(server.metric(&name).await, count, "{labels}");
+    }
+    let times = "petstore_request_duration_seconds";
+    let all = format!(r#"{times}_bucket{{operation="createPet",le="+Inf"}}"#);
+    assert_eq!(server.metric(&all).await, 3.0);
+    let sum = format!(r#"{times}_sum{{operation="createPet"}}"#);
+    assert!(server.metric(&sum).await > 0.0);
+    assert_eq!(server.metric("petstore_keys_refused_total").await, 1.0);
+}
+
+pub async fn calls_of_deprecated_operations_are_told_by_key(backend: Backend) {
+    let server = Server::start(backend).await;
+    let key = server.make_key(&Scope::ALL, None).await;
+    for path in ["/v1/pets/1", "/v1/pets/2", "/v1/pets"] {
+        let request = server.request(Method::GET, path).with_key(&key);
+        request.send().await;
+    }
+    let calls = r#"petstore_deprecated_calls_total{operation="getPet",key_id="2"}"#;
+    assert_eq!(server.metric(calls).await, 2.0);
+}
+
+pub async fn the_store_tells_what_it_does(backend: Backend) {
+    let server = Server::start(backend).await;
+    let creates = (0..20).map(|_| server.post("/v1/pets", r#"{"name":"A","categoryId":1}"#));
+    futures_util::future::join_all(creates).await;
+    server.get("/v1/pets").await;
+    server.get("/v1/pets").await;
+    let metric = async |name: &str| server.metric(name).await;
+    // Every write is in a commit; the uses of keys may be among them.
+    assert!(metric("petstore_commit_writes_sum").await >= 20.0);
+    let commits = metric("petstore_commit_duration_seconds_count").await;
+    assert_eq!(metric("petstore_commit_writes_count").await, commits);
+    assert_eq!(metric("petstore_commits_failed_total").await, 0.0);
+    let pages =
+        ["hit", "miss"].map(|result| format!(r#"petstore_page_cache_total{{result="{result}"}}"#));
+    let pages = (metric(&pages[0]).await, metric(&pages[1]).await);
+    match backend {
+        Backend::Sqlite => assert_eq!(pages, (1.0, 1.0)),
+        Backend::Postgres => {
+            assert_eq!(pages, (0.0, 2.0));
+            let open = r#"petstore_pool_connections{pool="create"}"#;
+            assert!((1.0..=2.0).contains(&metric(open).await));
+        }
+    }
+}
+
+pub async fn what_waits_and_runs_is_told(backend: Backend) {
+    let server = Server::start(backend).await;
+    server.create_some(1).await;
+    let lock = server.database.lock();
+    let creates = (0..5).map(|_| server.post("/v1/pets", r#"{"name":"A","categoryId":1}"#));
+    let running = "petstore_requests_in_progress";
+    let look = async {
+        let five = async || server.metric(running).await == 5.0;
+        crate::server::eventually("five requests in progress", five).await;
+        assert!(server.metric("petstore_connections").await >= 5.0);
+        drop(lock);
+    };
+    let (replies, ()) = tokio::join!(futures_util::future::join_all(creates), look);
+    assert!(replies.iter().all(|reply| reply.status == 201));
+    assert_eq!(server.metric(running).await, 0.0);
+}
+
+pub async fn the_listener_has_metrics_alone(backend: Backend) {
+    let server = Server::start(backend).await;
+    for (method, path, status) in [
+        (Method::GET, "/metrics", 200),
+        (Method::HEAD, "/metrics", 200),
+        (Method::POST, "/metrics", 405),
+        (Method::GET, "/", 404),
+        (Method::GET, "/v1/pets", 404),
+    ] {
+        let reply = server.metrics_request(method, path).await;
+        assert_eq!(reply.status(), status, "{path}");
+    }
+    server.get("/metrics").await.assert_error(404, "not_found");
+}
