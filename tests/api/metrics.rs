@@ -1,5 +1,7 @@
 //! What is counted is what has happened.
 
+use std::collections::BTreeSet;
+
 use http::Method;
 use petstore::key::Scope;
 
@@ -98,4 +100,29 @@ pub async fn the_listener_has_metrics_alone(backend: Backend) {
         assert_eq!(reply.status(), status, "{path}");
     }
     server.get("/metrics").await.assert_error(404, "not_found");
+}
+
+/// The dashboard shows what there is, all of it and nothing else.
+pub async fn the_dashboard_fits(backend: Backend) {
+    let server = Server::start(backend).await;
+    let text = server.metrics_request(Method::GET, "/metrics").await;
+    let text = text.text().await.unwrap();
+    let families = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let families: BTreeSet<_> = families
+        .map(|line| line.split(' ').next().unwrap())
+        .collect();
+    let dashboard = std::fs::read_to_string("deploy/grafana.json").unwrap();
+    let names = dashboard.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let names = names.filter(|name| name.starts_with("petstore_"));
+    let shown: BTreeSet<_> = names
+        .map(|name| {
+            let parts = ["_bucket", "_sum", "_count"];
+            let family = parts.iter().find_map(|part| name.strip_suffix(part));
+            family
+                .filter(|family| families.contains(family))
+                .unwrap_or(name)
+        })
+        .filter(|name| backend == Backend::Postgres || !name.starts_with("petstore_pool_"))
+        .collect();
+    assert_eq!(shown, families);
 }
