@@ -32,6 +32,11 @@ class Measured:
     broken: int  # connections that failed and requests without an answer
     memory: float  # megabytes
 
+    @property
+    def served(self) -> float:
+        """The requests a second that were not refused."""
+        return self.requests * (1 - self.refused)
+
 
 def measure(process: int, base: str, load: Load, seconds: int) -> Measured:
     """Puts the load on a server and gives its figures."""

@@ -257,7 +257,7 @@ def postgres_sales(bench: Bench) -> list[Contender]:
 
 def overload(bench: Bench) -> list[Contender]:
     us = bench.service()
-    return [Contender(f"{n} connections", us, create(n)(us)) for n in (64, 512)]
+    return [Contender(f"{n} connections", us, create(n)(us)) for n in (64, 512, 4000)]
 
 
 def large_walk(bench: Bench) -> list[Contender]:

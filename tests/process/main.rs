@@ -23,6 +23,7 @@ mod holds;
 mod keys;
 mod log;
 mod opening;
+mod overload;
 mod pooler;
 #[path = "../support/postgres.rs"]
 mod postgres;
