@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use petstore::{
+    http::RateLimit,
     json::{FromObject, Object},
     key::{ApiKey, KeyHash, Scope, Scopes},
     page::{Cursor, ListKind, PageLimit},
@@ -90,6 +91,34 @@ proptest! {
         prop_assert_eq!(PageLimit::parse(&text).ok().map(|l| i64::from(l.get())), limit);
     }
 
+    /// A rate limit comes back as it was written, in seconds.
+    #[test]
+    fn rate_limits_come_back(requests in 0u32..2_000_000, number in 0u32..100_000, unit in "[smhd]?") {
+        let seconds = match &*unit {
+            "s" => u64::from(number),
+            "m" => 60 * u64::from(number),
+            "h" => 3600 * u64::from(number),
+            _ => 0,
+        };
+        let good = (1..=1_000_000).contains(&requests) && (1..=86_400).contains(&seconds);
+        let read = format!("{requests}/{number}{unit}").parse::<RateLimit>();
+        let shown = read.ok().map(|limit| limit.to_string());
+        prop_assert_eq!(&shown, &good.then(|| format!("{requests}/{seconds}s")));
+        if let Some(shown) = shown {
+            prop_assert_eq!(shown.parse::<RateLimit>().unwrap().to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn anything_else_is_no_rate_limit(text in "[-+0-9/smhd .é]{0,8}") {
+        let plain = |number: &str| number.bytes().all(|b| b.is_ascii_digit()) && !number.starts_with('0');
+        let looks_right = text.split_once('/').is_some_and(|(requests, time)| {
+            let number = time.strip_suffix(['s', 'm', 'h']);
+            !requests.is_empty() && plain(requests) && number.is_some_and(plain)
+        });
+        prop_assert!(looks_right || text.parse::<RateLimit>().is_err());
+    }
+
     /// A name is taken by the rule in the contract, and kept.
     #[test]
     fn names_follow_the_rule(name in any::<String>()) {
@@ -138,6 +167,24 @@ fn scopes_are_sets() {
     assert!(some.has(Scope::PetsRead) && !some.has(Scope::PetsWrite));
     assert!(Scope::ALL.iter().all(|scope| Scopes::all().has(*scope)));
     assert_eq!("pets:write".parse(), Ok(Scope::PetsWrite));
+}
+
+#[test]
+fn rate_limits_are_written_shortly() {
+    for (text, limit) in [
+        ("600/60s", "600/60s"),
+        ("10/s", "10/1s"),
+        ("5/m", "5/60s"),
+        ("1000/1h", "1000/3600s"),
+        ("1000000/24h", "1000000/86400s"),
+    ] {
+        let read = text.parse::<RateLimit>().map(|limit| limit.to_string());
+        assert_eq!(read, Ok(limit.into()));
+    }
+    let wrong = "600 per minute".parse::<RateLimit>().unwrap_err();
+    for part in ["1 to 1000000", "1s to 24h", "600/60s", "600 per minute"] {
+        assert!(wrong.reason.contains(part), "{wrong}");
+    }
 }
 
 /// Everything that is wrong is said at once.

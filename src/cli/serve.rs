@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    http::{self, Limits, Listeners, Origin, Settings},
+    http::{self, Limits, Listeners, Origin, RateLimit, Settings},
     invalid::{Invalid, quoted},
     key::{NewKey, Scopes},
     store::{self, Options, Role, Store},
@@ -65,6 +65,24 @@ pub struct Serve {
         value_name = "ORIGIN"
     )]
     cors_origins: Vec<Origin>,
+    /// How many requests a key may send in a time, for example 600/60s, 10/s or
+    /// 1000/1h. Any number, if left out.
+    #[arg(
+        long,
+        env = "PETSTORE_RATE_LIMIT",
+        value_name = "LIMIT",
+        allow_hyphen_values = true
+    )]
+    rate_limit: Option<RateLimit>,
+    /// How many requests without a valid key may come from an address in a time.
+    #[arg(
+        long,
+        env = "PETSTORE_FAILED_AUTH_LIMIT",
+        default_value_t = RateLimit::FAILED_AUTH,
+        value_name = "LIMIT",
+        allow_hyphen_values = true
+    )]
+    failed_auth_limit: RateLimit,
     /// Write every request to the log, not only those that fail or take longer
     /// than a second.
     #[arg(long, env = "PETSTORE_ACCESS_LOG")]
@@ -145,6 +163,8 @@ impl Serve {
             staging_url: self.addresses.staging_url,
             hold: self.hold_for,
             cors: self.cors_origins,
+            rate_limit: self.rate_limit,
+            failed_auth_limit: self.failed_auth_limit,
             access_log: self.access_log,
             drain_delay: self.drain_delay.unsigned_abs(),
             ..Settings::default()

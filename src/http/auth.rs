@@ -3,7 +3,7 @@
 use http::{HeaderMap, header};
 use jiff::Timestamp;
 
-use super::{error::ApiError, keys::Keys, operation::Operation, trail::Trail};
+use super::{App, error::ApiError, keys::Keys, operation::Operation, rate::Limited, trail::Trail};
 use crate::key::{KeyHash, Scopes};
 
 /// A client with a valid key.
@@ -17,22 +17,32 @@ pub struct Caller<'a> {
 }
 
 impl<'a> Caller<'a> {
-    /// Says who the client is, if it has a valid key.
+    /// Says who the client is, if it has a valid key and is within its limit.
+    ///
+    /// A valid key is never refused for what others do from the same address:
+    /// many may share it.
     pub async fn of(
         headers: &HeaderMap,
-        keys: &'a Keys,
-        now: Timestamp,
+        app: &'a App,
         trail: &'a mut Trail,
     ) -> Result<Self, ApiError> {
-        let hash = presented(headers)?;
-        let (key_id, scopes) = keys.find(&hash, now).await?.ok_or(REFUSED)?;
-        trail.key_id = Some(key_id);
+        let (client, at, now) = (trail.client, trail.began, app.clock.now());
+        let refuse = |refused| app.strangers.refuse(client, at, refused);
+        let hash = presented(headers).map_err(refuse)?;
+        let may_look = || app.strangers.may_err(client, at);
+        let found = app.keys.find(&hash, now, at, may_look).await?;
+        let valid = found.ok_or_else(|| refuse(REFUSED))?;
+        trail.key_id = Some(valid.id);
+        trail.quota = valid.quota;
+        if let Some(quota) = valid.quota {
+            quota.check(Limited::Key)?;
+        }
         Ok(Self {
-            keys,
+            keys: &app.keys,
             trail,
             hash,
-            key_id,
-            scopes,
+            key_id: valid.id,
+            scopes: valid.scopes,
             now,
         })
     }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::{
     Answer, extract,
     limits::{MAX_BODY, MAX_HEAD, MAX_HEADERS},
+    rate::{Limited, RateLimit},
 };
 use crate::{
     invalid::Invalid, json::NotAnObject, key::Scope, named::RequestName, order, pet, store,
@@ -38,6 +39,12 @@ pub enum ApiError {
     /// With the types that the operation takes.
     UnsupportedMediaType(&'static str),
     IdempotencyKeyReused,
+    RateLimited {
+        limited: Limited,
+        limit: RateLimit,
+        /// Seconds to wait.
+        retry_after: u64,
+    },
     HeadTooLarge,
     Internal(Cause),
     Unavailable(&'static str, Cause),
@@ -74,6 +81,7 @@ impl ApiError {
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::RateLimited { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Unavailable(..) | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
@@ -100,6 +108,7 @@ impl ApiError {
             Self::BodyTooLarge => "body_too_large",
             Self::UnsupportedMediaType(_) => "unsupported_media_type",
             Self::IdempotencyKeyReused => "idempotency_key_reused",
+            Self::RateLimited { .. } => "rate_limited",
             Self::HeadTooLarge => "head_too_large",
             Self::Internal(_) => "internal_error",
             Self::Unavailable(..) | Self::Overloaded => "unavailable",
@@ -157,6 +166,18 @@ impl ApiError {
                 RequestName::HEADER
             )
             .into(),
+            Self::RateLimited {
+                limited,
+                limit,
+                retry_after,
+            } => {
+                let whose = match limited {
+                    Limited::Key => "of an API key",
+                    Limited::Address => "without a valid API key from an address",
+                };
+                format!("requests {whose} are limited to {limit}; try again in {retry_after}s")
+                    .into()
+            }
             Self::HeadTooLarge => {
                 format!(
                     "the request line and headers must be at most {MAX_HEAD} bytes and {MAX_HEADERS} headers"
@@ -210,8 +231,13 @@ impl ApiError {
         if let Self::UnsupportedMediaType(extract::MERGE_PATCH) = self {
             headers.insert(ACCEPT_PATCH, HeaderValue::from_static(extract::MERGE_PATCH));
         }
-        if let Self::Unavailable(..) | Self::Overloaded = self {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        let retry_after = match self {
+            Self::Unavailable(..) | Self::Overloaded => Some(1),
+            Self::RateLimited { retry_after, .. } => Some(*retry_after),
+            _ => None,
+        };
+        if let Some(seconds) = retry_after {
+            headers.insert(header::RETRY_AFTER, seconds.into());
         }
         if let Self::MethodNotAllowed(allowed) = self {
             headers.insert(header::ALLOW, HeaderValue::from_static(allowed));

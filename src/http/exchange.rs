@@ -28,6 +28,9 @@ pub async fn answer(app: &App, client: IpAddr, request: Request<Incoming>) -> An
         Ok(answer) => (answer, None),
         Err(error) => (error.answer(), Some(error)),
     };
+    if let Some(quota) = &trail.quota {
+        quota.mark(&mut answer);
+    }
     trail.end(app, &head, &id, answer.status(), error.as_ref());
     if head.method == Method::HEAD && answer.status() != StatusCode::NOT_MODIFIED {
         let length = answer.body().size_hint().exact().unwrap_or_default();

@@ -7,7 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicI64, Ordering},
     },
-    time::Duration,
+    time::{self, Duration},
 };
 
 use arc_swap::ArcSwap;
@@ -15,7 +15,10 @@ use jiff::Timestamp;
 use quick_cache::sync::Cache;
 use tokio::{sync::Mutex, time::Instant};
 
-use super::App;
+use super::{
+    App,
+    rate::{Level, Limiter, Quota, RateLimit},
+};
 use crate::{
     key::{Key, KeyHash, KeyUse, Scopes},
     store::{self, Store},
@@ -36,8 +39,17 @@ pub struct Keys {
     /// random, so one that was unknown once will not be made later; if it is
     /// brought in from a copy, the next regular reading finds it.
     unknown: Cache<KeyHash, ()>,
+    limiter: Option<Limiter>,
     /// When the last reading that succeeded began.
     refreshed: Mutex<Option<Instant>>,
+}
+
+/// A key that may be used.
+pub struct Valid {
+    pub id: i64,
+    pub scopes: Scopes,
+    /// How it stands with its limit, if there is one.
+    pub quota: Option<Quota>,
 }
 
 struct Known {
@@ -55,40 +67,47 @@ struct Usage {
     deprecated_calls: AtomicI64,
     /// How many of those calls are written down.
     deprecated_noted: AtomicI64,
+    /// What it has used of its limit.
+    level: Level,
 }
 
 impl Keys {
-    pub fn new(store: Arc<Store>) -> Self {
+    pub fn new(store: Arc<Store>, limit: Option<RateLimit>) -> Self {
         Self {
             store,
             table: ArcSwap::default(),
             unknown: Cache::new(4096),
+            limiter: limit.map(Limiter::new),
             refreshed: Mutex::new(None),
         }
     }
 
-    /// Gives the id and the scopes of a key that is valid.
+    /// Gives a key that is valid, and counts the request, which came `at` that
+    /// moment. Whether the table is read again for one that it does not have is
+    /// up to `may_look`.
     pub async fn find(
         &self,
         hash: &KeyHash,
         now: Timestamp,
-    ) -> Result<Option<(i64, Scopes)>, store::Error> {
-        if let Some(judged) = self.judge(hash, now) {
+        at: time::Instant,
+        may_look: impl FnOnce() -> bool,
+    ) -> Result<Option<Valid>, store::Error> {
+        if let Some(judged) = self.judge(hash, now, at) {
             return Ok(judged);
         }
         // It may be a new one.
-        if self.unknown.get(hash).is_some() {
+        if self.unknown.get(hash).is_some() || !may_look() {
             return Ok(None);
         }
         self.refresh().await?;
-        Ok(self.judge(hash, now).unwrap_or_else(|| {
+        Ok(self.judge(hash, now, at).unwrap_or_else(|| {
             self.unknown.insert(*hash, ());
             None
         }))
     }
 
     /// Judges a key that the table has.
-    fn judge(&self, hash: &KeyHash, now: Timestamp) -> Option<Option<(i64, Scopes)>> {
+    fn judge(&self, hash: &KeyHash, now: Timestamp, at: time::Instant) -> Option<Option<Valid>> {
         let table = self.table.load();
         let Known { key, usage } = table.get(hash)?;
         if !key.is_valid_at(now) {
@@ -98,7 +117,12 @@ impl Keys {
         if time - usage.last_used.load(Ordering::Relaxed) >= USE_NOTED {
             usage.last_used.store(time, Ordering::Relaxed);
         }
-        Some(Some((key.id, key.scopes)))
+        let limiter = self.limiter.as_ref();
+        Some(Some(Valid {
+            id: key.id,
+            scopes: key.scopes,
+            quota: limiter.map(|limiter| limiter.take(&usage.level, at)),
+        }))
     }
 
     /// Counts a call of an operation that is going to be removed.

@@ -21,6 +21,7 @@ mod metrics;
 mod operation;
 mod orders;
 mod pets;
+mod rate;
 mod render;
 mod server;
 mod socket;
@@ -46,12 +47,14 @@ use auth::Caller;
 use error::ApiError;
 use keys::Keys;
 use metrics::Metrics;
+use rate::Strangers;
 use render::{Pages, Rendered};
 use trail::Trail;
 
 pub use contract::{Contract, PublicUrl, reachable};
 pub use cors::Origin;
 pub use limits::Limits;
+pub use rate::RateLimit;
 
 /// What the service is told when it starts.
 #[derive(Debug, Clone)]
@@ -66,6 +69,10 @@ pub struct Settings {
     pub access_log: bool,
     /// How long to go on, not ready any more, after the signal to stop.
     pub drain_delay: Duration,
+    /// What a key may send; anything, if not given.
+    pub rate_limit: Option<RateLimit>,
+    /// What an address may send without a valid key.
+    pub failed_auth_limit: RateLimit,
     pub clock: Clock,
     pub limits: Limits,
 }
@@ -79,6 +86,8 @@ impl Default for Settings {
             cors: Vec::new(),
             access_log: false,
             drain_delay: Duration::ZERO,
+            rate_limit: None,
+            failed_auth_limit: RateLimit::FAILED_AUTH,
             clock: Clock::system(),
             limits: Limits::default(),
         }
@@ -89,6 +98,7 @@ impl Default for Settings {
 struct App {
     store: Arc<Store>,
     keys: Keys,
+    strangers: Strangers,
     metrics: Metrics,
     pages: Pages,
     contract_yaml: Rendered,
@@ -135,7 +145,8 @@ pub async fn serve(
          type=\"text/html\""
     );
     let app = Arc::new(App {
-        keys: Keys::new(store.clone()),
+        keys: Keys::new(store.clone(), settings.rate_limit),
+        strangers: Strangers::new(settings.failed_auth_limit),
         metrics: Metrics::new(),
         pages: Pages::new(),
         contract_yaml: render::public(contract.yaml, "application/yaml"),
@@ -227,7 +238,7 @@ async fn operation(
     trail: &mut Trail,
 ) -> Result<Answer, ApiError> {
     use operation::Operation::*;
-    let caller = Caller::of(&head.headers, &app.keys, app.clock.now(), trail).await?;
+    let caller = Caller::of(&head.headers, app, trail).await?;
     let _place = app.places.try_acquire().map_err(|_| ApiError::Overloaded)?;
     let mut segments = path.split('/');
     let segments: [Option<&str>; 5] = std::array::from_fn(|_| segments.next());

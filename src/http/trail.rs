@@ -7,19 +7,26 @@ use std::{
 
 use http::{HeaderValue, StatusCode, request::Parts};
 
-use super::{App, error::ApiError, operation::Operation};
+use super::{
+    App,
+    error::ApiError,
+    operation::Operation,
+    rate::{Limited, Quota},
+};
 use crate::key::without_secrets;
 
 /// A request that takes longer is always in the log.
 const SLOW: Duration = Duration::from_secs(1);
 
 pub struct Trail {
-    began: Instant,
+    pub began: Instant,
     pub client: IpAddr,
     /// Unknown if the request was refused before, or is for no operation.
     pub operation: Option<Operation>,
     /// The key that it came with, if that is valid.
     pub key_id: Option<i64>,
+    /// How that key stands with its limit, if there is one.
+    pub quota: Option<Quota>,
 }
 
 impl Trail {
@@ -29,6 +36,7 @@ impl Trail {
             client,
             operation: None,
             key_id: None,
+            quota: None,
         }
     }
 
@@ -46,9 +54,14 @@ impl Trail {
         let took = self.began.elapsed();
         app.metrics.count_request(self.operation, status, took);
         match error {
-            Some(ApiError::MissingApiKey | ApiError::InvalidApiKey(_)) => {
-                app.metrics.keys_refused.increment();
-            }
+            Some(
+                ApiError::MissingApiKey
+                | ApiError::InvalidApiKey(_)
+                | ApiError::RateLimited {
+                    limited: Limited::Address,
+                    ..
+                },
+            ) => app.metrics.keys_refused.increment(),
             Some(ApiError::Overloaded) => app.metrics.shed.increment(),
             _ => {}
         }

@@ -20,6 +20,7 @@ mod orders;
 #[path = "../support/postgres.rs"]
 mod postgres;
 mod public;
+mod rates;
 mod server;
 mod update;
 mod wire;
@@ -109,6 +110,15 @@ const CASES: &[(&str, Case)] = cases![
     public::unknown_paths_and_methods_have_an_answer,
     public::its_health_is_told_without_a_key,
     public::pages_of_named_origins_may_use_it,
+    rates::a_limit_that_is_not_set_is_not_told,
+    rates::every_answer_to_a_key_tells_what_is_left,
+    rates::beyond_the_limit_nothing_is_done,
+    rates::of_many_at_once_exactly_so_many_pass,
+    rates::what_was_used_comes_back,
+    rates::keys_that_are_read_again_have_used_what_they_have,
+    rates::failures_are_limited_by_address,
+    rates::failures_are_limited_by_default,
+    rates::an_address_beyond_its_limit_costs_the_database_nothing,
     update::what_is_named_changes_and_the_rest_stays,
     update::bad_changes_are_refused,
     update::both_types_are_taken_and_no_others,

@@ -3,7 +3,7 @@
 
 use std::{
     io::Write,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
     process::{Child, Stdio},
     sync::OnceLock,
@@ -268,6 +268,7 @@ impl Server {
             body: Vec::new(),
             judged: true,
             http2: false,
+            from: None,
         }
     }
 
@@ -373,6 +374,7 @@ pub struct Request<'a> {
     pub body: Vec<u8>,
     judged: bool,
     http2: bool,
+    from: Option<IpAddr>,
 }
 
 impl Request<'_> {
@@ -412,9 +414,17 @@ impl Request<'_> {
         self
     }
 
+    /// Comes from an address of its own.
+    pub fn from(mut self, address: impl Into<IpAddr>) -> Self {
+        self.from = Some(address.into());
+        self
+    }
+
     /// Sends it and holds the answer against the contract.
     pub async fn send(self) -> Reply {
-        let mut client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none());
+        let mut client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .local_address(self.from);
         if self.http2 {
             client = client.http2_prior_knowledge();
         }

@@ -135,6 +135,26 @@ fn wrong_values_are_refused() {
         ),
         (&["serve", "--drain-delay", "-1s"], "--drain-delay", "-1s"),
         (&["serve", "--drain-delay", "11m"], "--drain-delay", "11m"),
+        (&["serve", "--rate-limit", "600"], "--rate-limit", "600"),
+        (&["serve", "--rate-limit", "0/60s"], "--rate-limit", "0/60s"),
+        (&["serve", "--rate-limit", "-1/s"], "--rate-limit", "-1/s"),
+        (&["serve", "--rate-limit", "1/25h"], "--rate-limit", "24h"),
+        (&["serve", "--rate-limit", "1/500ms"], "--rate-limit", "1s"),
+        (
+            &["serve", "--rate-limit", "1000001/s"],
+            "--rate-limit",
+            "1000000",
+        ),
+        (
+            &["serve", "--failed-auth-limit", "off"],
+            "--failed-auth-limit",
+            "off",
+        ),
+        (
+            &["serve", "--failed-auth-limit", "0/60s"],
+            "--failed-auth-limit",
+            "0/60s",
+        ),
         (&["healthcheck", "--listen", "here"], "--listen", "here"),
         (
             &["serve", "--listen", "127.0.0.1:x"],
@@ -241,10 +261,19 @@ async fn options_can_be_variables() {
     serve
         .env("PETSTORE_LISTEN", "127.0.0.1:0")
         .env("PETSTORE_DATABASE", home.url())
-        .env("PETSTORE_PUBLIC_URL", "https://pets.example/v1");
+        .env("PETSTORE_PUBLIC_URL", "https://pets.example/v1")
+        .env("PETSTORE_RATE_LIMIT", "600/m")
+        .env("PETSTORE_FAILED_AUTH_LIMIT", "1/24h");
     let service = Service::start(serve.arg("serve"));
     let client = Client::new(&service, &home.new_key());
-    assert_eq!(client.get("/v1/pets").await.status, 200);
+    let answer = client.get("/v1/pets").await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.headers["ratelimit-policy"], "\"default\";q=600;w=60");
+    let stranger = Client::new(&service, "psk_typo");
+    let refused = stranger.get("/v1/pets").await;
+    refused.assert_error(401, "invalid_api_key");
+    let refused = stranger.get("/v1/pets").await;
+    refused.assert_error(429, "rate_limited");
 
     let mut openapi = home.command(PETSTORE);
     openapi

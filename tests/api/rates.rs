@@ -1,0 +1,262 @@
+//! Rate limits: of keys, where they are set, and of addresses that have none.
+//!
+//! Windows are a day long where a count is expected, so that it does not matter
+//! how long a test takes.
+
+use futures_util::future::join_all;
+use http::Method;
+use jiff::Timestamp;
+use petstore::key::{ApiKey, Scope};
+use serde_json::json;
+
+use crate::{
+    contract,
+    server::{Backend, Reply, Request, Server, eventually},
+};
+
+async fn limited(backend: Backend, limit: &str) -> Server {
+    Server::start_with(backend, |plan| {
+        plan.settings.rate_limit = Some(limit.parse().unwrap());
+    })
+    .await
+}
+
+async fn wary(backend: Backend, limit: &str) -> Server {
+    Server::start_with(backend, |plan| {
+        plan.settings.failed_auth_limit = limit.parse().unwrap();
+    })
+    .await
+}
+
+fn says_nothing(reply: &Reply) -> bool {
+    reply.header("ratelimit").is_none() && reply.header("ratelimit-policy").is_none()
+}
+
+/// Refused for a limit, with words and headers that agree.
+#[track_caller]
+fn assert_limited(reply: &Reply, message: &str) {
+    reply.assert_error(429, "rate_limited");
+    let wait = reply.header("retry-after").unwrap();
+    let message = format!("requests {message}; try again in {wait}s");
+    assert_eq!(reply.json()["message"], message);
+    if let Some(current) = reply.header("ratelimit") {
+        assert_eq!(current, format!("\"default\";r=0;t={wait}"));
+    }
+}
+
+pub async fn a_limit_that_is_not_set_is_not_told(backend: Backend) {
+    let server = Server::start(backend).await;
+    for path in ["/v1/pets", "/v1/pets/1", "/v1/nothing"] {
+        assert!(says_nothing(&server.get(path).await), "{path}");
+    }
+}
+
+pub async fn every_answer_to_a_key_tells_what_is_left(backend: Backend) {
+    let server = limited(backend, "100/24h").await;
+    let narrow = server.make_key(&[Scope::OrdersRead], None).await;
+    let tag = server.get("/v1/pets").await;
+    let tag = tag.header("etag").unwrap();
+    let of = |method: Method, path: &str| server.request(method, path);
+    let requests = [
+        (of(Method::GET, "/v1/pets"), 200),
+        (
+            of(Method::GET, "/v1/pets").header("if-none-match", tag),
+            304,
+        ),
+        (of(Method::HEAD, "/v1/pets"), 200),
+        (of(Method::POST, "/v1/pets").body(contract::BODY), 201),
+        (of(Method::POST, "/v1/pets").body("{}"), 400),
+        (of(Method::GET, "/v1/pets/9"), 404),
+        (of(Method::GET, "/v1/nothing"), 404),
+        (of(Method::DELETE, "/v1/pets"), 405),
+        (of(Method::GET, "/v1/pets").over_http2(), 200),
+    ];
+    for (left, (request, status)) in (0..99).rev().zip(requests) {
+        let reply = request.send().await;
+        assert_eq!(reply.status, status);
+        let policy = reply.header("ratelimit-policy");
+        assert_eq!(policy, Some("\"default\";q=100;w=86400"));
+        let current = reply.header("ratelimit").unwrap();
+        let expected = format!("\"default\";r={left};t=");
+        assert!(current.starts_with(&expected), "{left}: {current}");
+    }
+    // Each key has its own.
+    let reply = of(Method::GET, "/v1/pets").with_key(&narrow).send().await;
+    reply.assert_error(403, "insufficient_scope");
+    assert!(reply.header("ratelimit").unwrap().contains(";r=99;"));
+    // What needs no key has none, and who has none learns nothing.
+    for path in ["/healthz", "/readyz", "/docs", "/v1/openapi.yaml"] {
+        assert!(says_nothing(&server.get(path).await), "{path}");
+    }
+    let reply = of(Method::GET, "/v1/pets").without_key().send().await;
+    assert!(says_nothing(&reply));
+}
+
+pub async fn beyond_the_limit_nothing_is_done(backend: Backend) {
+    let server = limited(backend, "3/24h").await;
+    let other = server.make_key(&Scope::ALL, None).await;
+    let pet = json!({"name": "A", "categoryId": 1, "status": "available"});
+    server.create(pet).await;
+    server.place(1).await;
+    server
+        .get("/v1/nothing")
+        .await
+        .assert_error(404, "not_found");
+    for (method, path, _) in contract::sweep() {
+        let request = server.request(method.clone(), &path);
+        let reply = request.body(contract::BODY).send().await;
+        assert_limited(&reply, "of an API key are limited to 3/86400s");
+        let policy = reply.header("ratelimit-policy");
+        assert_eq!(policy, Some("\"default\";q=3;w=86400"));
+    }
+    // It comes before the path, the scope and the input are looked at.
+    for (method, path) in [
+        (Method::GET, "/v1/nothing"),
+        (Method::GET, "/v1/pets?limit=0"),
+        (Method::DELETE, "/v1/pets"),
+    ] {
+        let reply = server.request(method, path).send().await;
+        reply.assert_error(429, "rate_limited");
+    }
+    let head = server.request(Method::HEAD, "/v1/pets").send().await;
+    assert_eq!(head.status, 429);
+    let two = server.request(Method::GET, "/v1/pets").over_http2().send();
+    two.await.assert_error(429, "rate_limited");
+    for path in ["/healthz", "/readyz", "/docs", "/v1/openapi.json"] {
+        assert_eq!(server.get(path).await.status, 200, "{path}");
+    }
+    // Another key sees that nothing has happened.
+    let of_other = |path: &str| server.request(Method::GET, path).with_key(&other).send();
+    let pets = of_other("/v1/pets").await.json();
+    let pet = json!([{"id": 1, "name": "A", "categoryId": 1, "status": "pending"}]);
+    assert_eq!(pets, pet);
+    let orders = of_other("/v1/store/orders").await.json();
+    assert_eq!(orders.as_array().unwrap().len(), 1);
+    assert_eq!(orders[0]["status"], "placed");
+}
+
+pub async fn of_many_at_once_exactly_so_many_pass(backend: Backend) {
+    let server = limited(backend, "40/24h").await;
+    let other = server.make_key(&Scope::ALL, None).await;
+    let get = || server.request(Method::GET, "/v1/pets");
+    let passed = |replies: Vec<Reply>| {
+        let of = |status| {
+            replies
+                .iter()
+                .filter(|reply| reply.status == status)
+                .count()
+        };
+        assert_eq!(of(200) + of(429), replies.len());
+        of(200)
+    };
+    assert_eq!(passed(join_all((0..120).map(|_| get().send())).await), 40);
+    let others = (0..40).map(|_| get().with_key(&other).send());
+    assert_eq!(passed(join_all(others).await), 40);
+    assert_eq!(passed(join_all((0..10).map(|_| get().send())).await), 0);
+}
+
+pub async fn what_was_used_comes_back(backend: Backend) {
+    let server = limited(backend, "1/2s").await;
+    let status = async || server.get("/v1/pets").await.status.as_u16();
+    eventually("it is used up", async || status().await == 429).await;
+    eventually("it is back", async || status().await == 200).await;
+}
+
+/// The table of keys is swapped whole; what they have used stays with them.
+pub async fn keys_that_are_read_again_have_used_what_they_have(backend: Backend) {
+    let server = limited(backend, "1/24h").await;
+    assert_eq!(server.get("/v1/pets").await.status, 200);
+    for _ in 0..3 {
+        let new = server.make_key(&Scope::ALL, None).await;
+        let request = server.request(Method::GET, "/v1/pets").with_key(&new);
+        assert_eq!(request.send().await.status, 200);
+        let reply = server.get("/v1/pets").await;
+        reply.assert_error(429, "rate_limited");
+    }
+}
+
+/// Every way of having no valid key.
+async fn failing(server: &Server) -> [Request<'_>; 5] {
+    let get = || server.request(Method::GET, "/v1/pets");
+    let expired = server.make_key(&Scope::ALL, Some(Timestamp::now())).await;
+    [
+        get().without_key(),
+        get().with_key("psk_typo"),
+        get().header("authorization", "Bearer twice"),
+        get().with_key(ApiKey::generate().reveal()),
+        get().with_key(&expired),
+    ]
+}
+
+pub async fn failures_are_limited_by_address(backend: Backend) {
+    const WORDS: &str = "without a valid API key from an address are limited to 5/86400s";
+    let server = wary(backend, "5/24h").await;
+    for request in failing(&server).await {
+        assert_eq!(request.send().await.status, 401);
+    }
+    for request in failing(&server).await {
+        let reply = request.send().await;
+        assert_limited(&reply, WORDS);
+        assert!(says_nothing(&reply));
+    }
+    for (method, path, _) in contract::sweep() {
+        let reply = server.request(method, &path).without_key().send().await;
+        assert_limited(&reply, WORDS);
+    }
+    let head = server.request(Method::HEAD, "/v1/pets").without_key();
+    assert_eq!(head.send().await.status, 429);
+    let two = server.request(Method::GET, "/v1/pets").without_key();
+    assert_limited(&two.over_http2().send().await, WORDS);
+    // A valid key and what needs none are not affected, nor is another address.
+    assert_eq!(server.get("/v1/pets").await.status, 200);
+    for path in ["/healthz", "/readyz", "/docs", "/v1/openapi.yaml"] {
+        let request = server.request(Method::GET, path).without_key();
+        assert_eq!(request.send().await.status, 200, "{path}");
+    }
+    for request in failing(&server).await {
+        let reply = request.from([127, 0, 0, 2]).send().await;
+        assert_eq!(reply.status, 401);
+    }
+    let request = server.request(Method::GET, "/v1/pets").without_key();
+    let reply = request.from([127, 0, 0, 2]).send().await;
+    assert_limited(&reply, WORDS);
+}
+
+/// The limit that holds if none is set leaves room for mistakes.
+pub async fn failures_are_limited_by_default(backend: Backend) {
+    let server = Server::start(backend).await;
+    let fail = || server.request(Method::GET, "/v1/pets").without_key().send();
+    for reply in join_all((0..60).map(|_| fail())).await {
+        reply.assert_error(401, "missing_api_key");
+    }
+    eventually("there were too many", async || {
+        let replies = join_all((0..20).map(|_| fail())).await;
+        replies.iter().any(|reply| reply.status == 429)
+    })
+    .await;
+    assert_eq!(server.get("/v1/pets").await.status, 200);
+}
+
+/// An unknown key makes nobody look for it; a new one is found all the same.
+pub async fn an_address_beyond_its_limit_costs_the_database_nothing(backend: Backend) {
+    let server = wary(backend, "1/24h").await;
+    let get = || server.request(Method::GET, "/v1/pets");
+    assert_eq!(server.get("/v1/pets").await.status, 200);
+    assert_eq!(get().without_key().send().await.status, 401);
+    let stranger = || async {
+        let key = ApiKey::generate();
+        get().with_key(key.reveal()).send().await
+    };
+    // It would be answered 500 if somebody looked.
+    let rename = |from: &str, to: &str| format!("ALTER TABLE {from} RENAME TO {to}");
+    server.database.execute(&rename("api_keys", "away"));
+    for reply in join_all((0..20).map(|_| stranger())).await {
+        reply.assert_error(429, "rate_limited");
+    }
+    server.database.execute(&rename("away", "api_keys"));
+    let new = server.make_key(&Scope::ALL, None).await;
+    eventually("the new key works", async || {
+        get().with_key(&new).send().await.status == 200
+    })
+    .await;
+}
