@@ -19,6 +19,7 @@ pub mod order;
 pub mod page;
 pub mod pet;
 
+pub mod anyone;
 pub mod clock;
 pub mod invalid;
 pub mod json;

@@ -4,10 +4,9 @@ use std::{error::Error, fmt, io, path::PathBuf, str::FromStr, sync::Arc, time::D
 
 use percent_encoding::percent_decode_str;
 use rustls::{
-    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, pem::PemObject},
 };
 use tokio::time::{error::Elapsed, timeout};
 use tokio_postgres::{
@@ -18,7 +17,7 @@ use tokio_postgres::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::invalid::Invalid;
+use crate::{anyone, invalid::Invalid};
 
 /// Where a server is, and how to speak with it. Shown without its password.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,17 +164,18 @@ impl PostgresUrl {
     /// How TLS is spoken, if it is. As in libpq, a certificate is only looked
     /// at if the mode is `verify-full`.
     fn tls(&self) -> io::Result<MakeRustlsConnect> {
-        let provider = Arc::new(ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .expect("the provider has the default protocols");
+        // Without verification it is as with libpq's `prefer` and `require`:
+        // encrypted, but not to a known server.
         let config = if self.verified {
-            config.with_root_certificates(self.trusted()?)
+            ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .expect("the provider has the default protocols")
+                .with_root_certificates(self.trusted()?)
+                .with_no_client_auth()
         } else {
-            let anyone = Arc::new(Anyone(provider));
-            config.dangerous().with_custom_certificate_verifier(anyone)
+            anyone::config()
         };
-        Ok(MakeRustlsConnect::new(config.with_no_client_auth()))
+        Ok(MakeRustlsConnect::new(config))
     }
 
     /// The certificates of the named file, or those that the system trusts.
@@ -268,47 +268,5 @@ impl fmt::Display for PostgresUrl {
             Some(name) => write!(f, "/{name}"),
             None => Ok(()),
         }
-    }
-}
-
-/// Takes any certificate: the connection is encrypted, but not to a known
-/// server. That is what libpq's `prefer` and `require` mean.
-#[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let known = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, known)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let known = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, known)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
