@@ -2,15 +2,18 @@
 //! of a container, which has no curl.
 
 use std::{
-    io::{Read, Write},
+    io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
+    path::PathBuf,
+    sync::Arc,
     time::Duration,
 };
 
 use clap::Args;
+use rustls::{ClientConnection, StreamOwned};
 
 use super::{Listen, Outcome, say};
-use crate::http::reachable;
+use crate::{anyone, http::reachable};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -18,12 +21,27 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Healthcheck {
     #[command(flatten)]
     listen: Listen,
+    /// As for the service, which then speaks TLS. The file is not read: nothing
+    /// secret is sent, and a certificate is not needed to be ready.
+    #[arg(long, env = "PETSTORE_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
 }
 
 impl Healthcheck {
     pub fn run(self) -> Outcome {
         let address = reachable(self.listen.listen);
-        let answer = ask(address).map_err(|cause| format!("{address} does not answer: {cause}"))?;
+        let answer = connect(address).and_then(|stream| match self.tls_cert {
+            None => ask(stream, address),
+            Some(_) => {
+                let config = Arc::new(anyone::config());
+                let tls = ClientConnection::new(config, address.ip().into());
+                ask(
+                    StreamOwned::new(tls.map_err(io::Error::other)?, stream),
+                    address,
+                )
+            }
+        });
+        let answer = answer.map_err(|cause| format!("{address} does not answer: {cause}"))?;
         let status = answer.lines().next().unwrap_or_default();
         if status.split(' ').nth(1) != Some("200") {
             let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
@@ -34,11 +52,15 @@ impl Healthcheck {
     }
 }
 
-/// Sends the one request and gives the whole answer.
-fn ask(address: SocketAddr) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// Sends the one request and gives the whole answer.
+fn ask(mut stream: impl Read + Write, address: SocketAddr) -> io::Result<String> {
     let request = format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();

@@ -18,7 +18,9 @@ use std::{
     ffi::OsStr,
     io::{self, Write},
     net::SocketAddr,
+    path::PathBuf,
     process::ExitCode,
+    sync::Arc,
 };
 
 use clap::{Arg, Args, CommandFactory, Parser, Subcommand, builder::TypedValueParser};
@@ -26,7 +28,7 @@ use clap_complete::Shell;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
-    http::PublicUrl,
+    http::{PublicUrl, Tls, Unusable},
     invalid::{Invalid, quoted},
     store::{DatabaseUrl, without_password},
 };
@@ -133,6 +135,36 @@ fn address(text: &str) -> Result<SocketAddr, Invalid> {
         );
         Invalid::new("address", reason)
     })
+}
+
+#[derive(Args)]
+struct TlsFiles {
+    /// The file with the service's certificate, followed by those that lead to
+    /// its authority, in PEM form. With it the service speaks TLS. A renewed
+    /// one is noticed while it runs.
+    #[arg(
+        long,
+        env = "PETSTORE_TLS_CERT",
+        value_name = "FILE",
+        requires = "tls_key"
+    )]
+    tls_cert: Option<PathBuf>,
+    /// The file with the private key of the certificate, in PEM form.
+    #[arg(
+        long,
+        env = "PETSTORE_TLS_KEY",
+        value_name = "FILE",
+        requires = "tls_cert"
+    )]
+    tls_key: Option<PathBuf>,
+}
+
+impl TlsFiles {
+    fn load(&self) -> Result<Option<Arc<Tls>>, Unusable> {
+        let files = self.tls_cert.as_ref().zip(self.tls_key.as_ref());
+        let tls = files.map(|(cert, key)| Tls::load(cert, key));
+        Ok(tls.transpose()?.map(Arc::new))
+    }
 }
 
 #[derive(Args)]

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use clap::{Args, builder::FalseyValueParser};
 
 use super::{Addresses, Outcome, print};
-use crate::http::{Contract, PublicUrl};
+use crate::http::{Contract, PublicUrl, Scheme};
 
 #[derive(Args)]
 pub struct Openapi {
@@ -18,7 +18,8 @@ pub struct Openapi {
 
 impl Openapi {
     pub fn run(self) -> Outcome {
-        let local = PublicUrl::local(SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)));
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
+        let local = PublicUrl::local(Scheme::Http, address);
         let production = self.addresses.public_url.unwrap_or(local);
         let contract = Contract::new(&production, self.addresses.staging_url.as_ref());
         let text = if self.json {

@@ -15,13 +15,13 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
-    Addresses, DEFAULT_DATABASE, Database, Listen, Outcome, address, keys,
+    Addresses, DEFAULT_DATABASE, Database, Listen, Outcome, TlsFiles, address, keys,
     log::{self, tell},
     say,
 };
 use crate::{
     clock::Clock,
-    http::{self, Limits, Listeners, Origin, RateLimit, Settings},
+    http::{self, Limits, Listeners, Origin, RateLimit, Scheme, Settings},
     invalid::{Invalid, quoted},
     key::{NewKey, Scopes},
     store::{self, Options, Role, Store},
@@ -45,6 +45,8 @@ pub struct Serve {
     database: Database,
     #[command(flatten)]
     addresses: Addresses,
+    #[command(flatten)]
+    tls: TlsFiles,
     /// How long an order holds its animal, for example 30m, 12h or 2d; then it
     /// is cancelled, unless it was completed before. Until it is closed, if
     /// left out.
@@ -143,8 +145,10 @@ impl Serve {
             });
         };
 
+        let tls = self.tls.load()?;
         let (service, address) = listen(self.listen.listen)?;
         let metrics = self.metrics_listen.map(listen).transpose()?;
+        let here = format!("{}://{address}", Scheme::of(tls.as_deref()));
         let mut shutdown = pin!(shutdown);
         let options = Options::new(Role::Service);
         let store = tokio::select! {
@@ -152,8 +156,8 @@ impl Serve {
             () = &mut shutdown => return Ok(()),
         };
 
-        self.announce(address, metrics.as_ref().map(|(_, address)| *address));
-        self.introduce_keys(&store, address).await?;
+        self.announce(&here, metrics.as_ref().map(|(_, address)| *address));
+        self.introduce_keys(&store, &here).await?;
 
         let mut limits = Limits::default();
         limits.connections = limits.connections.min(room_for_connections());
@@ -163,6 +167,7 @@ impl Serve {
             staging_url: self.addresses.staging_url,
             hold: self.hold_for,
             cors: self.cors_origins,
+            tls,
             rate_limit: self.rate_limit,
             failed_auth_limit: self.failed_auth_limit,
             access_log: self.access_log,
@@ -180,16 +185,16 @@ impl Serve {
     }
 
     /// Says where the service is.
-    fn announce(&self, address: SocketAddr, metrics: Option<SocketAddr>) {
+    fn announce(&self, here: &str, metrics: Option<SocketAddr>) {
         let (version, database) = (env!("CARGO_PKG_VERSION"), &self.database.database);
         if !log::is_watched() {
             let metrics = metrics.map(|address| format!("http://{address}/metrics"));
-            tracing::info!(version, %database, metrics, "listens on http://{address}");
+            tracing::info!(version, %database, metrics, "listens on {here}");
             return;
         }
-        say!("Petstore {version} listens on http://{address}");
-        say!("  docs      http://{address}/docs");
-        say!("  contract  http://{address}/v1/openapi.yaml");
+        say!("Petstore {version} listens on {here}");
+        say!("  docs      {here}/docs");
+        say!("  contract  {here}/v1/openapi.yaml");
         if let Some(address) = metrics {
             say!("  metrics   http://{address}/metrics");
         }
@@ -198,7 +203,7 @@ impl Serve {
 
     /// Helps with the first key: makes it for a person who is looking, and
     /// otherwise says how.
-    async fn introduce_keys(&self, store: &Store, address: SocketAddr) -> Result<(), store::Error> {
+    async fn introduce_keys(&self, store: &Store, here: &str) -> Result<(), store::Error> {
         let now = Clock::system().now();
         let keys = store.key_list().await?;
         if keys.iter().any(|(_, key)| key.is_valid_at(now)) {
@@ -222,7 +227,7 @@ impl Serve {
         let (_, secret) = keys::create(store, new).await?;
         say!("There were no keys yet, so here is the first. It is shown only now. Try it:\n");
         say!(
-            "  curl -H 'Authorization: Bearer {}' http://{address}/v1/pets\n",
+            "  curl -H 'Authorization: Bearer {}' {here}/v1/pets\n",
             secret.reveal()
         );
         Ok(())

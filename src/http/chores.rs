@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use jiff::SignedDuration;
 use tokio::task::JoinSet;
 
-use super::{App, keys};
+use super::{App, keys, tls};
 use crate::store;
 
 /// How often holds that have lapsed and old names of requests are looked for.
@@ -21,6 +21,7 @@ pub fn start(app: &Arc<App>) -> JoinSet<()> {
     chores.spawn(keep_on(app.clone(), keys::keep_noting));
     chores.spawn(keep_on(app.clone(), keep_tidy));
     chores.spawn(keep_on(app.clone(), keep_telling));
+    chores.spawn(keep_on(app.clone(), tls::keep_renewed));
     chores
 }
 

@@ -21,15 +21,19 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     sync::Notify,
     time::{sleep, timeout},
 };
 
 use super::{
-    App, exchange,
+    App,
+    error::ApiError,
+    exchange,
     limits::{MAX_BODY, MAX_HEAD, MAX_STREAMS},
-    socket::{Phase, Socket},
+    socket::{self, Phase, Socket},
+    tls::{self, NoTls, Tls},
 };
 
 /// How long a client has to take the last answers.
@@ -43,6 +47,10 @@ pub async fn serve(stream: TcpStream, client: IpAddr, app: Arc<App>, closing: &C
     // Answers are small and written whole, so nothing is gained by waiting.
     let _ = stream.set_nodelay(true);
     let mut ear = pin!(closing.listen());
+    if let Some(tls) = app.tls.clone() {
+        // In a box, as connections without TLS would be as large as this.
+        return Box::pin(serve_tls(stream, client, app, &tls, ear)).await;
+    }
     let known = tokio::select! {
         biased;
         known = timeout(app.limits.head, speaks_http2(&stream)) => known,
@@ -53,6 +61,31 @@ pub async fn serve(stream: TcpStream, client: IpAddr, app: Arc<App>, closing: &C
         Ok(false) => serve_http1(stream, client, &app, ear).await,
         // It has not said a word.
         Err(_) => {}
+    }
+}
+
+async fn serve_tls(
+    stream: TcpStream,
+    client: IpAddr,
+    app: Arc<App>,
+    tls: &Tls,
+    mut closing: Pin<&mut impl Future<Output = ()>>,
+) {
+    let accepted = tokio::select! {
+        biased;
+        accepted = timeout(app.limits.head, tls.accept(stream)) => accepted,
+        () = &mut closing => return,
+    };
+    match accepted {
+        Ok(Ok(stream)) if tls::speaks_http2(&stream) => {
+            serve_http2(stream, client, app, closing).await
+        }
+        Ok(Ok(stream)) => serve_http1(stream, client, &app, closing).await,
+        Ok(Err(NoTls::Plain(stream))) => {
+            let error = ApiError::InvalidRequest("this port speaks TLS; use https://");
+            socket::dismiss(stream, app.limits.clone(), &error).await;
+        }
+        Ok(Err(NoTls::Failed)) | Err(_) => {}
     }
 }
 
@@ -75,7 +108,7 @@ async fn speaks_http2(stream: &TcpStream) -> bool {
 }
 
 async fn serve_http1(
-    stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
     client: IpAddr,
     app: &App,
     mut closing: Pin<&mut impl Future<Output = ()>>,
@@ -112,7 +145,7 @@ async fn serve_http1(
 }
 
 async fn serve_http2(
-    stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
     client: IpAddr,
     app: Arc<App>,
     mut closing: Pin<&mut impl Future<Output = ()>>,

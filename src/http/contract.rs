@@ -8,6 +8,7 @@ use std::{
 
 use http::Uri;
 
+use super::tls::Tls;
 use crate::invalid::{Invalid, quoted};
 
 const YAML: &str = include_str!("../../openapi.yaml");
@@ -23,8 +24,30 @@ pub struct PublicUrl(String);
 
 impl PublicUrl {
     /// The address of a service that is not told another one.
-    pub fn local(address: SocketAddr) -> Self {
-        Self(format!("http://{}/v1", reachable(address)))
+    pub fn local(scheme: Scheme, address: SocketAddr) -> Self {
+        Self(format!("{scheme}://{}/v1", reachable(address)))
+    }
+}
+
+/// What the address of the service begins with.
+#[derive(Debug, Clone, Copy)]
+pub enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    pub fn of(tls: Option<&Tls>) -> Self {
+        tls.map_or(Self::Http, |_| Self::Https)
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        })
     }
 }
 

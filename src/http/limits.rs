@@ -29,8 +29,8 @@ fn length(uri: &Uri) -> usize {
 /// How long a client may take for things, and how many may be there at once.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// From the first byte of a request's head to its last, and from the start
-    /// of a connection to its first byte.
+    /// From the first byte of a request's head to its last, from the start of a
+    /// connection to its first byte, and, with TLS, to the end of the handshake.
     pub head: Duration,
     /// The whole body.
     pub body: Duration,

@@ -25,6 +25,7 @@ mod rate;
 mod render;
 mod server;
 mod socket;
+mod tls;
 mod trail;
 
 use std::{
@@ -51,10 +52,11 @@ use rate::Strangers;
 use render::{Pages, Rendered};
 use trail::Trail;
 
-pub use contract::{Contract, PublicUrl, reachable};
+pub use contract::{Contract, PublicUrl, Scheme, reachable};
 pub use cors::Origin;
 pub use limits::Limits;
 pub use rate::RateLimit;
+pub use tls::{Tls, Unusable};
 
 /// What the service is told when it starts.
 #[derive(Debug, Clone)]
@@ -65,6 +67,8 @@ pub struct Settings {
     pub hold: Option<SignedDuration>,
     /// Web pages of these origins may use the service.
     pub cors: Vec<Origin>,
+    /// Every connection is encrypted with this, if given.
+    pub tls: Option<Arc<Tls>>,
     /// Whether the log has every request, not only those that fail or are slow.
     pub access_log: bool,
     /// How long to go on, not ready any more, after the signal to stop.
@@ -84,6 +88,7 @@ impl Default for Settings {
             staging_url: None,
             hold: None,
             cors: Vec::new(),
+            tls: None,
             access_log: false,
             drain_delay: Duration::ZERO,
             rate_limit: None,
@@ -109,6 +114,7 @@ struct App {
     successor: HeaderValue,
     hold: Option<SignedDuration>,
     cors: Vec<Origin>,
+    tls: Option<Arc<Tls>>,
     access_log: bool,
     /// One for each request that may be worked on.
     places: Semaphore,
@@ -133,7 +139,8 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
     let store = Arc::new(store);
-    let local = PublicUrl::local(listeners.service.local_addr()?);
+    let scheme = Scheme::of(settings.tls.as_deref());
+    let local = PublicUrl::local(scheme, listeners.service.local_addr()?);
     let production = settings.public_url.as_ref().unwrap_or(&local);
     let contract = Contract::new(production, settings.staging_url.as_ref());
     let base = settings
@@ -155,6 +162,7 @@ pub async fn serve(
         successor: successor.try_into().expect("addresses are plain ASCII"),
         hold: settings.hold,
         cors: settings.cors,
+        tls: settings.tls,
         access_log: settings.access_log,
         places: Semaphore::new(settings.limits.requests),
         stopping: AtomicBool::new(false),

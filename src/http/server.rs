@@ -6,6 +6,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
 };
 use tokio_util::task::TaskTracker;
 
@@ -13,8 +14,8 @@ use super::{
     App,
     connection::{self, Closing},
     error::ApiError,
-    limits::Limits,
-    socket::Socket,
+    socket,
+    tls::NoTls,
 };
 
 /// How many connections beyond the limit are told so at a time; those beyond
@@ -48,7 +49,7 @@ pub async fn run(listener: TcpListener, app: &Arc<App>, shutdown: impl Future<Ou
                 Err(_) => {
                     app.metrics.turned_away.increment();
                     if let Ok(place) = door.clone().try_acquire_owned() {
-                        connections.spawn(turn_away(stream, limits.clone(), place));
+                        connections.spawn(turn_away(stream, app.clone(), place));
                     }
                 }
             },
@@ -62,7 +63,7 @@ pub async fn run(listener: TcpListener, app: &Arc<App>, shutdown: impl Future<Ou
     drop(listener);
     closing.begin();
     connections.close();
-    let drained = tokio::time::timeout(limits.drain, connections.wait()).await;
+    let drained = timeout(limits.drain, connections.wait()).await;
     if drained.is_err() {
         tracing::warn!(connections = connections.len(), "connections were cut off");
     }
@@ -73,12 +74,18 @@ pub async fn run(listener: TcpListener, app: &Arc<App>, shutdown: impl Future<Ou
 struct Full;
 
 /// Answers a connection that there is no room for.
-async fn turn_away(stream: TcpStream, limits: Limits, _place: OwnedSemaphorePermit) {
+async fn turn_away(stream: TcpStream, app: Arc<App>, _place: OwnedSemaphorePermit) {
     let error = ApiError::Unavailable(
         "the service has no room for another connection; try again later",
         Arc::new(Full),
     );
-    Socket::new(stream, Arc::default(), limits)
-        .dismiss(&error)
-        .await;
+    let limits = app.limits.clone();
+    let Some(tls) = &app.tls else {
+        return socket::dismiss(stream, limits, &error).await;
+    };
+    match timeout(limits.head, tls.accept_http1(stream)).await {
+        Ok(Ok(stream)) => socket::dismiss(stream, limits, &error).await,
+        Ok(Err(NoTls::Plain(stream))) => socket::dismiss(stream, limits, &error).await,
+        Ok(Err(NoTls::Failed)) | Err(_) => {}
+    }
 }

@@ -100,7 +100,23 @@ pub struct Socket<S> {
     /// Nothing of an answer has been written that was not flushed: what is
     /// written next starts an answer.
     flushed: bool,
+    /// The client was sent away; what is left is to close.
+    ended: bool,
     lingering: bool,
+}
+
+/// Refuses a client before it has asked for anything.
+pub async fn dismiss<S>(stream: S, limits: Limits, error: &ApiError)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut socket = Socket::new(stream, Arc::default(), limits);
+    poll_fn(|cx| {
+        socket.say(cx, error);
+        Poll::Ready(())
+    })
+    .await;
+    let _ = poll_fn(|cx| Pin::new(&mut socket).poll_shutdown(cx)).await;
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
@@ -113,19 +129,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             timer: Box::pin(sleep(limits.head)),
             blocked: None,
             flushed: true,
+            ended: false,
             lingering: false,
             limits,
         }
-    }
-
-    /// Refuses the client before it has asked for anything.
-    pub async fn dismiss(mut self, error: &ApiError) {
-        poll_fn(|cx| {
-            self.say(cx, error);
-            Poll::Ready(())
-        })
-        .await;
-        let _ = poll_fn(|cx| Pin::new(&mut self).poll_shutdown(cx)).await;
     }
 
     /// Whether the client has kept us waiting too long for a request.
@@ -200,13 +207,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         true
     }
 
-    /// Ends a write that has been blocked for too long.
-    fn unless_blocked(
+    /// Ends a write that has been blocked for too long. With TLS that may also
+    /// show when it is flushed.
+    fn unless_blocked<T>(
         &mut self,
         cx: &mut Context<'_>,
-        written: Poll<io::Result<usize>>,
-    ) -> Poll<io::Result<usize>> {
-        self.flushed = false;
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.blocked = None;
             return written;
@@ -244,23 +251,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Socket<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
-        if read.is_ready() {
-            if self.phase.is_waiting() && buf.filled().len() > before {
-                self.phase.set(Phase::HEAD);
+        if !self.ended {
+            let before = buf.filled().len();
+            let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+            if read.is_ready() {
+                if self.phase.is_waiting() && buf.filled().len() > before {
+                    self.phase.set(Phase::HEAD);
+                }
+                return read;
             }
-            return read;
+            if !self.is_late(cx) {
+                return Poll::Pending;
+            }
+            if !self.phase.is_waiting() {
+                let late = "the request line and headers did not arrive in time";
+                self.say(cx, &ApiError::RequestTimeout(late));
+            }
+            self.ended = true;
         }
-        if !self.is_late(cx) {
-            return Poll::Pending;
-        }
-        if !self.phase.is_waiting() {
-            self.say(
-                cx,
-                &ApiError::RequestTimeout("the request line and headers did not arrive in time"),
-            );
-        }
+        // hyper does not close what ends in the middle of a head.
+        let _ = ready!(self.as_mut().poll_shutdown(cx));
         // To hyper it looks as if the client had left.
         Poll::Ready(Ok(()))
     }
@@ -276,6 +286,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
             return Poll::Ready(Ok(buf.len()));
         }
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.flushed = false;
         self.unless_blocked(cx, written)
     }
 
@@ -288,6 +299,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
             return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
         }
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.flushed = false;
         self.unless_blocked(cx, written)
     }
 
@@ -296,7 +308,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        ready!(self.unless_blocked(cx, flushed))?;
         self.flushed = true;
         Poll::Ready(Ok(()))
     }
@@ -304,7 +317,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let socket = &mut *self;
         if !socket.lingering {
-            ready!(Pin::new(&mut socket.stream).poll_shutdown(cx))?;
+            let closed = Pin::new(&mut socket.stream).poll_shutdown(cx);
+            ready!(socket.unless_blocked(cx, closed))?;
             socket.timer.as_mut().reset(Instant::now() + LINGER);
         }
         let mut space = [0; 4096];

@@ -1,14 +1,14 @@
-//! HTTP/2 with prior knowledge: the same service over another wire.
+//! HTTP/2, with prior knowledge or agreed on in the handshake: the same service
+//! over another wire.
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, Version};
 use petstore::http::Limits;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
     time::timeout,
 };
 
@@ -74,14 +74,18 @@ fn lasting(reply: &Reply) -> HeaderMap {
 
 pub async fn requests_run_side_by_side(backend: Backend) {
     let server = Server::start(backend).await;
-    let client = reqwest::Client::builder().http2_prior_knowledge();
-    let client = client.build().unwrap();
+    let mut client = server.http2().await;
+    // With the first answer it is known how many may run at once.
+    let list = server.request(Method::GET, "/v1/pets").into_http();
+    assert_eq!(client.send_request(list).await.unwrap().status(), 200);
     let creates = (0..300).map(|n| {
-        let request = client
-            .post(format!("http://{}/v1/pets", server.address))
-            .bearer_auth(&server.key)
-            .body(json!({"name": format!("Pet {n}"), "categoryId": n}).to_string());
-        async { request.send().await.unwrap().status().as_u16() }
+        let pet = json!({"name": format!("Pet {n}"), "categoryId": n}).to_string();
+        let request = server.request(Method::POST, "/v1/pets").body(pet);
+        let mut client = client.clone();
+        async move {
+            let sent = client.send_request(request.into_http()).await;
+            sent.unwrap().status().as_u16()
+        }
     });
     assert_eq!(join_all(creates).await, vec![201; 300]);
     let last = server.get("/v1/pets/300").await;
@@ -90,8 +94,7 @@ pub async fn requests_run_side_by_side(backend: Backend) {
 
 pub async fn a_preface_may_come_in_pieces(backend: Backend) {
     let server = Server::start(backend).await;
-    let mut stream = TcpStream::connect(server.address).await.unwrap();
-    stream.set_nodelay(true).unwrap();
+    let mut stream = server.connect(Version::HTTP_2).await;
     for piece in [
         &PREFACE[..1],
         &PREFACE[1..3],
@@ -100,6 +103,7 @@ pub async fn a_preface_may_come_in_pieces(backend: Backend) {
         SETTINGS,
     ] {
         stream.write_all(piece).await.unwrap();
+        stream.flush().await.unwrap();
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     // The service answers with its settings.
@@ -117,7 +121,7 @@ pub async fn a_silent_connection_is_closed(backend: Backend) {
         };
     })
     .await;
-    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let mut stream = server.connect(Version::HTTP_2).await;
     stream
         .write_all(&[PREFACE, SETTINGS].concat())
         .await
@@ -150,7 +154,7 @@ pub async fn stopping_does_not_wait_for_silent_clients(backend: Backend) {
     let server = Server::start(backend).await;
     let mut silent = Vec::new();
     for hello in [PREFACE.to_vec(), [PREFACE, SETTINGS].concat()] {
-        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let mut stream = server.connect(Version::HTTP_2).await;
         stream.write_all(&hello).await.unwrap();
         let mut frame = [0; 9];
         stream.read_exact(&mut frame).await.unwrap();
@@ -163,21 +167,19 @@ pub async fn stopping_does_not_wait_for_silent_clients(backend: Backend) {
 
 pub async fn stopping_finishes_what_runs(backend: Backend) {
     let server = Server::start(backend).await;
-    let client = reqwest::Client::builder().http2_prior_knowledge();
-    let client = client.build().unwrap();
-    let url = format!("http://{}/v1/pets", server.address);
-    let key = server.key.clone();
-    let ask = |client: &reqwest::Client| client.get(&url).bearer_auth(&key).send();
-    assert_eq!(ask(&client).await.unwrap().status(), 200);
+    let mut client = server.http2().await;
+    let list = server.request(Method::GET, "/v1/pets").into_http();
+    let listed = client.send_request(list.clone()).await.unwrap();
+    assert_eq!(listed.status(), 200);
     let held = server.database.lock();
     let pet = json!({"name": "Rex", "categoryId": 1}).to_string();
-    let create = client.post(&url).bearer_auth(&key).body(pet).send();
-    let create = tokio::spawn(create);
+    let create = server.request(Method::POST, "/v1/pets").body(pet);
+    let create = tokio::spawn(client.send_request(create.into_http()));
     tokio::time::sleep(Duration::from_millis(300)).await;
     let stopping = tokio::spawn(server.stop());
     tokio::time::sleep(Duration::from_millis(300)).await;
     drop(held);
     assert_eq!(create.await.unwrap().unwrap().status(), 201);
     stopping.await.unwrap();
-    assert!(ask(&client).await.is_err());
+    assert!(client.send_request(list).await.is_err());
 }

@@ -1,18 +1,21 @@
 //! The interface as a client sees it: real requests to the real service, each
 //! answer held against the contract.
 //!
-//! Every case runs on every database. The closing test, which runs after all
+//! Every case runs on every database, and over TLS. The closing test, which runs after all
 //! of them, fails if the contract promises something that no case has seen.
 
 #![allow(clippy::unwrap_used)]
 
 mod auth;
+mod connect;
 mod contract;
 mod create;
 mod errors;
 mod faults;
 mod get;
 mod http2;
+#[path = "../support/identity.rs"]
+mod identity;
 mod list;
 mod metrics;
 mod named;
@@ -22,6 +25,7 @@ mod postgres;
 mod public;
 mod rates;
 mod server;
+mod tls;
 mod update;
 mod wire;
 
@@ -136,20 +140,35 @@ const CASES: &[(&str, Case)] = cases![
     wire::stopping_finishes_what_is_being_sent,
 ];
 
+/// What is there with TLS only.
+const CASES_OF_TLS: &[(&str, Case)] = cases![
+    tls::the_protocol_is_agreed_on,
+    tls::both_versions_of_tls_are_spoken,
+    tls::connections_end_in_good_order,
+    tls::clients_without_tls_are_told,
+    tls::handshakes_that_get_stuck_are_cut_off,
+    tls::a_renewed_certificate_is_taken_up,
+    tls::a_broken_renewal_changes_nothing,
+];
+
 fn main() {
     let arguments = Arguments::from_args();
     if arguments.include_ignored || arguments.ignored {
         let _ = server::CLUSTER.set(postgres::Cluster::start());
     }
     let trials = Backend::ALL.into_iter().flat_map(|backend| {
-        CASES.iter().map(move |(name, case)| {
+        let more = match backend {
+            Backend::Tls => CASES_OF_TLS,
+            Backend::Sqlite | Backend::Postgres => &[],
+        };
+        CASES.iter().chain(more).map(move |(name, case)| {
             let name = format!("{}::{name}", backend.name());
             let trial = Trial::test(name, move || {
                 runtime().block_on(case(backend));
                 Ok(())
             });
             match backend {
-                Backend::Sqlite => trial,
+                Backend::Sqlite | Backend::Tls => trial,
                 Backend::Postgres => trial
                     .with_kind("needs PostgreSQL: --include-ignored, or make test")
                     .with_ignored_flag(true),

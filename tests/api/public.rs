@@ -35,7 +35,7 @@ pub async fn the_contract_is_served_with_its_addresses(backend: Backend) {
         .send()
         .await
         .json();
-    let url = format!("http://{}/v1", server.address);
+    let url = server.url("/v1");
     assert_eq!(
         json["servers"],
         serde_json::json!([{"url": url, "description": "Production"}])

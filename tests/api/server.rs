@@ -6,14 +6,16 @@ use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     process::{Child, Stdio},
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
+use http_body_util::Full;
 use jiff::Timestamp;
 use petstore::{
-    http::{Listeners, Settings, serve},
+    http::{Listeners, Settings, Tls, serve},
     key::{ApiKey, NewKey, Scope, Scopes},
     store::{DatabaseUrl, Options, Role, Store},
 };
@@ -21,22 +23,25 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
-use crate::{contract, postgres::Cluster};
+use crate::{contract, identity::Identity, postgres::Cluster};
 
-/// The databases that the suite runs on.
+/// What the suite runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
     Sqlite,
     Postgres,
+    /// SQLite, and every connection is encrypted.
+    Tls,
 }
 
 impl Backend {
-    pub const ALL: [Self; 2] = [Self::Sqlite, Self::Postgres];
+    pub const ALL: [Self; 3] = [Self::Sqlite, Self::Postgres, Self::Tls];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
             Self::Postgres => "postgres",
+            Self::Tls => "tls",
         }
     }
 }
@@ -63,6 +68,7 @@ pub struct Server {
     /// The secret of a key with all scopes.
     pub key: String,
     pub database: Database,
+    pub tls: Option<(Identity, TempDir)>,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
@@ -76,7 +82,7 @@ pub enum Database {
 impl Database {
     fn new(backend: Backend) -> Self {
         match backend {
-            Backend::Sqlite => Self::Sqlite(tempfile::tempdir().unwrap()),
+            Backend::Sqlite | Backend::Tls => Self::Sqlite(tempfile::tempdir().unwrap()),
             Backend::Postgres => Self::Postgres(cluster().create_database()),
         }
     }
@@ -209,6 +215,14 @@ impl Server {
             options: Options::new(Role::Service),
             sql: "",
         };
+        let tls = (backend == Backend::Tls).then(|| {
+            let folder = tempfile::tempdir().unwrap();
+            (Identity::new(folder.path()), folder)
+        });
+        if let Some((identity, _)) = &tls {
+            let tls = Tls::load(&identity.certificate, &identity.key);
+            plan.settings.tls = Some(Arc::new(tls.unwrap()));
+        }
         change(&mut plan);
         let database = Database::new(backend);
         let store = Store::open(&database.url(), &plan.options).await.unwrap();
@@ -234,6 +248,7 @@ impl Server {
             metrics_address,
             key,
             database,
+            tls,
             stop: Some(stop),
             task,
         }
@@ -243,6 +258,11 @@ impl Server {
     pub async fn stop(mut self) {
         drop(self.stop.take());
         (&mut self.task).await.unwrap();
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        let scheme = self.tls.as_ref().map_or("http", |_| "https");
+        format!("{scheme}://{}{path}", self.address)
     }
 
     /// Makes another key, as `petstore keys create` does beside the service.
@@ -420,8 +440,31 @@ impl Request<'_> {
         self
     }
 
+    /// As hyper takes it.
+    pub fn into_http(self) -> http::Request<Full<Bytes>> {
+        let url = self.server.url(&self.path);
+        let mut request = http::Request::builder().method(self.method).uri(url);
+        *request.headers_mut().unwrap() = self.headers;
+        request.body(Full::from(self.body)).unwrap()
+    }
+
     /// Sends it and holds the answer against the contract.
     pub async fn send(self) -> Reply {
+        let (method, path) = (self.method.clone(), self.path.clone());
+        let body = self.judged.then(|| self.body.clone());
+        let reply = match self.server.tls {
+            None => self.send_plain().await,
+            Some(_) => {
+                let (server, from, http2) = (self.server, self.from, self.http2);
+                let request = self.into_http();
+                server.send_encrypted(request, from, http2).await
+            }
+        };
+        contract::check(&method, &path, body.as_deref(), &reply);
+        reply
+    }
+
+    async fn send_plain(self) -> Reply {
         let mut client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .local_address(self.from);
@@ -429,21 +472,18 @@ impl Request<'_> {
             client = client.http2_prior_knowledge();
         }
         let client = client.build().unwrap();
-        let url = format!("http://{}{}", self.server.address, self.path);
+        let url = self.server.url(&self.path);
         let request = client
-            .request(self.method.clone(), url)
-            .headers(self.headers.clone())
-            .body(self.body.clone());
+            .request(self.method, url)
+            .headers(self.headers)
+            .body(self.body);
         let response = request.send().await.unwrap();
         assert_eq!(response.version() == Version::HTTP_2, self.http2);
-        let reply = Reply {
+        Reply {
             status: response.status(),
             headers: response.headers().clone(),
             body: response.bytes().await.unwrap().to_vec(),
-        };
-        let body = self.judged.then_some(&*self.body);
-        contract::check(&self.method, &self.path, body, &reply);
-        reply
+        }
     }
 }
 

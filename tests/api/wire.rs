@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use petstore::http::Limits;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpSocket, TcpStream},
+    net::TcpSocket,
 };
 
 use crate::{
+    connect::Stream,
     contract,
     server::{Backend, Plan, Reply, Server},
 };
@@ -18,18 +19,18 @@ use crate::{
 const LIST: &str = "GET /v1/pets";
 
 /// A raw connection to the service.
-struct Wire<'a> {
+pub struct Wire<'a> {
     server: &'a Server,
-    stream: TcpStream,
+    pub stream: Stream,
     received: Vec<u8>,
 }
 
 impl<'a> Wire<'a> {
-    async fn connect(server: &'a Server) -> Self {
-        Self::over(server, TcpStream::connect(server.address).await.unwrap())
+    pub async fn connect(server: &'a Server) -> Self {
+        Self::over(server, server.connect(Version::HTTP_11).await)
     }
 
-    fn over(server: &'a Server, stream: TcpStream) -> Self {
+    pub fn over(server: &'a Server, stream: Stream) -> Self {
         let received = Vec::new();
         Self {
             server,
@@ -39,24 +40,25 @@ impl<'a> Wire<'a> {
     }
 
     /// Sends text; `KEY` in it stands for the header with the key.
-    async fn send(&mut self, text: &str) {
+    pub async fn send(&mut self, text: &str) {
         let key = format!("Authorization: Bearer {}", self.server.key);
         self.stream
             .write_all(text.replace("KEY", &key).as_bytes())
             .await
             .unwrap();
+        self.stream.flush().await.unwrap();
     }
 
     /// The next answer, held against the contract, or `None` if the service
     /// closed the connection.
-    async fn answer(&mut self, request: &str) -> Option<Reply> {
+    pub async fn answer(&mut self, request: &str) -> Option<Reply> {
         let reply = self.next().await?;
         let (method, target) = request.split_once(' ').unwrap();
         contract::check(&method.parse().unwrap(), target, None, &reply);
         Some(reply)
     }
 
-    async fn next(&mut self) -> Option<Reply> {
+    pub async fn next(&mut self) -> Option<Reply> {
         let head_end = loop {
             let end = self
                 .received
@@ -101,7 +103,7 @@ impl<'a> Wire<'a> {
     }
 
     /// The last answer: the service says that it closes, and does.
-    async fn last_answer(&mut self, request: &str) -> Reply {
+    pub async fn last_answer(&mut self, request: &str) -> Reply {
         let reply = self.answer(request).await.expect("an answer");
         assert!(self.next().await.is_none(), "the connection is closed");
         reply
@@ -151,6 +153,7 @@ pub async fn requests_share_a_connection(backend: Backend) {
     let key = format!("Authorization: Bearer {}", server.key);
     for byte in chunked.replace("KEY", &key).bytes() {
         wire.stream.write_all(&[byte]).await.unwrap();
+        wire.stream.flush().await.unwrap();
     }
     assert_eq!(
         wire.answer("POST /v1/pets").await.unwrap().json()["name"],
@@ -240,7 +243,7 @@ pub async fn slow_heads_are_cut_off(backend: Backend) {
     // A byte now and then does not buy time.
     let mut wire = Wire::connect(&server).await;
     wire.send("GET /v1/pets HTTP/1.1\r\nX: ").await;
-    let (mut reading, mut writing) = wire.stream.into_split();
+    let (mut reading, mut writing) = tokio::io::split(wire.stream);
     let dripping = tokio::spawn(async move {
         while writing.write_all(b"x").await.is_ok() {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -374,10 +377,11 @@ pub async fn stopping_finishes_what_is_being_sent(backend: Backend) {
             .create(json!({"name": "x".repeat(255), "categoryId": 1}))
             .await;
     }
-    let (address, key) = (server.address, server.key.clone());
+    let key = server.key.clone();
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
-    let mut stream = socket.connect(address).await.unwrap();
+    let stream = socket.connect(server.address).await.unwrap();
+    let mut stream = server.connect_over(stream, Version::HTTP_11).await;
     let request = format!(
         "GET /v1/pets?limit=100 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"
     );
@@ -385,6 +389,7 @@ pub async fn stopping_finishes_what_is_being_sent(backend: Backend) {
         .write_all(request.repeat(60).as_bytes())
         .await
         .unwrap();
+    stream.flush().await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     let reading = async {
         tokio::time::sleep(Duration::from_millis(200)).await;

@@ -296,9 +296,9 @@ impl Service {
                 panic!("the service ended with {status}: {}", service.said());
             }
             let said = service.said();
-            let (_, rest) = said.split_once("listens on http://")?;
-            let (address, _) = rest.split_once(['\r', '\n', '"'])?;
-            Some(address.parse().unwrap())
+            let (_, rest) = said.split_once("listens on http")?;
+            let (url, _) = rest.split_once(['\r', '\n', '"'])?;
+            Some(url.trim_start_matches(['s', ':', '/']).parse().unwrap())
         });
         service
     }

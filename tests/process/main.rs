@@ -20,6 +20,8 @@ mod harness;
 mod health;
 mod history;
 mod holds;
+#[path = "../support/identity.rs"]
+mod identity;
 mod keys;
 mod log;
 mod opening;
@@ -30,4 +32,5 @@ mod postgres;
 mod replicas;
 mod sales;
 mod shutdown;
+mod tls;
 mod trace;

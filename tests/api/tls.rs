@@ -1,0 +1,184 @@
+//! TLS: how it begins and ends, and certificates that are renewed.
+//!
+//! Everything else is seen over TLS too, as the whole suite runs over it.
+
+use std::{io, sync::Arc, time::Duration};
+
+use http::Method;
+use petstore::http::{Limits, Tls};
+use rustls::{
+    ClientConfig,
+    version::{TLS12, TLS13},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_rustls::client::TlsStream;
+
+use crate::{
+    identity::make,
+    server::{Backend, Plan, Server, eventually},
+    wire::Wire,
+};
+
+const ASK: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+
+pub async fn the_protocol_is_agreed_on(backend: Backend) {
+    let server = Server::start(backend).await;
+    let asked = |protocols: &[&str]| {
+        let mut client = server.identity().client();
+        client.alpn_protocols = protocols.iter().map(|name| (*name).into()).collect();
+        client
+    };
+    for (offered, agreed) in [
+        (&["h2", "http/1.1"][..], Some("h2")),
+        (&["http/1.1", "h2"], Some("h2")),
+        (&["http/1.1"], Some("http/1.1")),
+        (&["http/1.0"], Some("http/1.0")),
+        (&[], None),
+    ] {
+        let stream = shake_hands(&server, asked(offered)).await.unwrap();
+        let chosen = stream.get_ref().1.alpn_protocol();
+        assert_eq!(chosen, agreed.map(str::as_bytes), "{offered:?}");
+    }
+    let refused = shake_hands(&server, asked(&["spdy/3"])).await.unwrap_err();
+    let refused = refused.to_string();
+    assert!(refused.contains("NoApplicationProtocol"), "{refused}");
+    let get = || server.request(Method::GET, "/v1/pets");
+    assert_eq!(get().send().await.status, 200);
+    assert_eq!(get().over_http2().send().await.status, 200);
+}
+
+pub async fn both_versions_of_tls_are_spoken(backend: Backend) {
+    let server = Server::start(backend).await;
+    for version in [&TLS12, &TLS13] {
+        let client = server.identity().client_of(&[version]);
+        let mut stream = shake_hands(&server, client).await.unwrap();
+        stream.write_all(ASK).await.unwrap();
+        // The end is told: a cut-off answer is not taken for a whole one.
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("{\"status\":\"alive\"}"), "{answer}");
+    }
+}
+
+/// A client can tell that it has all of the last answer, also of one that was
+/// given for something that is no request.
+pub async fn connections_end_in_good_order(backend: Backend) {
+    let short = |plan: &mut Plan| plan.settings.limits.head = Duration::from_millis(200);
+    let server = Server::start_with(backend, short).await;
+    let long = [b"GET /", &[b'x'; 70_000][..], b" HTTP/1.1\r\n\r\n"].concat();
+    for (request, status) in [
+        (ASK, "200 OK"),
+        (b"garbage\r\n\r\n", "400 Bad Request"),
+        (b"GET / HTTP/1.1\r\nHost:", "408 Request Timeout"),
+        (&long, "431 Request Header Fields Too Large"),
+    ] {
+        let client = server.identity().client();
+        let mut stream = shake_hands(&server, client).await.unwrap();
+        stream.write_all(request).await.unwrap();
+        stream.flush().await.unwrap();
+        let mut answer = Vec::new();
+        let end = stream.read_to_end(&mut answer).await;
+        let answer = String::from_utf8(answer).unwrap();
+        let expected = format!("HTTP/1.1 {status}\r\n");
+        assert!(answer.starts_with(&expected), "{answer}");
+        end.unwrap_or_else(|error| panic!("{status}: {error}"));
+    }
+}
+
+/// Whoever forgets the s in https is told so.
+pub async fn clients_without_tls_are_told(backend: Backend) {
+    let server = Server::start(backend).await;
+    for hello in [ASK, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\0\0\0\0"] {
+        let mut wire = Wire::over(&server, Box::new(connect(&server).await));
+        wire.stream.write_all(hello).await.unwrap();
+        let reply = wire.last_answer("GET /").await;
+        reply.assert_error(400, "invalid_request");
+        assert!(reply.text().contains("https://"), "{}", reply.text());
+    }
+}
+
+/// Who does not get on with the handshake is cut off, and holds up no end.
+pub async fn handshakes_that_get_stuck_are_cut_off(backend: Backend) {
+    // A record of 512 bytes is announced.
+    let stuck: [&[u8]; 2] = [b"", &[0x16, 3, 1, 2, 0, 1]];
+    let short = |plan: &mut Plan| plan.settings.limits.head = Duration::from_millis(200);
+    let server = Server::start_with(backend, short).await;
+    for hello in stuck {
+        let mut wire = Wire::over(&server, Box::new(connect(&server).await));
+        wire.stream.write_all(hello).await.unwrap();
+        assert!(wire.next().await.is_none());
+    }
+    let server = Server::start(backend).await;
+    let mut streams = Vec::new();
+    for hello in stuck {
+        let mut stream = connect(&server).await;
+        stream.write_all(hello).await.unwrap();
+        streams.push(stream);
+    }
+    // Well below the limit after which connections are cut off.
+    let stopped = timeout(Limits::default().head / 2, server.stop()).await;
+    assert!(stopped.is_ok(), "still running");
+}
+
+/// New connections see a renewed certificate; those that are there go on.
+pub async fn a_renewed_certificate_is_taken_up(backend: Backend) {
+    let server = Server::start_with(backend, look_often).await;
+    let mut old = Wire::connect(&server).await;
+    let (certificate, key) = make();
+    let identity = server.identity();
+    identity.replace_key(&key);
+    identity.replace_certificate(&certificate);
+    // This client trusts the new one alone.
+    let trusted = async || shake_hands(&server, identity.client()).await.is_ok();
+    eventually("the renewed certificate", trusted).await;
+    old.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
+        .await;
+    assert_eq!(old.answer("GET /v1/pets").await.unwrap().status, 200);
+}
+
+/// The last good certificate stays in use until there is another good one.
+pub async fn a_broken_renewal_changes_nothing(backend: Backend) {
+    let server = Server::start_with(backend, look_often).await;
+    let identity = server.identity().clone();
+    let first = identity.client();
+    let still = async || {
+        // It has been looked at by then. If it has not, nothing is proven, and
+        // nothing fails.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let trusted = shake_hands(&server, first.clone()).await;
+        trusted.expect("the first certificate is in use");
+    };
+    let (certificate, key) = make();
+    identity.replace_key(&key);
+    still().await;
+    identity.replace_key("no key");
+    still().await;
+    std::fs::remove_file(&identity.key).unwrap();
+    still().await;
+    identity.replace_certificate(&certificate[..certificate.len() / 2]);
+    still().await;
+    identity.replace_certificate("");
+    still().await;
+    identity.replace_certificate(&certificate);
+    identity.replace_key(&key);
+    let trusted = async || shake_hands(&server, identity.client()).await.is_ok();
+    eventually("the renewed certificate", trusted).await;
+}
+
+async fn connect(server: &Server) -> TcpStream {
+    TcpStream::connect(server.address).await.unwrap()
+}
+
+async fn shake_hands(server: &Server, client: ClientConfig) -> io::Result<TlsStream<TcpStream>> {
+    server.shake_hands(connect(server).await, client).await
+}
+
+fn look_often(plan: &mut Plan) {
+    let tls = plan.settings.tls.as_mut().and_then(Arc::get_mut);
+    let tls: &mut Tls = tls.expect("the suite runs over TLS");
+    tls.look_every = Duration::from_millis(10);
+}
