@@ -171,6 +171,12 @@ async fn serve_http2(
         .keep_alive_interval(idle / 2)
         .keep_alive_timeout(idle / 2)
         .max_concurrent_streams(MAX_STREAMS)
+        // A client may think better of all that it has asked for at once, but
+        // not go on asking and taking back.
+        .max_pending_accept_reset_streams(MAX_STREAMS as usize)
+        // So many requests may be broken before the connection is ended. Some
+        // come by right: more streams than allowed, before that was known.
+        .max_local_error_reset_streams(4 * MAX_STREAMS as usize)
         // What is somewhat too large gets our answer, not a bare 431.
         .max_header_list_size(4 * MAX_HEAD as u32)
         .initial_stream_window_size(MAX_BODY as u32)

@@ -14,9 +14,9 @@ use tokio::{
 
 use crate::server::{Backend, Reply, Server};
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// An empty SETTINGS frame, with which a client goes on.
-const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+pub const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 
 pub async fn answers_are_those_of_http1(backend: Backend) {
     let server = Server::start(backend).await;

@@ -12,6 +12,7 @@ mod contract;
 mod create;
 mod errors;
 mod faults;
+mod floods;
 mod get;
 mod http2;
 #[path = "../support/identity.rs"]
@@ -68,6 +69,10 @@ const CASES: &[(&str, Case)] = cases![
     faults::a_key_is_not_refused_without_a_look,
     faults::too_many_requests_at_once_are_shed,
     faults::a_full_queue_is_a_503_and_nothing_is_stored,
+    floods::they_end_the_connection,
+    floods::who_asks_for_nothing_is_sent_away,
+    floods::requests_may_be_taken_back,
+    floods::a_create_that_is_taken_back_is_stored,
     get::an_animal_is_found_by_its_id,
     get::what_is_no_id_is_not_found,
     get::it_announces_its_removal,

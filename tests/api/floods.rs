@@ -1,0 +1,229 @@
+//! Below HTTP/2: frames that a client sends to keep the service busy, or takes
+//! back.
+
+use std::time::Duration;
+
+use http::Version;
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
+
+use crate::{
+    http2::{PREFACE, SETTINGS},
+    server::{Backend, Server, eventually},
+};
+
+/// Whoever keeps the service busy with nothing is told so and sent away; others
+/// are served.
+pub async fn they_end_the_connection(backend: Backend) {
+    let server = Server::start(backend).await;
+    let begun = frame(HEADERS, 0, 1, &head("GET", "/healthz"));
+    let upload = frame(HEADERS, END_HEADERS, 1, &head("POST", "/v1/pets"));
+    let piece = |block: &[u8]| frame(CONTINUATION, 0, 1, block);
+    let kilobyte = header("x", &"y".repeat(100)).repeat(10);
+    for (flood, frames) in [
+        // CVE-2023-44487.
+        (
+            "resets",
+            streams(10_000).flat_map(asked_and_taken_back).collect(),
+        ),
+        (
+            "broken requests",
+            streams(10_000).flat_map(broken).collect(),
+        ),
+        // CVE-2024-27316.
+        (
+            "pieces of a head",
+            [begun.clone(), piece(&[]).repeat(10_000)].concat(),
+        ),
+        (
+            "an endless head",
+            [begun, piece(&kilobyte).repeat(10_000)].concat(),
+        ),
+        (
+            "empty pieces of a body",
+            [upload, frame(DATA, 0, 1, &[]).repeat(100_000)].concat(),
+        ),
+    ] {
+        let received = flooded(&server, &frames).await;
+        let goodbye = last_reason(&received);
+        assert_eq!(goodbye, Some(ENHANCE_YOUR_CALM), "{flood}");
+        assert_eq!(server.get("/v1/pets").await.status, 200, "{flood}");
+    }
+}
+
+/// Pings and settings must be answered, but are no reason to stay; and the
+/// answers do not pile up for a client that does not read them.
+pub async fn who_asks_for_nothing_is_sent_away(backend: Backend) {
+    let server = Server::start_with(backend, |plan| {
+        plan.settings.limits.head = Duration::from_millis(200);
+        plan.settings.limits.write = Duration::from_millis(200);
+    })
+    .await;
+    for flood in [frame(PING, 0, 0, &[0; 8]), SETTINGS.to_vec()] {
+        let flood = flood.repeat(10_000);
+        for reads in [true, false] {
+            let stream = server.connect(Version::HTTP_2).await;
+            let (mut reading, mut writing) = tokio::io::split(stream);
+            let reader = tokio::spawn(async move {
+                let mut received = vec![0; 1 << 16];
+                while reads && reading.read(&mut received).await.is_ok_and(|read| read > 0) {}
+                reading
+            });
+            let flooding = async {
+                let mut open = writing.write_all(&[PREFACE, SETTINGS].concat()).await;
+                while open.is_ok() {
+                    open = writing.write_all(&flood).await;
+                }
+            };
+            let cut = timeout(Duration::from_secs(30), flooding).await;
+            assert!(cut.is_ok(), "still open, reads: {reads}");
+            drop(reader.await.unwrap());
+        }
+    }
+    assert_eq!(server.get("/v1/pets").await.status, 200);
+}
+
+/// Everything that may be asked for at once may be taken back at once.
+pub async fn requests_may_be_taken_back(backend: Backend) {
+    let server = Server::start(backend).await;
+    let mut stream = server.connect(Version::HTTP_2).await;
+    let many: Vec<u8> = streams(64).flat_map(asked_and_taken_back).collect();
+    let one = frame(
+        HEADERS,
+        END_STREAM | END_HEADERS,
+        1001,
+        &head("GET", "/healthz"),
+    );
+    let all = [PREFACE, SETTINGS, &many, &one].concat();
+    stream.write_all(&all).await.unwrap();
+    let mut received = Vec::new();
+    let answered = async {
+        while !frames(&received).any(|(kind, id, _)| (kind, id) == (HEADERS, 1001)) {
+            assert_ne!(stream.read_buf(&mut received).await.unwrap(), 0, "closed");
+        }
+    };
+    timeout(Duration::from_secs(30), answered)
+        .await
+        .expect("an answer");
+}
+
+/// What was handed to the store is carried out, though nobody waits any more.
+pub async fn a_create_that_is_taken_back_is_stored(backend: Backend) {
+    let server = Server::start(backend).await;
+    assert_eq!(server.count().await, 0);
+    let held = server.database.lock();
+    let mut stream = server.connect(Version::HTTP_2).await;
+    let key = header("authorization", &format!("Bearer {}", server.key));
+    let head = [head("POST", "/v1/pets"), key].concat();
+    let pet = json!({"name": "Rex", "categoryId": 1}).to_string();
+    let create = [
+        frame(HEADERS, END_HEADERS, 1, &head),
+        frame(DATA, END_STREAM, 1, pet.as_bytes()),
+    ];
+    let create = [PREFACE, SETTINGS, &create.concat()].concat();
+    stream.write_all(&create).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    stream.write_all(&taken_back(1)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    drop(held);
+    eventually("the animal", async || server.count().await == 1).await;
+}
+
+/// Sends frames and gives all that comes back until the service closes.
+async fn flooded(server: &Server, flood: &[u8]) -> Vec<u8> {
+    let stream = server.connect(Version::HTTP_2).await;
+    let (mut reading, mut writing) = tokio::io::split(stream);
+    let flood = [PREFACE, SETTINGS, flood].concat();
+    let flooding = tokio::spawn(async move {
+        // It breaks off when the service has had enough.
+        let _ = writing.write_all(&flood).await;
+        writing
+    });
+    let mut received = Vec::new();
+    let reading = reading.read_to_end(&mut received);
+    let closed = timeout(Duration::from_secs(30), reading).await;
+    assert!(closed.is_ok(), "still open");
+    drop(flooding.await.unwrap());
+    received
+}
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+const CANCEL: u32 = 8;
+const ENHANCE_YOUR_CALM: u32 = 11;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The frames of what was received, each with its kind, stream and payload; the
+/// last may be cut off.
+fn frames(mut received: &[u8]) -> impl Iterator<Item = (u8, u32, &[u8])> {
+    std::iter::from_fn(move || {
+        let (start, rest) = received.split_at_checked(9)?;
+        let number = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .fold(0, |all, byte| all << 8 | u32::from(*byte))
+        };
+        let (payload, rest) = rest.split_at_checked(number(&start[..3]) as usize)?;
+        received = rest;
+        Some((start[3], number(&start[5..]), payload))
+    })
+}
+
+/// Why the service said goodbye at last.
+fn last_reason(received: &[u8]) -> Option<u32> {
+    let goodbyes = frames(received).filter(|(kind, ..)| *kind == GOAWAY);
+    let (.., payload) = goodbyes.last()?;
+    Some(u32::from_be_bytes(payload[4..8].try_into().unwrap()))
+}
+
+/// The numbers of a client's first streams.
+fn streams(count: u32) -> impl Iterator<Item = u32> {
+    (0..count).map(|n| 2 * n + 1)
+}
+
+fn asked_and_taken_back(stream: u32) -> Vec<u8> {
+    let head = head("GET", "/healthz");
+    [
+        frame(HEADERS, END_STREAM | END_HEADERS, stream, &head),
+        taken_back(stream),
+    ]
+    .concat()
+}
+
+fn taken_back(stream: u32) -> Vec<u8> {
+    frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes())
+}
+
+/// A request without a path.
+fn broken(stream: u32) -> Vec<u8> {
+    let head = header(":method", "GET");
+    frame(HEADERS, END_STREAM | END_HEADERS, stream, &head)
+}
+
+fn head(method: &str, path: &str) -> Vec<u8> {
+    let scheme = header(":scheme", "https");
+    [header(":method", method), scheme, header(":path", path)].concat()
+}
+
+/// A header as it is, without compression.
+fn header(name: &str, value: &str) -> Vec<u8> {
+    let length = |text: &str| u8::try_from(text.len()).unwrap();
+    let mut block = vec![0, length(name)];
+    block.extend(name.bytes());
+    block.push(length(value));
+    block.extend(value.bytes());
+    block
+}
