@@ -26,6 +26,8 @@ pub struct Metrics {
     pub turned_away: Counter,
     /// Requests without a valid key.
     pub keys_refused: Counter,
+    /// Requests beyond the rate of their key, or of an address without one.
+    pub rate_limited: [Counter; 2],
     /// Requests that were refused because too many were worked on.
     pub shed: Counter,
     pub pages: PageMetrics,
@@ -50,6 +52,7 @@ impl Metrics {
             connections: Gauge::default(),
             turned_away: Counter::default(),
             keys_refused: Counter::default(),
+            rate_limited: Default::default(),
             shed: Counter::default(),
             pages: PageMetrics::default(),
         }
@@ -124,9 +127,17 @@ fn expose(app: &App) -> String {
     text.number(
         "petstore_keys_refused_total",
         "counter",
-        "Requests without a valid key.",
+        "Requests refused with 401.",
         metrics.keys_refused.get(),
     );
+    let mut limited = text.family(
+        "petstore_rate_limited_total",
+        "counter",
+        "Requests beyond the rate of their key, or of an address without a valid one.",
+    );
+    for (by, counter) in ["key", "address"].iter().zip(&metrics.rate_limited) {
+        limited.sample(&[("by", by)], counter.get());
+    }
     let mut pages = text.family(
         "petstore_page_cache_total",
         "counter",

@@ -7,12 +7,7 @@ use std::{
 
 use http::{HeaderValue, StatusCode, request::Parts};
 
-use super::{
-    App,
-    error::ApiError,
-    operation::Operation,
-    rate::{Limited, Quota},
-};
+use super::{App, error::ApiError, operation::Operation, rate::Quota};
 use crate::key::without_secrets;
 
 /// A request that takes longer is always in the log.
@@ -54,14 +49,12 @@ impl Trail {
         let took = self.began.elapsed();
         app.metrics.count_request(self.operation, status, took);
         match error {
-            Some(
-                ApiError::MissingApiKey
-                | ApiError::InvalidApiKey(_)
-                | ApiError::RateLimited {
-                    limited: Limited::Address,
-                    ..
-                },
-            ) => app.metrics.keys_refused.increment(),
+            Some(ApiError::MissingApiKey | ApiError::InvalidApiKey(_)) => {
+                app.metrics.keys_refused.increment();
+            }
+            Some(ApiError::RateLimited { limited, .. }) => {
+                app.metrics.rate_limited[*limited as usize].increment();
+            }
             Some(ApiError::Overloaded) => app.metrics.shed.increment(),
             _ => {}
         }

@@ -125,6 +125,9 @@ pub async fn beyond_the_limit_nothing_is_done(backend: Backend) {
     for path in ["/healthz", "/readyz", "/docs", "/v1/openapi.json"] {
         assert_eq!(server.get(path).await.status, 200, "{path}");
     }
+    let counted = r#"petstore_rate_limited_total{by="key"}"#;
+    let limited = contract::sweep().count() + 5;
+    assert_eq!(server.metric(counted).await, limited as f64);
     // Another key sees that nothing has happened.
     let of_other = |path: &str| server.request(Method::GET, path).with_key(&other).send();
     let pets = of_other("/v1/pets").await.json();
@@ -220,6 +223,9 @@ pub async fn failures_are_limited_by_address(backend: Backend) {
     let request = server.request(Method::GET, "/v1/pets").without_key();
     let reply = request.from([127, 0, 0, 2]).send().await;
     assert_limited(&reply, WORDS);
+    let counted = r#"petstore_rate_limited_total{by="address"}"#;
+    let limited = 5 + contract::sweep().count() + 3;
+    assert_eq!(server.metric(counted).await, limited as f64);
 }
 
 /// The limit that holds if none is set leaves room for mistakes.
