@@ -24,6 +24,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     sync::Notify,
+    task::coop::unconstrained,
     time::{sleep, timeout},
 };
 
@@ -191,7 +192,8 @@ async fn serve_http2(
             biased;
             _ = &mut connection => return,
             () = &mut closing => break,
-            () = sleep(silence) => {
+            // A flood leaves the task no budget, without which a timer is silent.
+            () = unconstrained(sleep(silence)) => {
                 let now = begun.load(Ordering::Relaxed);
                 if now == seen && !runs() {
                     break;
