@@ -57,7 +57,7 @@ bench: tools
 # Debian's packages: the program to look for, and the package if it has another
 # name. RUNLEVEL: what is installed starts no service; the tests start their own.
 TOOLS = strace curl openssl script:bsdutils faketime chromium node:nodejs npm python3 \
-	pg_ctlcluster:postgresql setpriv:util-linux pgbouncer
+	pg_ctlcluster:postgresql setpriv:util-linux pgbouncer groff:groff-base
 SUDO = $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 tools:

@@ -9,6 +9,7 @@ mod healthcheck;
 mod import;
 mod keys;
 mod log;
+mod man;
 mod openapi;
 mod seed;
 mod serve;
@@ -108,6 +109,8 @@ enum Command {
         /// The shell to print it for.
         shell: Shell,
     },
+    /// Write the manual pages to a folder, one a command.
+    Man(man::Man),
 }
 
 #[derive(Args)]
@@ -276,6 +279,7 @@ pub fn main() -> ExitCode {
             clap_complete::generate(shell, &mut CommandLine::command(), "petstore", &mut script);
             print(&script)
         }
+        Command::Man(man) => man.run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,9 +10,22 @@ use crate::{
 /// Every command explains itself, and every option names its variable.
 #[test]
 fn help_names_the_variable_of_each_option() {
-    let home = Home::new();
-    let mut commands = vec![vec![]];
     let mut options = 0;
+    for (command, help) in commands(&Home::new()) {
+        for name in below(&help, "Options:").filter_map(|word| word.strip_prefix("--")) {
+            let name = name.replace('-', "_").to_uppercase();
+            let variable = format!("[env: PETSTORE_{name}");
+            assert!(help.contains(&variable), "{command:?}: {variable}");
+            options += 1;
+        }
+    }
+    assert!(options >= 12, "only {options} options were found");
+}
+
+/// All commands, each with its help.
+pub fn commands(home: &Home) -> Vec<(Vec<String>, String)> {
+    let mut found = Vec::new();
+    let mut commands = vec![vec![]];
     while let Some(command) = commands.pop() {
         let mut help: Vec<_> = command.iter().map(String::as_str).collect();
         help.push("--help");
@@ -22,14 +35,9 @@ fn help_names_the_variable_of_each_option() {
         for name in below(&help.stdout, "Commands:").filter(|name| *name != "help") {
             commands.push([command.clone(), vec![name.into()]].concat());
         }
-        for name in below(&help.stdout, "Options:").filter_map(|word| word.strip_prefix("--")) {
-            let name = name.replace('-', "_").to_uppercase();
-            let variable = format!("[env: PETSTORE_{name}");
-            assert!(help.stdout.contains(&variable), "{command:?}: {variable}");
-            options += 1;
-        }
+        found.push((command, help.stdout));
     }
-    assert!(options >= 12, "only {options} options were found");
+    found
 }
 
 /// The first words of the lines that follow a heading.

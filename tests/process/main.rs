@@ -26,6 +26,7 @@ mod keys;
 mod log;
 mod opening;
 mod overload;
+mod packaging;
 mod pooler;
 #[path = "../support/postgres.rs"]
 mod postgres;
