@@ -1,11 +1,22 @@
-//! What is installed beside the program: manual pages.
+//! What is installed beside the program: manual pages, the unit of systemd, its
+//! settings, the container file.
 
-use std::{collections::BTreeSet, fs};
+use std::{
+    collections::BTreeSet,
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+};
 
 use crate::{
     cli::commands,
-    harness::{Finished, Home},
+    harness::{Finished, Home, PETSTORE},
 };
+
+/// A file or folder of the repository.
+fn source(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
 
 #[test]
 fn every_command_has_a_manual_page() {
@@ -39,4 +50,79 @@ fn manual_pages_are_well_formed() {
 fn pages_that_cannot_be_written_are_an_error() {
     let refused = Home::new().petstore(&["man", "/dev/null/man"]);
     refused.assert_refused(1, "cannot write to /dev/null/man: ");
+}
+
+#[test]
+#[ignore = "needs systemd-analyze; make test installs it and runs this"]
+fn the_unit_is_right_and_leaves_little_open() {
+    let home = Home::new();
+    let unit = fs::read_to_string(source("deploy/petstore.service")).unwrap();
+    // Verified is also that the program is there.
+    let here = unit.replace(
+        "ExecStart=/usr/bin/petstore ",
+        &format!("ExecStart={PETSTORE} "),
+    );
+    assert_ne!(here, unit);
+    fs::write(home.path("petstore.service"), here).unwrap();
+    let analyze = |arguments: &[&str]| {
+        let mut command = home.command("systemd-analyze");
+        Finished::of(command.args(arguments).arg("./petstore.service")).success()
+    };
+    let verified = analyze(&["verify", "--man=no"]);
+    assert_eq!((&*verified.stdout, &*verified.stderr), ("", ""));
+    // Fails if the exposure is more than 1.5 of 10.
+    analyze(&["security", "--offline=true", "--threshold=15"]);
+}
+
+/// The settings that are shown are settings of the service, and are taken.
+#[test]
+fn the_example_of_the_settings_is_true() {
+    let home = Home::new();
+    let example = fs::read_to_string(source("deploy/petstore.env")).unwrap();
+    let help = home.petstore(&["serve", "--help"]).success().stdout;
+    // A port in use ends the service after its settings were read.
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = other.local_addr().unwrap().to_string();
+    let mut serve = home.command(PETSTORE);
+    for line in example
+        .lines()
+        .filter_map(|line| line.strip_prefix("# PETSTORE_"))
+    {
+        let (name, value) = line.split_once('=').unwrap();
+        let name = format!("PETSTORE_{name}");
+        assert!(help.contains(&format!("[env: {name}")), "{name}");
+        serve.env(name, value.trim_matches('\''));
+    }
+    let ended = Finished::of(serve.env("PETSTORE_LISTEN", &taken).arg("serve"));
+    ended.assert_refused(1, &taken);
+}
+
+/// What the container file and the package are made of is there.
+#[test]
+fn what_is_packed_exists() {
+    let container = fs::read_to_string(source("deploy/Containerfile")).unwrap();
+    let copied = container
+        .lines()
+        .filter_map(|line| line.strip_prefix("COPY "));
+    let from_here = copied.filter(|arguments| !arguments.starts_with("--from"));
+    let sources = |line: &str| -> Vec<String> {
+        let mut words: Vec<_> = line.split(' ').map(String::from).collect();
+        words.pop();
+        words
+    };
+    let container: Vec<_> = from_here.flat_map(sources).collect();
+    let manifest = fs::read_to_string(source("Cargo.toml")).unwrap();
+    let assets = manifest
+        .lines()
+        .filter_map(|line| line.strip_prefix("    [\""));
+    let assets = assets.filter_map(|line| line.split('"').next());
+    let package: Vec<_> = assets.filter(|path| !path.starts_with("target/")).collect();
+    assert!(
+        container.len() >= 8 && package.len() >= 4,
+        "{container:?} {package:?}"
+    );
+    for path in container.iter().map(String::as_str).chain(package) {
+        let path = path.trim_end_matches("/*.md");
+        assert!(source(path).exists(), "{path}");
+    }
 }
