@@ -45,7 +45,7 @@ fn curl_speaks_with_it() {
     let here = format!("https://{}", service.address);
     let contract = curl(&home, &service, &TRUST, "/v1/openapi.yaml").success();
     assert!(contract.stdout.contains(&format!("url: {here}/v1\n")));
-    assert!(service.said().contains(&format!("{here}/docs")));
+    assert!(service.said().contains(&format!("listens on {here}")));
     service.stop();
 }
 
@@ -91,7 +91,7 @@ fn files_that_cannot_be_used_are_told() {
         let mut serve = home.serve_command();
         serve.args(["--tls-cert", certificate, "--tls-key", key]);
         let refused = Finished::of(&mut serve);
-        refused.assert_refused(1, &format!("petstore: {reason}"));
+        refused.assert_refused(1, &format!("\"{reason}"));
         assert_eq!(refused.stdout, "");
         assert!(home.contents() == before, "{reason}: files were changed");
     }
