@@ -8,12 +8,15 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use serde_json::Value;
+
 const BINARY: &str = env!("CARGO_BIN_EXE_petstore");
 
 /// A service over a fresh file, in a folder of its own. It ends with the test.
 struct Service {
     process: Child,
     address: String,
+    metrics: String,
     folder: tempfile::TempDir,
 }
 
@@ -22,18 +25,28 @@ impl Service {
         let folder = tempfile::tempdir().unwrap();
         let mut process = Command::new(BINARY)
             .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(["--metrics-listen", "127.0.0.1:0"])
             .current_dir(folder.path())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
-        let first = lines.next().unwrap().unwrap();
-        let address = first.split("http://").nth(1).unwrap();
-        let address = address.split('"').next().unwrap().to_string();
+        let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        let host = |name: &str| {
+            first[name]
+                .as_str()
+                .unwrap()
+                .split('/')
+                .nth(2)
+                .unwrap()
+                .to_string()
+        };
+        let (address, metrics) = (host("message"), host("metrics"));
         std::thread::spawn(move || lines.for_each(drop));
         Self {
             process,
             address,
+            metrics,
             folder,
         }
     }
@@ -41,6 +54,7 @@ impl Service {
     /// Runs a shell script whose addresses are moved to this service.
     fn run(&self, script: &str) -> String {
         let script = script.replace("127.0.0.1:8080", &self.address);
+        let script = script.replace("127.0.0.1:9464", &self.metrics);
         let path = std::env::var("PATH").unwrap();
         let here = Path::new(BINARY).parent().unwrap().display();
         let output = Command::new("bash")
@@ -135,7 +149,7 @@ fn the_examples_of_the_operators_guide_work() {
     let (bulk, served): (Vec<_>, Vec<_>) = guide
         .iter()
         .partition(|example| example.contains("petstore seed"));
-    assert_eq!((bulk.len(), served.len()), (1, 5));
+    assert_eq!((bulk.len(), served.len()), (1, 6));
     for example in served {
         service.run(example);
     }
