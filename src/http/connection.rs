@@ -29,10 +29,10 @@ use tokio::{
 };
 
 use super::{
-    App,
+    Answer, App,
     error::ApiError,
     exchange,
-    limits::{MAX_BODY, MAX_HEAD, MAX_STREAMS},
+    limits::{Limits, MAX_BODY, MAX_HEAD, MAX_STREAMS},
     socket::{self, Phase, Socket},
     tls::{self, NoTls, Tls},
 };
@@ -59,7 +59,10 @@ pub async fn serve(stream: TcpStream, client: IpAddr, app: Arc<App>, closing: &C
     };
     match known {
         Ok(true) => serve_http2(stream, client, app, ear).await,
-        Ok(false) => serve_http1(stream, client, &app, ear).await,
+        Ok(false) => {
+            let answer = |request| exchange::answer(&app, client, request);
+            serve_http1(stream, &app.limits, ear, answer).await;
+        }
         // It has not said a word.
         Err(_) => {}
     }
@@ -81,7 +84,10 @@ async fn serve_tls(
         Ok(Ok(stream)) if tls::speaks_http2(&stream) => {
             serve_http2(stream, client, app, closing).await
         }
-        Ok(Ok(stream)) => serve_http1(stream, client, &app, closing).await,
+        Ok(Ok(stream)) => {
+            let answer = |request| exchange::answer(&app, client, request);
+            serve_http1(stream, &app.limits, closing, answer).await;
+        }
         Ok(Err(NoTls::Plain(stream))) => {
             let error = ApiError::InvalidRequest("this port speaks TLS; use https://");
             socket::dismiss(stream, app.limits.clone(), &error).await;
@@ -108,19 +114,20 @@ async fn speaks_http2(stream: &TcpStream) -> bool {
     false
 }
 
-async fn serve_http1(
+/// Serves a connection of HTTP/1.1, whatever answers.
+pub async fn serve_http1<F: Future<Output = Answer>>(
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    client: IpAddr,
-    app: &App,
+    limits: &Limits,
     mut closing: Pin<&mut impl Future<Output = ()>>,
+    answer: impl Fn(Request<Incoming>) -> F,
 ) {
     let phase = Arc::new(Phase::default());
-    let socket = Socket::new(stream, phase.clone(), app.limits.clone());
-    let service = service_fn(|request: Request<Incoming>| {
+    let socket = Socket::new(stream, phase.clone(), limits.clone());
+    let service = service_fn(|request| {
         phase.begin();
-        let phase = &phase;
+        let (phase, answer) = (&phase, answer(request));
         async move {
-            let answer = exchange::answer(app, client, request).await;
+            let answer = answer.await;
             phase.end(answer.status().as_u16() >= 400);
             Ok::<_, Infallible>(answer)
         }

@@ -1,14 +1,18 @@
 //! What the service counts, and the listener that gives it to Prometheus.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    future::{pending, ready},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::Full;
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{net::TcpListener, task::JoinSet, time::timeout};
+use hyper::body::Incoming;
+use tokio::{net::TcpListener, task::JoinSet};
 
-use super::{Answer, App, READ, error::ApiError, operation::Operation};
+use super::{Answer, App, READ, connection, error::ApiError, exchange, operation::Operation};
 use crate::metrics::{Counter, Exposition, Gauge, Histogram};
 
 /// Every status that an answer can have.
@@ -164,9 +168,7 @@ fn expose(app: &App) -> String {
     text.into_text()
 }
 
-/// How long whoever asks for them has for a request.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How many may ask at a time.
+/// How many may ask at a time; others are just closed.
 const CLIENTS: usize = 16;
 
 /// Gives the metrics to whoever asks, until it is dropped.
@@ -179,27 +181,18 @@ pub async fn serve(listener: TcpListener, app: Arc<App>) {
             tokio::time::sleep(Duration::from_secs(1)).await;
             continue;
         };
-        if clients.len() >= CLIENTS {
-            continue;
-        }
-        let app = app.clone();
-        clients.spawn(async move {
-            let service = service_fn(|request| {
-                let answer = answer(&app, &request);
-                async { Ok::<_, Infallible>(answer) }
+        if clients.len() < CLIENTS {
+            let app = app.clone();
+            clients.spawn(async move {
+                let answer = |request| ready(answer(&app, &request));
+                connection::serve_http1(stream, &app.limits, pin!(pending()), answer).await;
             });
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(PATIENCE)
-                .keep_alive(false)
-                .serve_connection(TokioIo::new(stream), service);
-            let _ = timeout(2 * PATIENCE, connection).await;
-        });
+        }
     }
 }
 
 fn answer(app: &App, request: &Request<Incoming>) -> Answer {
-    match (request.uri().path(), request.method()) {
+    let mut answer = match (request.uri().path(), request.method()) {
         ("/metrics", &Method::GET | &Method::HEAD) => {
             let mut answer = Answer::new(Full::new(expose(app).into()));
             let media_type = HeaderValue::from_static(Exposition::MEDIA_TYPE);
@@ -210,5 +203,8 @@ fn answer(app: &App, request: &Request<Incoming>) -> Answer {
         }
         ("/metrics", _) => ApiError::MethodNotAllowed(READ).answer(),
         _ => ApiError::NotFound("there is no such path; the metrics are at /metrics").answer(),
-    }
+    };
+    let headers = answer.headers_mut();
+    headers.insert(exchange::X_REQUEST_ID, exchange::new_request_id());
+    answer
 }

@@ -96,6 +96,7 @@ const CASES: &[(&str, Case)] = cases![
     metrics::the_store_tells_what_it_does,
     metrics::what_waits_and_runs_is_told,
     metrics::the_listener_has_metrics_alone,
+    metrics::the_listener_is_no_less_strict,
     metrics::the_dashboard_fits,
     named::a_request_sent_again_is_answered_as_before,
     named::a_name_belongs_to_one_request_of_one_key,

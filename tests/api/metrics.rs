@@ -87,6 +87,18 @@ pub async fn what_waits_and_runs_is_told(backend: Backend) {
     assert_eq!(server.metric(running).await, 0.0);
 }
 
+/// What is no HTTP is refused there with the Error body as well.
+pub async fn the_listener_is_no_less_strict(backend: Backend) {
+    let server = Server::start(backend).await;
+    let answer = server.metrics_bytes("nonsense\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    assert!(answer.contains(r#""code":"invalid_request""#), "{answer}");
+    let head = format!("GET /metrics HTTP/1.1\r\nA: {}\r\n\r\n", "a".repeat(20_000));
+    let answer = server.metrics_bytes(&head).await;
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    assert!(answer.contains(r#""code":"head_too_large""#), "{answer}");
+}
+
 pub async fn the_listener_has_metrics_alone(backend: Backend) {
     let server = Server::start(backend).await;
     for (method, path, status) in [
@@ -98,6 +110,9 @@ pub async fn the_listener_has_metrics_alone(backend: Backend) {
     ] {
         let reply = server.metrics_request(method, path).await;
         assert_eq!(reply.status(), status, "{path}");
+        assert!(reply.headers().contains_key("x-request-id"));
+        let text = reply.text().await.unwrap();
+        assert_eq!(text.contains(r#""code""#), status >= 400, "{text}");
     }
     server.get("/metrics").await.assert_error(404, "not_found");
 }

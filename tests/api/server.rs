@@ -21,7 +21,12 @@ use petstore::{
 };
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+    task::JoinHandle,
+};
 
 use crate::{contract, identity::Identity, postgres::Cluster};
 
@@ -297,6 +302,15 @@ impl Server {
         let url = format!("http://{}{path}", self.metrics_address);
         let request = reqwest::Client::new().request(method, url);
         request.send().await.unwrap()
+    }
+
+    /// Sends bytes to that listener, and gives all that it answers.
+    pub async fn metrics_bytes(&self, bytes: &str) -> String {
+        let mut stream = TcpStream::connect(self.metrics_address).await.unwrap();
+        stream.write_all(bytes.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
     }
 
     /// The value of a metric, given with its labels; 0 if it is not there.
