@@ -125,9 +125,9 @@ pub async fn serve_http1<F: Future<Output = Answer>>(
     let socket = Socket::new(stream, phase.clone(), limits.clone());
     let service = service_fn(|request| {
         phase.begin();
-        let (phase, answer) = (&phase, answer(request));
+        let (phase, answer) = (&phase, &answer);
         async move {
-            let answer = answer.await;
+            let answer = answer(request).await;
             phase.end(answer.status().as_u16() >= 400);
             Ok::<_, Infallible>(answer)
         }

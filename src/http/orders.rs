@@ -14,7 +14,7 @@ use crate::order::{Claim, Close, NewOrder};
 
 pub async fn list_orders(app: &App, _: Permit, head: &Parts) -> Result<Answer, ApiError> {
     let query = extract::list_query(head)?;
-    let read = async {
+    let read = || async {
         let page = app.store.order_list(query).await?;
         Ok(Rendered::page(&app.base, &query, &page))
     };
@@ -39,7 +39,7 @@ pub async fn place_order(
 
 pub async fn get_order(app: &App, _: Permit, head: &Parts, id: &str) -> Result<Answer, ApiError> {
     let id = extract::order_id(id).ok_or(ApiError::NotFound(NO_SUCH_ORDER))?;
-    let read = async {
+    let read = || async {
         Ok(match app.store.order_get(id).await? {
             // Other orders that are placed do not change this one.
             Some(order) => Rendered::lasting(render::json(&order, None)),
@@ -90,7 +90,7 @@ async fn close_order(
 }
 
 pub async fn get_inventory(app: &App, _: Permit, head: &Parts) -> Result<Answer, ApiError> {
-    let read = async {
+    let read = || async {
         let inventory = app.store.pet_inventory().await?;
         Ok(Rendered::passing(render::json(&inventory, None)))
     };

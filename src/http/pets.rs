@@ -15,7 +15,7 @@ use crate::pet::{NewPet, Pet, PetChange};
 
 pub async fn list_pets(app: &App, _: Permit, head: &Parts) -> Result<Answer, ApiError> {
     let query = extract::list_query(head)?;
-    let read = async {
+    let read = || async {
         let page = app.store.pet_list(query).await?;
         Ok(Rendered::page(&app.base, &query, &page))
     };
@@ -66,7 +66,7 @@ pub async fn get_pet(
     let Some(id) = extract::pet_id(id) else {
         return Ok(announce_removal(app, NOT_FOUND.answer()));
     };
-    let read = async {
+    let read = || async {
         Ok(match app.store.pet_get(id).await? {
             // Other animals that are added do not change this one.
             Some(pet) => Rendered::lasting(announce_removal(app, render::json(&pet, None))),

@@ -249,23 +249,34 @@ impl Weighter<View, Kept> for Weight {
 impl App {
     /// Gives an answer that is as new as the last acknowledged write. If many
     /// ask for one that is not there, one of them reads it for all.
-    pub async fn rendered(
+    ///
+    /// A reading is in a box, so that answers that are kept do not pay for the
+    /// room that it takes.
+    pub async fn rendered<F>(
         &self,
         view: View,
-        read: impl Future<Output = Result<Rendered, ApiError>>,
-    ) -> Result<Arc<Rendered>, ApiError> {
+        read: impl FnOnce() -> F,
+    ) -> Result<Arc<Rendered>, ApiError>
+    where
+        F: Future<Output = Result<Rendered, ApiError>>,
+    {
         let Some(asked) = self.store.version() else {
-            return self.read_anew(view, read).await;
+            return Box::pin(self.read_anew(view, read())).await;
         };
-        if let Some(kept) = self
-            .pages
-            .kept
-            .get(&view)
-            .filter(|kept| kept.holds_at(asked))
-        {
+        let kept = self.pages.kept.get(&view);
+        if let Some(kept) = kept.filter(|kept| kept.holds_at(asked)) {
             self.metrics.pages.hits.increment();
             return Ok(kept.rendered);
         }
+        Box::pin(self.read_and_keep(view, asked, read())).await
+    }
+
+    async fn read_and_keep(
+        &self,
+        view: View,
+        asked: Version,
+        read: impl Future<Output = Result<Rendered, ApiError>>,
+    ) -> Result<Arc<Rendered>, ApiError> {
         let judge = |_: &View, kept: &mut Kept| {
             if kept.holds_at(asked) {
                 EntryAction::Retain(kept.rendered.clone())

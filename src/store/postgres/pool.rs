@@ -162,22 +162,23 @@ impl Pool {
         let _running = self.running.enter();
         let (place, connection) = self.connection().await?;
         let before = connection.warnings.load(Ordering::Acquire);
-        Ok(
-            match timeout(STATEMENT, connection.run(sql, parameters)).await {
-                Ok(Ok(rows)) => {
-                    let warned = connection.warnings.load(Ordering::Acquire) != before;
-                    Ok((rows, warned))
-                }
-                Ok(Err(error)) => {
-                    self.drop_broken(place, &connection, &error).await;
-                    Err(error.into())
-                }
-                Err(late) => {
-                    self.give_up(place, &connection).await;
-                    Err(late.into())
-                }
-            },
-        )
+        // In a box: every request has room for all that it may have to wait for,
+        // also one that needs no statement, and that room has to be moved.
+        let statement = Box::pin(connection.run(sql, parameters));
+        Ok(match timeout(STATEMENT, statement).await {
+            Ok(Ok(rows)) => {
+                let warned = connection.warnings.load(Ordering::Acquire) != before;
+                Ok((rows, warned))
+            }
+            Ok(Err(error)) => {
+                self.drop_broken(place, &connection, &error).await;
+                Err(error.into())
+            }
+            Err(late) => {
+                self.give_up(place, &connection).await;
+                Err(late.into())
+            }
+        })
     }
 
     /// The next connection, made if it is not there. Those who wait while it
@@ -194,7 +195,7 @@ impl Pool {
             _ => {}
         }
         let began = Instant::now();
-        match Connection::open(&self.server).await {
+        match Box::pin(Connection::open(&self.server)).await {
             Ok(made) => {
                 let made = place.connection.insert(Arc::new(made)).clone();
                 Ok((number, made))
