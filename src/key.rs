@@ -1,6 +1,6 @@
 //! API keys: how one is made, recognised and described.
 
-use std::{borrow::Cow, fmt, str::FromStr};
+use std::{fmt, str::FromStr};
 
 use jiff::Timestamp;
 use rand::{RngExt, distr::Alphanumeric, rngs::SysRng};
@@ -8,7 +8,6 @@ use sha2::{Digest, Sha256};
 
 use crate::invalid::{Invalid, quoted};
 
-const PREFIX: &str = "psk_";
 const RANDOM: usize = 32;
 const CHECKSUM: usize = 6;
 
@@ -20,6 +19,9 @@ const CHECKSUM: usize = 6;
 pub struct ApiKey(String);
 
 impl ApiKey {
+    /// What every key begins with.
+    pub const PREFIX: &str = "psk_";
+
     /// Draws a new key from the system's random source.
     pub fn generate() -> Self {
         let random: String = rand::rand_core::UnwrapErr(SysRng)
@@ -28,7 +30,11 @@ impl ApiKey {
             .map(char::from)
             .collect();
         let checksum = checksum(&random).map(char::from);
-        Self(format!("{PREFIX}{random}{}", String::from_iter(checksum)))
+        Self(format!(
+            "{}{random}{}",
+            Self::PREFIX,
+            String::from_iter(checksum)
+        ))
     }
 
     /// The secret itself, to be shown once.
@@ -48,7 +54,9 @@ pub struct KeyHash([u8; 32]);
 impl KeyHash {
     /// Hashes what a client presented, unless it cannot be a key at all.
     pub fn of_presented(text: &str) -> Option<Self> {
-        let (random, given) = text.strip_prefix(PREFIX)?.split_at_checked(RANDOM)?;
+        let (random, given) = text
+            .strip_prefix(ApiKey::PREFIX)?
+            .split_at_checked(RANDOM)?;
         (given.as_bytes() == checksum(random)).then(|| Self(Sha256::digest(text).into()))
     }
 
@@ -59,22 +67,6 @@ impl KeyHash {
     pub(crate) fn from_store(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
-}
-
-/// A text as it may be shown: nothing of what may be a key.
-pub fn without_secrets(text: &str) -> Cow<'_, str> {
-    if !text.contains(PREFIX) {
-        return text.into();
-    }
-    let mut parts = text.split(PREFIX);
-    let mut shown = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let rest = part.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
-        shown += PREFIX;
-        shown += "…";
-        shown += rest;
-    }
-    shown.into()
 }
 
 fn checksum(random: &str) -> [u8; CHECKSUM] {

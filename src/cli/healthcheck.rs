@@ -5,7 +5,8 @@ use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, mpsc},
+    thread,
     time::Duration,
 };
 
@@ -30,26 +31,33 @@ pub struct Healthcheck {
 impl Healthcheck {
     pub fn run(self) -> Outcome {
         let address = reachable(self.listen.listen);
-        let answer = connect(address).and_then(|stream| match self.tls_cert {
-            None => ask(stream, address),
-            Some(_) => {
-                let config = Arc::new(anyone::config());
-                let tls = ClientConnection::new(config, address.ip().into());
-                ask(
-                    StreamOwned::new(tls.map_err(io::Error::other)?, stream),
-                    address,
-                )
-            }
-        });
-        let answer = answer.map_err(|cause| format!("{address} does not answer: {cause}"))?;
-        let status = answer.lines().next().unwrap_or_default();
-        if status.split(' ').nth(1) != Some("200") {
-            let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
+        let (sender, answers) = mpsc::channel();
+        // On a thread of its own, as whatever listens there may talk for ever.
+        thread::spawn(move || sender.send(probe(address, self.tls_cert.is_some())));
+        let answer = match answers.recv_timeout(PATIENCE) {
+            Ok(answer) => answer.map_err(|cause| format!("{address} does not answer: {cause}"))?,
+            Err(_) => return Err(format!("{address} does not answer in time").into()),
+        };
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let status = head.lines().next().unwrap_or_default();
+        if status.split(' ').nth(1) != Some("200") || !body.contains(r#""ready""#) {
+            let (status, body) = (status.escape_debug(), body.escape_debug());
             return Err(format!("{address} is not ready: {status} {body}").into());
         }
         say!("{address} is ready");
         Ok(())
     }
+}
+
+fn probe(address: SocketAddr, tls: bool) -> io::Result<String> {
+    let stream = connect(address)?;
+    if !tls {
+        return ask(stream, address);
+    }
+    let config = Arc::new(anyone::config());
+    let tls = ClientConnection::new(config, address.ip().into());
+    let stream = StreamOwned::new(tls.map_err(io::Error::other)?, stream);
+    ask(stream, address)
 }
 
 fn connect(address: SocketAddr) -> io::Result<TcpStream> {
@@ -64,7 +72,6 @@ fn ask(mut stream: impl Read + Write, address: SocketAddr) -> io::Result<String>
     let request = format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
-    // Whatever else listens there, it need not be let talk for ever.
     stream.take(64 << 10).read_to_end(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer).into())
 }

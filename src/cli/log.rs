@@ -8,7 +8,7 @@ use std::{
 };
 
 use tracing::Level;
-use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
+use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::{
     Layer, filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt,
 };
@@ -34,8 +34,11 @@ pub(super) use tell;
 /// Begins the log. What is given back must be kept to the end: then the last
 /// lines are written.
 pub fn start() -> WorkerGuard {
-    // A log that nobody reads, or a full disk under it, holds nothing up.
-    let (writer, written) = tracing_appender::non_blocking(io::stderr());
+    // A log that nobody reads, or a full disk under it, holds nothing up; lines
+    // are dropped then.
+    let (writer, written) = NonBlockingBuilder::default()
+        .buffered_lines_limit(8192)
+        .finish(io::stderr());
     // Libraries may write what any stranger makes them write.
     let ours = Targets::new().with_target("petstore", Level::INFO);
     let log = tracing_subscriber::registry();

@@ -121,7 +121,8 @@ struct Listen {
         env = "PETSTORE_LISTEN",
         value_parser = address,
         default_value = "127.0.0.1:8080",
-        value_name = "ADDRESS"
+        value_name = "ADDRESS",
+        allow_hyphen_values = true
     )]
     listen: SocketAddr,
 }
@@ -200,7 +201,8 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for UrlParser<T> {
         value: &OsStr,
     ) -> Result<T, clap::Error> {
         let text = value.to_string_lossy();
-        (self.0)(&text).map_err(|wrong| {
+        let plain = value.to_str().ok_or(Invalid::new("text", "must be UTF-8"));
+        plain.and_then(self.0).map_err(|wrong| {
             let name = argument.map_or_else(String::new, Arg::to_string);
             let message = format!(
                 "invalid value '{}' for '{name}': {}\n",

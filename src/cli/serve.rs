@@ -38,7 +38,8 @@ pub struct Serve {
         long,
         env = "PETSTORE_METRICS_LISTEN",
         value_parser = address,
-        value_name = "ADDRESS"
+        value_name = "ADDRESS",
+        allow_hyphen_values = true
     )]
     metrics_listen: Option<SocketAddr>,
     #[command(flatten)]
@@ -146,8 +147,9 @@ impl Serve {
         };
 
         let tls = self.tls.load()?;
-        let (service, address) = listen(self.listen.listen)?;
-        let metrics = self.metrics_listen.map(listen).transpose()?;
+        let (service, address) = listen("--listen", self.listen.listen)?;
+        let metrics = self.metrics_listen.map(|at| listen("--metrics-listen", at));
+        let metrics = metrics.transpose()?;
         let here = format!("{}://{address}", Scheme::of(tls.as_deref()));
         let mut shutdown = pin!(shutdown);
         let options = Options::new(Role::Service);
@@ -234,9 +236,9 @@ impl Serve {
     }
 }
 
-fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Box<dyn Error>> {
+fn listen(option: &str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), Box<dyn Error>> {
     let listener = TcpListener::bind(address)
-        .map_err(|cause| format!("cannot listen on {address}: {cause}"))?;
+        .map_err(|cause| format!("cannot listen on {address} ({option}): {cause}"))?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     Ok((listener, address))
@@ -261,12 +263,11 @@ fn room_for_connections() -> usize {
         .max(1)
 }
 
-/// From one second to ten years.
+/// From one second to 3660 days.
 fn hold(text: &str) -> Result<SignedDuration, Invalid> {
-    length(text, 1..=10 * 366 * 24 * 3600).ok_or_else(|| {
+    length(text, 1..=3660 * 24 * 3600).ok_or_else(|| {
         let got = quoted(text);
-        let reason =
-            format!("must be a time from 1s to 10 years such as 30m, 12h or 2d, got {got}");
+        let reason = format!("must be a time from 1s to 3660d such as 30m, 12h or 2d, got {got}");
         Invalid::new("hold-for", reason)
     })
 }

@@ -1,14 +1,26 @@
 //! Who is calling, and may they: judged before anything else of a request.
 
+use std::{
+    pin::pin,
+    time::{Duration, Instant},
+};
+
 use http::{HeaderMap, header};
 use jiff::Timestamp;
+use tokio::{sync::SemaphorePermit, time::timeout};
 
-use super::{App, error::ApiError, keys::Keys, operation::Operation, rate::Limited, trail::Trail};
+use super::{
+    App,
+    error::ApiError,
+    operation::Operation,
+    rate::Limited,
+    trail::{Body, Trail},
+};
 use crate::key::{KeyHash, Scopes};
 
 /// A client with a valid key.
 pub struct Caller<'a> {
-    keys: &'a Keys,
+    app: &'a App,
     trail: &'a mut Trail,
     hash: KeyHash,
     key_id: i64,
@@ -30,7 +42,8 @@ impl<'a> Caller<'a> {
         let refuse = |refused| app.strangers.refuse(client, at, refused);
         let hash = presented(headers).map_err(refuse)?;
         let may_look = || app.strangers.may_err(client, at);
-        let found = app.keys.find(&hash, now, at, may_look).await?;
+        let found = app.keys.find(&hash, now, at, may_look).await;
+        let found = found.map_err(|error| refuse(error.into()))?;
         let valid = found.ok_or_else(|| refuse(REFUSED))?;
         trail.key_id = Some(valid.id);
         trail.quota = valid.quota;
@@ -38,7 +51,7 @@ impl<'a> Caller<'a> {
             quota.check(Limited::Key)?;
         }
         Ok(Self {
-            keys: &app.keys,
+            app,
             trail,
             hash,
             key_id: valid.id,
@@ -48,29 +61,72 @@ impl<'a> Caller<'a> {
     }
 
     /// Gives what a handler cannot be called without, if the key has the scope
-    /// for the operation.
-    pub fn may(self, operation: Operation) -> Result<Permit, ApiError> {
+    /// for the operation, and if not too much is being worked on.
+    pub fn may(self, operation: Operation) -> Result<Permit<'a>, ApiError> {
         self.trail.operation = Some(operation);
         if !self.scopes.has(operation.scope()) {
             return Err(ApiError::InsufficientScope(operation.scope()));
         }
         if operation.is_deprecated() {
-            self.keys.count_deprecated(&self.hash, self.now);
+            self.app.keys.count_deprecated(&self.hash, self.now);
         }
-        Ok(Permit {
+        let mut permit = Permit {
             now: self.now,
             key_id: self.key_id,
-        })
+            place: None,
+            body: &mut self.trail.body,
+        };
+        permit.take_place(self.app)?;
+        Ok(permit)
     }
 }
 
-/// The leave to carry out an operation.
-pub struct Permit {
+/// The leave to carry out an operation, and a place among the requests that are
+/// worked on.
+pub struct Permit<'a> {
     /// When the request came. The clock is read once a request, so a key
     /// cannot expire halfway through.
     pub now: Timestamp,
     pub key_id: i64,
+    place: Option<SemaphorePermit<'a>>,
+    body: &'a mut Body,
 }
+
+impl<'a> Permit<'a> {
+    fn take_place(&mut self, app: &'a App) -> Result<(), ApiError> {
+        let place = app.places.try_acquire();
+        self.place = Some(place.map_err(|_| ApiError::Overloaded)?);
+        Ok(())
+    }
+
+    /// Waits for the body. If it takes a while, others have the place meanwhile,
+    /// and there is a limit to how many are waited for.
+    pub async fn wait<T>(
+        &mut self,
+        app: &'a App,
+        body: impl Future<Output = T>,
+    ) -> Result<T, ApiError> {
+        *self.body = Body::AwaitedSince(Instant::now());
+        let mut body = pin!(body);
+        let come = match timeout(SOON, &mut body).await {
+            Ok(come) => come,
+            Err(_) => {
+                let seat = app.waiting_room.try_acquire();
+                let _seat = seat.map_err(|_| ApiError::Overloaded)?;
+                self.place = None;
+                let come = timeout(app.limits.body, body).await;
+                self.body.come();
+                self.take_place(app)?;
+                come.map_err(|_| ApiError::RequestTimeout("body: did not arrive in time"))?
+            }
+        };
+        self.body.come();
+        Ok(come)
+    }
+}
+
+/// How long a client may keep us waiting before others have its place.
+const SOON: Duration = Duration::from_millis(100);
 
 const REFUSED: ApiError =
     ApiError::InvalidApiKey("Authorization: the API key is unknown, revoked or expired");

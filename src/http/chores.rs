@@ -38,18 +38,40 @@ async fn keep_on<F: Future<Output = ()>>(app: Arc<App>, chore: fn(Arc<App>) -> F
 /// are old enough.
 async fn keep_tidy(app: Arc<App>) {
     let mut ticks = tokio::time::interval(TIDYING);
+    let mut lapsing = Trouble::with("lapsed holds are not looked for");
+    let mut forgetting = Trouble::with("old names of requests are not forgotten");
     loop {
         ticks.tick().await;
         let lapse = || app.store.order_lapse(app.clock.now());
-        match until_none(lapse).await {
-            Ok(0) => {}
-            Ok(orders) => tracing::info!(orders, "holds have lapsed"),
-            Err(error) => tracing::warn!(%error, "lapsed holds were not looked for"),
+        let lapsed = until_none(lapse).await;
+        if let Ok(orders @ 1..) = lapsed {
+            tracing::info!(orders, "holds have lapsed");
         }
+        lapsing.tell(lapsed);
         let forget = || app.store.named_forget(app.clock.now() - NAMES_KEPT);
-        if let Err(error) = until_none(forget).await {
-            tracing::warn!(%error, "old names of requests were not forgotten");
+        forgetting.tell(until_none(forget).await);
+    }
+}
+
+/// Tells the log of a trouble when it begins and when it is over, not each time.
+pub struct Trouble {
+    what: &'static str,
+    lasts: bool,
+}
+
+impl Trouble {
+    pub fn with(what: &'static str) -> Self {
+        Self { what, lasts: false }
+    }
+
+    pub fn tell<T>(&mut self, outcome: Result<T, store::Error>) {
+        let what = self.what;
+        match outcome {
+            Err(error) if !self.lasts => tracing::warn!(%error, "{what}"),
+            Ok(_) if self.lasts => tracing::info!("over: {what}"),
+            _ => return,
         }
+        self.lasts = !self.lasts;
     }
 }
 

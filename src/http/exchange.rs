@@ -6,7 +6,8 @@ use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use hyper::body::{Body, Incoming};
 
-use super::{Answer, App, cors, error::ApiError, route, trail::Trail};
+use super::{Answer, App, cors, error::ApiError, route, trail::Watch};
+use crate::key::ApiKey;
 
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -14,11 +15,11 @@ pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub async fn answer(app: &App, client: IpAddr, request: Request<Incoming>) -> Answer {
     let (head, body) = request.into_parts();
     let mut id = request_id(&head.headers);
-    let mut trail = Trail::begin(client);
+    let mut watch = Watch::begin(app, client, &head, &id);
     let routed = match cors::preflight(&app.cors, &head) {
         Some(answer) => Ok(Ok(answer)),
         None => {
-            let routing = AssertUnwindSafe(route(app, &head, body, &mut trail));
+            let routing = AssertUnwindSafe(route(app, &head, body, &mut watch.trail));
             routing.catch_unwind().await
         }
     };
@@ -28,10 +29,10 @@ pub async fn answer(app: &App, client: IpAddr, request: Request<Incoming>) -> An
         Ok(answer) => (answer, None),
         Err(error) => (error.answer(), Some(error)),
     };
-    if let Some(quota) = &trail.quota {
+    if let Some(quota) = &watch.trail.quota {
         quota.mark(&mut answer);
     }
-    trail.end(app, &head, &id, answer.status(), error.as_ref());
+    watch.end(answer.status(), error.as_ref());
     if head.method == Method::HEAD && answer.status() != StatusCode::NOT_MODIFIED {
         let length = answer.body().size_hint().exact().unwrap_or_default();
         answer
@@ -46,14 +47,17 @@ pub async fn answer(app: &App, client: IpAddr, request: Request<Incoming>) -> An
     answer
 }
 
-/// The client's own id if it is sane, otherwise a new one.
+/// The client's own id if it is sane, otherwise a new one. One that may hold a
+/// key would bring it into the log.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
+    const KEY: &[u8] = ApiKey::PREFIX.as_bytes();
     let sane = |id: &&HeaderValue| {
         (1..=128).contains(&id.len())
             && id
                 .as_bytes()
                 .iter()
                 .all(|b| b.is_ascii_alphanumeric() || b"._~-".contains(b))
+            && !id.as_bytes().windows(KEY.len()).any(|part| part == KEY)
     };
     match headers.get(X_REQUEST_ID).filter(sane) {
         Some(id) => id.clone(),

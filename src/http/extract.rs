@@ -22,29 +22,33 @@ pub const JSON: &str = "application/json";
 pub const MERGE_PATCH: &str = "application/merge-patch+json, application/json";
 
 /// Reads the body of a request that is declared to be of one of those types.
-pub async fn body(
-    app: &App,
+pub async fn body<'a>(
+    app: &'a App,
     head: &Parts,
+    permit: &mut Permit<'a>,
     body: Incoming,
     types: &'static str,
 ) -> Result<Bytes, ApiError> {
     if !is_one_of(types, &head.headers) || is_encoded(&head.headers) {
         return Err(ApiError::UnsupportedMediaType(types));
     }
-    bytes(app, body).await
+    bytes(app, permit, body).await
 }
 
 /// Reads a body, whatever it is.
-pub async fn bytes(app: &App, body: Incoming) -> Result<Bytes, ApiError> {
+pub async fn bytes<'a>(
+    app: &'a App,
+    permit: &mut Permit<'a>,
+    body: Incoming,
+) -> Result<Bytes, ApiError> {
     if body.size_hint().lower() > MAX_BODY as u64 {
         return Err(ApiError::BodyTooLarge);
     }
     let reading = Limited::new(body, MAX_BODY).collect();
-    match tokio::time::timeout(app.limits.body, reading).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(e)) if e.is::<LengthLimitError>() => Err(ApiError::BodyTooLarge),
-        Ok(Err(_)) => Err(ApiError::InvalidRequest("body: broke off or is malformed")),
-        Err(_) => Err(ApiError::RequestTimeout("body: did not arrive in time")),
+    match permit.wait(app, reading).await? {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(e) if e.is::<LengthLimitError>() => Err(ApiError::BodyTooLarge),
+        Err(_) => Err(ApiError::InvalidRequest("body: broke off or is malformed")),
     }
 }
 
@@ -55,18 +59,18 @@ pub fn object<T: FromObject>(body: &[u8]) -> Result<T, ApiError> {
 }
 
 /// Reads the JSON object of a request that may have a name.
-pub async fn named_object<T: FromObject>(
-    app: &App,
+pub async fn named_object<'a, T: FromObject>(
+    app: &'a App,
     head: &Parts,
-    permit: &Permit,
+    permit: &mut Permit<'a>,
     body: Incoming,
 ) -> Result<(T, Option<Named>), ApiError> {
-    let body = self::body(app, head, body, JSON).await?;
+    let body = self::body(app, head, permit, body, JSON).await?;
     Ok((object(&body)?, named(head, permit, &body)?))
 }
 
 /// The request under its name, if its client gave it one.
-pub fn named(head: &Parts, permit: &Permit, body: &[u8]) -> Result<Option<Named>, ApiError> {
+pub fn named(head: &Parts, permit: &Permit<'_>, body: &[u8]) -> Result<Option<Named>, ApiError> {
     let mut names = head.headers.get_all(RequestName::HEADER).iter();
     let Some(name) = names.next() else {
         return Ok(None);

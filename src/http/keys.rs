@@ -17,6 +17,7 @@ use tokio::{sync::Mutex, time::Instant};
 
 use super::{
     App,
+    chores::Trouble,
     rate::{Level, Limiter, Quota, RateLimit},
 };
 use crate::{
@@ -179,7 +180,7 @@ impl Keys {
     }
 
     /// Writes down how keys were used.
-    pub async fn note_used(&self) {
+    pub async fn note_used(&self) -> Result<(), store::Error> {
         let table = self.table.load_full();
         let (mut noted, mut notes) = (Vec::new(), Vec::new());
         for Known { key, usage } in table.values() {
@@ -206,14 +207,15 @@ impl Keys {
             }
         }
         if notes.is_empty() {
-            return;
+            return Ok(());
         }
-        if let Err(error) = self.store.key_used(notes).await {
-            tracing::warn!(%error, "the use of keys was not noted");
+        let written = self.store.key_used(notes).await;
+        if written.is_err() {
             for (usage, calls) in noted {
                 usage.deprecated_noted.fetch_sub(calls, Ordering::Relaxed);
             }
         }
+        written
     }
 }
 
@@ -242,11 +244,10 @@ fn audit(before: &HashMap<KeyHash, Known>, after: &HashMap<KeyHash, Known>) {
 /// Reads the keys again and again.
 pub async fn keep_fresh(app: Arc<App>) {
     let mut ticks = tokio::time::interval(REFRESH);
+    let mut trouble = Trouble::with("the keys are not read again");
     loop {
         ticks.tick().await;
-        if let Err(error) = app.keys.refresh().await {
-            tracing::warn!(%error, "the keys were not read again");
-        }
+        trouble.tell(app.keys.refresh().await);
     }
 }
 
@@ -254,8 +255,9 @@ pub async fn keep_fresh(app: Arc<App>) {
 /// `keep_fresh` does not wait for it.
 pub async fn keep_noting(app: Arc<App>) {
     let mut ticks = tokio::time::interval(REFRESH);
+    let mut trouble = Trouble::with("the use of keys is not noted");
     loop {
         ticks.tick().await;
-        app.keys.note_used().await;
+        trouble.tell(app.keys.note_used().await);
     }
 }

@@ -45,6 +45,8 @@ pub struct Limits {
     /// refused at once: those that wait hold memory, and would be answered
     /// late.
     pub requests: usize,
+    /// Bodies that are waited for, at a time.
+    pub slow_bodies: usize,
 }
 
 impl Default for Limits {
@@ -56,7 +58,8 @@ impl Default for Limits {
             write: Duration::from_secs(30),
             drain: Duration::from_secs(35),
             connections: 4096,
-            requests: 2048,
+            requests: 4096,
+            slow_bodies: 2048,
         }
     }
 }

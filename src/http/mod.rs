@@ -118,6 +118,9 @@ struct App {
     access_log: bool,
     /// One for each request that may be worked on.
     places: Semaphore,
+    /// One for each request whose body is waited for.
+    waiting_room: Semaphore,
+    pinged: health::Pinged,
     /// Whether the service has been told to stop.
     stopping: AtomicBool,
     clock: Clock,
@@ -165,6 +168,8 @@ pub async fn serve(
         tls: settings.tls,
         access_log: settings.access_log,
         places: Semaphore::new(settings.limits.requests),
+        waiting_room: Semaphore::new(settings.limits.slow_bodies),
+        pinged: health::Pinged::default(),
         stopping: AtomicBool::new(false),
         clock: settings.clock,
         limits: settings.limits,
@@ -247,7 +252,6 @@ async fn operation(
 ) -> Result<Answer, ApiError> {
     use operation::Operation::*;
     let caller = Caller::of(&head.headers, app, trail).await?;
-    let _place = app.places.try_acquire().map_err(|_| ApiError::Overloaded)?;
     let mut segments = path.split('/');
     let segments: [Option<&str>; 5] = std::array::from_fn(|_| segments.next());
     let method = match head.method {

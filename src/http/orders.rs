@@ -12,7 +12,7 @@ use super::{
 };
 use crate::order::{Claim, Close, NewOrder};
 
-pub async fn list_orders(app: &App, _: Permit, head: &Parts) -> Result<Answer, ApiError> {
+pub async fn list_orders(app: &App, _: Permit<'_>, head: &Parts) -> Result<Answer, ApiError> {
     let query = extract::list_query(head)?;
     let read = || async {
         let page = app.store.order_list(query).await?;
@@ -22,13 +22,13 @@ pub async fn list_orders(app: &App, _: Permit, head: &Parts) -> Result<Answer, A
     Ok(page.answer(&head.headers))
 }
 
-pub async fn place_order(
-    app: &App,
-    permit: Permit,
+pub async fn place_order<'a>(
+    app: &'a App,
+    mut permit: Permit<'a>,
     head: &Parts,
     body: Incoming,
 ) -> Result<Answer, ApiError> {
-    let (claim, named) = extract::named_object::<Claim>(app, head, &permit, body).await?;
+    let (claim, named) = extract::named_object::<Claim>(app, head, &mut permit, body).await?;
     let new = NewOrder::new(claim.pet_id, permit.now, app.hold);
     let placed = app.store.order_place(new, named).await?;
     render::once(placed, |placed| match placed {
@@ -37,7 +37,12 @@ pub async fn place_order(
     })
 }
 
-pub async fn get_order(app: &App, _: Permit, head: &Parts, id: &str) -> Result<Answer, ApiError> {
+pub async fn get_order(
+    app: &App,
+    _: Permit<'_>,
+    head: &Parts,
+    id: &str,
+) -> Result<Answer, ApiError> {
     let id = extract::order_id(id).ok_or(ApiError::NotFound(NO_SUCH_ORDER))?;
     let read = || async {
         Ok(match app.store.order_get(id).await? {
@@ -50,9 +55,9 @@ pub async fn get_order(app: &App, _: Permit, head: &Parts, id: &str) -> Result<A
     Ok(order.answer(&head.headers))
 }
 
-pub async fn complete_order(
-    app: &App,
-    permit: Permit,
+pub async fn complete_order<'a>(
+    app: &'a App,
+    permit: Permit<'a>,
     head: &Parts,
     body: Incoming,
     id: &str,
@@ -60,9 +65,9 @@ pub async fn complete_order(
     close_order(app, permit, head, body, id, Close::Complete).await
 }
 
-pub async fn cancel_order(
-    app: &App,
-    permit: Permit,
+pub async fn cancel_order<'a>(
+    app: &'a App,
+    permit: Permit<'a>,
     head: &Parts,
     body: Incoming,
     id: &str,
@@ -70,16 +75,16 @@ pub async fn cancel_order(
     close_order(app, permit, head, body, id, Close::Cancel).await
 }
 
-async fn close_order(
-    app: &App,
-    permit: Permit,
+async fn close_order<'a>(
+    app: &'a App,
+    mut permit: Permit<'a>,
     head: &Parts,
     body: Incoming,
     id: &str,
     how: Close,
 ) -> Result<Answer, ApiError> {
     // Nothing is asked of the body, but another one is another request.
-    let body = extract::bytes(app, body).await?;
+    let body = extract::bytes(app, &mut permit, body).await?;
     let named = extract::named(head, &permit, &body)?;
     let id = extract::order_id(id).ok_or(ApiError::NotFound(NO_SUCH_ORDER))?;
     let closed = app.store.order_close(id, how, permit.now, named).await?;
@@ -89,7 +94,7 @@ async fn close_order(
     })
 }
 
-pub async fn get_inventory(app: &App, _: Permit, head: &Parts) -> Result<Answer, ApiError> {
+pub async fn get_inventory(app: &App, _: Permit<'_>, head: &Parts) -> Result<Answer, ApiError> {
     let read = || async {
         let inventory = app.store.pet_inventory().await?;
         Ok(Rendered::passing(render::json(&inventory, None)))

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::pet::{NewPet, Pet, PetChange};
 
-pub async fn list_pets(app: &App, _: Permit, head: &Parts) -> Result<Answer, ApiError> {
+pub async fn list_pets(app: &App, _: Permit<'_>, head: &Parts) -> Result<Answer, ApiError> {
     let query = extract::list_query(head)?;
     let read = || async {
         let page = app.store.pet_list(query).await?;
@@ -23,27 +23,27 @@ pub async fn list_pets(app: &App, _: Permit, head: &Parts) -> Result<Answer, Api
     Ok(page.answer(&head.headers))
 }
 
-pub async fn create_pet(
-    app: &App,
-    permit: Permit,
+pub async fn create_pet<'a>(
+    app: &'a App,
+    mut permit: Permit<'a>,
     head: &Parts,
     body: Incoming,
 ) -> Result<Answer, ApiError> {
-    let (new, named) = extract::named_object::<NewPet>(app, head, &permit, body).await?;
+    let (new, named) = extract::named_object::<NewPet>(app, head, &mut permit, body).await?;
     let created = app.store.pet_create(new, named).await?;
     render::once(created, |pet| {
         render::created(app, "pets", pet.id.get(), &pet)
     })
 }
 
-pub async fn update_pet(
-    app: &App,
-    _: Permit,
+pub async fn update_pet<'a>(
+    app: &'a App,
+    mut permit: Permit<'a>,
     head: &Parts,
     body: Incoming,
     id: &str,
 ) -> Result<Answer, ApiError> {
-    let body = extract::body(app, head, body, extract::MERGE_PATCH).await?;
+    let body = extract::body(app, head, &mut permit, body, extract::MERGE_PATCH).await?;
     let change: PetChange = extract::object(&body)?;
     let if_match = IfMatch::of(head);
     let id = extract::pet_id(id).ok_or(ApiError::NotFound(NO_SUCH_PET))?;
@@ -55,7 +55,7 @@ pub async fn update_pet(
 /// Deprecated since 5 December 2025, removed from 5 December 2030 on.
 pub async fn get_pet(
     app: &App,
-    permit: Permit,
+    permit: Permit<'_>,
     head: &Parts,
     id: &str,
 ) -> Result<Answer, ApiError> {

@@ -5,8 +5,9 @@
 //! half of a renewal, or a broken one, changes nothing.
 
 use std::{
+    fs::{self, File},
     future::pending,
-    io,
+    io::{self, Read},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -175,7 +176,11 @@ pub enum Unusable {
         .0.display()
     )]
     NoKey(PathBuf),
-    #[error("{} holds a broken key, or one that is neither RSA, ECDSA nor Ed25519", .0.display())]
+    #[error(
+        "{} holds a key that cannot be used: it must be RSA of 2048 bits or more, ECDSA or \
+         Ed25519, whole and not encrypted",
+        .0.display()
+    )]
     BrokenKey(PathBuf),
     #[error(
         "the key in {} does not belong to the certificate in {}",
@@ -210,8 +215,20 @@ impl Files {
     }
 }
 
+/// The most that is read of a file.
+const LARGEST: u64 = 1 << 20;
+
 fn read(file: &Path) -> Result<Vec<u8>, Unusable> {
-    std::fs::read(file).map_err(|cause| Unusable::Unreadable {
+    let read = || {
+        // A pipe would never come to its end.
+        if !fs::metadata(file)?.is_file() {
+            return Err(io::Error::other("it is not a file"));
+        }
+        let mut bytes = Vec::new();
+        File::open(file)?.take(LARGEST).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    read().map_err(|cause| Unusable::Unreadable {
         file: file.into(),
         cause,
     })

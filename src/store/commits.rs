@@ -37,7 +37,7 @@ impl Commits {
         text.family(
             "petstore_commit_writes",
             "histogram",
-            "Writes that shared a commit.",
+            "Writes of requests that shared a commit.",
         )
         .histogram(&[], &self.writes);
         text.family(

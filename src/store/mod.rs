@@ -79,20 +79,16 @@ impl fmt::Display for DatabaseUrl {
     }
 }
 
-/// The text of an address as it may be shown: nothing of what may be a name
-/// and a password.
+/// The text of an address that could not be read, as it may be shown. Where in
+/// it a password may be, nobody knows: so of one that may have any, no more than
+/// how it begins.
 pub fn without_password(text: &str) -> String {
-    let text = match text.split_once('?') {
-        Some((address, _)) => &format!("{address}?…"),
-        None => text,
-    };
-    let Some((credentials, rest)) = text.rsplit_once('@') else {
+    if !text.contains(['@', '=', '?']) {
         return text.into();
-    };
-    let scheme = credentials
-        .split_once("://")
-        .map_or("", |(scheme, _)| scheme);
-    format!("{scheme}://…@{rest}")
+    }
+    let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+    let scheme = scheme.filter(|scheme| scheme.chars().all(|c| c.is_ascii_alphanumeric()));
+    scheme.map_or("…".into(), |scheme| format!("{scheme}://…"))
 }
 
 /// What a process wants of the store.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use http::Method;
 use petstore::key::Scope;
 
-use crate::server::{Backend, Server};
+use crate::server::{Backend, Server, eventually};
 
 pub async fn requests_are_counted_by_operation_and_status(backend: Backend) {
     let server = Server::start(backend).await;
@@ -78,7 +78,7 @@ pub async fn what_waits_and_runs_is_told(backend: Backend) {
     let running = "petstore_requests_in_progress";
     let look = async {
         let five = async || server.metric(running).await == 5.0;
-        crate::server::eventually("five requests in progress", five).await;
+        eventually("five requests in progress", five).await;
         assert!(server.metric("petstore_connections").await >= 5.0);
         drop(lock);
     };
@@ -115,6 +115,28 @@ pub async fn the_listener_has_metrics_alone(backend: Backend) {
         assert_eq!(text.contains(r#""code""#), status >= 400, "{text}");
     }
     server.get("/metrics").await.assert_error(404, "not_found");
+}
+
+/// A client that leaves before its answer is counted all the same.
+pub async fn clients_that_leave_are_counted(backend: Backend) {
+    let server = Server::start(backend).await;
+    server.create_some(1).await;
+    let lock = server.database.lock();
+    let create = server.request(Method::POST, "/v1/pets");
+    let create = create.header("content-type", "application/json");
+    let create = create.body(r#"{"name":"A","categoryId":1}"#).into_http();
+    let mut client = server.http2().await;
+    let running = async || server.metric("petstore_requests_in_progress").await == 1.0;
+    tokio::select! {
+        _ = client.send_request(create) => panic!("nobody can write"),
+        () = eventually("a request in progress", running) => {}
+    }
+    let left = r#"petstore_requests_total{operation="createPet",status="499"}"#;
+    let counted = async || server.metric(left).await == 1.0;
+    eventually("one who left", counted).await;
+    drop(lock);
+    // What was begun is carried out.
+    eventually("two animals", async || server.count().await == 2).await;
 }
 
 /// The dashboard shows what there is, all of it and nothing else.

@@ -4,7 +4,7 @@ use http::Method;
 use petstore::http::Contract;
 use serde_json::{Value, json};
 
-use crate::server::{Backend, Request, Server};
+use crate::server::{Backend, Request, Server, eventually};
 
 pub async fn the_contract_is_served_with_its_addresses(backend: Backend) {
     let server = Server::start_with(backend, |plan| {
@@ -170,6 +170,8 @@ pub async fn its_health_is_told_without_a_key(backend: Backend) {
     }
     if backend == Backend::Postgres {
         server.database.destroy();
+        let is_not = async || server.get("/readyz").await.status == 503;
+        eventually("it is not ready", is_not).await;
         let reply = server.get("/readyz").await;
         reply.assert_error(503, "unavailable");
         assert_eq!(server.get("/healthz").await.status, 200);

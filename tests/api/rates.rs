@@ -228,6 +228,23 @@ pub async fn failures_are_limited_by_address(backend: Backend) {
     assert_eq!(server.metric(counted).await, limited as f64);
 }
 
+/// While nobody can tell whether a key is known, asking is limited all the
+/// same.
+pub async fn failures_are_limited_while_keys_cannot_be_read(backend: Backend) {
+    let server = wary(backend, "5/24h").await;
+    server.get("/v1/nothing").await;
+    let away = "ALTER TABLE api_keys RENAME TO away";
+    server.database.execute(away);
+    let stranger = async || {
+        let request = server.request(Method::GET, "/v1/pets");
+        request.with_key(ApiKey::generate().reveal()).send().await
+    };
+    for _ in 0..5 {
+        stranger().await.assert_error(500, "internal_error");
+    }
+    stranger().await.assert_error(429, "rate_limited");
+}
+
 /// The limit that holds if none is set leaves room for mistakes.
 pub async fn failures_are_limited_by_default(backend: Backend) {
     let server = Server::start(backend).await;

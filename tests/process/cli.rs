@@ -1,6 +1,6 @@
 //! The command line: what it says of itself, and what it refuses.
 
-use std::{fs::File, net::TcpListener};
+use std::{ffi::OsStr, fs::File, net::TcpListener, os::unix::ffi::OsStrExt};
 
 use crate::{
     client::Client,
@@ -110,12 +110,13 @@ fn wrong_values_are_refused() {
         ("serve --listen here", "127.0.0.1:8080"),
         ("serve --listen 127.0.0.1:x", "127.0.0.1:8080"),
         ("serve --listen 127.0.0.1:65536", "127.0.0.1:8080"),
+        ("serve --listen -1", "127.0.0.1:8080"),
         ("serve --metrics-listen 9464", "127.0.0.1:8080"),
         ("healthcheck --listen here", "127.0.0.1:8080"),
-        ("serve --hold-for soon", "from 1s to 10 years"),
-        ("serve --hold-for 0s", "from 1s to 10 years"),
-        ("serve --hold-for -5m", "from 1s to 10 years"),
-        ("serve --hold-for 11y", "from 1s to 10 years"),
+        ("serve --hold-for soon", "from 1s to 3660d"),
+        ("serve --hold-for 0s", "from 1s to 3660d"),
+        ("serve --hold-for -5m", "from 1s to 3660d"),
+        ("serve --hold-for 11y", "from 1s to 3660d"),
         ("serve --cors-origin shop.example", "https://shop.example"),
         (
             "serve --cors-origin https://shop.example/",
@@ -172,6 +173,13 @@ fn wrong_values_are_refused() {
         assert_wrong(&home, &arguments, &said);
     }
     assert_wrong(&home, &["completions", "cmd"], &["<SHELL>", "cmd", "bash"]);
+    let odd = OsStr::from_bytes(b"sqlite:a\xffb.db");
+    let refused = Finished::of(
+        home.command(PETSTORE)
+            .args(["serve", "--database"])
+            .arg(odd),
+    );
+    refused.assert_refused(2, "must be UTF-8");
     let glued = ["keys", "create", "till", "--expires=-3d"];
     assert_wrong(&home, &glued, &["--expires", "-3d"]);
 }

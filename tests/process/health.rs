@@ -1,6 +1,10 @@
 //! Whether the service lives and is ready, and the probe that asks.
 
-use std::{fs, net::TcpListener};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpListener,
+};
 
 use crate::{
     client::Client,
@@ -28,10 +32,12 @@ async fn a_store_that_cannot_be_written_is_not_ready() {
     let (here, away) = (home.database(), home.path("away.db"));
     fs::rename(&here, &away).unwrap();
     assert_eq!(status(&service, "/healthz").await, 200);
-    assert_eq!(status(&service, "/readyz").await, 503);
+    let not = async || status(&service, "/readyz").await == 503;
+    eventually("a service that is not ready", not).await;
     probe(&home, &service).assert_refused(1, "503");
     fs::rename(&away, &here).unwrap();
-    assert_eq!(status(&service, "/readyz").await, 200);
+    let again = async || status(&service, "/readyz").await == 200;
+    eventually("a service that is ready again", again).await;
     service.stop();
 }
 
@@ -71,11 +77,41 @@ async fn a_replica_is_ready_while_its_database_is_there() {
     let service = home.serve();
     assert_eq!(status(&service, "/readyz").await, 200);
     cluster.crash();
-    assert_eq!(status(&service, "/readyz").await, 503);
+    let is_not = async || status(&service, "/readyz").await == 503;
+    eventually("a replica that is not ready", is_not).await;
     assert_eq!(status(&service, "/healthz").await, 200);
     cluster.restart();
     let client = Client::new(&service, &key);
     let is_ready = async || status(&service, "/readyz").await == 200;
     eventually("a replica that is ready", is_ready).await;
     assert_eq!(client.create("Rex").await.unwrap().status, 201);
+}
+
+#[tokio::test]
+#[ignore = "needs strace; make test installs it and runs this"]
+async fn a_full_disk_is_not_ready() {
+    let home = Home::new();
+    home.new_key();
+    let full = "inject=pwrite64:error=ENOSPC:when=25+";
+    let mut serve = home.serve_traced(&["-e", crate::trace::CALLS, "-e", full]);
+    let service = Service::start(&mut serve);
+    let full = async || status(&service, "/readyz").await == 503;
+    eventually("a full disk", full).await;
+    assert_eq!(status(&service, "/healthz").await, 200);
+}
+
+/// What listens there may be something else.
+#[test]
+fn a_probe_of_something_else_fails() {
+    let home = Home::new();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        let (mut client, _) = other.accept().unwrap();
+        let mut request = [0; 1024];
+        let _ = client.read(&mut request);
+        let _ = client.write_all(b"HTTP/1.1 200 OK\r\n\r\n\x1b[31mwelcome\n");
+    });
+    let probed = home.petstore(&["healthcheck", "--listen", &address]);
+    probed.assert_refused(1, r"is not ready: HTTP/1.1 200 OK \u{1b}[31mwelcome\n");
 }

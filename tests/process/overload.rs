@@ -86,10 +86,10 @@ async fn slow_clients_keep_nobody_out() {
     assert!(peak < 500, "{peak} MB");
 }
 
-/// Beyond the requests that are worked on, others are refused at once; when the
-/// crowd has gone, all is as before.
+/// Of slow senders only so many are waited for; others are refused at once. Who
+/// sends all is served meanwhile.
 #[tokio::test]
-async fn a_crowd_is_shed() {
+async fn a_crowd_of_slow_senders_is_shed() {
     raise_descriptor_limit();
     let home = Home::new();
     let key = home.new_key();
@@ -107,17 +107,17 @@ async fn a_crowd_is_shed() {
         assert!(answer.contains("retry-after: 1"), "{answer}");
     }
     let good = Client::new(&service, &key);
-    good.get("/v1/pets").await.assert_error(503, "unavailable");
+    assert_eq!(good.create("Rex").await.unwrap().status, 201);
+    assert_eq!(good.get("/v1/pets").await.status, 200);
     wait_for("the number of refusals in the log", || {
         let events = service.events();
         let told =
             |event: &serde_json::Value| event["message"] == "overloaded: requests were refused";
         events.into_iter().find(told)
     });
+    // The slowness is theirs, so the log does not have it.
     drop(crowd);
-    crate::harness::eventually("room again", async || {
-        good.get("/v1/pets").await.status == 200
-    })
-    .await;
-    assert_eq!(good.create("Rex").await.unwrap().status, 201);
+    let events = service.events();
+    let slow = |event: &&serde_json::Value| event["request_id"].is_string();
+    assert_eq!(events.iter().filter(slow).count(), 0, "{events:?}");
 }

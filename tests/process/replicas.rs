@@ -381,6 +381,8 @@ fn a_server_that_is_not_there_is_named_without_its_password() {
         "postgres://till:secret@host/shop?sslmode=never",
         "postgres://till:sec@secret@host:port/shop",
         "postgres://host/shop?password=secret&sslmode=never",
+        "postgres://till:secret?x@host/shop?sslmode=never",
+        "host=127.0.0.1 password=secret",
     ] {
         let mut command = home.command(PETSTORE);
         let finished = Finished::of(command.args(["serve", "--database", wrong]));

@@ -72,7 +72,12 @@ fn files_that_cannot_be_used_are_told() {
     for (certificate, key, reason) in [
         ("none.pem", "key.pem", "cannot read none.pem: No such file"),
         ("cert.pem", "none.pem", "cannot read none.pem: No such file"),
-        ("folder", "key.pem", "cannot read folder: Is a directory"),
+        ("folder", "key.pem", "cannot read folder: it is not a file"),
+        (
+            "/dev/zero",
+            "key.pem",
+            "cannot read /dev/zero: it is not a file",
+        ),
         ("empty.pem", "key.pem", "empty.pem holds no certificate"),
         ("key.pem", "key.pem", "key.pem holds no certificate"),
         ("cut.pem", "key.pem", "cut.pem holds a broken certificate"),
@@ -80,8 +85,16 @@ fn files_that_cannot_be_used_are_told() {
         ("cert.pem", "empty.pem", "empty.pem holds no private key"),
         ("cert.pem", "cert.pem", "cert.pem holds no private key"),
         ("cert.pem", "locked.pem", "locked.pem holds no private key"),
-        ("cert.pem", "cut-key.pem", "cut-key.pem holds a broken key"),
-        ("cert.pem", "odd-key.pem", "odd-key.pem holds a broken key"),
+        (
+            "cert.pem",
+            "cut-key.pem",
+            "cut-key.pem holds a key that cannot be used",
+        ),
+        (
+            "cert.pem",
+            "odd-key.pem",
+            "odd-key.pem holds a key that cannot be used",
+        ),
         (
             "cert.pem",
             "other.pem",

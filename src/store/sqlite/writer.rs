@@ -266,8 +266,12 @@ impl Desk {
     fn carry_out(&mut self, mut batch: Vec<Box<dyn Write>>) {
         let began = Instant::now();
         let fates = self.commit(&mut batch);
-        let commits = &self.progress.commits;
-        commits.count(batch.len(), began, fates.is_ok());
+        let effects = batch.iter().map(|write| write.effect());
+        let writes = effects.filter(|effect| *effect != Effect::Unseen).count();
+        if writes > 0 || fates.is_err() {
+            let commits = &self.progress.commits;
+            commits.count(writes, began, fates.is_ok());
+        }
         // Raised before anyone is answered: who then asks for a page cannot be
         // given one from before the write.
         self.progress.count(&batch);
