@@ -80,12 +80,17 @@ impl Sqlite {
     pub async fn ping(&self) -> Result<(), Error> {
         let read = "SELECT EXISTS (SELECT 1 FROM pets WHERE id = ?1)";
         self.is_there(read, 1).await?;
-        // It changes nothing, but it is written: a full disk shows.
-        let write = "UPDATE inventory SET available = available";
+        // There and back: nothing is changed, but a page is written, so that a
+        // full disk shows.
+        let write = "UPDATE inventory SET available = available + ?1";
         self.writer
-            .run_statement(
+            .run(
                 |()| Effect::Unseen,
-                move |db| db.prepare_cached(write)?.execute([]).map(drop),
+                move |db| {
+                    let mut add = db.prepare_cached(write)?;
+                    add.execute([1])?;
+                    add.execute([-1]).map(drop)
+                },
             )
             .await
     }
