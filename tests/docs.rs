@@ -171,6 +171,7 @@ fn links_and_paths_lead_somewhere() {
         "CHANGELOG.md",
         "docs/decisions.md",
         "docs/operations.md",
+        "docs/performance.md",
         "docs/postgres.md",
     ] {
         let text = std::fs::read_to_string(document).unwrap();
