@@ -70,14 +70,13 @@ impl<'a> Caller<'a> {
         if operation.is_deprecated() {
             self.app.keys.count_deprecated(&self.hash, self.now);
         }
-        let mut permit = Permit {
+        Ok(Permit {
             now: self.now,
             key_id: self.key_id,
-            place: None,
+            app: self.app,
+            place: Some(place(self.app)?),
             body: &mut self.trail.body,
-        };
-        permit.take_place(self.app)?;
-        Ok(permit)
+        })
     }
 }
 
@@ -88,35 +87,30 @@ pub struct Permit<'a> {
     /// cannot expire halfway through.
     pub now: Timestamp,
     pub key_id: i64,
+    app: &'a App,
     place: Option<SemaphorePermit<'a>>,
     body: &'a mut Body,
 }
 
-impl<'a> Permit<'a> {
-    fn take_place(&mut self, app: &'a App) -> Result<(), ApiError> {
-        let place = app.places.try_acquire();
-        self.place = Some(place.map_err(|_| ApiError::Overloaded)?);
-        Ok(())
-    }
+fn place(app: &App) -> Result<SemaphorePermit<'_>, ApiError> {
+    app.places.try_acquire().map_err(|_| ApiError::Overloaded)
+}
 
+impl Permit<'_> {
     /// Waits for the body. If it takes a while, others have the place meanwhile,
     /// and there is a limit to how many are waited for.
-    pub async fn wait<T>(
-        &mut self,
-        app: &'a App,
-        body: impl Future<Output = T>,
-    ) -> Result<T, ApiError> {
+    pub async fn wait<T>(&mut self, body: impl Future<Output = T>) -> Result<T, ApiError> {
         *self.body = Body::AwaitedSince(Instant::now());
         let mut body = pin!(body);
         let come = match timeout(SOON, &mut body).await {
             Ok(come) => come,
             Err(_) => {
-                let seat = app.waiting_room.try_acquire();
+                let seat = self.app.waiting_room.try_acquire();
                 let _seat = seat.map_err(|_| ApiError::Overloaded)?;
                 self.place = None;
-                let come = timeout(app.limits.body, body).await;
+                let come = timeout(self.app.limits.body, body).await;
                 self.body.come();
-                self.take_place(app)?;
+                self.place = Some(place(self.app)?);
                 come.map_err(|_| ApiError::RequestTimeout("body: did not arrive in time"))?
             }
         };

@@ -7,7 +7,7 @@ use hyper::body::{Body, Incoming};
 use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
 
-use super::{App, auth::Permit, error::ApiError, limits::MAX_BODY};
+use super::{auth::Permit, error::ApiError, limits::MAX_BODY};
 use crate::{
     invalid::{Invalid, joined},
     json::{FromObject, Object},
@@ -22,30 +22,25 @@ pub const JSON: &str = "application/json";
 pub const MERGE_PATCH: &str = "application/merge-patch+json, application/json";
 
 /// Reads the body of a request that is declared to be of one of those types.
-pub async fn body<'a>(
-    app: &'a App,
+pub async fn body(
     head: &Parts,
-    permit: &mut Permit<'a>,
+    permit: &mut Permit<'_>,
     body: Incoming,
     types: &'static str,
 ) -> Result<Bytes, ApiError> {
     if !is_one_of(types, &head.headers) || is_encoded(&head.headers) {
         return Err(ApiError::UnsupportedMediaType(types));
     }
-    bytes(app, permit, body).await
+    bytes(permit, body).await
 }
 
 /// Reads a body, whatever it is.
-pub async fn bytes<'a>(
-    app: &'a App,
-    permit: &mut Permit<'a>,
-    body: Incoming,
-) -> Result<Bytes, ApiError> {
+pub async fn bytes(permit: &mut Permit<'_>, body: Incoming) -> Result<Bytes, ApiError> {
     if body.size_hint().lower() > MAX_BODY as u64 {
         return Err(ApiError::BodyTooLarge);
     }
     let reading = Limited::new(body, MAX_BODY).collect();
-    match permit.wait(app, reading).await? {
+    match permit.wait(reading).await? {
         Ok(body) => Ok(body.to_bytes()),
         Err(e) if e.is::<LengthLimitError>() => Err(ApiError::BodyTooLarge),
         Err(_) => Err(ApiError::InvalidRequest("body: broke off or is malformed")),
@@ -59,13 +54,12 @@ pub fn object<T: FromObject>(body: &[u8]) -> Result<T, ApiError> {
 }
 
 /// Reads the JSON object of a request that may have a name.
-pub async fn named_object<'a, T: FromObject>(
-    app: &'a App,
+pub async fn named_object<T: FromObject>(
     head: &Parts,
-    permit: &mut Permit<'a>,
+    permit: &mut Permit<'_>,
     body: Incoming,
 ) -> Result<(T, Option<Named>), ApiError> {
-    let body = self::body(app, head, permit, body, JSON).await?;
+    let body = self::body(head, permit, body, JSON).await?;
     Ok((object(&body)?, named(head, permit, &body)?))
 }
 

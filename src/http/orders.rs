@@ -22,13 +22,13 @@ pub async fn list_orders(app: &App, _: Permit<'_>, head: &Parts) -> Result<Answe
     Ok(page.answer(&head.headers))
 }
 
-pub async fn place_order<'a>(
-    app: &'a App,
-    mut permit: Permit<'a>,
+pub async fn place_order(
+    app: &App,
+    mut permit: Permit<'_>,
     head: &Parts,
     body: Incoming,
 ) -> Result<Answer, ApiError> {
-    let (claim, named) = extract::named_object::<Claim>(app, head, &mut permit, body).await?;
+    let (claim, named) = extract::named_object::<Claim>(head, &mut permit, body).await?;
     let new = NewOrder::new(claim.pet_id, permit.now, app.hold);
     let placed = app.store.order_place(new, named).await?;
     render::once(placed, |placed| match placed {
@@ -55,9 +55,9 @@ pub async fn get_order(
     Ok(order.answer(&head.headers))
 }
 
-pub async fn complete_order<'a>(
-    app: &'a App,
-    permit: Permit<'a>,
+pub async fn complete_order(
+    app: &App,
+    permit: Permit<'_>,
     head: &Parts,
     body: Incoming,
     id: &str,
@@ -65,9 +65,9 @@ pub async fn complete_order<'a>(
     close_order(app, permit, head, body, id, Close::Complete).await
 }
 
-pub async fn cancel_order<'a>(
-    app: &'a App,
-    permit: Permit<'a>,
+pub async fn cancel_order(
+    app: &App,
+    permit: Permit<'_>,
     head: &Parts,
     body: Incoming,
     id: &str,
@@ -75,16 +75,16 @@ pub async fn cancel_order<'a>(
     close_order(app, permit, head, body, id, Close::Cancel).await
 }
 
-async fn close_order<'a>(
-    app: &'a App,
-    mut permit: Permit<'a>,
+async fn close_order(
+    app: &App,
+    mut permit: Permit<'_>,
     head: &Parts,
     body: Incoming,
     id: &str,
     how: Close,
 ) -> Result<Answer, ApiError> {
     // Nothing is asked of the body, but another one is another request.
-    let body = extract::bytes(app, &mut permit, body).await?;
+    let body = extract::bytes(&mut permit, body).await?;
     let named = extract::named(head, &permit, &body)?;
     let id = extract::order_id(id).ok_or(ApiError::NotFound(NO_SUCH_ORDER))?;
     let closed = app.store.order_close(id, how, permit.now, named).await?;

@@ -23,27 +23,27 @@ pub async fn list_pets(app: &App, _: Permit<'_>, head: &Parts) -> Result<Answer,
     Ok(page.answer(&head.headers))
 }
 
-pub async fn create_pet<'a>(
-    app: &'a App,
-    mut permit: Permit<'a>,
+pub async fn create_pet(
+    app: &App,
+    mut permit: Permit<'_>,
     head: &Parts,
     body: Incoming,
 ) -> Result<Answer, ApiError> {
-    let (new, named) = extract::named_object::<NewPet>(app, head, &mut permit, body).await?;
+    let (new, named) = extract::named_object::<NewPet>(head, &mut permit, body).await?;
     let created = app.store.pet_create(new, named).await?;
     render::once(created, |pet| {
         render::created(app, "pets", pet.id.get(), &pet)
     })
 }
 
-pub async fn update_pet<'a>(
-    app: &'a App,
-    mut permit: Permit<'a>,
+pub async fn update_pet(
+    app: &App,
+    mut permit: Permit<'_>,
     head: &Parts,
     body: Incoming,
     id: &str,
 ) -> Result<Answer, ApiError> {
-    let body = extract::body(app, head, &mut permit, body, extract::MERGE_PATCH).await?;
+    let body = extract::body(head, &mut permit, body, extract::MERGE_PATCH).await?;
     let change: PetChange = extract::object(&body)?;
     let if_match = IfMatch::of(head);
     let id = extract::pet_id(id).ok_or(ApiError::NotFound(NO_SUCH_PET))?;

@@ -326,7 +326,7 @@ pub async fn connect(server: &Server) -> Result<(Client, Arc<AtomicU64>), Troubl
                 && notice.parsed_severity() == Some(Severity::Warning)
             {
                 counter.fetch_add(1, Ordering::Release);
-                tracing::warn!(message = notice.message(), "PostgreSQL warns");
+                tracing::warn!(warning = notice.message(), "PostgreSQL warns");
             }
         }
     });
