@@ -4,11 +4,12 @@
 use std::{
     env,
     io::{self, IsTerminal, Write},
-    panic,
+    panic, thread,
+    time::Duration,
 };
 
 use tracing::Level;
-use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::{
     Layer, filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt,
 };
@@ -39,6 +40,7 @@ pub fn start() -> WorkerGuard {
     let (writer, written) = NonBlockingBuilder::default()
         .buffered_lines_limit(8192)
         .finish(io::stderr());
+    let dropped = writer.error_counter();
     // Libraries may write what any stranger makes them write.
     let ours = Targets::new().with_target("petstore", Level::INFO);
     let log = tracing_subscriber::registry();
@@ -59,12 +61,27 @@ pub fn start() -> WorkerGuard {
             .with_target(false);
         log.with(lines.with_filter(ours)).init();
     }
+    thread::spawn(move || tell_of_dropped(&dropped));
     panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string);
         let message = panic.payload_as_str().unwrap_or("without a message");
         tracing::error!(place, cause = message, "a panic");
     }));
     written
+}
+
+/// Says how many lines were dropped, when lines are taken again.
+fn tell_of_dropped(dropped: &ErrorCounter) {
+    let mut told = 0;
+    loop {
+        thread::sleep(Duration::from_secs(1));
+        let lines = dropped.dropped_lines();
+        if lines > told {
+            // If this one is dropped too, there is more to tell the next time.
+            told = lines;
+            tracing::warn!(so_far = lines, "lines of the log were dropped");
+        }
+    }
 }
 
 /// Writes an event, which comes in one piece, as one line. JSON does so by
