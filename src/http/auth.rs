@@ -102,20 +102,18 @@ impl Permit<'_> {
     pub async fn wait<T>(&mut self, body: impl Future<Output = T>) -> Result<T, ApiError> {
         *self.body = Body::AwaitedSince(Instant::now());
         let mut body = pin!(body);
-        let come = match timeout(SOON, &mut body).await {
-            Ok(come) => come,
-            Err(_) => {
-                let seat = self.app.waiting_room.try_acquire();
-                let _seat = seat.map_err(|_| ApiError::Overloaded)?;
-                self.place = None;
-                let come = timeout(self.app.limits.body, body).await;
-                self.body.come();
-                self.place = Some(place(self.app)?);
-                come.map_err(|_| ApiError::RequestTimeout("body: did not arrive in time"))?
-            }
-        };
+        let mut come = timeout(SOON, &mut body).await;
+        if come.is_err() {
+            let seat = self.app.waiting_room.try_acquire();
+            let _seat = seat.map_err(|_| ApiError::Overloaded)?;
+            self.place = None;
+            come = timeout(self.app.limits.body, body).await;
+        }
         self.body.come();
-        Ok(come)
+        if self.place.is_none() {
+            self.place = Some(place(self.app)?);
+        }
+        come.map_err(|_| ApiError::RequestTimeout("body: did not arrive in time"))
     }
 }
 

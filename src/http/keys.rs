@@ -100,7 +100,7 @@ impl Keys {
         if self.unknown.get(hash).is_some() || !may_look() {
             return Ok(None);
         }
-        Box::pin(self.refresh()).await?;
+        self.refresh().await?;
         Ok(self.judge(hash, now, at).unwrap_or_else(|| {
             self.unknown.insert(*hash, ());
             None

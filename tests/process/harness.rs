@@ -316,6 +316,15 @@ impl Service {
         said.lines().map(event).collect()
     }
 
+    /// The first event with this message, once it is there.
+    #[track_caller]
+    pub fn event(&self, message: &str) -> serde_json::Value {
+        wait_for(message, || {
+            let mut events = self.events().into_iter();
+            events.find(|event| event["message"] == message)
+        })
+    }
+
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }

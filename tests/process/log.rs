@@ -11,17 +11,9 @@ use serde_json::Value;
 use crate::{
     client::Client,
     first_start::Terminal,
-    harness::{Home, Service, wait_for},
+    harness::{Home, Service},
     trace,
 };
-
-/// The first event with this message, once it is there.
-fn event(service: &Service, message: &str) -> Value {
-    wait_for(message, || {
-        let events = service.events();
-        events.into_iter().find(|event| event["message"] == message)
-    })
-}
 
 /// Sends bytes as they are, and waits for the end of the connection.
 fn send(service: &Service, request: &str) -> String {
@@ -38,7 +30,7 @@ async fn an_access_log_has_every_request() {
     let key = home.new_key();
     let service = Service::start(home.serve_command().arg("--access-log"));
     let created = Client::new(&service, &key).create("Rex").await.unwrap();
-    let request = event(&service, "request");
+    let request = service.event("request");
     assert_eq!(
         request["request_id"],
         created.headers["x-request-id"].to_str().unwrap()
@@ -68,7 +60,7 @@ async fn without_an_access_log_there_is_no_line_a_request() {
     client.create("Rex").await.unwrap();
     assert_eq!(client.get("/v1/pets/abc").await.status, 404);
     home.keys(&["create", "later"]).success();
-    event(&service, "key created");
+    service.event("key created");
     let all = service.events();
     assert!(
         all.iter().all(|event| event["request_id"].is_null()),
@@ -116,13 +108,10 @@ async fn no_secret_and_no_forged_line_gets_in() {
     }
     assert!(!home.keys(&["create", "a\nforged"]).stderr.is_empty());
     home.keys(&["create", r#"a "quoted" name"#]).success();
-    let audit = event(&service, "key created");
+    let audit = service.event("key created");
     assert_eq!(audit["name"], r#"a "quoted" name"#);
     service.signal("TERM");
-    event(
-        &service,
-        "Stopping: finishing the requests that run. Once more stops at once.",
-    );
+    service.event("Stopping: finishing the requests that run. Once more stops at once.");
     // Every line is an event with the same first members.
     for event in service.events() {
         let [time, level] = ["timestamp", "level"].map(|name| event[name].as_str());
@@ -145,9 +134,9 @@ async fn changes_of_keys_are_there_whoever_made_them() {
     let service = home.serve();
     home.keys(&["create", "till", "--scope", "pets:read"])
         .success();
-    let created = event(&service, "key created");
+    let created = service.event("key created");
     home.keys(&["revoke", "2"]).success();
-    let revoked = event(&service, "key revoked");
+    let revoked = service.event("key revoked");
     for event in [created, revoked] {
         assert_eq!(
             (&event["audit"], &event["key_id"]),
@@ -178,7 +167,7 @@ async fn failures_are_there_with_their_cause() {
             break answer;
         }
     };
-    let event = event(&service, "request failed");
+    let event = service.event("request failed");
     assert_eq!(
         event["request_id"],
         failed.headers["x-request-id"].to_str().unwrap()
@@ -205,7 +194,7 @@ async fn slow_requests_are_there() {
     for _ in 0..8 {
         assert_eq!(client.create("Rex").await.unwrap().status, 201);
     }
-    let event = event(&service, "slow request");
+    let event = service.event("slow request");
     assert_eq!(
         (&event["level"], &event["status"]),
         (&"WARN".into(), &201.into())

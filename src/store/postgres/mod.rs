@@ -139,24 +139,23 @@ impl Postgres {
             ("place", self.places.pools().collect()),
             ("close", self.closings.pools().collect()),
         ];
-        let mut open = text.family(
+        let mut tell = |name, help, of: fn(&Pool) -> i64| {
+            let mut family = text.family(name, "gauge", help);
+            for (name, pools) in &pools {
+                let all: i64 = pools.iter().map(|pool| of(pool)).sum();
+                family.sample(&[("pool", name)], all);
+            }
+        };
+        tell(
             "petstore_pool_connections",
-            "gauge",
             "Connections to the database that are open.",
+            Pool::connections,
         );
-        for (name, pools) in &pools {
-            let all = pools.iter().map(|pool| pool.connections()).sum::<usize>();
-            open.sample(&[("pool", name)], all);
-        }
-        let mut running = text.family(
+        tell(
             "petstore_pool_statements",
-            "gauge",
             "Statements that are on their way, or wait for a connection.",
+            Pool::running,
         );
-        for (name, pools) in &pools {
-            let all = pools.iter().map(|pool| pool.running()).sum::<i64>();
-            running.sample(&[("pool", name)], all);
-        }
         self.commits.expose(text);
     }
 

@@ -83,7 +83,7 @@ impl Pool {
     }
 
     /// How many connections are there. One that is being made is not.
-    pub fn connections(&self) -> usize {
+    pub fn connections(&self) -> i64 {
         let is_open = |place: &&Mutex<Place>| {
             let place = place.try_lock();
             place.is_ok_and(|place| {
@@ -93,7 +93,7 @@ impl Pool {
                     .is_some_and(|c| !c.client.is_closed())
             })
         };
-        self.places.iter().filter(is_open).count()
+        self.places.iter().filter(is_open).count() as i64
     }
 
     /// Runs a statement that changes nothing.
