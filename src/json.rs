@@ -19,7 +19,7 @@ use crate::invalid::{Invalid, quoted};
 
 /// Why some bytes are not a JSON object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotAnObject {
+pub enum ObjectError {
     /// The bytes are not JSON.
     #[error("{0}")]
     Malformed(String),
@@ -33,8 +33,8 @@ pub enum NotAnObject {
 pub struct Object<'a>(HashMap<String, &'a RawValue>);
 
 impl<'a> Object<'a> {
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, NotAnObject> {
-        let malformed = |reason: String| NotAnObject::Malformed(reason);
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ObjectError> {
+        let malformed = |reason: String| ObjectError::Malformed(reason);
         if bytes.is_empty() {
             return Err(malformed("the body is empty".into()));
         }
@@ -47,7 +47,7 @@ impl<'a> Object<'a> {
         if !start.is_empty() && !start.starts_with('{') {
             let other: &RawValue =
                 serde_json::from_str(text).map_err(|e| malformed(e.to_string()))?;
-            return Err(NotAnObject::Other(Value(other.get()).kind()));
+            return Err(ObjectError::Other(Value(other.get()).kind()));
         }
         let object: Self = serde_json::from_str(text).map_err(|e| malformed(e.to_string()))?;
         for (name, value) in &object.0 {

@@ -13,14 +13,14 @@ pub mod http;
 
 pub mod store;
 
-pub mod key;
-pub mod named;
+pub mod api_key;
+pub mod idempotency;
 pub mod order;
 pub mod page;
 pub mod pet;
 
-pub mod anyone;
 pub mod clock;
 pub mod invalid;
 pub mod json;
 pub mod metrics;
+pub mod tls;

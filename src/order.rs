@@ -27,8 +27,9 @@ pub struct Order {
 impl Order {
     /// The order after it was closed, if it is open and, to be completed, its
     /// hold has not lapsed.
-    pub fn closed(self, how: Close, now: Timestamp) -> Option<Self> {
-        let in_time = how == Close::Cancel || self.expires_at.is_none_or(|expiry| now < expiry);
+    pub fn closed(self, how: Transition, now: Timestamp) -> Option<Self> {
+        let in_time =
+            how == Transition::Cancel || self.expires_at.is_none_or(|expiry| now < expiry);
         (self.status == OrderStatus::Placed && in_time).then(|| Self {
             status: how.order_status(),
             updated_at: self.updated_at.max(to_the_microsecond(now)),
@@ -81,11 +82,11 @@ impl Filter for OrderStatus {
 
 /// What a client says to place an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Claim {
+pub struct PlaceOrder {
     pub pet_id: PetId,
 }
 
-impl FromObject for Claim {
+impl FromObject for PlaceOrder {
     fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
         match PetId::from_json(object.get("petId")) {
             Ok(pet_id) => Ok(Self { pet_id }),
@@ -131,12 +132,12 @@ fn to_the_microsecond(time: Timestamp) -> Timestamp {
 
 /// How an open order ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Close {
+pub enum Transition {
     Complete,
     Cancel,
 }
 
-impl Close {
+impl Transition {
     /// What the order becomes.
     pub fn order_status(self) -> OrderStatus {
         match self {
@@ -156,7 +157,7 @@ impl Close {
 
 /// Why an order was not placed or not closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub enum Rejection {
     NoSuchPet,
     PetNotAvailable,
     NoSuchOrder,

@@ -106,7 +106,7 @@ pub struct Inventory {
 
 /// Why an animal was not changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub enum Rejection {
     NoSuchPet,
     /// It is no longer as its client expects it.
     Outdated,

@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 use petstore::{
+    api_key::{ApiKeySecret, KeyHash, Scope, Scopes},
     http::RateLimit,
     json::{FromObject, Object},
-    key::{ApiKey, KeyHash, Scope, Scopes},
     page::{Cursor, ListKind, PageLimit},
     pet::{NewPet, PetId, PetName},
 };
@@ -131,7 +131,7 @@ proptest! {
     /// A key is recognised, and no other text is.
     #[test]
     fn keys_are_recognised(at in 0usize..42, other in "[A-Za-z0-9_]") {
-        let key = ApiKey::generate();
+        let key = ApiKeySecret::generate();
         let secret = key.reveal();
         prop_assert_eq!(secret.len(), 42);
         prop_assert!(KeyHash::of_presented(secret).is_some_and(|hash| hash == key.hash()));

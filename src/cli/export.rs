@@ -5,9 +5,9 @@ use std::{io, path::PathBuf};
 use clap::Args;
 
 use super::{
-    Database, Outcome,
-    animals::{Format, Writing},
-    block_on, progress_bar, say,
+    Database, Outcome, block_on,
+    pet_file::{Format, Writing},
+    progress_bar, say,
 };
 use crate::store::{Partial, export};
 

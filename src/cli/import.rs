@@ -5,9 +5,9 @@ use std::{fs::File, io::BufReader, path::PathBuf};
 use clap::Args;
 
 use super::{
-    Database, Outcome,
-    animals::{self, Fault, Format},
-    block_on, progress_bar, say,
+    Database, Outcome, block_on,
+    pet_file::{self, Fault, Format},
+    progress_bar, say,
 };
 use crate::store::import;
 
@@ -41,7 +41,7 @@ impl Import {
         let bar = progress_bar("bytes");
         bar.set_length(file.metadata().map_err(failed)?.len());
         let file = BufReader::with_capacity(1 << 16, bar.wrap_read(file));
-        let lines = animals::read(format, file);
+        let lines = pet_file::read(format, file);
         let mut lines = lines.map_err(|wrong| format!("cannot import {shown}: {wrong}"))?;
         say!("Imports {shown} into {}", self.database.database);
 

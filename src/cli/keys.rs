@@ -5,9 +5,9 @@ use jiff::{Span, Timestamp, Zoned, tz::TimeZone};
 
 use super::{Database, Outcome, block_on, print, say};
 use crate::{
+    api_key::{ApiKey, ApiKeySecret, KeyName, NewApiKey, Scope, Scopes},
     clock::Clock,
     invalid::{Invalid, quoted},
-    key::{ApiKey, Key, KeyName, NewKey, Scope, Scopes},
     store::{Error, Options, Role, Store},
 };
 
@@ -76,7 +76,7 @@ impl Create {
             [] => Scopes::all(),
             scopes => scopes.iter().copied().collect(),
         };
-        let new = NewKey {
+        let new = NewApiKey {
             name: self.name,
             scopes,
             created_at: Clock::system().now(),
@@ -154,8 +154,8 @@ impl Revoke {
 }
 
 /// Makes a key and stores it.
-pub async fn create(store: &Store, new: NewKey) -> Result<(Key, ApiKey), Error> {
-    let secret = ApiKey::generate();
+pub async fn create(store: &Store, new: NewApiKey) -> Result<(ApiKey, ApiKeySecret), Error> {
+    let secret = ApiKeySecret::generate();
     let key = store.key_create(new, secret.hash()).await?;
     Ok((key, secret))
 }
@@ -168,7 +168,7 @@ async fn open_existing(database: &Database) -> Result<Store, crate::store::OpenE
     Store::open(&database.database, &options).await
 }
 
-fn row(key: &Key, now: Timestamp) -> [String; 8] {
+fn row(key: &ApiKey, now: Timestamp) -> [String; 8] {
     let state = match key.revoked_at {
         Some(_) => "revoked",
         None if key.is_valid_at(now) => "valid",

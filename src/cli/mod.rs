@@ -1,6 +1,5 @@
 //! The command line: one file a subcommand.
 
-mod animals;
 mod backup;
 mod check;
 mod copy;
@@ -11,6 +10,7 @@ mod keys;
 mod log;
 mod man;
 mod openapi;
+mod pet_file;
 mod seed;
 mod serve;
 

@@ -20,10 +20,10 @@ use super::{
     say,
 };
 use crate::{
+    api_key::{NewApiKey, Scopes},
     clock::Clock,
     http::{self, Limits, Listeners, Origin, RateLimit, Scheme, Settings},
     invalid::{Invalid, quoted},
-    key::{NewKey, Scopes},
     store::{self, Options, Role, Store},
 };
 
@@ -136,7 +136,7 @@ impl Serve {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            tell!("Stopping: finishing the requests that run. Once more stops at once.");
+            tell!("Stopping: finishing the requests that run. Idempotent more stops at once.");
             tokio::spawn(async move {
                 tokio::select! {
                     _ = terminate.recv() => {}
@@ -220,7 +220,7 @@ impl Serve {
             tell!("There are no valid keys. Make one: {program} keys create NAME{database}");
             return Ok(());
         }
-        let new = NewKey {
+        let new = NewApiKey {
             name: "first".parse().expect("a valid name"),
             scopes: Scopes::all(),
             created_at: now,

@@ -16,7 +16,7 @@ use super::{
     rate::Limited,
     trail::{Body, Trail},
 };
-use crate::key::{KeyHash, Scopes};
+use crate::api_key::{KeyHash, Scopes};
 
 /// A client with a valid key.
 pub struct Caller<'a> {

@@ -38,8 +38,8 @@ async fn keep_on<F: Future<Output = ()>>(app: Arc<App>, chore: fn(Arc<App>) -> F
 /// are old enough.
 async fn keep_tidy(app: Arc<App>) {
     let mut ticks = tokio::time::interval(TIDYING);
-    let mut lapsing = Trouble::with("lapsed holds are not looked for");
-    let mut forgetting = Trouble::with("old names of requests are not forgotten");
+    let mut lapsing = ErrorLatch::with("lapsed holds are not looked for");
+    let mut forgetting = ErrorLatch::with("old names of requests are not forgotten");
     loop {
         ticks.tick().await;
         let lapse = || app.store.order_lapse(app.clock.now());
@@ -54,12 +54,12 @@ async fn keep_tidy(app: Arc<App>) {
 }
 
 /// Tells the log of a trouble when it begins and when it is over, not each time.
-pub struct Trouble {
+pub struct ErrorLatch {
     what: &'static str,
     lasts: bool,
 }
 
-impl Trouble {
+impl ErrorLatch {
     pub fn with(what: &'static str) -> Self {
         Self { what, lasts: false }
     }

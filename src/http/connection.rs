@@ -29,7 +29,7 @@ use tokio::{
 };
 
 use super::{
-    Answer, App,
+    App, Response,
     error::ApiError,
     exchange,
     limits::{Limits, MAX_BODY, MAX_HEAD, MAX_STREAMS},
@@ -115,7 +115,7 @@ async fn speaks_http2(stream: &TcpStream) -> bool {
 }
 
 /// Serves a connection of HTTP/1.1, whatever answers.
-pub async fn serve_http1<F: Future<Output = Answer>>(
+pub async fn serve_http1<F: Future<Output = Response>>(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     limits: &Limits,
     mut closing: Pin<&mut impl Future<Output = ()>>,

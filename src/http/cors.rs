@@ -8,7 +8,7 @@ use http::{
     request::Parts,
 };
 
-use super::Answer;
+use super::Response;
 use crate::invalid::{Invalid, quoted};
 
 /// An origin that may use the service, or `*` for any.
@@ -62,7 +62,7 @@ const MAX_AGE: &str = "600";
 
 /// The answer to a browser that asks whether a page may send a request. It
 /// comes without a key.
-pub fn preflight(origins: &[Origin], head: &Parts) -> Option<Answer> {
+pub fn preflight(origins: &[Origin], head: &Parts) -> Option<Response> {
     let asks = head.method == Method::OPTIONS
         && head
             .headers
@@ -70,7 +70,7 @@ pub fn preflight(origins: &[Origin], head: &Parts) -> Option<Answer> {
     if !asks || allowed(origins, &head.headers).is_none() {
         return None;
     }
-    let mut answer = Answer::default();
+    let mut answer = Response::default();
     *answer.status_mut() = StatusCode::NO_CONTENT;
     for (name, value) in [
         (header::ACCESS_CONTROL_ALLOW_METHODS, METHODS),
@@ -83,7 +83,7 @@ pub fn preflight(origins: &[Origin], head: &Parts) -> Option<Answer> {
 }
 
 /// Tells a browser whether the page may read the answer.
-pub fn mark(origins: &[Origin], request: &HeaderMap, answer: &mut Answer) {
+pub fn mark(origins: &[Origin], request: &HeaderMap, answer: &mut Response) {
     if origins.is_empty() {
         return;
     }
@@ -103,7 +103,7 @@ fn allowed(origins: &[Origin], request: &HeaderMap) -> Option<HeaderValue> {
     origins.iter().find(fits).map(|origin| origin.0.clone())
 }
 
-fn set(answer: &mut Answer, name: HeaderName, value: &'static str) {
+fn set(answer: &mut Response, name: HeaderName, value: &'static str) {
     let value = HeaderValue::from_static(value);
     answer.headers_mut().insert(name, value);
 }

@@ -4,16 +4,16 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use http_body_util::Full;
 
-use super::{Answer, error::ApiError};
+use super::{Response, error::ApiError};
 
-pub fn index() -> Answer {
+pub fn index() -> Response {
     let mut answer = answer(b"", &[(header::LOCATION, "/docs")]);
     *answer.status_mut() = StatusCode::TEMPORARY_REDIRECT;
     answer
 }
 
-fn answer(body: &'static [u8], headers: &[(HeaderName, &'static str)]) -> Answer {
-    let mut answer = Answer::new(Full::new(Bytes::from_static(body)));
+fn answer(body: &'static [u8], headers: &[(HeaderName, &'static str)]) -> Response {
+    let mut answer = Response::new(Full::new(Bytes::from_static(body)));
     for (name, value) in headers {
         let value = HeaderValue::from_static(value);
         answer.headers_mut().insert(name, value);
@@ -27,7 +27,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                       img-src 'self' data:; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'";
 
-pub fn page() -> Answer {
+pub fn page() -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CACHE_CONTROL, "no-cache"),
@@ -52,7 +52,7 @@ struct Asset {
 
 static ASSETS: &[Asset] = &include!(concat!(env!("OUT_DIR"), "/docs_assets.rs"));
 
-pub fn asset(name: &str, headers: &HeaderMap) -> Result<Answer, ApiError> {
+pub fn asset(name: &str, headers: &HeaderMap) -> Result<Response, ApiError> {
     const NOT_FOUND: ApiError = ApiError::NotFound("there is no such file");
     let mut assets = ASSETS.iter();
     let asset = assets.find(|asset| asset.name == name).ok_or(NOT_FOUND)?;

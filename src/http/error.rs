@@ -8,13 +8,11 @@ use http_body_util::Full;
 use serde::Serialize;
 
 use super::{
-    Answer, extract,
+    Response, extract,
     limits::{MAX_BODY, MAX_HEAD, MAX_HEADERS},
     rate::{Limited, RateLimit},
 };
-use crate::{
-    invalid::Invalid, json::NotAnObject, key::Scope, named::RequestName, order, pet, store,
-};
+use crate::{api_key::Scope, invalid::Invalid, json::ObjectError, order, pet, store};
 
 /// An answer of 4xx or 5xx.
 #[derive(Debug, Clone)]
@@ -163,7 +161,7 @@ impl ApiError {
             }
             Self::IdempotencyKeyReused => format!(
                 "{}: was used for another request; take a new one for each",
-                RequestName::HEADER
+                extract::IDEMPOTENCY_KEY
             )
             .into(),
             Self::RateLimited {
@@ -245,8 +243,8 @@ impl ApiError {
         headers
     }
 
-    pub fn answer(&self) -> Answer {
-        let mut answer = Answer::new(Full::new(self.body().into()));
+    pub fn answer(&self) -> Response {
+        let mut answer = Response::new(Full::new(self.body().into()));
         *answer.status_mut() = self.status();
         *answer.headers_mut() = self.headers();
         answer
@@ -258,23 +256,23 @@ const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
 
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-impl From<order::Refused> for ApiError {
-    fn from(refused: order::Refused) -> Self {
+impl From<order::Rejection> for ApiError {
+    fn from(refused: order::Rejection) -> Self {
         match refused {
-            order::Refused::NoSuchPet => Self::NotFound(NO_SUCH_PET),
-            order::Refused::PetNotAvailable => Self::PetNotAvailable,
-            order::Refused::NoSuchOrder => Self::NotFound(NO_SUCH_ORDER),
-            order::Refused::OrderNotOpen => Self::OrderNotOpen,
+            order::Rejection::NoSuchPet => Self::NotFound(NO_SUCH_PET),
+            order::Rejection::PetNotAvailable => Self::PetNotAvailable,
+            order::Rejection::NoSuchOrder => Self::NotFound(NO_SUCH_ORDER),
+            order::Rejection::OrderNotOpen => Self::OrderNotOpen,
         }
     }
 }
 
-impl From<pet::Refused> for ApiError {
-    fn from(refused: pet::Refused) -> Self {
+impl From<pet::Rejection> for ApiError {
+    fn from(refused: pet::Rejection) -> Self {
         match refused {
-            pet::Refused::NoSuchPet => Self::NotFound(NO_SUCH_PET),
-            pet::Refused::Outdated => Self::PreconditionFailed,
-            pet::Refused::Reserved => Self::PetReserved,
+            pet::Rejection::NoSuchPet => Self::NotFound(NO_SUCH_PET),
+            pet::Rejection::Outdated => Self::PreconditionFailed,
+            pet::Rejection::Reserved => Self::PetReserved,
         }
     }
 }
@@ -299,11 +297,11 @@ impl From<store::Error> for ApiError {
     }
 }
 
-impl From<NotAnObject> for ApiError {
-    fn from(refused: NotAnObject) -> Self {
+impl From<ObjectError> for ApiError {
+    fn from(refused: ObjectError) -> Self {
         match refused {
-            NotAnObject::Malformed(reason) => Self::InvalidJson(reason),
-            NotAnObject::Other(_) => Self::InvalidBody(format!("body: {refused}")),
+            ObjectError::Malformed(reason) => Self::InvalidJson(reason),
+            ObjectError::Other(_) => Self::InvalidBody(format!("body: {refused}")),
         }
     }
 }

@@ -6,13 +6,13 @@ use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use hyper::body::{Body, Incoming};
 
-use super::{Answer, App, cors, error::ApiError, route, trail::Watch};
-use crate::key::ApiKey;
+use super::{App, Response, cors, error::ApiError, route, trail::Watch};
+use crate::api_key::ApiKeySecret;
 
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Answers a request whatever happens on the way, under its id.
-pub async fn answer(app: &App, client: IpAddr, request: Request<Incoming>) -> Answer {
+pub async fn answer(app: &App, client: IpAddr, request: Request<Incoming>) -> Response {
     let (head, body) = request.into_parts();
     let mut id = request_id(&head.headers);
     let mut watch = Watch::begin(app, client, &head, &id);
@@ -50,7 +50,7 @@ pub async fn answer(app: &App, client: IpAddr, request: Request<Incoming>) -> An
 /// The client's own id if it is sane, otherwise a new one. One that may hold a
 /// key would bring it into the log.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
-    const KEY: &[u8] = ApiKey::PREFIX.as_bytes();
+    const KEY: &[u8] = ApiKeySecret::PREFIX.as_bytes();
     let sane = |id: &&HeaderValue| {
         (1..=128).contains(&id.len())
             && id

@@ -9,9 +9,9 @@ use sha2::{Digest, Sha256};
 
 use super::{auth::Permit, error::ApiError, limits::MAX_BODY};
 use crate::{
+    idempotency::{IdempotencyKey, IdempotentRequest},
     invalid::{Invalid, joined},
     json::{FromObject, Object},
-    named::{Named, RequestName},
     order::OrderId,
     page::{Cursor, Filter, ListQuery, PageLimit},
     pet::PetId,
@@ -20,6 +20,8 @@ use crate::{
 /// The types of a body that operations take, as a message lists them.
 pub const JSON: &str = "application/json";
 pub const MERGE_PATCH: &str = "application/merge-patch+json, application/json";
+
+pub const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 
 /// Reads the body of a request that is declared to be of one of those types.
 pub async fn body(
@@ -58,20 +60,28 @@ pub async fn named_object<T: FromObject>(
     head: &Parts,
     permit: &mut Permit<'_>,
     body: Incoming,
-) -> Result<(T, Option<Named>), ApiError> {
+) -> Result<(T, Option<IdempotentRequest>), ApiError> {
     let body = self::body(head, permit, body, JSON).await?;
     Ok((object(&body)?, named(head, permit, &body)?))
 }
 
 /// The request under its name, if its client gave it one.
-pub fn named(head: &Parts, permit: &Permit<'_>, body: &[u8]) -> Result<Option<Named>, ApiError> {
-    let mut names = head.headers.get_all(RequestName::HEADER).iter();
+pub fn named(
+    head: &Parts,
+    permit: &Permit<'_>,
+    body: &[u8],
+) -> Result<Option<IdempotentRequest>, ApiError> {
+    let mut names = head.headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(name) = names.next() else {
         return Ok(None);
     };
-    let name = match names.next() {
-        None => RequestName::parse(name.as_bytes()),
-        Some(_) => Err(Invalid::new(RequestName::HEADER, "may be given only once")),
+    let key = match names.next() {
+        None => IdempotencyKey::parse(name.as_bytes()).ok_or_else(|| {
+            let max = IdempotencyKey::MAX_CHARS;
+            let reason = format!("must have 1 to {max} visible ASCII characters and no spaces");
+            Invalid::new(IDEMPOTENCY_KEY, reason)
+        }),
+        Some(_) => Err(Invalid::new(IDEMPOTENCY_KEY, "may be given only once")),
     };
     let request = Sha256::new()
         .chain_update(head.method.as_str())
@@ -79,11 +89,11 @@ pub fn named(head: &Parts, permit: &Permit<'_>, body: &[u8]) -> Result<Option<Na
         .chain_update(head.uri.path())
         .chain_update([0])
         .chain_update(body);
-    Ok(Some(Named {
+    Ok(Some(IdempotentRequest {
         api_key_id: permit.key_id,
-        name: name.map_err(ApiError::InvalidParameter)?,
-        request: request.finalize().into(),
-        at: permit.now,
+        key: key.map_err(ApiError::InvalidParameter)?,
+        fingerprint: request.finalize().into(),
+        received_at: permit.now,
     }))
 }
 

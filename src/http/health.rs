@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{Answer, App, error::ApiError, render};
+use super::{App, Response, error::ApiError, render};
 
 /// How long the store may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -21,13 +21,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// The process answers.
-pub fn alive() -> Answer {
+pub fn alive() -> Response {
     status("alive")
 }
 
 /// The store answers, for reading and for writing, and the service is not about
 /// to stop.
-pub async fn ready(app: &App) -> Result<Answer, ApiError> {
+pub async fn ready(app: &App) -> Result<Response, ApiError> {
     if app.stopping.load(Ordering::Relaxed) {
         let message = "the service is stopping";
         return Err(ApiError::Unavailable(message, Arc::new(Stopping)));
@@ -55,7 +55,7 @@ pub async fn ready(app: &App) -> Result<Answer, ApiError> {
 /// When the store was last asked whether it is ready, and what it said.
 pub type Pinged = Mutex<Option<(Instant, Result<(), ApiError>)>>;
 
-fn status(word: &str) -> Answer {
+fn status(word: &str) -> Response {
     let mut answer = render::plain(&json!({"status": word}));
     let no_store = HeaderValue::from_static("no-store");
     answer.headers_mut().insert(header::CACHE_CONTROL, no_store);

@@ -17,11 +17,11 @@ use tokio::{sync::Mutex, time::Instant};
 
 use super::{
     App,
-    chores::Trouble,
+    chores::ErrorLatch,
     rate::{Level, Limiter, Quota, RateLimit},
 };
 use crate::{
-    key::{Key, KeyHash, KeyUse, Scopes},
+    api_key::{ApiKey, ApiKeyUsage, KeyHash, Scopes},
     store::{self, Store},
 };
 
@@ -54,7 +54,7 @@ pub struct Valid {
 }
 
 struct Known {
-    key: Key,
+    key: ApiKey,
     /// The same from one reading of the table to the next.
     usage: Arc<Usage>,
 }
@@ -194,7 +194,7 @@ impl Keys {
             if last_used > known || calls > 0 {
                 let deprecated_at = usage.deprecated_at.load(Ordering::Relaxed);
                 let deprecated_at = Timestamp::from_microsecond(deprecated_at).ok();
-                notes.push(KeyUse {
+                notes.push(ApiKeyUsage {
                     id: key.id,
                     last_used_at,
                     deprecated_calls: calls,
@@ -244,7 +244,7 @@ fn audit(before: &HashMap<KeyHash, Known>, after: &HashMap<KeyHash, Known>) {
 /// Reads the keys again and again.
 pub async fn keep_fresh(app: Arc<App>) {
     let mut ticks = tokio::time::interval(REFRESH);
-    let mut trouble = Trouble::with("the keys are not read again");
+    let mut trouble = ErrorLatch::with("the keys are not read again");
     loop {
         ticks.tick().await;
         trouble.tell(app.keys.refresh().await);
@@ -255,7 +255,7 @@ pub async fn keep_fresh(app: Arc<App>) {
 /// `keep_fresh` does not wait for it.
 pub async fn keep_noting(app: Arc<App>) {
     let mut ticks = tokio::time::interval(REFRESH);
-    let mut trouble = Trouble::with("the use of keys is not noted");
+    let mut trouble = ErrorLatch::with("the use of keys is not noted");
     loop {
         ticks.tick().await;
         trouble.tell(app.keys.note_used().await);

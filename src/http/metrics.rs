@@ -12,7 +12,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::{net::TcpListener, task::JoinSet};
 
-use super::{Answer, App, READ, connection, error::ApiError, exchange, operation::Operation};
+use super::{App, READ, Response, connection, error::ApiError, exchange, operation::Operation};
 use crate::metrics::{Counter, Exposition, Gauge, Histogram};
 
 /// Every status that an answer can have.
@@ -191,10 +191,10 @@ pub async fn serve(listener: TcpListener, app: Arc<App>) {
     }
 }
 
-fn answer(app: &App, request: &Request<Incoming>) -> Answer {
+fn answer(app: &App, request: &Request<Incoming>) -> Response {
     let mut answer = match (request.uri().path(), request.method()) {
         ("/metrics", &Method::GET | &Method::HEAD) => {
-            let mut answer = Answer::new(Full::new(expose(app).into()));
+            let mut answer = Response::new(Full::new(expose(app).into()));
             let media_type = HeaderValue::from_static(Exposition::MEDIA_TYPE);
             answer
                 .headers_mut()

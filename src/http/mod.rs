@@ -37,7 +37,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Response, request::Parts};
+use http::{HeaderValue, Method, request::Parts};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use jiff::SignedDuration;
@@ -196,7 +196,7 @@ pub async fn serve(
 const LAST_NOTES: Duration = Duration::from_secs(5);
 
 /// What is sent to a client: all answers are at hand as a whole.
-type Answer = Response<Full<Bytes>>;
+type Response = http::Response<Full<Bytes>>;
 
 const READ: &str = "GET, HEAD";
 const READ_AND_ADD: &str = "GET, HEAD, POST";
@@ -210,7 +210,7 @@ async fn route(
     head: &Parts,
     body: Incoming,
     trail: &mut Trail,
-) -> Result<Answer, ApiError> {
+) -> Result<Response, ApiError> {
     if limits::is_too_large(head) {
         return Err(ApiError::HeadTooLarge);
     }
@@ -249,7 +249,7 @@ async fn operation(
     body: Incoming,
     path: &str,
     trail: &mut Trail,
-) -> Result<Answer, ApiError> {
+) -> Result<Response, ApiError> {
     use operation::Operation::*;
     let caller = Caller::of(&head.headers, app, trail).await?;
     let mut segments = path.split('/');

@@ -1,6 +1,6 @@
 //! The operations of the contract, by their ids.
 
-use crate::key::Scope;
+use crate::api_key::Scope;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {

@@ -4,15 +4,15 @@ use http::request::Parts;
 use hyper::body::Incoming;
 
 use super::{
-    Answer, App,
+    App, Response,
     auth::Permit,
     error::{ApiError, NO_SUCH_ORDER},
     extract,
     render::{self, Rendered, View},
 };
-use crate::order::{Claim, Close, NewOrder};
+use crate::order::{NewOrder, PlaceOrder, Transition};
 
-pub async fn list_orders(app: &App, _: Permit<'_>, head: &Parts) -> Result<Answer, ApiError> {
+pub async fn list_orders(app: &App, _: Permit<'_>, head: &Parts) -> Result<Response, ApiError> {
     let query = extract::list_query(head)?;
     let read = || async {
         let page = app.store.order_list(query).await?;
@@ -27,8 +27,8 @@ pub async fn place_order(
     mut permit: Permit<'_>,
     head: &Parts,
     body: Incoming,
-) -> Result<Answer, ApiError> {
-    let (claim, named) = extract::named_object::<Claim>(head, &mut permit, body).await?;
+) -> Result<Response, ApiError> {
+    let (claim, named) = extract::named_object::<PlaceOrder>(head, &mut permit, body).await?;
     let new = NewOrder::new(claim.pet_id, permit.now, app.hold);
     let placed = app.store.order_place(new, named).await?;
     render::once(placed, |placed| match placed {
@@ -42,7 +42,7 @@ pub async fn get_order(
     _: Permit<'_>,
     head: &Parts,
     id: &str,
-) -> Result<Answer, ApiError> {
+) -> Result<Response, ApiError> {
     let id = extract::order_id(id).ok_or(ApiError::NotFound(NO_SUCH_ORDER))?;
     let read = || async {
         Ok(match app.store.order_get(id).await? {
@@ -61,8 +61,8 @@ pub async fn complete_order(
     head: &Parts,
     body: Incoming,
     id: &str,
-) -> Result<Answer, ApiError> {
-    close_order(app, permit, head, body, id, Close::Complete).await
+) -> Result<Response, ApiError> {
+    close_order(app, permit, head, body, id, Transition::Complete).await
 }
 
 pub async fn cancel_order(
@@ -71,8 +71,8 @@ pub async fn cancel_order(
     head: &Parts,
     body: Incoming,
     id: &str,
-) -> Result<Answer, ApiError> {
-    close_order(app, permit, head, body, id, Close::Cancel).await
+) -> Result<Response, ApiError> {
+    close_order(app, permit, head, body, id, Transition::Cancel).await
 }
 
 async fn close_order(
@@ -81,8 +81,8 @@ async fn close_order(
     head: &Parts,
     body: Incoming,
     id: &str,
-    how: Close,
-) -> Result<Answer, ApiError> {
+    how: Transition,
+) -> Result<Response, ApiError> {
     // Nothing is asked of the body, but another one is another request.
     let body = extract::bytes(&mut permit, body).await?;
     let named = extract::named(head, &permit, &body)?;
@@ -94,7 +94,7 @@ async fn close_order(
     })
 }
 
-pub async fn get_inventory(app: &App, _: Permit<'_>, head: &Parts) -> Result<Answer, ApiError> {
+pub async fn get_inventory(app: &App, _: Permit<'_>, head: &Parts) -> Result<Response, ApiError> {
     let read = || async {
         let inventory = app.store.pet_inventory().await?;
         Ok(Rendered::passing(render::json(&inventory, None)))

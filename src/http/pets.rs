@@ -5,7 +5,7 @@ use hyper::body::Incoming;
 use jiff::Timestamp;
 
 use super::{
-    Answer, App,
+    App, Response,
     auth::Permit,
     error::{ApiError, NO_SUCH_PET},
     extract::{self, IfMatch},
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::pet::{NewPet, Pet, PetChange};
 
-pub async fn list_pets(app: &App, _: Permit<'_>, head: &Parts) -> Result<Answer, ApiError> {
+pub async fn list_pets(app: &App, _: Permit<'_>, head: &Parts) -> Result<Response, ApiError> {
     let query = extract::list_query(head)?;
     let read = || async {
         let page = app.store.pet_list(query).await?;
@@ -28,7 +28,7 @@ pub async fn create_pet(
     mut permit: Permit<'_>,
     head: &Parts,
     body: Incoming,
-) -> Result<Answer, ApiError> {
+) -> Result<Response, ApiError> {
     let (new, named) = extract::named_object::<NewPet>(head, &mut permit, body).await?;
     let created = app.store.pet_create(new, named).await?;
     render::once(created, |pet| {
@@ -42,7 +42,7 @@ pub async fn update_pet(
     head: &Parts,
     body: Incoming,
     id: &str,
-) -> Result<Answer, ApiError> {
+) -> Result<Response, ApiError> {
     let body = extract::body(head, &mut permit, body, extract::MERGE_PATCH).await?;
     let change: PetChange = extract::object(&body)?;
     let if_match = IfMatch::of(head);
@@ -58,7 +58,7 @@ pub async fn get_pet(
     permit: Permit<'_>,
     head: &Parts,
     id: &str,
-) -> Result<Answer, ApiError> {
+) -> Result<Response, ApiError> {
     const NOT_FOUND: ApiError = ApiError::NotFound(NO_SUCH_PET);
     if permit.now >= REMOVAL {
         return Ok(announce_removal(app, ApiError::OperationRemoved.answer()));
@@ -81,7 +81,7 @@ pub async fn get_pet(
 const REMOVAL: Timestamp = Timestamp::constant(1_922_659_200, 0);
 
 /// RFC 9745 (since when), RFC 8594 (until when), RFC 8288 (what instead).
-fn announce_removal(app: &App, mut answer: Answer) -> Answer {
+fn announce_removal(app: &App, mut answer: Response) -> Response {
     const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
     const SUNSET: HeaderName = HeaderName::from_static("sunset");
     let headers = answer.headers_mut();

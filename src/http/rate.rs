@@ -20,7 +20,7 @@ use std::{
 use http::{HeaderName, HeaderValue};
 use quick_cache::sync::Cache;
 
-use super::{Answer, error::ApiError};
+use super::{Response, error::ApiError};
 use crate::{
     invalid::{Invalid, quoted},
     page::decimal,
@@ -182,7 +182,7 @@ impl Quota {
 
     /// Tells a client how it stands, as draft-ietf-httpapi-ratelimit-headers-11
     /// has it.
-    pub fn mark(&self, answer: &mut Answer) {
+    pub fn mark(&self, answer: &mut Response) {
         let header = |text: String| HeaderValue::try_from(text).expect("plain ASCII");
         let RateLimit { requests, seconds } = self.limit;
         let policy = header(format!("\"default\";q={requests};w={seconds}"));

@@ -18,9 +18,9 @@ use tokio::{
     time::{Instant, error::Elapsed, timeout},
 };
 
-use super::{Answer, App, error::ApiError, error::JSON};
+use super::{App, Response, error::ApiError, error::JSON};
 use crate::{
-    named::Once,
+    idempotency::Idempotent,
     order::{OrderId, OrderStatus},
     page::{Filter, ListKind, ListQuery, Page},
     pet::{PetId, PetStatus},
@@ -36,14 +36,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// An answer that can be given again and again.
 #[derive(Debug)]
 pub struct Rendered {
-    answer: Answer,
+    answer: Response,
     /// Whether it stays true when something is added to the store.
     lasting: bool,
 }
 
 impl Rendered {
     /// An answer that stays true until something in the store is changed.
-    pub fn lasting(answer: Answer) -> Self {
+    pub fn lasting(answer: Response) -> Self {
         Self {
             answer,
             lasting: true,
@@ -51,7 +51,7 @@ impl Rendered {
     }
 
     /// An answer that may become untrue when something is added.
-    pub fn passing(answer: Answer) -> Self {
+    pub fn passing(answer: Response) -> Self {
         Self {
             answer,
             lasting: false,
@@ -82,7 +82,7 @@ impl Rendered {
     }
 
     /// The answer to a request: 304 if the client has this content already.
-    pub fn answer(&self, request: &HeaderMap) -> Answer {
+    pub fn answer(&self, request: &HeaderMap) -> Response {
         let mut answer = self.answer.clone();
         if let Some(tag) = answer.headers().get(header::ETAG)
             && if_none_match(request, tag.as_bytes())
@@ -96,14 +96,14 @@ impl Rendered {
 }
 
 /// Content that belongs to the holder of a key.
-pub fn json(content: &impl Serialize, link: Option<String>) -> Answer {
+pub fn json(content: &impl Serialize, link: Option<String>) -> Response {
     let body = serde_json::to_vec(content).expect("the domain is plain JSON");
     let cache_control = HeaderValue::from_static("private, no-cache");
     tagged(body.into(), JSON, cache_control, link)
 }
 
 /// What something that was made is, and where.
-pub fn created(app: &App, path: &str, id: i64, content: &impl Serialize) -> Answer {
+pub fn created(app: &App, path: &str, id: i64, content: &impl Serialize) -> Response {
     let location = format!("{}/{path}/{id}", app.base);
     let location = HeaderValue::try_from(location).expect("addresses are plain ASCII");
     let mut answer = plain(content);
@@ -113,25 +113,28 @@ pub fn created(app: &App, path: &str, id: i64, content: &impl Serialize) -> Answ
 }
 
 /// Content that answers this request alone.
-pub fn plain(content: &impl Serialize) -> Answer {
+pub fn plain(content: &impl Serialize) -> Response {
     let body = serde_json::to_vec(content).expect("the domain is plain JSON");
-    let mut answer = Answer::new(Full::new(body.into()));
+    let mut answer = Response::new(Full::new(body.into()));
     answer.headers_mut().insert(header::CONTENT_TYPE, JSON);
     answer
 }
 
 /// The answer to a request that may have been sent before: then it is the same
 /// again, and says so.
-pub fn once<T>(outcome: Once<T>, answer: impl FnOnce(T) -> Answer) -> Result<Answer, ApiError> {
+pub fn once<T>(
+    outcome: Idempotent<T>,
+    answer: impl FnOnce(T) -> Response,
+) -> Result<Response, ApiError> {
     match outcome {
-        Once::Now(value) => Ok(answer(value)),
-        Once::Before(value) => {
+        Idempotent::Executed(value) => Ok(answer(value)),
+        Idempotent::Replayed(value) => {
             let mut answer = answer(value);
             let yes = HeaderValue::from_static("true");
             answer.headers_mut().insert(IDEMPOTENT_REPLAYED, yes);
             Ok(answer)
         }
-        Once::OtherRequest => Err(ApiError::IdempotencyKeyReused),
+        Idempotent::KeyReused => Err(ApiError::IdempotencyKeyReused),
     }
 }
 
@@ -169,9 +172,9 @@ fn tagged(
     media_type: HeaderValue,
     cache_control: HeaderValue,
     link: Option<String>,
-) -> Answer {
+) -> Response {
     let tag = etag(&body, link.as_deref().unwrap_or(""));
-    let mut answer = Answer::new(Full::new(body));
+    let mut answer = Response::new(Full::new(body));
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, media_type);
     headers.insert(header::CACHE_CONTROL, cache_control);

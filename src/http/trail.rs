@@ -9,7 +9,7 @@ use http::{HeaderValue, StatusCode, request::Parts};
 use percent_encoding::percent_decode_str;
 
 use super::{App, error::ApiError, operation::Operation, rate::Quota};
-use crate::key::ApiKey;
+use crate::api_key::ApiKeySecret;
 
 /// A request that takes longer is always in the log.
 const SLOW: Duration = Duration::from_secs(1);
@@ -152,8 +152,8 @@ fn shown(text: &str) -> String {
     let mut plain = text.to_owned();
     loop {
         let decoded = percent_decode_str(&plain).decode_utf8_lossy();
-        if let Some(start) = decoded.find(ApiKey::PREFIX) {
-            return escaped(&decoded[..start]) + ApiKey::PREFIX + "…";
+        if let Some(start) = decoded.find(ApiKeySecret::PREFIX) {
+            return escaped(&decoded[..start]) + ApiKeySecret::PREFIX + "…";
         }
         if decoded == plain {
             return escaped(text);

@@ -9,15 +9,12 @@
 //!   is changed by that order alone.
 //! - A named request is carried out once; its record is committed with it.
 
-mod backup;
-mod bulk;
-mod check;
+mod admin;
 mod commits;
-mod copy;
 mod partial;
 mod postgres;
 mod queue;
-mod record;
+mod replay;
 mod sqlite;
 
 use std::{error, fmt, io, path::PathBuf, str::FromStr, sync::Arc};
@@ -25,21 +22,18 @@ use std::{error, fmt, io, path::PathBuf, str::FromStr, sync::Arc};
 use jiff::Timestamp;
 
 use crate::{
+    api_key::{ApiKey, ApiKeyUsage, KeyHash, NewApiKey},
+    idempotency::{Idempotent, IdempotentRequest},
     invalid::Invalid,
-    key::{Key, KeyHash, KeyUse, NewKey},
     metrics::Exposition,
-    named::{Named, Once},
-    order::{self, Close, NewOrder, Order, OrderId, OrderStatus},
+    order::{self, NewOrder, Order, OrderId, OrderStatus, Transition},
     page::{ListQuery, Page},
     pet::{self, Inventory, NewPet, Pet, PetChange, PetId, PetStatus},
 };
-use postgres::{Postgres, Trouble};
+use postgres::{Postgres, PostgresError};
 use sqlite::Sqlite;
 
-pub use backup::backup;
-pub use bulk::{export, import};
-pub use check::check;
-pub use copy::copy;
+pub use admin::{backup, check, copy, export, import};
 pub use partial::Partial;
 pub use postgres::PostgresUrl;
 
@@ -155,7 +149,10 @@ pub enum OpenError {
         cause: rusqlite::Error,
     },
     #[error("cannot use {server}: {cause}")]
-    Postgres { server: String, cause: Trouble },
+    Postgres {
+        server: String,
+        cause: PostgresError,
+    },
     #[error(
         "cannot use {server}: names need a database in UTF8, this one is in {encoding}; make one \
          with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
@@ -247,7 +244,11 @@ impl Store {
     }
 
     /// Stores a pet and returns it with its new id.
-    pub async fn pet_create(&self, new: NewPet, named: Option<Named>) -> Result<Once<Pet>, Error> {
+    pub async fn pet_create(
+        &self,
+        new: NewPet,
+        named: Option<IdempotentRequest>,
+    ) -> Result<Idempotent<Pet>, Error> {
         match self {
             Self::Sqlite(db) => db.pet_create(new, named).await,
             Self::Postgres(db) => db.pet_create(new, named).await,
@@ -260,7 +261,7 @@ impl Store {
         id: PetId,
         change: PetChange,
         expected: impl Fn(&Pet) -> bool + Send + 'static,
-    ) -> Result<Result<Pet, pet::Refused>, Error> {
+    ) -> Result<Result<Pet, pet::Rejection>, Error> {
         match self {
             Self::Sqlite(db) => db.pet_update(id, change, expected).await,
             Self::Postgres(db) => db.pet_update(id, change, expected).await,
@@ -294,8 +295,8 @@ impl Store {
     pub async fn order_place(
         &self,
         new: NewOrder,
-        named: Option<Named>,
-    ) -> Result<Once<Result<Order, order::Refused>>, Error> {
+        named: Option<IdempotentRequest>,
+    ) -> Result<Idempotent<Result<Order, order::Rejection>>, Error> {
         match self {
             Self::Sqlite(db) => db.order_place(new, named).await,
             Self::Postgres(db) => db.order_place(new, named).await,
@@ -307,10 +308,10 @@ impl Store {
     pub async fn order_close(
         &self,
         id: OrderId,
-        close: Close,
+        close: Transition,
         now: Timestamp,
-        named: Option<Named>,
-    ) -> Result<Once<Result<Order, order::Refused>>, Error> {
+        named: Option<IdempotentRequest>,
+    ) -> Result<Idempotent<Result<Order, order::Rejection>>, Error> {
         match self {
             Self::Sqlite(db) => db.order_close(id, close, now, named).await,
             Self::Postgres(db) => db.order_close(id, close, now, named).await,
@@ -342,7 +343,7 @@ impl Store {
     }
 
     /// Stores a key under its hash and returns it with its new id.
-    pub async fn key_create(&self, new: NewKey, hash: KeyHash) -> Result<Key, Error> {
+    pub async fn key_create(&self, new: NewApiKey, hash: KeyHash) -> Result<ApiKey, Error> {
         match self {
             Self::Sqlite(db) => db.key_create(new, hash).await,
             Self::Postgres(db) => db.key_create(new, hash).await,
@@ -350,7 +351,7 @@ impl Store {
     }
 
     /// Lists every key, the revoked and expired ones too, by ascending id.
-    pub async fn key_list(&self) -> Result<Vec<(KeyHash, Key)>, Error> {
+    pub async fn key_list(&self) -> Result<Vec<(KeyHash, ApiKey)>, Error> {
         match self {
             Self::Sqlite(db) => db.key_list().await,
             Self::Postgres(db) => db.key_list().await,
@@ -359,7 +360,7 @@ impl Store {
 
     /// Revokes a key and returns it as it was before, or `None` if there is
     /// no such key. The time of a first revocation stays.
-    pub async fn key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<Key>, Error> {
+    pub async fn key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<ApiKey>, Error> {
         match self {
             Self::Sqlite(db) => db.key_revoke(id, now).await,
             Self::Postgres(db) => db.key_revoke(id, now).await,
@@ -367,7 +368,7 @@ impl Store {
     }
 
     /// Notes how keys were used.
-    pub async fn key_used(&self, used: Vec<KeyUse>) -> Result<(), Error> {
+    pub async fn key_used(&self, used: Vec<ApiKeyUsage>) -> Result<(), Error> {
         match self {
             Self::Sqlite(db) => db.key_used(used).await,
             Self::Postgres(db) => db.key_used(used).await,

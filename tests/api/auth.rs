@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
-use petstore::key::{ApiKey, Scope};
+use petstore::api_key::{ApiKeySecret, Scope};
 use serde_json::json;
 
 use crate::{
@@ -25,7 +25,7 @@ pub async fn a_sweep_without_a_key_gets_401_everywhere(backend: Backend) {
             reply.header("www-authenticate"),
             Some("Bearer realm=\"petstore\"")
         );
-        let stranger = ApiKey::generate();
+        let stranger = ApiKeySecret::generate();
         let reply = server
             .request(method, &path)
             .with_key(stranger.reveal())

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use http::Method;
-use petstore::key::Scope;
+use petstore::api_key::Scope;
 
 use crate::server::{Backend, Server};
 

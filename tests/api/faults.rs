@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Method;
 use jiff::Timestamp;
-use petstore::{clock::Clock, key::ApiKey};
+use petstore::{api_key::ApiKeySecret, clock::Clock};
 
 use crate::{
     contract,
@@ -59,7 +59,7 @@ pub async fn a_key_is_not_refused_without_a_look(backend: Backend) {
         .get("/v1/nothing")
         .await
         .assert_error(404, "not_found");
-    let stranger = ApiKey::generate();
+    let stranger = ApiKeySecret::generate();
     server
         .database
         .execute("ALTER TABLE api_keys RENAME TO away");

@@ -15,11 +15,11 @@ mod faults;
 mod floods;
 mod get;
 mod http2;
+mod idempotency;
 #[path = "../support/identity.rs"]
 mod identity;
 mod list;
 mod metrics;
-mod named;
 mod orders;
 #[path = "../support/postgres.rs"]
 mod postgres;
@@ -99,11 +99,11 @@ const CASES: &[(&str, Case)] = cases![
     metrics::the_listener_is_no_less_strict,
     metrics::clients_that_leave_are_counted,
     metrics::the_dashboard_fits,
-    named::a_request_sent_again_is_answered_as_before,
-    named::a_name_belongs_to_one_request_of_one_key,
-    named::bad_names_are_refused,
-    named::requests_of_a_name_that_run_at_once_are_carried_out_once,
-    named::names_are_forgotten_after_a_day,
+    idempotency::a_request_sent_again_is_answered_as_before,
+    idempotency::a_name_belongs_to_one_request_of_one_key,
+    idempotency::bad_names_are_refused,
+    idempotency::requests_of_a_name_that_run_at_once_are_carried_out_once,
+    idempotency::names_are_forgotten_after_a_day,
     orders::stored_orders_are_listed,
     orders::they_are_filtered_and_paged,
     orders::an_order_goes_its_way,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use http::Method;
-use petstore::key::Scope;
+use petstore::api_key::Scope;
 
 use crate::server::{Backend, Server, eventually};
 

@@ -347,7 +347,7 @@ pub async fn holds_lapse(backend: Backend) {
     assert_eq!(order["updatedAt"], placed["expiresAt"]);
     assert_eq!(server.status_of(pets[0]).await, "available");
     assert_eq!(inventory(&server).await, [1, 0, 1]);
-    // Once only: whoever has it next keeps it.
+    // Idempotent only: whoever has it next keeps it.
     let next = server.place(pets[0]).await;
     tokio::time::sleep(Duration::from_millis(2100)).await;
     assert_eq!(

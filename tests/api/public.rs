@@ -269,6 +269,6 @@ pub async fn pages_of_named_origins_may_use_it(backend: Backend) {
         plan.settings.cors = vec!["*".parse().unwrap()]
     })
     .await;
-    let reply = asks(&any, "https://anyone.example").send().await;
+    let reply = asks(&any, "https://tls.example").send().await;
     assert_eq!(reply.header("access-control-allow-origin"), Some("*"));
 }

@@ -6,7 +6,7 @@
 use futures_util::future::join_all;
 use http::Method;
 use jiff::Timestamp;
-use petstore::key::{ApiKey, Scope};
+use petstore::api_key::{ApiKeySecret, Scope};
 use serde_json::json;
 
 use crate::{
@@ -32,7 +32,7 @@ fn says_nothing(reply: &Reply) -> bool {
     reply.header("ratelimit").is_none() && reply.header("ratelimit-policy").is_none()
 }
 
-/// Refused for a limit, with words and headers that agree.
+/// Rejection for a limit, with words and headers that agree.
 #[track_caller]
 fn assert_limited(reply: &Reply, message: &str) {
     reply.assert_error(429, "rate_limited");
@@ -186,7 +186,7 @@ async fn failing(server: &Server) -> [Request<'_>; 5] {
         get().without_key(),
         get().with_key("psk_typo"),
         get().header("authorization", "Bearer twice"),
-        get().with_key(ApiKey::generate().reveal()),
+        get().with_key(ApiKeySecret::generate().reveal()),
         get().with_key(&expired),
     ]
 }
@@ -237,7 +237,10 @@ pub async fn failures_are_limited_while_keys_cannot_be_read(backend: Backend) {
     server.database.execute(away);
     let stranger = async || {
         let request = server.request(Method::GET, "/v1/pets");
-        request.with_key(ApiKey::generate().reveal()).send().await
+        request
+            .with_key(ApiKeySecret::generate().reveal())
+            .send()
+            .await
     };
     for _ in 0..5 {
         stranger().await.assert_error(500, "internal_error");
@@ -267,7 +270,7 @@ pub async fn an_address_beyond_its_limit_costs_the_database_nothing(backend: Bac
     assert_eq!(server.get("/v1/pets").await.status, 200);
     assert_eq!(get().without_key().send().await.status, 401);
     let stranger = || async {
-        let key = ApiKey::generate();
+        let key = ApiKeySecret::generate();
         get().with_key(key.reveal()).send().await
     };
     // It would be answered 500 if somebody looked.

@@ -15,8 +15,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use http_body_util::Full;
 use jiff::Timestamp;
 use petstore::{
+    api_key::{ApiKeySecret, NewApiKey, Scope, Scopes},
     http::{Listeners, Settings, Tls, serve},
-    key::{ApiKey, NewKey, Scope, Scopes},
     store::{DatabaseUrl, Options, Role, Store},
 };
 use serde_json::Value;
@@ -388,8 +388,8 @@ impl Server {
 }
 
 async fn new_key(store: &Store, scopes: Scopes, expires_at: Option<Timestamp>) -> String {
-    let secret = ApiKey::generate();
-    let new = NewKey {
+    let secret = ApiKeySecret::generate();
+    let new = NewApiKey {
         name: "test".parse().unwrap(),
         scopes,
         created_at: Timestamp::now(),

@@ -30,13 +30,13 @@ pub struct Client {
 
 /// What the service answered.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Response {
     pub status: u16,
     pub headers: reqwest::header::HeaderMap,
     pub body: Value,
 }
 
-impl Answer {
+impl Response {
     #[track_caller]
     pub fn assert_error(&self, status: u16, code: &str) {
         let got = (self.status, self.body["code"].as_str());
@@ -57,13 +57,13 @@ impl Client {
         }
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub async fn get(&self, path: &str) -> Response {
         let request = self.http.get(format!("{}{path}", self.base));
         self.send(request).await.unwrap()
     }
 
     /// Creates a pet; no answer at all is an error.
-    pub async fn create(&self, name: &str) -> reqwest::Result<Answer> {
+    pub async fn create(&self, name: &str) -> reqwest::Result<Response> {
         let request = self.http.post(format!("{}/v1/pets", self.base));
         let request = request.header("content-type", "application/json");
         self.send(request.body(pet(name))).await
@@ -77,7 +77,7 @@ impl Client {
         path: &str,
         body: &Value,
         name: Option<&str>,
-    ) -> reqwest::Result<Answer> {
+    ) -> reqwest::Result<Response> {
         let mut request = self.http.request(method, format!("{}{path}", self.base));
         if !body.is_null() {
             request = request.header("content-type", "application/json");
@@ -89,9 +89,9 @@ impl Client {
         self.send(request).await
     }
 
-    async fn send(&self, request: reqwest::RequestBuilder) -> reqwest::Result<Answer> {
+    async fn send(&self, request: reqwest::RequestBuilder) -> reqwest::Result<Response> {
         let response = request.bearer_auth(&self.key).send().await?;
-        Ok(Answer {
+        Ok(Response {
             status: response.status().as_u16(),
             headers: response.headers().clone(),
             body: serde_json::from_slice(&response.bytes().await?).unwrap(),
@@ -133,7 +133,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    fn note(&mut self, name: String, answer: &reqwest::Result<Answer>) {
+    fn note(&mut self, name: String, answer: &reqwest::Result<Response>) {
         let Ok(answer) = answer else {
             self.unsure.insert(name);
             return;

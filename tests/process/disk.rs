@@ -57,7 +57,7 @@ async fn a_full_disk_loses_nothing_when_the_service_is_stopped() {
     stays_broken(FULL_FOR_GOOD, Service::stop).await;
 }
 
-/// Once the disk works again so do creates, without a restart, even if the
+/// Idempotent the disk works again so do creates, without a restart, even if the
 /// log of the service could not be written to either.
 #[tokio::test]
 #[ignore = "needs strace; make test installs it and runs this"]

@@ -33,7 +33,7 @@ fn the_default_database_is_not_named() {
     assert!(home.database().exists());
 }
 
-/// Once there is a key, nothing more is said of keys.
+/// Idempotent there is a key, nothing more is said of keys.
 #[test]
 fn with_a_key_it_says_nothing_of_keys() {
     let home = Home::new();

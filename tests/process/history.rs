@@ -29,7 +29,7 @@ pub enum Status {
 
 /// What a client is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum Response {
     Placed(i64),
     NotAvailable,
     Closed,
@@ -45,7 +45,7 @@ pub enum Answer {
 #[derive(Debug, Clone, Copy)]
 pub struct Event {
     pub call: Call,
-    pub answer: Answer,
+    pub answer: Response,
     pub begin: u64,
     pub end: u64,
 }
@@ -80,32 +80,32 @@ impl Animal {
         };
         let can_hold = self.status == Status::Available && self.open.is_none();
         match (event.call, event.answer) {
-            (Call::Place, Answer::Placed(order)) if can_hold => Some(held(Open::Known(order))),
-            (Call::Place, Answer::NotAvailable) if !can_hold => Some(self),
-            (Call::Place, Answer::Unknown) if can_hold => Some(held(Open::Nameless)),
-            (Call::Complete(order), Answer::Closed | Answer::Unknown) if holds(order) => {
+            (Call::Place, Response::Placed(order)) if can_hold => Some(held(Open::Known(order))),
+            (Call::Place, Response::NotAvailable) if !can_hold => Some(self),
+            (Call::Place, Response::Unknown) if can_hold => Some(held(Open::Nameless)),
+            (Call::Complete(order), Response::Closed | Response::Unknown) if holds(order) => {
                 Some(freed(Status::Sold))
             }
-            (Call::Cancel(order), Answer::Closed | Answer::Unknown) if holds(order) => {
+            (Call::Cancel(order), Response::Closed | Response::Unknown) if holds(order) => {
                 Some(freed(Status::Available))
             }
             // One without a name may be another.
-            (Call::Complete(order) | Call::Cancel(order), Answer::NotOpen)
+            (Call::Complete(order) | Call::Cancel(order), Response::NotOpen)
                 if self.open != Some(Open::Known(order)) =>
             {
                 Some(self)
             }
-            (Call::Update(status), Answer::Updated | Answer::Unknown)
+            (Call::Update(status), Response::Updated | Response::Unknown)
                 if self.open.is_none() || status == self.status =>
             {
                 Some(Self { status, ..self })
             }
-            (Call::Update(status), Answer::Reserved)
+            (Call::Update(status), Response::Reserved)
                 if self.open.is_some() && status != self.status =>
             {
                 Some(self)
             }
-            (Call::Get, Answer::Is(status)) if status == self.status => Some(self),
+            (Call::Get, Response::Is(status)) if status == self.status => Some(self),
             _ => None,
         }
     }
@@ -115,16 +115,16 @@ impl Animal {
 /// explanation; if not, which calls could not be explained at the latest.
 pub fn explain(history: &[Event]) -> Result<(), Vec<Event>> {
     // What nobody was told of, and what changes nothing, explains nothing.
-    let is_void = |e: &&Event| e.call == Call::Get && e.answer == Answer::Unknown;
+    let is_void = |e: &&Event| e.call == Call::Get && e.answer == Response::Unknown;
     let mut events: Vec<_> = history.iter().filter(|e| !is_void(e)).collect();
     events.sort_by_key(|event| event.begin);
     let told = events.iter().filter_map(|event| match event.answer {
-        Answer::Placed(order) => Some(order),
+        Response::Placed(order) => Some(order),
         _ => None,
     });
     let told: BTreeSet<i64> = told.collect();
     let end = |event: &Event| match event.answer {
-        Answer::Unknown => u64::MAX,
+        Response::Unknown => u64::MAX,
         _ => event.end,
     };
     let certain = events.iter().filter(|e| end(e) < u64::MAX).count();
@@ -167,10 +167,10 @@ pub fn explain(history: &[Event]) -> Result<(), Vec<Event>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer::*, Call::*, *};
+    use super::{Call::*, Response::*, *};
 
     /// Events of (call, answer, begin, end).
-    fn is_explained(events: &[(Call, Answer, u64, u64)]) -> bool {
+    fn is_explained(events: &[(Call, Response, u64, u64)]) -> bool {
         let events: Vec<_> = events
             .iter()
             .map(|&(call, answer, begin, end)| Event {

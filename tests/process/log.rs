@@ -111,7 +111,7 @@ async fn no_secret_and_no_forged_line_gets_in() {
     let audit = service.event("key created");
     assert_eq!(audit["name"], r#"a "quoted" name"#);
     service.signal("TERM");
-    service.event("Stopping: finishing the requests that run. Once more stops at once.");
+    service.event("Stopping: finishing the requests that run. Idempotent more stops at once.");
     // Every line is an event with the same first members.
     for event in service.events() {
         let [time, level] = ["timestamp", "level"].map(|name| event[name].as_str());

@@ -5,7 +5,7 @@ use std::{process::Stdio, thread, time::Duration};
 use tokio::task::JoinHandle;
 
 use crate::{
-    client::{Answer, Client, Ledger, Load, Pet},
+    client::{Client, Ledger, Load, Pet, Response},
     harness::{Finished, Home, PETSTORE, Service, wait_for},
     postgres::Cluster,
 };
@@ -154,14 +154,14 @@ async fn keys_count_on_every_replica() {
     }
 }
 
-fn create_meanwhile(client: &Client, name: &'static str) -> JoinHandle<Answer> {
+fn create_meanwhile(client: &Client, name: &'static str) -> JoinHandle<Response> {
     let client = client.clone();
     tokio::spawn(async move { client.create(name).await.unwrap() })
 }
 
 /// The client was told that nobody knows what became of its create.
 #[track_caller]
-fn assert_unknown(answer: &Answer) {
+fn assert_unknown(answer: &Response) {
     answer.assert_error(503, "unavailable");
     let message = answer.body["message"].as_str().unwrap();
     assert!(message.contains("may have been made or not"), "{message}");

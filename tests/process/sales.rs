@@ -20,9 +20,9 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::{
-    client::{Answer as Reply, Client},
+    client::{Client, Response as Reply},
     harness::{Home, Service},
-    history::{Answer, Call, Event, Status, explain},
+    history::{Call, Event, Response, Status, explain},
     postgres::Cluster,
 };
 
@@ -170,7 +170,7 @@ struct Stall {
 impl Stall {
     fn note(&mut self, event: Event) {
         self.history.push(event);
-        if let Answer::Placed(order) = event.answer {
+        if let Response::Placed(order) = event.answer {
             self.orders.push(order);
         }
     }
@@ -237,7 +237,7 @@ impl Market {
         };
         let name = name.filter(|_| method == Method::POST);
         let begin = self.now();
-        let mut answer = Answer::Unknown;
+        let mut answer = Response::Unknown;
         // Whether it may have reached a service.
         let mut sent = false;
         for _ in 0..20 {
@@ -247,8 +247,8 @@ impl Market {
                 .await;
             answer = reply
                 .as_ref()
-                .map_or(Answer::Unknown, |reply| answer_of(call, reply));
-            if answer != Answer::Unknown {
+                .map_or(Response::Unknown, |reply| answer_of(call, reply));
+            if answer != Response::Unknown {
                 // Sometimes a client does not believe what it is told.
                 if name.is_some() && random.random_range(0..4) == 0 {
                     let client = self.some_client(random);
@@ -270,7 +270,7 @@ impl Market {
             // It may be starting again.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        if answer == Answer::Unknown && !sent {
+        if answer == Response::Unknown && !sent {
             return;
         }
         let event = Event {
@@ -280,7 +280,7 @@ impl Market {
             end: self.now(),
         };
         self.animals[&animal].lock().unwrap().note(event);
-        if call == Call::Place && answer == Answer::Unknown {
+        if call == Call::Place && answer == Response::Unknown {
             self.look_for_orders(random).await;
         }
     }
@@ -336,7 +336,7 @@ impl Market {
             let mut history = stall.lock().unwrap().history.clone();
             let unsure = history
                 .iter()
-                .filter(|e| e.answer == Answer::Unknown)
+                .filter(|e| e.answer == Response::Unknown)
                 .count();
             let pet = client.get(&format!("/v1/pets/{animal}")).await;
             let now = self.now();
@@ -352,8 +352,8 @@ impl Market {
             }
             for event in &history {
                 let (order, status) = match (event.call, event.answer) {
-                    (Call::Complete(order), Answer::Closed) => (order, "completed"),
-                    (Call::Cancel(order), Answer::Closed) => (order, "cancelled"),
+                    (Call::Complete(order), Response::Closed) => (order, "completed"),
+                    (Call::Cancel(order), Response::Closed) => (order, "cancelled"),
                     _ => continue,
                 };
                 let now = client.get(&format!("/v1/store/orders/{order}")).await.body;
@@ -375,7 +375,7 @@ fn status_json(status: Status) -> Value {
     }
 }
 
-fn answer_of(call: Call, reply: &Reply) -> Answer {
+fn answer_of(call: Call, reply: &Reply) -> Response {
     let status = match reply.body["status"].as_str() {
         Some("available") => Status::Available,
         Some("pending") => Status::Pending,
@@ -383,14 +383,14 @@ fn answer_of(call: Call, reply: &Reply) -> Answer {
         _ => Status::Absent,
     };
     match (reply.status, reply.body["code"].as_str(), call) {
-        (201, _, Call::Place) => Answer::Placed(reply.body["id"].as_i64().unwrap()),
-        (200, _, Call::Complete(_) | Call::Cancel(_)) => Answer::Closed,
-        (200, _, Call::Update(_)) => Answer::Updated,
-        (200, _, Call::Get) => Answer::Is(status),
-        (409, Some("pet_not_available"), Call::Place) => Answer::NotAvailable,
-        (409, Some("order_not_open"), _) => Answer::NotOpen,
-        (409, Some("pet_reserved"), _) => Answer::Reserved,
-        (500.., ..) => Answer::Unknown,
+        (201, _, Call::Place) => Response::Placed(reply.body["id"].as_i64().unwrap()),
+        (200, _, Call::Complete(_) | Call::Cancel(_)) => Response::Closed,
+        (200, _, Call::Update(_)) => Response::Updated,
+        (200, _, Call::Get) => Response::Is(status),
+        (409, Some("pet_not_available"), Call::Place) => Response::NotAvailable,
+        (409, Some("order_not_open"), _) => Response::NotOpen,
+        (409, Some("pet_reserved"), _) => Response::Reserved,
+        (500.., ..) => Response::Unknown,
         _ => panic!("{call:?} was answered {reply:?}"),
     }
 }

@@ -25,7 +25,7 @@ use tokio::{net::TcpListener, task::spawn_blocking};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Db = Arc<Mutex<Connection>>;
-type Answer<T> = Result<T, StatusCode>;
+type Response<T> = Result<T, StatusCode>;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -84,7 +84,7 @@ async fn authenticate(hash: [u8; 32], request: Request, next: Next) -> Response 
     }
 }
 
-async fn list(State(db): State<Db>, Query(query): Query<ListQuery>) -> Answer<Json<Vec<Pet>>> {
+async fn list(State(db): State<Db>, Query(query): Query<ListQuery>) -> Response<Json<Vec<Pet>>> {
     let read = move |db: &Connection| {
         db.prepare_cached(
             "SELECT id, name, category_id, status FROM pets
@@ -103,7 +103,7 @@ async fn list(State(db): State<Db>, Query(query): Query<ListQuery>) -> Answer<Js
     with(db, read).await.map(Json)
 }
 
-async fn get_one(State(db): State<Db>, Path(id): Path<i64>) -> Answer<Json<Pet>> {
+async fn get_one(State(db): State<Db>, Path(id): Path<i64>) -> Response<Json<Pet>> {
     let read = move |db: &Connection| {
         db.prepare_cached("SELECT id, name, category_id, status FROM pets WHERE id = ?1")?
             .query_row([id], pet)
@@ -112,7 +112,10 @@ async fn get_one(State(db): State<Db>, Path(id): Path<i64>) -> Answer<Json<Pet>>
     with(db, read).await?.map(Json).ok_or(StatusCode::NOT_FOUND)
 }
 
-async fn create(State(db): State<Db>, Json(new): Json<NewPet>) -> Answer<(StatusCode, Json<Pet>)> {
+async fn create(
+    State(db): State<Db>,
+    Json(new): Json<NewPet>,
+) -> Response<(StatusCode, Json<Pet>)> {
     let write = move |db: &Connection| {
         db.prepare_cached(
             "INSERT INTO pets (name, category_id, status) VALUES (?1, ?2, ?3)
@@ -127,7 +130,7 @@ async fn create(State(db): State<Db>, Json(new): Json<NewPet>) -> Answer<(Status
 async fn with<T: Send + 'static>(
     db: Db,
     work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-) -> Answer<T> {
+) -> Response<T> {
     let failed = |_| StatusCode::INTERNAL_SERVER_ERROR;
     spawn_blocking(move || work(&db.lock().expect("nobody panics with the lock")).map_err(failed))
         .await

@@ -2,14 +2,14 @@
 //! connections, and the statements and rows of each kind of thing in a file of
 //! its own.
 
-mod keys;
+mod api_keys;
+mod batch;
+mod idempotency;
 mod migrate;
-mod named;
 mod orders;
 mod pets;
 mod pool;
 mod url;
-mod writer;
 
 use std::{
     sync::{
@@ -28,14 +28,14 @@ use crate::{
     metrics::Exposition,
     page::{Filter, ListQuery, Page},
 };
+use batch::Writer;
 use orders::{Closing, Place};
 use pets::Create;
 pub use pets::{ALL_PETS, pet};
 use pool::{Pool, Sql};
 use url::Server;
-use writer::Writer;
 
-pub use url::{PostgresUrl, Trouble};
+pub use url::{PostgresError, PostgresUrl};
 
 /// Connections to a PostgreSQL server.
 #[derive(Debug)]

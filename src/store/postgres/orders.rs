@@ -6,45 +6,45 @@ use jiff::Timestamp;
 use tokio_postgres::{Row, types::Type};
 
 use super::{
-    super::{Error, record},
+    super::{Error, replay},
     NoRow, Postgres,
-    named::{self, changes, count},
+    batch::{self, Change},
+    idempotency::{self, changes, count},
     optional_time,
     pool::{Pool, Sql},
     time, unreadable,
-    writer::{self, Change},
 };
 use crate::{
-    named::{Named, Once},
-    order::{Close, NewOrder, Order, OrderId, OrderStatus, Refused},
+    idempotency::{Idempotent, IdempotentRequest},
+    order::{NewOrder, Order, OrderId, OrderStatus, Rejection, Transition},
     page::{Filter, ListQuery, Page},
     pet::PetId,
 };
 
-type Answer = Result<Order, Refused>;
+type OrderResult = Result<Order, Rejection>;
 
 /// An order to be placed.
 #[derive(Debug)]
 pub struct Place {
     new: NewOrder,
-    named: Option<Named>,
+    named: Option<IdempotentRequest>,
 }
 
 /// An order to be closed.
 #[derive(Debug)]
 pub struct Closing {
     id: OrderId,
-    how: Close,
+    how: Transition,
     at: Timestamp,
-    named: Option<Named>,
+    named: Option<IdempotentRequest>,
 }
 
 impl Change for Place {
-    fn subject(&self) -> Option<(i64, Refused)> {
-        Some((self.new.pet_id.get(), Refused::PetNotAvailable))
+    fn subject(&self) -> Option<(i64, Rejection)> {
+        Some((self.new.pet_id.get(), Rejection::PetNotAvailable))
     }
 
-    fn named(&self) -> Option<&Named> {
+    fn named(&self) -> Option<&IdempotentRequest> {
         self.named.as_ref()
     }
 
@@ -52,7 +52,7 @@ impl Change for Place {
         let pets: Vec<_> = changes.iter().map(|c| c.new.pet_id.get()).collect();
         let expiry = |c: &&Self| c.new.expires_at.map(Timestamp::as_microsecond);
         let expiries: Vec<_> = changes.iter().map(expiry).collect();
-        named::run(
+        idempotency::run(
             pool,
             &PLACE,
             changes,
@@ -64,11 +64,11 @@ impl Change for Place {
 }
 
 impl Change for Closing {
-    fn subject(&self) -> Option<(i64, Refused)> {
-        Some((self.id.get(), Refused::OrderNotOpen))
+    fn subject(&self) -> Option<(i64, Rejection)> {
+        Some((self.id.get(), Rejection::OrderNotOpen))
     }
 
-    fn named(&self) -> Option<&Named> {
+    fn named(&self) -> Option<&IdempotentRequest> {
         self.named.as_ref()
     }
 
@@ -82,7 +82,7 @@ impl Change for Closing {
             .iter()
             .map(|c| c.how.pet_status().as_str())
             .collect();
-        named::run(pool, &CLOSE, changes, |c| c.at, &[&ids, &orders, &pets]).await
+        idempotency::run(pool, &CLOSE, changes, |c| c.at, &[&ids, &orders, &pets]).await
     }
 }
 
@@ -90,19 +90,19 @@ impl Postgres {
     pub async fn order_place(
         &self,
         new: NewOrder,
-        named: Option<Named>,
-    ) -> Result<Once<Answer>, Error> {
+        named: Option<IdempotentRequest>,
+    ) -> Result<Idempotent<OrderResult>, Error> {
         let placed = self.places.make(Place { new, named }).await?;
-        self.order_of(placed, record::as_placed).await
+        self.order_of(placed, replay::as_placed).await
     }
 
     pub async fn order_close(
         &self,
         id: OrderId,
-        how: Close,
+        how: Transition,
         at: Timestamp,
-        named: Option<Named>,
-    ) -> Result<Once<Answer>, Error> {
+        named: Option<IdempotentRequest>,
+    ) -> Result<Idempotent<OrderResult>, Error> {
         let closing = Closing { id, how, at, named };
         let closed = self.closings.make(closing).await?;
         // One that was closed stays as it is.
@@ -113,20 +113,20 @@ impl Postgres {
     /// now, and `as_it_was` then.
     async fn order_of(
         &self,
-        outcome: writer::Answer,
+        outcome: batch::ChangeResult,
         as_it_was: fn(Order) -> Order,
-    ) -> Result<Once<Answer>, Error> {
+    ) -> Result<Idempotent<OrderResult>, Error> {
         Ok(match outcome {
-            Once::Now((Ok(_), Some(row))) => Once::Now(Ok(order(&row, ROW)?)),
-            Once::Now((Ok(_), None)) => return Err(unreadable(NoRow)),
-            Once::Now((Err(refused), _)) => Once::Now(Err(refused)),
-            Once::Before((Ok(id), _)) => {
+            Idempotent::Executed((Ok(_), Some(row))) => Idempotent::Executed(Ok(order(&row, ROW)?)),
+            Idempotent::Executed((Ok(_), None)) => return Err(unreadable(NoRow)),
+            Idempotent::Executed((Err(refused), _)) => Idempotent::Executed(Err(refused)),
+            Idempotent::Replayed((Ok(id), _)) => {
                 let found = self.order_get(OrderId::from_store(id)).await?;
                 let found = found.ok_or_else(|| unreadable(NoRow))?;
-                Once::Before(Ok(as_it_was(found)))
+                Idempotent::Replayed(Ok(as_it_was(found)))
             }
-            Once::Before((Err(refused), _)) => Once::Before(Err(refused)),
-            Once::OtherRequest => Once::OtherRequest,
+            Idempotent::Replayed((Err(refused), _)) => Idempotent::Replayed(Err(refused)),
+            Idempotent::KeyReused => Idempotent::KeyReused,
         })
     }
 

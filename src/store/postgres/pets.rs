@@ -8,16 +8,16 @@ use tokio_postgres::{Row, types::Type};
 use super::{
     super::Error,
     NoRow, Postgres,
-    named::{self, changes},
+    batch::Change,
+    idempotency::{self, changes},
     pool::{Parameters, Pool, Sql},
     unreadable,
-    writer::Change,
 };
 use crate::{
-    named::{Named, Once},
+    idempotency::{Idempotent, IdempotentRequest},
     order,
     page::{Filter, ListQuery, Page},
-    pet::{Inventory, NewPet, Pet, PetChange, PetId, PetName, PetStatus, Refused},
+    pet::{Inventory, NewPet, Pet, PetChange, PetId, PetName, PetStatus, Rejection},
 };
 
 /// How often an update is tried while others change the same animal: each time
@@ -28,15 +28,15 @@ const UPDATE_TRIES: usize = 100;
 #[derive(Debug)]
 pub struct Create {
     new: NewPet,
-    named: Option<Named>,
+    named: Option<IdempotentRequest>,
 }
 
 impl Change for Create {
-    fn subject(&self) -> Option<(i64, order::Refused)> {
+    fn subject(&self) -> Option<(i64, order::Rejection)> {
         None
     }
 
-    fn named(&self) -> Option<&Named> {
+    fn named(&self) -> Option<&IdempotentRequest> {
         self.named.as_ref()
     }
 
@@ -54,14 +54,18 @@ impl Change for Create {
             change
                 .named
                 .as_ref()
-                .map_or(Timestamp::UNIX_EPOCH, |n| n.at)
+                .map_or(Timestamp::UNIX_EPOCH, |n| n.received_at)
         };
-        named::run(pool, &CREATE_NAMED, changes, at, rest).await
+        idempotency::run(pool, &CREATE_NAMED, changes, at, rest).await
     }
 }
 
 impl Postgres {
-    pub async fn pet_create(&self, new: NewPet, named: Option<Named>) -> Result<Once<Pet>, Error> {
+    pub async fn pet_create(
+        &self,
+        new: NewPet,
+        named: Option<IdempotentRequest>,
+    ) -> Result<Idempotent<Pet>, Error> {
         let created = self
             .creates
             .make(Create {
@@ -81,22 +85,22 @@ impl Postgres {
         id: PetId,
         change: PetChange,
         expected: impl Fn(&Pet) -> bool,
-    ) -> Result<Result<Pet, Refused>, Error> {
+    ) -> Result<Result<Pet, Rejection>, Error> {
         for _ in 0..UPDATE_TRIES {
             let rows = self.pool.read(&PET_HELD, &[&id.get()]).await?;
             let Some(row) = rows.first() else {
-                return Ok(Err(Refused::NoSuchPet));
+                return Ok(Err(Rejection::NoSuchPet));
             };
             let (before, held) = (pet(row)?, row.get::<_, bool>(4));
             if !expected(&before) {
-                return Ok(Err(Refused::Outdated));
+                return Ok(Err(Rejection::Outdated));
             }
             let after = change.apply(&before);
             if after == before {
                 return Ok(Ok(after));
             }
             if after.status != before.status && held {
-                return Ok(Err(Refused::Reserved));
+                return Ok(Err(Rejection::Reserved));
             }
             let [(old_name, old_status), (name, status)] =
                 [&before, &after].map(|pet| (pet.name.as_str(), pet.status.map(PetStatus::as_str)));

@@ -23,7 +23,7 @@ use tokio_postgres::{
 
 use super::{
     super::Error,
-    url::{Server, Trouble},
+    url::{PostgresError, Server},
 };
 use crate::metrics::Gauge;
 
@@ -143,7 +143,7 @@ impl Pool {
         &self,
         sql: &'static Sql,
         parameters: Parameters<'_>,
-    ) -> Result<Result<Vec<Row>, Trouble>, Error> {
+    ) -> Result<Result<Vec<Row>, PostgresError>, Error> {
         match self.run(sql, parameters).await? {
             Ok((_, true)) => Err(Error::OutcomeUnknown(Arc::new(Warned))),
             Ok((rows, false)) => Ok(Ok(rows)),
@@ -158,7 +158,7 @@ impl Pool {
         &self,
         sql: &'static Sql,
         parameters: Parameters<'_>,
-    ) -> Result<Result<(Vec<Row>, bool), Trouble>, Error> {
+    ) -> Result<Result<(Vec<Row>, bool), PostgresError>, Error> {
         let _running = self.running.enter();
         let (place, connection) = self.connection().await?;
         let before = connection.warnings.load(Ordering::Acquire);
@@ -250,7 +250,7 @@ impl Pool {
 }
 
 impl Connection {
-    async fn open(server: &Server) -> Result<Self, Trouble> {
+    async fn open(server: &Server) -> Result<Self, PostgresError> {
         let (client, warnings) = connect(server).await?;
         let prepares = server.prepares();
         if prepares {
@@ -304,17 +304,17 @@ const SESSION: &str = "SET client_min_messages = 'warning';
 
 /// A pooler gives out other sessions than the one that would be set, so there
 /// the role must be set so that warnings come.
-async fn refuse_muted(client: &Client) -> Result<(), Trouble> {
+async fn refuse_muted(client: &Client) -> Result<(), PostgresError> {
     let level = client.query_typed("SHOW client_min_messages", &[]).await?;
     match level[0].get(0) {
-        "error" => Err(Trouble::Muted),
+        "error" => Err(PostgresError::Muted),
         _ => Ok(()),
     }
 }
 
 /// Opens one connection and drives it in the background. Gives it with the
 /// count of the server's warnings.
-pub async fn connect(server: &Server) -> Result<(Client, Arc<AtomicU64>), Trouble> {
+pub async fn connect(server: &Server) -> Result<(Client, Arc<AtomicU64>), PostgresError> {
     let warnings = Arc::new(AtomicU64::new(0));
     let counter = warnings.clone();
     let (client, mut connection) = server.connect().await?;
@@ -335,7 +335,7 @@ pub async fn connect(server: &Server) -> Result<(Client, Arc<AtomicU64>), Troubl
 
 /// Sorts a failure after which nothing is changed: is the server away or out of
 /// something, or is a statement of this program at fault?
-fn failure(trouble: Trouble) -> Error {
+fn failure(trouble: PostgresError) -> Error {
     match trouble.state().map(class) {
         Some("22" | "23" | "42") => Error::Internal(Arc::new(trouble)),
         _ => Error::Unavailable(Arc::new(trouble)),
@@ -343,8 +343,8 @@ fn failure(trouble: Trouble) -> Error {
 }
 
 /// Whether the server said that it undid a statement, and that without a doubt.
-fn is_rolled_back(trouble: &Trouble) -> bool {
-    let Trouble::Server { error } = trouble else {
+fn is_rolled_back(trouble: &PostgresError) -> bool {
+    let PostgresError::Server { error } = trouble else {
         return false;
     };
     error.as_db_error().is_some_and(|e| {

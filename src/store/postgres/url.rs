@@ -17,7 +17,7 @@ use tokio_postgres::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::{anyone, invalid::Invalid};
+use crate::{invalid::Invalid, tls};
 
 /// Where a server is, and how to speak with it. Shown without its password.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct Server {
 
 /// What went wrong between the service and a server.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum PostgresError {
     #[error("{error}{}", and_source(error))]
     Server {
         #[from]
@@ -51,7 +51,7 @@ pub enum Trouble {
     Muted,
 }
 
-impl Trouble {
+impl PostgresError {
     /// What the server calls it, if it is the server's.
     pub fn state(&self) -> Option<&SqlState> {
         match self {
@@ -89,7 +89,7 @@ impl Server {
 
     /// Connects to the first host that is there and writes. One that takes the
     /// connection and then says nothing holds up none of the others.
-    pub async fn connect(&self) -> Result<(Client, Stream), Trouble> {
+    pub async fn connect(&self) -> Result<(Client, Stream), PostgresError> {
         let mut trouble = None;
         for n in 0..self.url.config.get_hosts().len() {
             let config = self.url.with_host(n);
@@ -173,7 +173,7 @@ impl PostgresUrl {
                 .with_root_certificates(self.trusted()?)
                 .with_no_client_auth()
         } else {
-            anyone::config()
+            tls::insecure()
         };
         Ok(MakeRustlsConnect::new(config))
     }

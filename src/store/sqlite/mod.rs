@@ -1,12 +1,12 @@
 //! The store on an SQLite file: one thread that writes, a few that read, and
 //! the statements and rows of each kind of thing in a file of its own.
 
-mod keys;
-mod named;
+mod api_keys;
+mod idempotency;
 mod open;
 mod orders;
 mod pets;
-mod reader;
+mod readers;
 mod writer;
 
 use std::{fs::File, path::Path, sync::Arc};
@@ -21,7 +21,7 @@ use crate::{
 };
 pub use open::{fresh, open_current, open_to_read, schema};
 pub use pets::{ALL_PETS, pet, pet_create};
-use reader::Readers;
+use readers::Readers;
 use writer::{Effect, Writer};
 
 /// An open SQLite file: one thread that writes, a few that read.

@@ -5,20 +5,20 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{
-    super::{Error, record},
-    Sqlite, list,
-    named::once,
-    optional_time, time, unreadable,
+    super::{Error, replay},
+    Sqlite,
+    idempotency::once,
+    list, optional_time, time, unreadable,
     writer::Effect,
 };
 use crate::{
-    named::{Named, Once},
-    order::{Close, NewOrder, Order, OrderId, OrderStatus, Refused},
+    idempotency::{Idempotent, IdempotentRequest},
+    order::{NewOrder, Order, OrderId, OrderStatus, Rejection, Transition},
     page::{Filter, ListQuery, Page},
     pet::PetId,
 };
 
-type Answer = Result<Order, Refused>;
+type OrderResult = Result<Order, Rejection>;
 
 /// How many orders lapse in one go, which writers wait for.
 const BATCH: u32 = 100;
@@ -27,19 +27,19 @@ impl Sqlite {
     pub async fn order_place(
         &self,
         new: NewOrder,
-        named: Option<Named>,
-    ) -> Result<Once<Answer>, Error> {
+        named: Option<IdempotentRequest>,
+    ) -> Result<Idempotent<OrderResult>, Error> {
         let work = move |db: &Connection| place(db, new);
-        self.order_once(named, work, record::as_placed).await
+        self.order_once(named, work, replay::as_placed).await
     }
 
     pub async fn order_close(
         &self,
         id: OrderId,
-        how: Close,
+        how: Transition,
         now: Timestamp,
-        named: Option<Named>,
-    ) -> Result<Once<Answer>, Error> {
+        named: Option<IdempotentRequest>,
+    ) -> Result<Idempotent<OrderResult>, Error> {
         let work = move |db: &Connection| close(db, id.get(), how, now);
         // One that was closed stays as it is.
         self.order_once(named, work, |order| order).await
@@ -49,15 +49,15 @@ impl Sqlite {
     /// it is given `as_it_was`.
     async fn order_once(
         &self,
-        named: Option<Named>,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<Answer> + Send + 'static,
+        named: Option<IdempotentRequest>,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<OrderResult> + Send + 'static,
         as_it_was: fn(Order) -> Order,
-    ) -> Result<Once<Answer>, Error> {
-        let effect = |outcome: &Once<Answer>| match outcome {
-            Once::Now(Ok(_)) => Effect::Changes,
+    ) -> Result<Idempotent<OrderResult>, Error> {
+        let effect = |outcome: &Idempotent<OrderResult>| match outcome {
+            Idempotent::Executed(Ok(_)) => Effect::Changes,
             _ => Effect::Unseen,
         };
-        let recall = move |db: &Connection, outcome: record::Outcome| match outcome {
+        let recall = move |db: &Connection, outcome: replay::Outcome| match outcome {
             Ok(id) => get(db, id).map(as_it_was).map(Ok),
             Err(refused) => Ok(Err(refused)),
         };
@@ -85,7 +85,7 @@ impl Sqlite {
                         .query_map(params![now.as_microsecond(), BATCH], |row| row.get(0))?
                         .collect::<Result<_, _>>()?;
                     for id in &due {
-                        let _ = close(db, *id, Close::Cancel, now)?;
+                        let _ = close(db, *id, Transition::Cancel, now)?;
                     }
                     Ok(due.len() as u64)
                 },
@@ -107,14 +107,14 @@ impl Sqlite {
     }
 }
 
-fn recorded(answer: &Answer) -> record::Outcome {
+fn recorded(answer: &OrderResult) -> replay::Outcome {
     match answer {
         Ok(order) => Ok(order.id.get()),
         Err(refused) => Err(*refused),
     }
 }
 
-fn place(db: &Connection, new: NewOrder) -> rusqlite::Result<Answer> {
+fn place(db: &Connection, new: NewOrder) -> rusqlite::Result<OrderResult> {
     let pet = new.pet_id.get();
     let held = db
         .prepare_cached(
@@ -127,8 +127,8 @@ fn place(db: &Connection, new: NewOrder) -> rusqlite::Result<Answer> {
             .prepare_cached("SELECT 1 FROM pets WHERE id = ?1")?
             .exists([pet])?;
         return Ok(Err(match exists {
-            true => Refused::PetNotAvailable,
-            false => Refused::NoSuchPet,
+            true => Rejection::PetNotAvailable,
+            false => Rejection::NoSuchPet,
         }));
     }
     db.prepare_cached(
@@ -143,12 +143,17 @@ fn place(db: &Connection, new: NewOrder) -> rusqlite::Result<Answer> {
     Ok(Ok(new.with_id(OrderId::from_store(db.last_insert_rowid()))))
 }
 
-fn close(db: &Connection, id: i64, how: Close, now: Timestamp) -> rusqlite::Result<Answer> {
+fn close(
+    db: &Connection,
+    id: i64,
+    how: Transition,
+    now: Timestamp,
+) -> rusqlite::Result<OrderResult> {
     let Some(open) = get(db, id).optional()? else {
-        return Ok(Err(Refused::NoSuchOrder));
+        return Ok(Err(Rejection::NoSuchOrder));
     };
     let Some(closed) = open.closed(how, now) else {
-        return Ok(Err(Refused::OrderNotOpen));
+        return Ok(Err(Rejection::OrderNotOpen));
     };
     db.prepare_cached(
         "UPDATE orders SET status = ?2, updated_at = ?3 WHERE id = ?1 AND status = 'placed'",

@@ -2,21 +2,25 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::{super::Error, Sqlite, list, named::once, orders, unreadable, writer::Effect};
+use super::{super::Error, Sqlite, idempotency::once, list, orders, unreadable, writer::Effect};
 use crate::{
-    named::{Named, Once},
+    idempotency::{Idempotent, IdempotentRequest},
     page::{Filter, ListQuery, Page},
-    pet::{Inventory, NewPet, Pet, PetChange, PetId, PetName, PetStatus, Refused},
+    pet::{Inventory, NewPet, Pet, PetChange, PetId, PetName, PetStatus, Rejection},
 };
 
 impl Sqlite {
-    pub async fn pet_create(&self, new: NewPet, named: Option<Named>) -> Result<Once<Pet>, Error> {
+    pub async fn pet_create(
+        &self,
+        new: NewPet,
+        named: Option<IdempotentRequest>,
+    ) -> Result<Idempotent<Pet>, Error> {
         if named.is_none() {
-            let create = move |db: &Connection| pet_create(db, new).map(Once::Now);
+            let create = move |db: &Connection| pet_create(db, new).map(Idempotent::Executed);
             return self.writer.run_statement(|_| Effect::Adds, create).await;
         }
-        let effect = |created: &Once<Pet>| match created {
-            Once::Now(_) => Effect::Adds,
+        let effect = |created: &Idempotent<Pet>| match created {
+            Idempotent::Executed(_) => Effect::Adds,
             _ => Effect::Unseen,
         };
         let create = move |db: &Connection| {
@@ -35,21 +39,21 @@ impl Sqlite {
         id: PetId,
         change: PetChange,
         expected: impl Fn(&Pet) -> bool + Send + 'static,
-    ) -> Result<Result<Pet, Refused>, Error> {
+    ) -> Result<Result<Pet, Rejection>, Error> {
         let update = move |db: &Connection| {
             let unchanged = |answer| Ok((Effect::Unseen, answer));
             let Some(before) = pet_get(db, id)? else {
-                return unchanged(Err(Refused::NoSuchPet));
+                return unchanged(Err(Rejection::NoSuchPet));
             };
             if !expected(&before) {
-                return unchanged(Err(Refused::Outdated));
+                return unchanged(Err(Rejection::Outdated));
             }
             let after = change.apply(&before);
             if after == before {
                 return unchanged(Ok(after));
             }
             if after.status != before.status && orders::is_held(db, id)? {
-                return unchanged(Err(Refused::Reserved));
+                return unchanged(Err(Rejection::Reserved));
             }
             db.prepare_cached(
                 "UPDATE pets SET name = ?2, category_id = ?3, status = ?4 WHERE id = ?1",

@@ -272,7 +272,7 @@ impl Desk {
             let commits = &self.progress.commits;
             commits.count(writes, began, fates.is_ok());
         }
-        // Raised before anyone is answered: who then asks for a page cannot be
+        // Raised before tls is answered: who then asks for a page cannot be
         // given one from before the write.
         self.progress.count(&batch);
         match fates {

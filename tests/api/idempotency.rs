@@ -8,7 +8,7 @@ use std::sync::{
 use futures_util::future::join_all;
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
-use petstore::{clock::Clock, key::Scope};
+use petstore::{api_key::Scope, clock::Clock};
 use serde_json::json;
 
 use crate::server::{Backend, Reply, Request, Server, eventually};

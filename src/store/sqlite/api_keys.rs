@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{super::Error, Sqlite, optional_time, time, writer::Effect};
-use crate::key::{Key, KeyHash, KeyName, KeyUse, NewKey, Scopes};
+use crate::api_key::{ApiKey, ApiKeyUsage, KeyHash, KeyName, NewApiKey, Scopes};
 
 impl Sqlite {
-    pub async fn key_create(&self, new: NewKey, hash: KeyHash) -> Result<Key, Error> {
+    pub async fn key_create(&self, new: NewApiKey, hash: KeyHash) -> Result<ApiKey, Error> {
         self.writer
             .run(
                 |_| Effect::Unseen,
@@ -29,7 +29,7 @@ impl Sqlite {
             .await
     }
 
-    pub async fn key_list(&self) -> Result<Vec<(KeyHash, Key)>, Error> {
+    pub async fn key_list(&self) -> Result<Vec<(KeyHash, ApiKey)>, Error> {
         self.readers
             .run(|db| {
                 db.prepare_cached(&format!("SELECT {KEY}, hash FROM api_keys ORDER BY id"))?
@@ -39,7 +39,7 @@ impl Sqlite {
             .await
     }
 
-    pub async fn key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<Key>, Error> {
+    pub async fn key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<ApiKey>, Error> {
         self.writer
             .run(
                 |_| Effect::Unseen,
@@ -57,7 +57,7 @@ impl Sqlite {
             .await
     }
 
-    pub async fn key_used(&self, used: Vec<KeyUse>) -> Result<(), Error> {
+    pub async fn key_used(&self, used: Vec<ApiKeyUsage>) -> Result<(), Error> {
         self.writer
             .run(
                 |_| Effect::Unseen,
@@ -87,8 +87,8 @@ impl Sqlite {
 const KEY: &str = "id, name, scopes, created_at, last_used_at, expires_at, revoked_at,
      deprecated_calls, deprecated_at";
 
-fn key(row: &Row) -> rusqlite::Result<Key> {
-    Ok(Key {
+fn key(row: &Row) -> rusqlite::Result<ApiKey> {
+    Ok(ApiKey {
         id: row.get(0)?,
         name: KeyName::from_store(row.get(1)?),
         scopes: Scopes::from_store(row.get_ref(2)?.as_str()?),
@@ -101,7 +101,7 @@ fn key(row: &Row) -> rusqlite::Result<Key> {
     })
 }
 
-fn key_by_id(db: &Connection, id: i64) -> rusqlite::Result<Key> {
+fn key_by_id(db: &Connection, id: i64) -> rusqlite::Result<ApiKey> {
     db.query_row(
         &format!("SELECT {KEY} FROM api_keys WHERE id = ?1"),
         [id],

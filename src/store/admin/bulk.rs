@@ -9,7 +9,7 @@ use tokio_postgres::{
     types::{ToSql, Type},
 };
 
-use super::{DatabaseUrl, OpenError, Trouble, postgres, sqlite};
+use super::super::{DatabaseUrl, OpenError, PostgresError, postgres, sqlite};
 use crate::{
     page::Filter,
     pet::{NewPet, Pet, PetStatus},
@@ -23,7 +23,7 @@ pub enum BulkError {
     #[error("cannot use the file: {0}")]
     File(#[from] rusqlite::Error),
     #[error("cannot use the server: {0}")]
-    Server(Trouble),
+    Server(PostgresError),
     /// Whoever gives or takes the animals has given up. Nothing was changed.
     #[error("{0}")]
     GivenUp(String),

@@ -16,9 +16,9 @@ const CHECKSUM: usize = 6;
 /// into the database.
 ///
 /// It has no `Debug` and no `Display`, so that it gets into no log.
-pub struct ApiKey(String);
+pub struct ApiKeySecret(String);
 
-impl ApiKey {
+impl ApiKeySecret {
     /// What every key begins with.
     pub const PREFIX: &str = "psk_";
 
@@ -55,7 +55,7 @@ impl KeyHash {
     /// Hashes what a client presented, unless it cannot be a key at all.
     pub fn of_presented(text: &str) -> Option<Self> {
         let (random, given) = text
-            .strip_prefix(ApiKey::PREFIX)?
+            .strip_prefix(ApiKeySecret::PREFIX)?
             .split_at_checked(RANDOM)?;
         (given.as_bytes() == checksum(random)).then(|| Self(Sha256::digest(text).into()))
     }
@@ -82,7 +82,7 @@ fn checksum(random: &str) -> [u8; CHECKSUM] {
 
 /// What is known of a key besides its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Key {
+pub struct ApiKey {
     pub id: i64,
     pub name: KeyName,
     pub scopes: Scopes,
@@ -98,7 +98,7 @@ pub struct Key {
 
 /// What is written down of a key's use.
 #[derive(Debug, Clone)]
-pub struct KeyUse {
+pub struct ApiKeyUsage {
     pub id: i64,
     pub last_used_at: Timestamp,
     /// The calls of deprecated operations since the last such note.
@@ -106,7 +106,7 @@ pub struct KeyUse {
     pub deprecated_at: Option<Timestamp>,
 }
 
-impl Key {
+impl ApiKey {
     pub fn is_valid_at(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|expiry| now < expiry)
     }
@@ -114,7 +114,7 @@ impl Key {
 
 /// A key that has no id yet.
 #[derive(Debug, Clone)]
-pub struct NewKey {
+pub struct NewApiKey {
     pub name: KeyName,
     pub scopes: Scopes,
     pub created_at: Timestamp,

@@ -9,23 +9,23 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 
-/// Of a client that speaks with anyone: the connection is encrypted, but not to
+/// Of a client that speaks with tls: the connection is encrypted, but not to
 /// a known server.
-pub fn config() -> ClientConfig {
+pub fn insecure() -> ClientConfig {
     let provider = Arc::new(ring::default_provider());
     ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .expect("the provider has the default protocols")
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anyone(provider)))
+        .with_custom_certificate_verifier(Arc::new(NoCertificateVerification(provider)))
         .with_no_client_auth()
 }
 
 /// Takes any certificate.
 #[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
+struct NoCertificateVerification(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for NoCertificateVerification {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -2,8 +2,8 @@
 
 use rusqlite::Connection;
 
-use super::{
-    DatabaseUrl, OpenError, Trouble,
+use super::super::{
+    DatabaseUrl, OpenError, PostgresError,
     postgres::{self, PostgresUrl},
     sqlite,
 };
@@ -75,7 +75,7 @@ pub enum CheckError {
     #[error("cannot read the file: {0}")]
     File(#[from] rusqlite::Error),
     #[error("cannot read from the server: {0}")]
-    Server(Trouble),
+    Server(PostgresError),
 }
 
 impl From<tokio_postgres::Error> for CheckError {

@@ -9,10 +9,10 @@ use super::{
     pool::{Parameters, Sql},
     time, unreadable,
 };
-use crate::key::{Key, KeyHash, KeyName, KeyUse, NewKey, Scopes};
+use crate::api_key::{ApiKey, ApiKeyUsage, KeyHash, KeyName, NewApiKey, Scopes};
 
 impl Postgres {
-    pub async fn key_create(&self, new: NewKey, hash: KeyHash) -> Result<Key, Error> {
+    pub async fn key_create(&self, new: NewApiKey, hash: KeyHash) -> Result<ApiKey, Error> {
         let (created, expires) = (
             new.created_at.as_microsecond(),
             new.expires_at.map(Timestamp::as_microsecond),
@@ -26,7 +26,7 @@ impl Postgres {
         rows.first().map_or(Err(unreadable(NoRow)), key)
     }
 
-    pub async fn key_list(&self) -> Result<Vec<(KeyHash, Key)>, Error> {
+    pub async fn key_list(&self) -> Result<Vec<(KeyHash, ApiKey)>, Error> {
         let rows = self.pool.read(&KEYS, &[]).await?;
         rows.iter()
             .map(|row| {
@@ -37,7 +37,7 @@ impl Postgres {
             .collect()
     }
 
-    pub async fn key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<Key>, Error> {
+    pub async fn key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<ApiKey>, Error> {
         let rows = self
             .chores
             .write(&KEY_REVOKE, &[&id, &now.as_microsecond()])
@@ -45,8 +45,9 @@ impl Postgres {
         rows.first().map(key).transpose()
     }
 
-    pub async fn key_used(&self, used: Vec<KeyUse>) -> Result<(), Error> {
-        let column = |of: fn(&KeyUse) -> Option<i64>| -> Vec<_> { used.iter().map(of).collect() };
+    pub async fn key_used(&self, used: Vec<ApiKeyUsage>) -> Result<(), Error> {
+        let column =
+            |of: fn(&ApiKeyUsage) -> Option<i64>| -> Vec<_> { used.iter().map(of).collect() };
         let ids = column(|key| Some(key.id));
         let times = column(|key| Some(key.last_used_at.as_microsecond()));
         let calls = column(|key| Some(key.deprecated_calls));
@@ -97,8 +98,8 @@ static KEY_USED: Sql = Sql {
     ],
 };
 
-fn key(row: &Row) -> Result<Key, Error> {
-    Ok(Key {
+fn key(row: &Row) -> Result<ApiKey, Error> {
+    Ok(ApiKey {
         id: row.get(0),
         name: KeyName::from_store(row.get(1)),
         scopes: Scopes::from_store(row.get(2)),

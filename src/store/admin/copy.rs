@@ -11,8 +11,8 @@ use tokio_postgres::{
     types::{IsNull, ToSql, Type, to_sql_checked},
 };
 
-use super::{
-    OpenError, Trouble,
+use super::super::{
+    OpenError, PostgresError,
     postgres::{self, PostgresUrl},
     sqlite,
 };
@@ -27,7 +27,7 @@ pub enum CopyError {
     #[error("cannot read the file: {0}")]
     Read(#[from] rusqlite::Error),
     #[error("cannot write to the server: {0}")]
-    Write(Trouble),
+    Write(PostgresError),
     #[error(
         "the server did not confirm the copy; see whether the animals are there and on its \
          standbys before you go on, and keep the file"

@@ -1,4 +1,4 @@
-//! Named requests on PostgreSQL: the statement that carries some out looks for
+//! IdempotentRequest requests on PostgreSQL: the statement that carries some out looks for
 //! their records first, and writes them.
 //!
 //! Two statements that run at once cannot both write one: the second is undone
@@ -10,11 +10,11 @@ use tokio_postgres::{Row, types::Type};
 use super::{
     super::Error,
     NoRow, Postgres,
+    batch::Change,
     pool::{Parameters, Pool, Sql},
     unreadable,
-    writer::Change,
 };
-use crate::named::Named;
+use crate::idempotency::IdempotentRequest;
 
 /// What lets a name be there only once.
 const PRIMARY_KEY: &str = "named_requests_pkey";
@@ -40,7 +40,7 @@ macro_rules! changes {
             $columns,
             ", place)
              ), known AS MATERIALIZED (
-                 SELECT asked.place, named.request, named.outcome, named.item
+                 SELECT asked.place, named.fingerprint, named.outcome, named.item
                  FROM asked JOIN named_requests AS named
                  ON named.api_key_id = asked.api_key_id AND named.name = asked.request_name
              ), fresh AS MATERIALIZED (
@@ -81,8 +81,8 @@ pub async fn run<C: Change>(
     let named = || changes.iter().map(|change| change.named());
     let at: Vec<_> = changes.iter().map(|c| at(c).as_microsecond()).collect();
     let keys: Vec<_> = named().map(|n| n.map(|n| n.api_key_id)).collect();
-    let names: Vec<_> = named().map(|n| n.map(|n| n.name.as_str())).collect();
-    let request = |named: &Named| named.request.to_vec();
+    let names: Vec<_> = named().map(|n| n.map(|n| n.key.as_str())).collect();
+    let request = |named: &IdempotentRequest| named.fingerprint.to_vec();
     let requests: Vec<_> = named().map(|n| n.map(request)).collect();
     let first: Parameters = &[&at, &keys, &names, &requests];
     let parameters = [first, rest].concat();

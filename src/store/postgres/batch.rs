@@ -25,15 +25,15 @@ use super::{
         Error,
         commits::Commits,
         queue::{Closed, wait},
-        record::{self, Outcome},
+        replay::{self, Outcome},
     },
     pool::Pool,
     unreadable,
     url::Server,
 };
 use crate::{
-    named::{Named, Once},
-    order::Refused,
+    idempotency::{Idempotent, IdempotentRequest},
+    order::Rejection,
 };
 
 /// How many statements of a kind may be on their way: while the server waits
@@ -51,9 +51,9 @@ const GOODBYE: Duration = Duration::from_secs(15);
 pub trait Change: Send + Sync + Sized + 'static {
     /// What it is about, if a statement can be about that only once; and why
     /// another about the same is refused right after this one was made.
-    fn subject(&self) -> Option<(i64, Refused)>;
+    fn subject(&self) -> Option<(i64, Rejection)>;
 
-    fn named(&self) -> Option<&Named>;
+    fn named(&self) -> Option<&IdempotentRequest>;
 
     /// Runs one statement for all of them, and gives a row for each in their
     /// order: the request that had the name before, the outcome, the id, and
@@ -66,9 +66,9 @@ pub trait Change: Send + Sync + Sized + 'static {
 }
 
 /// What a statement gave for a change.
-pub type Answer = Once<(Outcome, Option<Row>)>;
+pub type ChangeResult = Idempotent<(Outcome, Option<Row>)>;
 
-type Waiting<C> = (C, oneshot::Sender<Result<Answer, Error>>);
+type Waiting<C> = (C, oneshot::Sender<Result<ChangeResult, Error>>);
 
 #[derive(Debug)]
 pub struct Writer<C> {
@@ -120,7 +120,7 @@ impl<C: Change> Writer<C> {
 
     /// Makes a change and returns once it is committed. It goes on if the
     /// caller goes away.
-    pub async fn make(&self, change: C) -> Result<Answer, Error> {
+    pub async fn make(&self, change: C) -> Result<ChangeResult, Error> {
         let (reply, answer) = oneshot::channel();
         let sent = match &*self.queue.read().expect("nobody panics with the lock") {
             Some(queue) => queue.try_send((change, reply)),
@@ -173,7 +173,7 @@ async fn write_some<C: Change>(
 ) -> Vec<Waiting<C>> {
     let (mut subjects, mut names) = (HashSet::new(), HashSet::new());
     let (together, mut later): (Vec<_>, Vec<_>) = batch.into_iter().partition(|(change, _)| {
-        let name = change.named().map(|n| (n.api_key_id, n.name.clone()));
+        let name = change.named().map(|n| (n.api_key_id, n.key.clone()));
         // Both are looked at, so that a later one of the same name stays later.
         let new_subject = change
             .subject()
@@ -199,7 +199,7 @@ async fn write_some<C: Change>(
         Ok(rows) => {
             for ((change, reply), row) in together.into_iter().zip(rows) {
                 let answer = judge(change.named(), row);
-                if let (Some((subject, after)), Ok(Once::Now((outcome, _)))) =
+                if let (Some((subject, after)), Ok(Idempotent::Executed((outcome, _)))) =
                     (change.subject(), &answer)
                 {
                     decided.insert(subject, outcome.err().unwrap_or(after));
@@ -216,11 +216,11 @@ async fn write_some<C: Change>(
         }
     }
     // Those who asked for the same come right after who was first. A name wants
-    // a record, so those with one are sent.
+    // a replay, so those with one are sent.
     for (change, reply) in std::mem::take(&mut later) {
         let subject = change.subject().filter(|_| change.named().is_none());
         match subject.and_then(|(subject, _)| decided.get(&subject)) {
-            Some(refused) => drop(reply.send(Ok(Once::Now((Err(*refused), None))))),
+            Some(refused) => drop(reply.send(Ok(Idempotent::Executed((Err(*refused), None))))),
             None => later.push((change, reply)),
         }
     }
@@ -228,13 +228,15 @@ async fn write_some<C: Change>(
 }
 
 /// Reads what a statement says of a change.
-fn judge(named: Option<&Named>, row: Row) -> Result<Answer, Error> {
+fn judge(named: Option<&IdempotentRequest>, row: Row) -> Result<ChangeResult, Error> {
     let before: Option<&[u8]> = row.get(0);
-    let outcome = record::outcome(row.get(1), row.get(2)).map_err(unreadable)?;
+    let outcome = replay::outcome(row.get(1), row.get(2)).map_err(unreadable)?;
     Ok(match (before, named) {
-        (None, _) => Once::Now((outcome, Some(row))),
-        (Some(before), Some(named)) if before == named.request => Once::Before((outcome, None)),
-        (Some(_), _) => Once::OtherRequest,
+        (None, _) => Idempotent::Executed((outcome, Some(row))),
+        (Some(before), Some(named)) if before == named.fingerprint => {
+            Idempotent::Replayed((outcome, None))
+        }
+        (Some(_), _) => Idempotent::KeyReused,
     })
 }
 

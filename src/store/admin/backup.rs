@@ -12,7 +12,10 @@ use rusqlite::{
     backup::{Backup, StepResult},
 };
 
-use super::{OpenError, check::check_file, partial::Partial, sqlite};
+use super::{
+    super::{OpenError, partial::Partial, sqlite},
+    check::check_file,
+};
 
 /// How many pages are copied in one go.
 const STEP: i32 = 1000;

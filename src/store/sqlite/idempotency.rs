@@ -1,4 +1,4 @@
-//! Named requests on SQLite: the record is written in the savepoint of what it
+//! IdempotentRequest requests on SQLite: the record is written in the savepoint of what it
 //! records.
 
 use jiff::Timestamp;
@@ -7,12 +7,12 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::{
     super::{
         Error,
-        record::{self, Outcome},
+        replay::{self, Outcome},
     },
     Sqlite, unreadable,
     writer::Effect,
 };
-use crate::named::{Named, Once};
+use crate::idempotency::{Idempotent, IdempotentRequest};
 
 /// How many names are forgotten in one go, which writers wait for.
 const BATCH: u32 = 500;
@@ -46,41 +46,41 @@ impl Sqlite {
 /// `outcome` says what to write down, `recall` makes an answer of that again.
 pub fn once<T>(
     db: &Connection,
-    named: Option<&Named>,
+    named: Option<&IdempotentRequest>,
     work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     outcome: impl FnOnce(&T) -> Outcome,
     recall: impl FnOnce(&Connection, Outcome) -> rusqlite::Result<T>,
-) -> rusqlite::Result<Once<T>> {
+) -> rusqlite::Result<Idempotent<T>> {
     let Some(named) = named else {
-        return work(db).map(Once::Now);
+        return work(db).map(Idempotent::Executed);
     };
     let found = db
         .prepare_cached(
             "SELECT request, outcome, item FROM named_requests
              WHERE api_key_id = ?1 AND name = ?2",
         )?
-        .query_row(params![named.api_key_id, named.name.as_str()], |row| {
+        .query_row(params![named.api_key_id, named.key.as_str()], |row| {
             let name = row.get_ref(1)?.as_str()?;
-            let outcome = record::outcome(name, row.get(2)?).map_err(|e| unreadable(1, e))?;
+            let outcome = replay::outcome(name, row.get(2)?).map_err(|e| unreadable(1, e))?;
             Ok((row.get::<_, [u8; 32]>(0)?, outcome))
         })
         .optional()?;
     match found {
-        Some((request, _)) if request != named.request => Ok(Once::OtherRequest),
-        Some((_, outcome)) => recall(db, outcome).map(Once::Before),
+        Some((request, _)) if request != named.fingerprint => Ok(Idempotent::KeyReused),
+        Some((_, outcome)) => recall(db, outcome).map(Idempotent::Replayed),
         None => {
             let done = work(db)?;
-            let (name, item) = record::columns(outcome(&done));
+            let (name, item) = replay::columns(outcome(&done));
             db.prepare_cached("INSERT INTO named_requests VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
                 .execute(params![
                     named.api_key_id,
-                    named.name.as_str(),
-                    named.request,
+                    named.key.as_str(),
+                    named.fingerprint,
                     name,
                     item,
-                    named.at.as_microsecond()
+                    named.received_at.as_microsecond()
                 ])?;
-            Ok(Once::Now(done))
+            Ok(Idempotent::Executed(done))
         }
     }
 }

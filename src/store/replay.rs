@@ -2,16 +2,16 @@
 //! the id of what it made or changed, or why it was refused. The rest of the
 //! answer follows from the request and from what never changes.
 
-use crate::order::{Order, OrderStatus, Refused};
+use crate::order::{Order, OrderStatus, Rejection};
 
-pub type Outcome = Result<i64, Refused>;
+pub type Outcome = Result<i64, Rejection>;
 
 /// Every refusal with its name in the database.
-const REFUSALS: [(&str, Refused); 4] = [
-    ("no_such_pet", Refused::NoSuchPet),
-    ("pet_not_available", Refused::PetNotAvailable),
-    ("no_such_order", Refused::NoSuchOrder),
-    ("order_not_open", Refused::OrderNotOpen),
+const REFUSALS: [(&str, Rejection); 4] = [
+    ("no_such_pet", Rejection::NoSuchPet),
+    ("pet_not_available", Rejection::PetNotAvailable),
+    ("no_such_order", Rejection::NoSuchOrder),
+    ("order_not_open", Rejection::OrderNotOpen),
 ];
 
 /// The two columns of an outcome.
