@@ -39,8 +39,8 @@ fn contract(out: &Path) -> Result<()> {
 }
 
 fn docs_page(out: &Path) -> Result<()> {
-    println!("cargo::rerun-if-changed=src/http/docs");
-    let mut page = fs::read_to_string("src/http/docs/index.html")?;
+    println!("cargo::rerun-if-changed=src/api/docs");
+    let mut page = fs::read_to_string("src/api/docs/index.html")?;
     let mut table = String::from("[\n");
     for (name, bytes) in page_files()? {
         let digest = Sha256::digest(&bytes);
@@ -78,7 +78,7 @@ fn docs_page(out: &Path) -> Result<()> {
 fn page_files() -> Result<Vec<(&'static str, Vec<u8>)>> {
     let mut files = Vec::new();
     for name in OURS {
-        files.push((name, fs::read(Path::new("src/http/docs").join(name))?));
+        files.push((name, fs::read(Path::new("src/api/docs").join(name))?));
     }
     let archive = utoipa_swagger_ui_vendored::SWAGGER_UI_VENDORED;
     let mut archive = zip::ZipArchive::new(Cursor::new(archive))?;

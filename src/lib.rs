@@ -1,15 +1,17 @@
 //! A store inventory for animals: an HTTP and JSON service over an embedded
-//! database.
+//! database or PostgreSQL.
 //!
-//! The modules stand in reading order, and imports only run downwards: the
-//! command line starts the HTTP service, the service asks the store, and both
-//! speak in the plain types of the domain.
+//! The modules stand in reading order, and imports only run downwards.
 
 #![forbid(unsafe_code)]
 
 pub mod cli;
 
-pub mod http;
+pub mod service;
+
+pub mod api;
+mod background;
+pub mod server;
 
 pub mod store;
 
@@ -22,5 +24,5 @@ pub mod pet;
 pub mod clock;
 pub mod invalid;
 pub mod json;
-pub mod metrics;
-pub mod tls;
+mod telemetry;
+mod tls;

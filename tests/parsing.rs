@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use petstore::{
+    api::RateLimit,
     api_key::{ApiKeySecret, KeyHash, Scope, Scopes},
-    http::RateLimit,
     json::{FromObject, Object},
     page::{Cursor, ListKind, PageLimit},
     pet::{NewPet, PetId, PetName},

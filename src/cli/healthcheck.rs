@@ -14,7 +14,7 @@ use clap::Args;
 use rustls::{ClientConnection, StreamOwned};
 
 use super::{Listen, Outcome, say};
-use crate::{http::reachable, tls};
+use crate::{api::loopback_if_unspecified, tls};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -30,7 +30,7 @@ pub struct Healthcheck {
 
 impl Healthcheck {
     pub fn run(self) -> Outcome {
-        let address = reachable(self.listen.listen);
+        let address = loopback_if_unspecified(self.listen.listen);
         let (sender, answers) = mpsc::channel();
         // On a thread of its own, as whatever listens there may talk for ever.
         thread::spawn(move || sender.send(probe(address, self.tls_cert.is_some())));

@@ -29,8 +29,9 @@ use clap_complete::Shell;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
-    http::{PublicUrl, Tls, Unusable},
+    api::PublicUrl,
     invalid::{Invalid, quoted},
+    server::{CertificateError, Tls},
     store::{DatabaseUrl, without_password},
 };
 
@@ -164,7 +165,7 @@ struct TlsFiles {
 }
 
 impl TlsFiles {
-    fn load(&self) -> Result<Option<Arc<Tls>>, Unusable> {
+    fn load(&self) -> Result<Option<Arc<Tls>>, CertificateError> {
         let files = self.tls_cert.as_ref().zip(self.tls_key.as_ref());
         let tls = files.map(|(cert, key)| Tls::load(cert, key));
         Ok(tls.transpose()?.map(Arc::new))

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use clap::{Args, builder::FalseyValueParser};
 
 use super::{Addresses, Outcome, print};
-use crate::http::{Contract, PublicUrl, Scheme};
+use crate::api::{Contract, PublicUrl, Scheme};
 
 #[derive(Args)]
 pub struct Openapi {

@@ -20,10 +20,12 @@ use super::{
     say,
 };
 use crate::{
+    api::{self, Origin, RateLimit, Scheme},
     api_key::{NewApiKey, Scopes},
     clock::Clock,
-    http::{self, Limits, Listeners, Origin, RateLimit, Scheme, Settings},
     invalid::{Invalid, quoted},
+    server,
+    service::{self, Listeners, Settings},
     store::{self, Options, Role, Store},
 };
 
@@ -147,10 +149,10 @@ impl Serve {
         };
 
         let tls = self.tls.load()?;
-        let (service, address) = listen("--listen", self.listen.listen)?;
+        let (listener, address) = listen("--listen", self.listen.listen)?;
         let metrics = self.metrics_listen.map(|at| listen("--metrics-listen", at));
         let metrics = metrics.transpose()?;
-        let here = format!("{}://{address}", Scheme::of(tls.as_deref()));
+        let here = format!("{}://{address}", Scheme::new(tls.is_some()));
         let mut shutdown = pin!(shutdown);
         let options = Options::new(Role::Service);
         let store = tokio::select! {
@@ -161,28 +163,30 @@ impl Serve {
         self.announce(&here, metrics.as_ref().map(|(_, address)| *address));
         self.introduce_keys(&store, &here).await?;
 
-        let mut limits = Limits::default();
-        limits.connections = limits.connections.min(room_for_connections());
+        let mut limits = server::Limits::default();
+        limits.max_connections = limits.max_connections.min(room_for_connections());
         let settings = Settings {
-            limits,
-            public_url: self.addresses.public_url,
-            staging_url: self.addresses.staging_url,
-            hold: self.hold_for,
-            cors: self.cors_origins,
+            api: api::Config {
+                public_url: self.addresses.public_url,
+                staging_url: self.addresses.staging_url,
+                reserve_for: self.hold_for,
+                cors_origins: self.cors_origins,
+                rate_limit: self.rate_limit,
+                failed_auth_limit: self.failed_auth_limit,
+                access_log: self.access_log,
+                ..api::Config::default()
+            },
+            server: limits,
             tls,
-            rate_limit: self.rate_limit,
-            failed_auth_limit: self.failed_auth_limit,
-            access_log: self.access_log,
             drain_delay: self.drain_delay.unsigned_abs(),
-            ..Settings::default()
         };
         let listeners = Listeners {
-            service: service.try_into()?,
+            api: listener.try_into()?,
             metrics: metrics
                 .map(|(listener, _)| listener.try_into())
                 .transpose()?,
         };
-        http::serve(listeners, store, settings, shutdown).await?;
+        service::run(listeners, store, settings, shutdown).await?;
         Ok(())
     }
 

@@ -2,7 +2,10 @@
 
 use std::time::Instant;
 
-use crate::metrics::{Counter, Exposition, Histogram};
+use crate::telemetry::{
+    metrics::{Counter, Histogram},
+    prometheus::Exposition,
+};
 
 #[derive(Debug)]
 pub struct Commits {
@@ -15,8 +18,8 @@ pub struct Commits {
 impl Default for Commits {
     fn default() -> Self {
         Self {
-            writes: Histogram::of_counts(),
-            durations: Histogram::of_times(),
+            writes: Histogram::sizes(),
+            durations: Histogram::durations(),
             failed: Counter::default(),
         }
     }
@@ -27,7 +30,7 @@ impl Commits {
     pub fn count(&self, writes: usize, began: Instant, succeeded: bool) {
         if succeeded {
             self.writes.observe(writes as u64);
-            self.durations.observe_time(began.elapsed());
+            self.durations.observe_duration(began.elapsed());
         } else {
             self.failed.increment();
         }
@@ -35,7 +38,7 @@ impl Commits {
 
     pub fn expose(&self, text: &mut Exposition) {
         text.family(
-            "petstore_commit_writes",
+            "petstore_commit_batch_size",
             "histogram",
             "Writes of requests that shared a commit.",
         )
@@ -47,7 +50,7 @@ impl Commits {
         )
         .histogram(&[], &self.durations);
         text.number(
-            "petstore_commits_failed_total",
+            "petstore_commit_failures_total",
             "counter",
             "Commits that failed, or whose outcome is unknown.",
             self.failed.get(),

@@ -25,10 +25,10 @@ use crate::{
     api_key::{ApiKey, ApiKeyUsage, KeyHash, NewApiKey},
     idempotency::{Idempotent, IdempotentRequest},
     invalid::Invalid,
-    metrics::Exposition,
     order::{self, NewOrder, Order, OrderId, OrderStatus, Transition},
     page::{ListQuery, Page},
     pet::{self, Inventory, NewPet, Pet, PetChange, PetId, PetStatus},
+    telemetry::prometheus::Exposition,
 };
 use postgres::{Postgres, PostgresError};
 use sqlite::Sqlite;

@@ -6,7 +6,7 @@ use crossbeam_channel::{Sender, TrySendError};
 use tokio::sync::oneshot;
 
 use super::{Cause, Error};
-use crate::metrics::Exposition;
+use crate::telemetry::prometheus::Exposition;
 
 /// Puts a message into a queue, unless it is full or its thread has ended.
 pub fn hand_over<M>(queue: &Sender<M>, message: M) -> Result<(), Error> {
@@ -34,7 +34,7 @@ pub async fn wait<T>(
 /// Tells how much is waiting.
 pub fn expose(text: &mut Exposition, depths: &[(&str, usize)]) {
     let mut family = text.family(
-        "petstore_queue_depth",
+        "petstore_store_queue_depth",
         "gauge",
         "Requests that wait for the store.",
     );

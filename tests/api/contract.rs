@@ -6,7 +6,7 @@ use std::{
 };
 
 use http::{Method, StatusCode};
-use petstore::http::Contract;
+use petstore::api::Contract;
 use serde_json::{Value, json};
 
 use crate::server::Reply;

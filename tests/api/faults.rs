@@ -23,7 +23,7 @@ async fn sweep(server: &Server, status: u16, code: &str) {
 
 pub async fn a_panic_is_a_500(backend: Backend) {
     let server = Server::start_with(backend, |plan| {
-        plan.settings.clock = Clock::new(|| panic!("this clock is broken"));
+        plan.settings.api.clock = Clock::new(|| panic!("this clock is broken"));
     })
     .await;
     sweep(&server, 500, "internal_error").await;
@@ -81,12 +81,13 @@ pub async fn a_key_is_not_refused_without_a_look(backend: Backend) {
 /// Beyond the requests that may be worked on, one more is refused at once and
 /// costs the others nothing. Health and the refusal of strangers go on.
 pub async fn too_many_requests_at_once_are_shed(backend: Backend) {
-    let server = Server::start_with(backend, |plan| plan.settings.limits.requests = 3).await;
+    let server =
+        Server::start_with(backend, |plan| plan.settings.api.limits.max_in_flight = 3).await;
     server.create_some(1).await;
     let lock = server.database.lock();
     let posts = (0..3).map(|_| server.post("/v1/pets", r#"{"name":"A","categoryId":1}"#));
     let others = async {
-        let three = async || server.metric("petstore_requests_in_progress").await == 3.0;
+        let three = async || server.metric("http_server_active_requests").await == 3.0;
         crate::server::eventually("three requests in progress", three).await;
         sweep(&server, 503, "unavailable").await;
         let stranger = server.request(Method::GET, "/v1/pets").without_key();
@@ -105,7 +106,7 @@ pub async fn a_full_queue_is_a_503_and_nothing_is_stored(backend: Backend) {
     let server = Server::start_with(backend, |plan| {
         plan.options.write_queue = 2;
         let fixed = Timestamp::now();
-        plan.settings.clock = Clock::new(move || fixed);
+        plan.settings.api.clock = Clock::new(move || fixed);
     })
     .await;
     server.create_some(1).await;

@@ -58,8 +58,8 @@ pub async fn they_end_the_connection(backend: Backend) {
 /// answers do not pile up for a client that does not read them.
 pub async fn who_asks_for_nothing_is_sent_away(backend: Backend) {
     let server = Server::start_with(backend, |plan| {
-        plan.settings.limits.head = Duration::from_millis(200);
-        plan.settings.limits.write = Duration::from_millis(200);
+        plan.settings.server.head_timeout = Duration::from_millis(200);
+        plan.settings.server.write_timeout = Duration::from_millis(200);
     })
     .await;
     for flood in [frame(PING, 0, 0, &[0; 8]), SETTINGS.to_vec()] {

@@ -82,7 +82,7 @@ pub async fn it_is_gone_from_the_day_of_its_removal(backend: Backend) {
     ] {
         let now: Timestamp = now.parse().unwrap();
         let server = Server::start_with(backend, |plan| {
-            plan.settings.clock = Clock::new(move || now);
+            plan.settings.api.clock = Clock::new(move || now);
         })
         .await;
         server.create_some(1).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::{HeaderMap, Method, Version};
-use petstore::http::Limits;
+use petstore::server::Limits;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -114,9 +114,9 @@ pub async fn a_preface_may_come_in_pieces(backend: Backend) {
 
 pub async fn a_silent_connection_is_closed(backend: Backend) {
     let server = Server::start_with(backend, |plan| {
-        plan.settings.limits = Limits {
-            idle: Duration::from_millis(200),
-            write: Duration::from_millis(200),
+        plan.settings.server = Limits {
+            idle_timeout: Duration::from_millis(200),
+            write_timeout: Duration::from_millis(200),
             ..Limits::default()
         };
     })

@@ -200,7 +200,7 @@ pub async fn names_are_forgotten_after_a_day(backend: Backend) {
     let hours = Arc::new(AtomicI64::new(0));
     let moved = hours.clone();
     let server = Server::start_with(backend, |plan| {
-        plan.settings.clock =
+        plan.settings.api.clock =
             Clock::new(move || start + SignedDuration::from_hours(moved.load(Ordering::Relaxed)));
     })
     .await;

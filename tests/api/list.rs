@@ -108,7 +108,7 @@ pub async fn links_lead_through_everything_once(backend: Backend) {
 pub async fn links_start_with_the_public_address(backend: Backend) {
     let address = "https://shop.example/api/v1";
     let server = Server::start_with(backend, |plan| {
-        plan.settings.public_url = Some(address.parse().unwrap());
+        plan.settings.api.public_url = Some(address.parse().unwrap());
     })
     .await;
     server.create_some(2).await;

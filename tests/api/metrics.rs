@@ -7,6 +7,25 @@ use petstore::api_key::Scope;
 
 use crate::server::{Backend, Server, eventually};
 
+/// An operation, its method and route, and the status of the response.
+type RequestLabels = (&'static str, &'static str, &'static str, u16);
+
+fn duration_metric(
+    suffix: &str,
+    (operation, method, route, status): RequestLabels,
+    le: &str,
+) -> String {
+    format!(
+        "http_server_request_duration_seconds{suffix}{{operation=\"{operation}\",\
+         http_request_method=\"{method}\",http_route=\"{route}\",\
+         http_response_status_code=\"{status}\"{le}}}"
+    )
+}
+
+async fn requests(server: &Server, labels: RequestLabels) -> f64 {
+    server.metric(&duration_metric("_count", labels, "")).await
+}
+
 pub async fn requests_are_counted_by_operation_and_status(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_some(3).await;
@@ -16,22 +35,21 @@ pub async fn requests_are_counted_by_operation_and_status(backend: Backend) {
     let stranger = server.request(Method::GET, "/v1/pets").without_key();
     stranger.send().await.assert_error(401, "missing_api_key");
     for (labels, count) in [
-        (r#"operation="createPet",status="201""#, 3.0),
-        (r#"operation="listPets",status="200""#, 1.0),
-        (r#"operation="listPets",status="400""#, 1.0),
-        (r#"operation="other",status="404""#, 1.0),
-        (r#"operation="other",status="401""#, 1.0),
-        (r#"operation="getPet",status="200""#, 0.0),
+        (("createPet", "POST", "/v1/pets", 201), 3.0),
+        (("listPets", "GET", "/v1/pets", 200), 1.0),
+        (("listPets", "GET", "/v1/pets", 400), 1.0),
+        (("other", "_OTHER", "", 404), 1.0),
+        (("other", "_OTHER", "", 401), 1.0),
+        (("getPet", "GET", "/v1/pets/{petId}", 200), 0.0),
     ] {
-        let name = format!("petstore_requests_total{{{labels}}}");
-        assert_eq!(server.metric(&name).await, count, "{labels}");
+        assert_eq!(requests(&server, labels).await, count, "{labels:?}");
     }
-    let times = "petstore_request_duration_seconds";
-    let all = format!(r#"{times}_bucket{{operation="createPet",le="+Inf"}}"#);
-    assert_eq!(server.metric(&all).await, 3.0);
-    let sum = format!(r#"{times}_sum{{operation="createPet"}}"#);
+    let created = ("createPet", "POST", "/v1/pets", 201);
+    let sum = duration_metric("_sum", created, "");
     assert!(server.metric(&sum).await > 0.0);
-    assert_eq!(server.metric("petstore_keys_refused_total").await, 1.0);
+    let all = duration_metric("_bucket", created, r#",le="+Inf""#);
+    assert_eq!(server.metric(&all).await, 3.0);
+    assert_eq!(server.metric("petstore_auth_failures_total").await, 1.0);
 }
 
 pub async fn calls_of_deprecated_operations_are_told_by_key(backend: Backend) {
@@ -41,7 +59,7 @@ pub async fn calls_of_deprecated_operations_are_told_by_key(backend: Backend) {
         let request = server.request(Method::GET, path).with_key(&key);
         request.send().await;
     }
-    let calls = r#"petstore_deprecated_calls_total{operation="getPet",key_id="2"}"#;
+    let calls = r#"petstore_deprecated_requests_total{operation="getPet",api_key_id="2"}"#;
     assert_eq!(server.metric(calls).await, 2.0);
 }
 
@@ -53,18 +71,18 @@ pub async fn the_store_tells_what_it_does(backend: Backend) {
     server.get("/v1/pets").await;
     let metric = async |name: &str| server.metric(name).await;
     // Every write is in a commit; the uses of keys may be among them.
-    assert!(metric("petstore_commit_writes_sum").await >= 20.0);
+    assert!(metric("petstore_commit_batch_size_sum").await >= 20.0);
     let commits = metric("petstore_commit_duration_seconds_count").await;
-    assert_eq!(metric("petstore_commit_writes_count").await, commits);
-    assert_eq!(metric("petstore_commits_failed_total").await, 0.0);
-    let pages =
-        ["hit", "miss"].map(|result| format!(r#"petstore_page_cache_total{{result="{result}"}}"#));
+    assert_eq!(metric("petstore_commit_batch_size_count").await, commits);
+    assert_eq!(metric("petstore_commit_failures_total").await, 0.0);
+    let pages = ["hit", "miss"]
+        .map(|result| format!(r#"petstore_response_cache_requests_total{{result="{result}"}}"#));
     let pages = (metric(&pages[0]).await, metric(&pages[1]).await);
     match backend {
         Backend::Sqlite | Backend::Tls => assert_eq!(pages, (1.0, 1.0)),
         Backend::Postgres => {
             assert_eq!(pages, (0.0, 2.0));
-            let open = r#"petstore_pool_connections{pool="create"}"#;
+            let open = r#"petstore_db_connections{pool="create"}"#;
             assert!((1.0..=2.0).contains(&metric(open).await));
         }
     }
@@ -75,11 +93,11 @@ pub async fn what_waits_and_runs_is_told(backend: Backend) {
     server.create_some(1).await;
     let lock = server.database.lock();
     let creates = (0..5).map(|_| server.post("/v1/pets", r#"{"name":"A","categoryId":1}"#));
-    let running = "petstore_requests_in_progress";
+    let running = "http_server_active_requests";
     let look = async {
         let five = async || server.metric(running).await == 5.0;
         eventually("five requests in progress", five).await;
-        assert!(server.metric("petstore_connections").await >= 5.0);
+        assert!(server.metric("petstore_open_connections").await >= 5.0);
         drop(lock);
     };
     let (replies, ()) = tokio::join!(futures_util::future::join_all(creates), look);
@@ -126,13 +144,13 @@ pub async fn clients_that_leave_are_counted(backend: Backend) {
     let create = create.header("content-type", "application/json");
     let create = create.body(r#"{"name":"A","categoryId":1}"#).into_http();
     let mut client = server.http2().await;
-    let running = async || server.metric("petstore_requests_in_progress").await == 1.0;
+    let running = async || server.metric("http_server_active_requests").await == 1.0;
     tokio::select! {
         _ = client.send_request(create) => panic!("nobody can write"),
         () = eventually("a request in progress", running) => {}
     }
-    let left = r#"petstore_requests_total{operation="createPet",status="499"}"#;
-    let counted = async || server.metric(left).await == 1.0;
+    let left = ("createPet", "POST", "/v1/pets", 499);
+    let counted = async || requests(&server, left).await == 1.0;
     eventually("one who left", counted).await;
     drop(lock);
     // What was begun is carried out.
@@ -150,7 +168,8 @@ pub async fn the_dashboard_fits(backend: Backend) {
         .collect();
     let dashboard = std::fs::read_to_string("deploy/grafana.json").unwrap();
     let names = dashboard.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    let names = names.filter(|name| name.starts_with("petstore_"));
+    let names =
+        names.filter(|name| name.starts_with("petstore_") || name.starts_with("http_server_"));
     let shown: BTreeSet<_> = names
         .map(|name| {
             let parts = ["_bucket", "_sum", "_count"];
@@ -159,7 +178,7 @@ pub async fn the_dashboard_fits(backend: Backend) {
                 .filter(|family| families.contains(family))
                 .unwrap_or(name)
         })
-        .filter(|name| backend == Backend::Postgres || !name.starts_with("petstore_pool_"))
+        .filter(|name| backend == Backend::Postgres || !name.starts_with("petstore_db_"))
         .collect();
     assert_eq!(shown, families);
 }

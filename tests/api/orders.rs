@@ -322,8 +322,8 @@ fn moved_clock() -> (Clock, impl Fn(i64)) {
 pub async fn holds_lapse(backend: Backend) {
     let (clock, go_on) = moved_clock();
     let server = Server::start_with(backend, |plan| {
-        plan.settings.clock = clock;
-        plan.settings.hold = Some(SignedDuration::from_mins(30));
+        plan.settings.api.clock = clock;
+        plan.settings.api.reserve_for = Some(SignedDuration::from_mins(30));
     })
     .await;
     let time = |value: &Value| value.as_str().unwrap().parse::<Timestamp>().unwrap();

@@ -1,15 +1,15 @@
 //! What needs no key, and what every answer has.
 
 use http::Method;
-use petstore::http::Contract;
+use petstore::api::Contract;
 use serde_json::{Value, json};
 
 use crate::server::{Backend, Request, Server, eventually};
 
 pub async fn the_contract_is_served_with_its_addresses(backend: Backend) {
     let server = Server::start_with(backend, |plan| {
-        plan.settings.public_url = Some("https://shop.example/v1".parse().unwrap());
-        plan.settings.staging_url = Some("https://staging.shop.example/v1".parse().unwrap());
+        plan.settings.api.public_url = Some("https://shop.example/v1".parse().unwrap());
+        plan.settings.api.staging_url = Some("https://staging.shop.example/v1".parse().unwrap());
     })
     .await;
     let get = |path| server.request(Method::GET, path).without_key().send();
@@ -198,7 +198,7 @@ pub async fn pages_of_named_origins_may_use_it(backend: Backend) {
         .assert_error(401, "missing_api_key");
 
     let server = Server::start_with(backend, |plan| {
-        plan.settings.cors = vec![
+        plan.settings.api.cors_origins = vec![
             shop.parse().unwrap(),
             "http://127.0.0.1:3000".parse().unwrap(),
         ];
@@ -266,7 +266,7 @@ pub async fn pages_of_named_origins_may_use_it(backend: Backend) {
         assert_eq!(reply.header("vary"), Some("Origin"));
     }
     let any = Server::start_with(backend, |plan| {
-        plan.settings.cors = vec!["*".parse().unwrap()]
+        plan.settings.api.cors_origins = vec!["*".parse().unwrap()]
     })
     .await;
     let reply = asks(&any, "https://tls.example").send().await;

@@ -16,14 +16,14 @@ use crate::{
 
 async fn limited(backend: Backend, limit: &str) -> Server {
     Server::start_with(backend, |plan| {
-        plan.settings.rate_limit = Some(limit.parse().unwrap());
+        plan.settings.api.rate_limit = Some(limit.parse().unwrap());
     })
     .await
 }
 
 async fn wary(backend: Backend, limit: &str) -> Server {
     Server::start_with(backend, |plan| {
-        plan.settings.failed_auth_limit = limit.parse().unwrap();
+        plan.settings.api.failed_auth_limit = limit.parse().unwrap();
     })
     .await
 }
@@ -37,7 +37,7 @@ fn says_nothing(reply: &Reply) -> bool {
 fn assert_limited(reply: &Reply, message: &str) {
     reply.assert_error(429, "rate_limited");
     let wait = reply.header("retry-after").unwrap();
-    let message = format!("requests {message}; try again in {wait}s");
+    let message = format!("{message}; try again in {wait}s");
     assert_eq!(reply.json()["message"], message);
     if let Some(current) = reply.header("ratelimit") {
         assert_eq!(current, format!("\"default\";r=0;t={wait}"));
@@ -125,7 +125,7 @@ pub async fn beyond_the_limit_nothing_is_done(backend: Backend) {
     for path in ["/healthz", "/readyz", "/docs", "/v1/openapi.json"] {
         assert_eq!(server.get(path).await.status, 200, "{path}");
     }
-    let counted = r#"petstore_rate_limited_total{by="key"}"#;
+    let counted = r#"petstore_rate_limited_requests_total{limit="api_key"}"#;
     let limited = contract::sweep().count() + 5;
     assert_eq!(server.metric(counted).await, limited as f64);
     // Another key sees that nothing has happened.
@@ -223,7 +223,7 @@ pub async fn failures_are_limited_by_address(backend: Backend) {
     let request = server.request(Method::GET, "/v1/pets").without_key();
     let reply = request.from([127, 0, 0, 2]).send().await;
     assert_limited(&reply, WORDS);
-    let counted = r#"petstore_rate_limited_total{by="address"}"#;
+    let counted = r#"petstore_rate_limited_requests_total{limit="address"}"#;
     let limited = 5 + contract::sweep().count() + 3;
     assert_eq!(server.metric(counted).await, limited as f64);
 }

@@ -16,7 +16,8 @@ use http_body_util::Full;
 use jiff::Timestamp;
 use petstore::{
     api_key::{ApiKeySecret, NewApiKey, Scope, Scopes},
-    http::{Listeners, Settings, Tls, serve},
+    server::Tls,
+    service::{self, Listeners, Settings},
     store::{DatabaseUrl, Options, Role, Store},
 };
 use serde_json::Value;
@@ -238,13 +239,13 @@ impl Server {
         let metrics = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let metrics_address = metrics.local_addr().unwrap();
         let listeners = Listeners {
-            service: listener,
+            api: listener,
             metrics: Some(metrics),
         };
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
             let shutdown = async { drop(stopped.await) };
-            serve(listeners, store, plan.settings, shutdown)
+            service::run(listeners, store, plan.settings, shutdown)
                 .await
                 .unwrap();
         });

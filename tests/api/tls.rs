@@ -5,7 +5,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use http::Method;
-use petstore::http::{Limits, Tls};
+use petstore::server::{Limits, Tls};
 use rustls::{
     ClientConfig,
     version::{TLS12, TLS13},
@@ -67,7 +67,7 @@ pub async fn both_versions_of_tls_are_spoken(backend: Backend) {
 /// A client can tell that it has all of the last answer, also of one that was
 /// given for something that is no request.
 pub async fn connections_end_in_good_order(backend: Backend) {
-    let short = |plan: &mut Plan| plan.settings.limits.head = Duration::from_millis(200);
+    let short = |plan: &mut Plan| plan.settings.server.head_timeout = Duration::from_millis(200);
     let server = Server::start_with(backend, short).await;
     let long = [b"GET /", &[b'x'; 70_000][..], b" HTTP/1.1\r\n\r\n"].concat();
     for (request, status) in [
@@ -105,7 +105,7 @@ pub async fn clients_without_tls_are_told(backend: Backend) {
 pub async fn handshakes_that_get_stuck_are_cut_off(backend: Backend) {
     // A record of 512 bytes is announced.
     let stuck: [&[u8]; 2] = [b"", &[0x16, 3, 1, 2, 0, 1]];
-    let short = |plan: &mut Plan| plan.settings.limits.head = Duration::from_millis(200);
+    let short = |plan: &mut Plan| plan.settings.server.head_timeout = Duration::from_millis(200);
     let server = Server::start_with(backend, short).await;
     for hello in stuck {
         let mut wire = Wire::over(&server, Box::new(connect(&server).await));
@@ -120,7 +120,7 @@ pub async fn handshakes_that_get_stuck_are_cut_off(backend: Backend) {
         streams.push(stream);
     }
     // Well below the limit after which connections are cut off.
-    let stopped = timeout(Limits::default().head / 2, server.stop()).await;
+    let stopped = timeout(Limits::default().head_timeout / 2, server.stop()).await;
     assert!(stopped.is_ok(), "still running");
 }
 
@@ -180,5 +180,5 @@ async fn shake_hands(server: &Server, client: ClientConfig) -> io::Result<TlsStr
 fn look_often(plan: &mut Plan) {
     let tls = plan.settings.tls.as_mut().and_then(Arc::get_mut);
     let tls: &mut Tls = tls.expect("the suite runs over TLS");
-    tls.look_every = Duration::from_millis(10);
+    tls.reload_interval = Duration::from_millis(10);
 }

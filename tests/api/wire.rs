@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
-use petstore::http::Limits;
+use petstore::server::Limits;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -111,13 +111,13 @@ impl<'a> Wire<'a> {
 }
 
 fn short(plan: &mut Plan) {
-    plan.settings.limits = Limits {
-        head: Duration::from_millis(200),
-        body: Duration::from_millis(200),
-        idle: Duration::from_millis(300),
-        write: Duration::from_millis(200),
+    plan.settings.server = Limits {
+        head_timeout: Duration::from_millis(200),
+        idle_timeout: Duration::from_millis(300),
+        write_timeout: Duration::from_millis(200),
         ..Limits::default()
     };
+    plan.settings.api.limits.body_timeout = Duration::from_millis(200);
 }
 
 pub async fn requests_share_a_connection(backend: Backend) {
@@ -304,7 +304,7 @@ pub async fn clients_that_do_not_read_are_cut_off(backend: Backend) {
 }
 
 pub async fn connections_over_the_limit_are_turned_away(backend: Backend) {
-    let server = Server::start_with(backend, |plan| plan.settings.limits.connections = 2).await;
+    let server = Server::start_with(backend, |plan| plan.settings.server.max_connections = 2).await;
     let mut first = Wire::connect(&server).await;
     let mut second = Wire::connect(&server).await;
     for wire in [&mut first, &mut second] {

@@ -5,7 +5,7 @@
 
 mod rules;
 
-use petstore::http::Contract;
+use petstore::api::Contract;
 use rules::breaking_changes;
 use serde_json::{Value, json};
 

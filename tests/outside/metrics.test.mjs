@@ -24,7 +24,7 @@ test("Prometheus reads all metrics", () =>
     const families = JSON.parse(execFileSync(python, ["-c", READ], { input, encoding: "utf8" }));
 
     assert.ok(Object.values(families).every(([type, help]) => type !== "unknown" && help));
-    const [type, , samples] = families.petstore_request_duration_seconds;
+    const [type, , samples] = families.http_server_request_duration_seconds;
     assert.equal(type, "histogram");
     const created = samples.filter(([, labels]) => labels.operation === "createPet");
     // Buckets only grow, and the last has all.
@@ -33,6 +33,6 @@ test("Prometheus reads all metrics", () =>
     const value = (part) => created.find(([name]) => name.endsWith(part))[2];
     assert.equal(buckets.at(-1), value("_count"));
     assert.ok(value("_sum") > 0);
-    const [[, labels, calls]] = families.petstore_deprecated_calls[2];
-    assert.deepEqual([labels, calls], [{ operation: "getPet", key_id: "1" }, 1]);
+    const [[, labels, calls]] = families.petstore_deprecated_requests[2];
+    assert.deepEqual([labels, calls], [{ operation: "getPet", api_key_id: "1" }, 1]);
   }));

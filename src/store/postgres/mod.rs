@@ -25,8 +25,8 @@ use tokio_postgres::{Client, Row, Transaction};
 
 use super::{Error, OpenError, Options, Role, commits::Commits, queue};
 use crate::{
-    metrics::Exposition,
     page::{Filter, ListQuery, Page},
+    telemetry::prometheus::Exposition,
 };
 use batch::Writer;
 use orders::{Closing, Place};
@@ -147,12 +147,12 @@ impl Postgres {
             }
         };
         tell(
-            "petstore_pool_connections",
+            "petstore_db_connections",
             "Connections to the database that are open.",
             Pool::connections,
         );
         tell(
-            "petstore_pool_statements",
+            "petstore_db_statements_in_flight",
             "Statements that are on their way, or wait for a connection.",
             Pool::running,
         );

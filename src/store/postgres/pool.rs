@@ -25,7 +25,7 @@ use super::{
     super::Error,
     url::{PostgresError, Server},
 };
-use crate::metrics::Gauge;
+use crate::telemetry::metrics::Gauge;
 
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -159,7 +159,7 @@ impl Pool {
         sql: &'static Sql,
         parameters: Parameters<'_>,
     ) -> Result<Result<(Vec<Row>, bool), PostgresError>, Error> {
-        let _running = self.running.enter();
+        let _running = self.running.track();
         let (place, connection) = self.connection().await?;
         let before = connection.warnings.load(Ordering::Acquire);
         // In a box: every request has room for all that it may have to wait for,

@@ -16,8 +16,8 @@ use rusqlite::{Connection, Row, types::Type};
 
 use super::{Error, OpenError, Options, Role, Version, queue};
 use crate::{
-    metrics::Exposition,
     page::{Filter, ListQuery, Page},
+    telemetry::prometheus::Exposition,
 };
 pub use open::{fresh, open_current, open_to_read, schema};
 pub use pets::{ALL_PETS, pet, pet_create};

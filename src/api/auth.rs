@@ -1,0 +1,139 @@
+//! Authentication and authorization, before anything else of a request is
+//! looked at.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, header};
+use jiff::Timestamp;
+
+use super::{
+    context::RequestContext,
+    error::ApiError,
+    key_cache::KeyCache,
+    rate_limit::{FailedAuthLimiter, LimitKind, Quota},
+    routes::Operation,
+};
+use crate::{
+    api_key::{KeyHash, Scopes},
+    clock::Clock,
+};
+
+pub struct Authenticator {
+    keys: Arc<KeyCache>,
+    failed_auth: FailedAuthLimiter,
+    clock: Clock,
+}
+
+/// A client with a valid API key, within its rate limit.
+pub struct Caller {
+    hash: KeyHash,
+    api_key_id: i64,
+    scopes: Scopes,
+    now: Timestamp,
+}
+
+/// Proof that the caller may perform the operation. No handler can be called
+/// without one.
+pub struct Authorized {
+    pub api_key_id: i64,
+    /// When the request arrived. The clock is read once per request, so a key
+    /// cannot expire halfway through.
+    pub now: Timestamp,
+}
+
+impl Authenticator {
+    pub fn new(keys: Arc<KeyCache>, failed_auth: FailedAuthLimiter, clock: Clock) -> Self {
+        Self {
+            keys,
+            failed_auth,
+            clock,
+        }
+    }
+
+    pub fn keys(&self) -> &Arc<KeyCache> {
+        &self.keys
+    }
+
+    /// Identifies the caller by its API key, and charges the request to the
+    /// key's rate limit.
+    ///
+    /// Failures are charged to the client's address. A valid key is never
+    /// refused for them: many clients may share an address.
+    pub async fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        context: &mut RequestContext,
+    ) -> Result<Caller, ApiError> {
+        let (client, at, now) = (context.client, context.started, self.clock.now());
+        let fail = |error| match check(self.failed_auth.charge(client, at), LimitKind::Address) {
+            Ok(()) => error,
+            Err(rate_limited) => rate_limited,
+        };
+        let hash = presented_key(headers).map_err(fail)?;
+        let may_refresh = || self.failed_auth.has_budget(client, at);
+        let found = self.keys.find(&hash, now, at, may_refresh).await;
+        let found = found.map_err(|error| fail(error.into()))?;
+        let key = found.ok_or_else(|| fail(UNKNOWN_KEY))?;
+        context.api_key_id = Some(key.id);
+        context.quota = key.quota;
+        if let Some(quota) = key.quota {
+            check(quota, LimitKind::ApiKey)?;
+        }
+        Ok(Caller {
+            hash,
+            api_key_id: key.id,
+            scopes: key.scopes,
+            now,
+        })
+    }
+
+    /// Checks that the caller's key has the scope of the operation.
+    pub fn authorize(&self, caller: Caller, operation: Operation) -> Result<Authorized, ApiError> {
+        if !caller.scopes.has(operation.scope()) {
+            return Err(ApiError::InsufficientScope(operation.scope()));
+        }
+        if operation.is_deprecated() {
+            self.keys.count_deprecated_call(&caller.hash, caller.now);
+        }
+        Ok(Authorized {
+            api_key_id: caller.api_key_id,
+            now: caller.now,
+        })
+    }
+}
+
+fn check(quota: Quota, kind: LimitKind) -> Result<(), ApiError> {
+    match quota.granted {
+        true => Ok(()),
+        false => Err(ApiError::RateLimited { kind, quota }),
+    }
+}
+
+const UNKNOWN_KEY: ApiError =
+    ApiError::InvalidApiKey("Authorization: the API key is unknown, revoked or expired");
+
+/// The hash of the one API key that a request presents (RFC 6750, section 2.1).
+fn presented_key(headers: &HeaderMap) -> Result<KeyHash, ApiError> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let value = values.next().ok_or(ApiError::MissingApiKey)?;
+    if values.next().is_some() {
+        return Err(ApiError::InvalidApiKey(
+            "Authorization: must be given only once",
+        ));
+    }
+    let Ok(value) = value.to_str() else {
+        return Err(ApiError::InvalidApiKey(
+            "Authorization: must be printable ASCII",
+        ));
+    };
+    match value.trim().split_once(' ') {
+        Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => {
+            KeyHash::of_presented(key.trim_start()).ok_or(MALFORMED_KEY)
+        }
+        _ => Err(ApiError::MissingApiKey),
+    }
+}
+
+const MALFORMED_KEY: ApiError = ApiError::InvalidApiKey(
+    "Authorization: the API key is malformed; a key has 42 characters and starts with psk_",
+);

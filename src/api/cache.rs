@@ -1,0 +1,193 @@
+//! The response cache, and single-flight reads.
+//!
+//! On SQLite only this process writes, so a response is valid while the store's
+//! version stands. On PostgreSQL other replicas write too: nothing is cached,
+//! but concurrent requests for the same response share a read.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use quick_cache::{
+    Weighter,
+    sync::{Cache, EntryAction, EntryResult},
+};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, error::Elapsed, timeout},
+};
+
+use super::{
+    error::ApiError,
+    response::{CachedResponse, Invalidation},
+};
+use crate::{
+    order::{OrderId, OrderStatus},
+    page::ListQuery,
+    pet::{PetId, PetStatus},
+    store::{Store, Version},
+    telemetry::metrics::Counter,
+};
+
+/// The size of the cache in bytes.
+const CAPACITY: u64 = 32 << 20;
+/// What an entry takes besides its body: mostly headers.
+const ENTRY_OVERHEAD: u64 = 1536;
+/// How many responses can be read at a time on PostgreSQL.
+const MAX_SHARED_READS: usize = 256;
+/// How long a request waits for another one's read.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CacheKey {
+    Pets(ListQuery<PetStatus>),
+    Pet(PetId),
+    Orders(ListQuery<OrderStatus>),
+    Order(OrderId),
+    Inventory,
+}
+
+/// Where responses came from.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    pub hits: Counter,
+    pub misses: Counter,
+    /// Shared with a read that another request had started.
+    pub coalesced: Counter,
+}
+
+pub struct ResponseCache {
+    store: Arc<Store>,
+    entries: Cache<CacheKey, Entry, Weight>,
+    shared_reads: Cache<CacheKey, Arc<SharedRead>>,
+    metrics: Metrics,
+}
+
+#[derive(Clone)]
+struct Entry {
+    response: Arc<CachedResponse>,
+    /// The version of the store before the read: the response may be newer,
+    /// never older.
+    version: Version,
+}
+
+impl Entry {
+    fn is_valid_at(&self, version: Version) -> bool {
+        let inserts_matter = self.response.invalidation == Invalidation::OnAnyWrite;
+        self.version.changed >= version.changed
+            && (!inserts_matter || self.version.added >= version.added)
+    }
+}
+
+/// The last read of a response: when it started, and its result.
+type SharedRead = Mutex<Option<(Instant, Result<Arc<CachedResponse>, ApiError>)>>;
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<CacheKey, Entry> for Weight {
+    fn weight(&self, _: &CacheKey, entry: &Entry) -> u64 {
+        ENTRY_OVERHEAD + entry.response.body_size()
+    }
+}
+
+impl ResponseCache {
+    pub fn new(store: Arc<Store>) -> Self {
+        Self {
+            store,
+            entries: Cache::with_weighter(1024, CAPACITY, Weight),
+            shared_reads: Cache::new(MAX_SHARED_READS),
+            metrics: Metrics::default(),
+        }
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Returns a response that reflects every acknowledged write, cached or read.
+    ///
+    /// Reads are boxed, so that a hit does not pay for the size of their futures.
+    pub async fn get_or_read<F>(
+        &self,
+        key: CacheKey,
+        read: impl FnOnce() -> F,
+    ) -> Result<Arc<CachedResponse>, ApiError>
+    where
+        F: Future<Output = Result<CachedResponse, ApiError>>,
+    {
+        let Some(version) = self.store.version() else {
+            return Box::pin(self.read_shared(key, read())).await;
+        };
+        let entry = self.entries.get(&key);
+        if let Some(entry) = entry.filter(|entry| entry.is_valid_at(version)) {
+            self.metrics.hits.increment();
+            return Ok(entry.response);
+        }
+        Box::pin(self.read_and_cache(key, version, read())).await
+    }
+
+    /// Reads once for all concurrent requests and caches the response.
+    async fn read_and_cache(
+        &self,
+        key: CacheKey,
+        version: Version,
+        read: impl Future<Output = Result<CachedResponse, ApiError>>,
+    ) -> Result<Arc<CachedResponse>, ApiError> {
+        let revalidate = |_: &CacheKey, entry: &mut Entry| match entry.is_valid_at(version) {
+            true => EntryAction::Retain(entry.response.clone()),
+            false => EntryAction::ReplaceWithGuard,
+        };
+        // If a read fails, the next request in line tries: hence the timeout
+        // over all of them.
+        let entry = self.entries.entry_async(&key, revalidate);
+        let guard = match timeout(READ_TIMEOUT, entry).await {
+            Ok(EntryResult::Retained(response)) => {
+                self.metrics.coalesced.increment();
+                return Ok(response);
+            }
+            Ok(EntryResult::Vacant(guard) | EntryResult::Replaced(guard, _)) => guard,
+            Ok(EntryResult::Removed(..) | EntryResult::Timeout) => {
+                unreachable!("neither is requested")
+            }
+            Err(elapsed) => return Err(timed_out(elapsed)),
+        };
+        self.metrics.misses.increment();
+        let version = self.store.version().unwrap_or(version);
+        let response = Arc::new(read.await?);
+        let _ = guard.insert(Entry {
+            response: response.clone(),
+            version,
+        });
+        Ok(response)
+    }
+
+    /// Reads without caching. Requests that arrive during a read share the next
+    /// one: it starts after they arrived, so it reflects all they may expect.
+    async fn read_shared(
+        &self,
+        key: CacheKey,
+        read: impl Future<Output = Result<CachedResponse, ApiError>>,
+    ) -> Result<Arc<CachedResponse>, ApiError> {
+        let arrived = Instant::now();
+        let new = || Ok::<_, Infallible>(Arc::new(SharedRead::default()));
+        let Ok(shared) = self.shared_reads.get_or_insert_with(&key, new);
+        let mut last = timeout(READ_TIMEOUT, shared.lock())
+            .await
+            .map_err(timed_out)?;
+        if let Some((started, result)) = &*last
+            && *started >= arrived
+        {
+            self.metrics.coalesced.increment();
+            return result.clone();
+        }
+        self.metrics.misses.increment();
+        let started = Instant::now();
+        let result = read.await.map(Arc::new);
+        *last = Some((started, result.clone()));
+        result
+    }
+}
+
+fn timed_out(elapsed: Elapsed) -> ApiError {
+    let message = "the database is too slow; nothing was changed, try again later";
+    ApiError::Unavailable(message, Arc::new(elapsed))
+}

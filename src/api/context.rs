@@ -1,0 +1,125 @@
+//! What becomes known of a request while it is served, for metrics and logs.
+
+use std::{
+    fmt::Display,
+    net::IpAddr,
+    time::{Duration, Instant},
+};
+
+use http::{HeaderValue, StatusCode, request::Parts};
+
+use super::{error::ApiError, metrics::Metrics, rate_limit::Quota, routes::Operation};
+use crate::telemetry::access_log::{AccessLog, CLIENT_CLOSED_REQUEST, Entry};
+
+pub struct RequestContext {
+    pub started: Instant,
+    pub client: IpAddr,
+    pub body_wait: BodyWait,
+    /// `None` if the request was rejected before, or is for no operation.
+    pub operation: Option<Operation>,
+    /// The API key, if it is valid.
+    pub api_key_id: Option<i64>,
+    /// The rate limit of that key, if it has one.
+    pub quota: Option<Quota>,
+}
+
+/// The time spent waiting for the client's body, which does not count as ours.
+#[derive(Debug, Clone, Copy)]
+pub enum BodyWait {
+    NotStarted,
+    Since(Instant),
+    Ended(Duration),
+}
+
+impl BodyWait {
+    fn duration(self) -> Duration {
+        match self {
+            Self::NotStarted => Duration::ZERO,
+            Self::Since(started) => started.elapsed(),
+            Self::Ended(duration) => duration,
+        }
+    }
+
+    pub fn end(&mut self) {
+        *self = Self::Ended(self.duration());
+    }
+}
+
+/// Counts and logs a request when it ends, also if its client disconnects
+/// before and the request is dropped.
+pub struct RequestGuard<'a> {
+    metrics: &'a Metrics,
+    access_log: AccessLog,
+    head: &'a Parts,
+    request_id: &'a HeaderValue,
+    pub context: RequestContext,
+    ended: bool,
+}
+
+impl<'a> RequestGuard<'a> {
+    pub fn new(
+        metrics: &'a Metrics,
+        access_log: AccessLog,
+        client: IpAddr,
+        head: &'a Parts,
+        request_id: &'a HeaderValue,
+    ) -> Self {
+        let context = RequestContext {
+            started: Instant::now(),
+            client,
+            body_wait: BodyWait::NotStarted,
+            operation: None,
+            api_key_id: None,
+            quota: None,
+        };
+        Self {
+            metrics,
+            access_log,
+            head,
+            request_id,
+            context,
+            ended: false,
+        }
+    }
+
+    pub fn end(mut self, status: StatusCode, error: Option<&ApiError>) {
+        self.ended = true;
+        self.record(status.as_u16(), error);
+    }
+
+    fn record(&self, status: u16, error: Option<&ApiError>) {
+        let RequestContext {
+            started,
+            body_wait,
+            operation,
+            ..
+        } = self.context;
+        let duration = started.elapsed().saturating_sub(body_wait.duration());
+        self.metrics.record_request(operation, status, duration);
+        if let Some(error) = error {
+            self.metrics.record_error(error);
+        }
+        self.access_log.log(&Entry {
+            request_id: self.request_id.to_str().unwrap_or_default(),
+            client: self.context.client,
+            method: self.head.method.as_str(),
+            path: self.head.uri.path(),
+            status,
+            operation: operation.map(Operation::id),
+            api_key_id: self.context.api_key_id,
+            duration,
+            error: error
+                .and_then(ApiError::cause)
+                .map(|cause| cause as &dyn Display),
+            shed: matches!(error, Some(ApiError::Overloaded)),
+        });
+    }
+}
+
+impl Drop for RequestGuard<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.record(CLIENT_CLOSED_REQUEST, None);
+        }
+    }
+}

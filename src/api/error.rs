@@ -1,0 +1,333 @@
+//! Error responses: one variant per public error code, turned into a response in
+//! one place.
+
+use std::{borrow::Cow, error, sync::Arc};
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http_body_util::Full;
+use serde::Serialize;
+
+use super::rate_limit::{LimitKind, Quota};
+use crate::{
+    api_key::Scope,
+    invalid::Invalid,
+    json::ObjectError,
+    order, pet,
+    server::{MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS, Rejection, Response},
+    store,
+};
+
+/// A 4xx or 5xx response.
+#[derive(Debug, Clone)]
+pub enum ApiError {
+    InvalidJson(String),
+    InvalidBody(String),
+    InvalidParameter(Invalid),
+    InvalidRequest(&'static str),
+    MissingApiKey,
+    InvalidApiKey(&'static str),
+    InsufficientScope(Scope),
+    NotFound(&'static str),
+    /// With the methods that the path allows.
+    MethodNotAllowed(Cow<'static, str>),
+    RequestTimeout(&'static str),
+    PetNotAvailable,
+    OrderNotOpen,
+    PetReserved,
+    OperationRemoved,
+    PreconditionFailed,
+    BodyTooLarge,
+    /// With the media types that the operation accepts.
+    UnsupportedMediaType(&'static [&'static str]),
+    IdempotencyKeyReused,
+    RateLimited {
+        kind: LimitKind,
+        quota: Quota,
+    },
+    HeadTooLarge,
+    Internal(Cause),
+    Unavailable(&'static str, Cause),
+    /// Shed: too many requests are in flight.
+    Overloaded,
+}
+
+/// The cause of an error. It goes to the log, never to the client.
+pub type Cause = Arc<dyn error::Error + Send + Sync>;
+
+/// The body of every error.
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    code: &'static str,
+    message: &'a str,
+    status: u16,
+}
+
+impl ApiError {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::InvalidJson(_)
+            | Self::InvalidBody(_)
+            | Self::InvalidParameter(_)
+            | Self::InvalidRequest(_) => StatusCode::BAD_REQUEST,
+            Self::MissingApiKey | Self::InvalidApiKey(_) => StatusCode::UNAUTHORIZED,
+            Self::InsufficientScope(_) => StatusCode::FORBIDDEN,
+            Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::RequestTimeout(_) => StatusCode::REQUEST_TIMEOUT,
+            Self::PetNotAvailable | Self::OrderNotOpen | Self::PetReserved => StatusCode::CONFLICT,
+            Self::OperationRemoved => StatusCode::GONE,
+            Self::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
+            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::UnsupportedMediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::RateLimited { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Unavailable(..) | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    fn code(&self) -> &'static str {
+        match self {
+            Self::InvalidJson(_) => "invalid_json",
+            Self::InvalidBody(_) => "invalid_body",
+            Self::InvalidParameter(_) => "invalid_parameter",
+            Self::InvalidRequest(_) => "invalid_request",
+            Self::MissingApiKey => "missing_api_key",
+            Self::InvalidApiKey(_) => "invalid_api_key",
+            Self::InsufficientScope(_) => "insufficient_scope",
+            Self::NotFound(_) => "not_found",
+            Self::MethodNotAllowed(_) => "method_not_allowed",
+            Self::RequestTimeout(_) => "request_timeout",
+            Self::PetNotAvailable => "pet_not_available",
+            Self::OrderNotOpen => "order_not_open",
+            Self::PetReserved => "pet_reserved",
+            Self::OperationRemoved => "operation_removed",
+            Self::PreconditionFailed => "precondition_failed",
+            Self::BodyTooLarge => "body_too_large",
+            Self::UnsupportedMediaType(_) => "unsupported_media_type",
+            Self::IdempotencyKeyReused => "idempotency_key_reused",
+            Self::RateLimited { .. } => "rate_limited",
+            Self::HeadTooLarge => "head_too_large",
+            Self::Internal(_) => "internal_error",
+            Self::Unavailable(..) | Self::Overloaded => "unavailable",
+        }
+    }
+
+    fn message(&self) -> Cow<'_, str> {
+        match self {
+            Self::InvalidJson(reason) => format!("body: not valid JSON: {reason}").into(),
+            Self::InvalidBody(message) => message.into(),
+            Self::InvalidParameter(invalid) => invalid.to_string().into(),
+            Self::InvalidRequest(message)
+            | Self::InvalidApiKey(message)
+            | Self::NotFound(message)
+            | Self::RequestTimeout(message)
+            | Self::Unavailable(message, _) => (*message).into(),
+            Self::Overloaded => OVERLOADED.into(),
+            Self::MissingApiKey => "Authorization: required; send Bearer <API_KEY>".into(),
+            Self::InsufficientScope(scope) => {
+                format!("Authorization: the API key does not have the scope {scope}").into()
+            }
+            Self::MethodNotAllowed(_) => {
+                "this path does not allow this method; the Allow header lists those it does".into()
+            }
+            Self::OperationRemoved => {
+                "this operation was removed on 5 December 2030; use GET /v1/pets with the status \
+                 filter"
+                    .into()
+            }
+            Self::BodyTooLarge => format!("body: must be at most {MAX_BODY_BYTES} bytes").into(),
+            Self::UnsupportedMediaType(types) => format!(
+                "Content-Type: must be {}, in UTF-8 and without a content coding",
+                types.join(" or ")
+            )
+            .into(),
+            Self::PetNotAvailable => {
+                "petId: this pet is not available: it is reserved by another order, sold, or not \
+                 for sale"
+                    .into()
+            }
+            Self::OrderNotOpen => {
+                "this order is not open: it was completed or cancelled, or it has expired"
+                    .into()
+            }
+            Self::PetReserved => {
+                "status: an open order reserves this pet; complete or cancel the order instead"
+                    .into()
+            }
+            Self::PreconditionFailed => {
+                "If-Match: the pet has changed since you fetched it; fetch it again and retry"
+                    .into()
+            }
+            Self::IdempotencyKeyReused => {
+                "Idempotency-Key: was already used for a different request; use a new one for each"
+                    .into()
+            }
+            Self::RateLimited { kind, quota } => {
+                let requests = match kind {
+                    LimitKind::ApiKey => "requests with this API key",
+                    LimitKind::Address => "requests without a valid API key from this address",
+                };
+                let Quota { limit, reset, .. } = quota;
+                format!("{requests} are limited to {limit}; try again in {reset}s").into()
+            }
+            Self::HeadTooLarge => {
+                format!(
+                    "the request line and headers must be at most {MAX_HEAD_BYTES} bytes and {MAX_HEADERS} headers"
+                )
+                .into()
+            }
+            Self::Internal(_) => {
+                "internal error; report the X-Request-Id of this response".into()
+            }
+        }
+    }
+
+    /// What the log shows beyond the response.
+    pub fn cause(&self) -> Option<&Cause> {
+        match self {
+            Self::Internal(cause) | Self::Unavailable(_, cause) => Some(cause),
+            _ => None,
+        }
+    }
+
+    fn body(&self) -> Vec<u8> {
+        let body = ErrorBody {
+            code: self.code(),
+            message: &self.message(),
+            status: self.status().as_u16(),
+        };
+        serde_json::to_vec(&body).expect("an error body serializes to JSON")
+    }
+
+    /// The headers of the response.
+    fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::with_capacity(4);
+        headers.insert(header::CONTENT_TYPE, JSON);
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let challenge = match self {
+            Self::MissingApiKey => Some(HeaderValue::from_static("Bearer realm=\"petstore\"")),
+            Self::InvalidApiKey(_) => Some(HeaderValue::from_static(
+                "Bearer realm=\"petstore\", error=\"invalid_token\"",
+            )),
+            Self::InsufficientScope(scope) => {
+                let challenge = format!(
+                    "Bearer realm=\"petstore\", error=\"insufficient_scope\", scope=\"{scope}\""
+                );
+                Some(challenge.try_into().expect("scopes are printable ASCII"))
+            }
+            _ => None,
+        };
+        if let Some(challenge) = challenge {
+            headers.insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        if let Self::UnsupportedMediaType(types) = self
+            && types.contains(&"application/merge-patch+json")
+        {
+            let types = HeaderValue::try_from(types.join(", "));
+            headers.insert(
+                ACCEPT_PATCH,
+                types.expect("media types are printable ASCII"),
+            );
+        }
+        let retry_after = match self {
+            Self::Unavailable(..) | Self::Overloaded => Some(1),
+            Self::RateLimited { quota, .. } => Some(quota.reset),
+            _ => None,
+        };
+        if let Some(seconds) = retry_after {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        if let Self::MethodNotAllowed(methods) = self {
+            let methods = HeaderValue::from_str(methods).expect("methods are printable ASCII");
+            headers.insert(header::ALLOW, methods);
+        }
+        headers
+    }
+
+    pub fn response(&self) -> Response {
+        let mut response = Response::new(Full::new(self.body().into()));
+        *response.status_mut() = self.status();
+        *response.headers_mut() = self.headers();
+        response
+    }
+}
+
+/// RFC 5789.
+const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
+
+pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+impl From<order::Rejection> for ApiError {
+    fn from(rejection: order::Rejection) -> Self {
+        match rejection {
+            order::Rejection::NoSuchPet => Self::NotFound(NO_SUCH_PET),
+            order::Rejection::PetNotAvailable => Self::PetNotAvailable,
+            order::Rejection::NoSuchOrder => Self::NotFound(NO_SUCH_ORDER),
+            order::Rejection::OrderNotOpen => Self::OrderNotOpen,
+        }
+    }
+}
+
+impl From<pet::Rejection> for ApiError {
+    fn from(rejection: pet::Rejection) -> Self {
+        match rejection {
+            pet::Rejection::NoSuchPet => Self::NotFound(NO_SUCH_PET),
+            pet::Rejection::Outdated => Self::PreconditionFailed,
+            pet::Rejection::Reserved => Self::PetReserved,
+        }
+    }
+}
+
+const OVERLOADED: &str = "the service is overloaded; nothing was changed, try again later";
+pub const NO_SUCH_PET: &str = "petId: no pet has this id";
+pub const NO_SUCH_ORDER: &str = "orderId: no order has this id";
+
+impl From<store::Error> for ApiError {
+    fn from(error: store::Error) -> Self {
+        use store::Error::*;
+        let message = match &error {
+            Internal(_) => return Self::Internal(Arc::new(error)),
+            Overloaded => OVERLOADED,
+            Unavailable(_) => "the database is unavailable; nothing was changed, try again later",
+            OutcomeUnknown(_) => {
+                "the database failed during the change, which may or may not have been made; check \
+                 before you try again"
+            }
+        };
+        Self::Unavailable(message, Arc::new(error))
+    }
+}
+
+impl From<ObjectError> for ApiError {
+    fn from(error: ObjectError) -> Self {
+        match error {
+            ObjectError::Malformed(reason) => Self::InvalidJson(reason),
+            ObjectError::Other(_) => Self::InvalidBody(format!("body: {error}")),
+        }
+    }
+}
+
+impl From<Rejection> for ApiError {
+    fn from(rejection: Rejection) -> Self {
+        match rejection {
+            Rejection::MalformedRequest => Self::InvalidRequest("not a valid HTTP/1.1 request"),
+            Rejection::HeadTooLarge => Self::HeadTooLarge,
+            Rejection::HeadTimeout => {
+                Self::RequestTimeout("the request line and headers did not arrive in time")
+            }
+            Rejection::TooManyConnections => Self::Unavailable(
+                "too many connections; try again later",
+                Arc::new(TooManyConnections),
+            ),
+            Rejection::PlainHttpOnTlsPort => {
+                Self::InvalidRequest("this port serves TLS; use https://")
+            }
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("too many connections")]
+struct TooManyConnections;

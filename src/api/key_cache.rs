@@ -1,0 +1,237 @@
+//! API keys in memory: a snapshot of the database's table that is replaced as a
+//! whole, and the usage that is written back.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::{self, Duration},
+};
+
+use arc_swap::ArcSwap;
+use jiff::Timestamp;
+use quick_cache::sync::Cache;
+use tokio::{sync::Mutex, time::Instant};
+
+use super::rate_limit::{ArrivalTime, Limiter, Quota, RateLimit};
+use crate::{
+    api_key::{ApiKey, ApiKeyUsage, KeyHash, Scopes},
+    store::{self, Store},
+    telemetry::audit_log,
+};
+
+/// The least time between two refreshes, however many unknown keys are presented.
+const MIN_REFRESH_INTERVAL: Duration = Duration::from_millis(20);
+/// The resolution of a key's last use, in microseconds.
+const LAST_USED_RESOLUTION: i64 = 60_000_000;
+
+pub struct KeyCache {
+    store: Arc<Store>,
+    keys: ArcSwap<HashMap<KeyHash, CachedKey>>,
+    /// Negative cache: well-formed keys that a refresh did not find. Keys are
+    /// random, so an unknown one will not be created later; if it is restored
+    /// from a copy, the next periodic refresh finds it.
+    unknown: Cache<KeyHash, ()>,
+    limiter: Option<Limiter>,
+    /// When the last successful refresh started.
+    refreshed: Mutex<Option<Instant>>,
+}
+
+/// A key that is neither revoked nor expired.
+pub struct ValidKey {
+    pub id: i64,
+    pub scopes: Scopes,
+    /// Its rate limit, if there is one.
+    pub quota: Option<Quota>,
+}
+
+struct CachedKey {
+    key: ApiKey,
+    /// Survives a refresh.
+    usage: Arc<Usage>,
+}
+
+/// How a key is used while this process runs. Times are microseconds since
+/// 1970; 0 if never.
+#[derive(Debug, Default)]
+struct Usage {
+    last_used: AtomicI64,
+    last_deprecated_call: AtomicI64,
+    deprecated_calls: AtomicI64,
+    /// How many of those calls were written to the database.
+    flushed_deprecated_calls: AtomicI64,
+    rate_limit: ArrivalTime,
+}
+
+impl KeyCache {
+    pub fn new(store: Arc<Store>, limit: Option<RateLimit>) -> Self {
+        Self {
+            store,
+            keys: ArcSwap::default(),
+            unknown: Cache::new(4096),
+            limiter: limit.map(Limiter::new),
+            refreshed: Mutex::new(None),
+        }
+    }
+
+    /// Finds a valid key and charges the request to its rate limit.
+    ///
+    /// A key that is not cached may be new: then the cache is refreshed first, if
+    /// `may_refresh` allows it.
+    pub async fn find(
+        &self,
+        hash: &KeyHash,
+        now: Timestamp,
+        at: time::Instant,
+        may_refresh: impl FnOnce() -> bool,
+    ) -> Result<Option<ValidKey>, store::Error> {
+        if let Some(found) = self.find_cached(hash, now, at) {
+            return Ok(found);
+        }
+        if self.unknown.get(hash).is_some() || !may_refresh() {
+            return Ok(None);
+        }
+        self.refresh().await?;
+        Ok(self.find_cached(hash, now, at).unwrap_or_else(|| {
+            self.unknown.insert(*hash, ());
+            None
+        }))
+    }
+
+    /// The outer `None`: not cached. The inner one: revoked or expired.
+    fn find_cached(
+        &self,
+        hash: &KeyHash,
+        now: Timestamp,
+        at: time::Instant,
+    ) -> Option<Option<ValidKey>> {
+        let keys = self.keys.load();
+        let CachedKey { key, usage } = keys.get(hash)?;
+        if !key.is_valid_at(now) {
+            return Some(None);
+        }
+        let time = now.as_microsecond();
+        if time - usage.last_used.load(Ordering::Relaxed) >= LAST_USED_RESOLUTION {
+            usage.last_used.store(time, Ordering::Relaxed);
+        }
+        let limiter = self.limiter.as_ref();
+        Some(Some(ValidKey {
+            id: key.id,
+            scopes: key.scopes,
+            quota: limiter.map(|limiter| limiter.charge(&usage.rate_limit, at)),
+        }))
+    }
+
+    /// Counts a call of a deprecated operation.
+    pub fn count_deprecated_call(&self, hash: &KeyHash, now: Timestamp) {
+        if let Some(CachedKey { usage, .. }) = self.keys.load().get(hash) {
+            usage.deprecated_calls.fetch_add(1, Ordering::Relaxed);
+            let time = now.as_microsecond();
+            usage.last_deprecated_call.store(time, Ordering::Relaxed);
+        }
+    }
+
+    /// The calls of deprecated operations while this process runs, by API key id.
+    pub fn deprecated_calls(&self) -> Vec<(i64, i64)> {
+        let keys = self.keys.load();
+        let calls = keys.values().map(|CachedKey { key, usage }| {
+            let calls = usage.deprecated_calls.load(Ordering::Relaxed);
+            (key.id, calls)
+        });
+        let mut calls: Vec<_> = calls.filter(|(_, calls)| *calls > 0).collect();
+        calls.sort_unstable();
+        calls
+    }
+
+    /// Reads all keys from the database. Concurrent callers are single-flight:
+    /// they share one read, as long as it started after they called.
+    pub async fn refresh(&self) -> Result<(), store::Error> {
+        let called = Instant::now();
+        let mut refreshed = self.refreshed.lock().await;
+        if let Some(started) = *refreshed {
+            if started >= called {
+                return Ok(());
+            }
+            tokio::time::sleep_until(started + MIN_REFRESH_INTERVAL).await;
+        }
+        let started = Instant::now();
+        let stored = self.store.key_list().await?;
+        let cached = self.keys.load();
+        let fresh = stored.into_iter().map(|(hash, key)| {
+            let usage = cached
+                .get(&hash)
+                .map_or_else(Arc::default, |old| old.usage.clone());
+            let stored = key.last_used_at.map_or(0, Timestamp::as_microsecond);
+            usage.last_used.fetch_max(stored, Ordering::Relaxed);
+            (hash, CachedKey { key, usage })
+        });
+        let fresh = fresh.collect();
+        if refreshed.is_some() {
+            audit(&cached, &fresh);
+        }
+        self.keys.store(Arc::new(fresh));
+        *refreshed = Some(started);
+        Ok(())
+    }
+
+    /// Writes the usage of keys to the database.
+    pub async fn flush_usage(&self) -> Result<(), store::Error> {
+        let keys = self.keys.load_full();
+        let (mut flushed, mut updates) = (Vec::new(), Vec::new());
+        for CachedKey { key, usage } in keys.values() {
+            let last_used = usage.last_used.load(Ordering::Relaxed);
+            let stored = key.last_used_at.map_or(0, Timestamp::as_microsecond);
+            let calls = usage.deprecated_calls.load(Ordering::Relaxed);
+            let calls = calls - usage.flushed_deprecated_calls.load(Ordering::Relaxed);
+            let Ok(last_used_at) = Timestamp::from_microsecond(last_used) else {
+                continue;
+            };
+            if last_used > stored || calls > 0 {
+                let last_call = usage.last_deprecated_call.load(Ordering::Relaxed);
+                let last_call = Timestamp::from_microsecond(last_call).ok();
+                updates.push(ApiKeyUsage {
+                    id: key.id,
+                    last_used_at,
+                    deprecated_calls: calls,
+                    deprecated_at: last_call.filter(|_| calls > 0),
+                });
+                // Counted before the write: if this future is dropped while it
+                // is in flight, the write still takes effect.
+                usage
+                    .flushed_deprecated_calls
+                    .fetch_add(calls, Ordering::Relaxed);
+                flushed.push((usage, calls));
+            }
+        }
+        if updates.is_empty() {
+            return Ok(());
+        }
+        let result = self.store.key_used(updates).await;
+        if result.is_err() {
+            for (usage, calls) in flushed {
+                usage
+                    .flushed_deprecated_calls
+                    .fetch_sub(calls, Ordering::Relaxed);
+            }
+        }
+        result
+    }
+}
+
+/// Logs what changed between two snapshots.
+fn audit(before: &HashMap<KeyHash, CachedKey>, after: &HashMap<KeyHash, CachedKey>) {
+    for (hash, CachedKey { key, .. }) in after {
+        let old = before.get(hash).map(|old| &old.key);
+        if old.is_none() {
+            audit_log::api_key_created(key);
+        }
+        if key.revoked_at.is_some() && old.is_none_or(|old| old.revoked_at.is_none()) {
+            audit_log::api_key_revoked(key);
+        }
+    }
+    for (_, CachedKey { key, .. }) in before.iter().filter(|(hash, _)| !after.contains_key(*hash)) {
+        audit_log::api_key_removed(key);
+    }
+}

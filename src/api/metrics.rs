@@ -1,0 +1,74 @@
+//! What the API counts.
+
+use std::{sync::OnceLock, time::Duration};
+
+use super::{error::ApiError, rate_limit::LimitKind, routes::Operation};
+use crate::telemetry::metrics::{Counter, Histogram};
+
+/// Every status that a response can have.
+const STATUSES: std::ops::Range<u16> = 100..600;
+
+#[derive(Debug)]
+pub struct Metrics {
+    /// By operation and status. A flat table, so that finding one costs an
+    /// addition; a histogram is allocated when the first request needs it.
+    durations: Box<[OnceLock<Histogram>]>,
+    /// Requests without a valid API key.
+    pub auth_failures: Counter,
+    pub rate_limited_keys: Counter,
+    pub rate_limited_addresses: Counter,
+    /// Requests that were rejected because too many were in flight.
+    pub shed: Counter,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        // One more row, for requests that are for no operation.
+        let rows = Operation::ALL.len() + 1;
+        Self {
+            durations: (0..rows * STATUSES.len())
+                .map(|_| OnceLock::new())
+                .collect(),
+            auth_failures: Counter::default(),
+            rate_limited_keys: Counter::default(),
+            rate_limited_addresses: Counter::default(),
+            shed: Counter::default(),
+        }
+    }
+}
+
+impl Metrics {
+    pub fn record_request(&self, operation: Option<Operation>, status: u16, duration: Duration) {
+        let row = operation.map_or(Operation::ALL.len(), |operation| operation as usize);
+        let column = usize::from(status.saturating_sub(STATUSES.start));
+        if let Some(histogram) = self.durations.get(row * STATUSES.len() + column) {
+            histogram
+                .get_or_init(Histogram::durations)
+                .observe_duration(duration);
+        }
+    }
+
+    pub fn record_error(&self, error: &ApiError) {
+        match error {
+            ApiError::MissingApiKey | ApiError::InvalidApiKey(_) => self.auth_failures.increment(),
+            ApiError::RateLimited { kind, .. } => match kind {
+                LimitKind::ApiKey => self.rate_limited_keys.increment(),
+                LimitKind::Address => self.rate_limited_addresses.increment(),
+            },
+            ApiError::Overloaded => self.shed.increment(),
+            _ => {}
+        }
+    }
+
+    /// The durations of all requests so far, by operation and status.
+    pub fn durations(&self) -> impl Iterator<Item = (Option<Operation>, u16, &Histogram)> {
+        self.durations
+            .iter()
+            .enumerate()
+            .filter_map(|(index, histogram)| {
+                let (row, column) = (index / STATUSES.len(), index % STATUSES.len());
+                let operation = Operation::ALL.get(row).copied();
+                Some((operation, STATUSES.start + column as u16, histogram.get()?))
+            })
+    }
+}

@@ -1,0 +1,97 @@
+//! Middleware: what surrounds every request, whatever happens while it is
+//! served.
+
+use std::{any::Any, net::IpAddr, panic::AssertUnwindSafe, sync::Arc};
+
+use futures_util::FutureExt;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use hyper::body::{Body, Incoming};
+
+use super::{context::RequestGuard, cors, error::ApiError, router, state::Api};
+use crate::{api_key::ApiKeySecret, server::Response};
+
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Responds to a request: request id, CORS, panics, rate limit headers, HEAD.
+pub async fn handle(api: &Api, client: IpAddr, request: Request<Incoming>) -> Response {
+    let (head, body) = request.into_parts();
+    let mut request_id = request_id(&head.headers);
+    let mut guard = RequestGuard::new(&api.metrics, api.access_log, client, &head, &request_id);
+    let result = match cors::preflight(&api.cors_origins, &head) {
+        Some(response) => Ok(response),
+        None => {
+            let routed = AssertUnwindSafe(router::route(api, &head, body, &mut guard.context));
+            let routed = routed.catch_unwind().await;
+            routed.unwrap_or_else(|panic| Err(ApiError::Internal(Arc::new(Panic::new(&*panic)))))
+        }
+    };
+    let (mut response, error) = match result {
+        Ok(response) => (response, None),
+        Err(error) => (error.response(), Some(error)),
+    };
+    if let Some(quota) = &guard.context.quota {
+        quota.set_headers(response.headers_mut());
+    }
+    guard.end(response.status(), error.as_ref());
+    if head.method == Method::HEAD && response.status() != StatusCode::NOT_MODIFIED {
+        let length = response.body().size_hint().exact().unwrap_or_default();
+        response
+            .headers_mut()
+            .insert(header::CONTENT_LENGTH, length.into());
+        *response.body_mut() = Default::default();
+    }
+    cors::set_headers(&api.cors_origins, &head.headers, &mut response);
+    // Never the same twice, so keep it out of the HPACK table.
+    request_id.set_sensitive(true);
+    response.headers_mut().insert(X_REQUEST_ID, request_id);
+    response
+}
+
+/// The client's own request id if it is well-formed, otherwise a new one. One
+/// that may contain an API key would leak it into the log.
+fn request_id(headers: &HeaderMap) -> HeaderValue {
+    const KEY_PREFIX: &[u8] = ApiKeySecret::PREFIX.as_bytes();
+    let well_formed = |id: &&HeaderValue| {
+        let id = id.as_bytes();
+        (1..=128).contains(&id.len())
+            && id
+                .iter()
+                .all(|b| b.is_ascii_alphanumeric() || b"._~-".contains(b))
+            && !id.windows(KEY_PREFIX.len()).any(|part| part == KEY_PREFIX)
+    };
+    match headers.get(X_REQUEST_ID).filter(well_formed) {
+        Some(id) => id.clone(),
+        None => new_request_id(),
+    }
+}
+
+/// 32 random hexadecimal digits.
+fn new_request_id() -> HeaderValue {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut id = [0; 32];
+    for (pair, byte) in id.chunks_exact_mut(2).zip(rand::random::<[u8; 16]>()) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
+    HeaderValue::from_bytes(&id).expect("hexadecimal digits are valid in a header")
+}
+
+/// For responses that are not the result of a request.
+pub fn with_new_request_id(mut response: Response) -> Response {
+    response
+        .headers_mut()
+        .insert(X_REQUEST_ID, new_request_id());
+    response
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("panicked: {0}")]
+struct Panic(String);
+
+impl Panic {
+    fn new(payload: &(dyn Any + Send)) -> Self {
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        Self(text.unwrap_or("no message").into())
+    }
+}

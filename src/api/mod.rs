@@ -1,0 +1,74 @@
+//! The API: what a request means, from its bytes to its response.
+//!
+//! A request passes `middleware` (request id, panics, CORS, HEAD), `router`,
+//! `auth` (authentication and authorization), `admission` (load shedding) and
+//! the handler of its operation in `pets` or `orders`. A handler reads typed
+//! input from `request`, calls the store, and responds through `response`,
+//! `cache` or `error`. Sockets are the business of `server`.
+
+mod admission;
+mod auth;
+mod cache;
+mod context;
+mod cors;
+mod docs;
+mod error;
+mod health;
+pub(crate) mod key_cache;
+pub(crate) mod metrics;
+mod middleware;
+mod openapi;
+mod orders;
+mod pets;
+mod rate_limit;
+mod request;
+mod response;
+mod router;
+mod routes;
+mod state;
+
+use std::net::IpAddr;
+
+use http::Request;
+use hyper::body::Incoming;
+
+use crate::server::{Rejection, Response, Service};
+use error::ApiError;
+
+pub use admission::Limits;
+pub use cors::Origin;
+pub(crate) use middleware::with_new_request_id;
+pub use openapi::{Contract, PublicUrl, Scheme, loopback_if_unspecified};
+pub use rate_limit::RateLimit;
+pub(crate) use routes::Operation;
+pub(crate) use state::Api;
+pub use state::Config;
+
+impl Service for Api {
+    fn call(
+        &self,
+        client: IpAddr,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response> + Send {
+        middleware::handle(self, client, request)
+    }
+
+    fn reject(&self, rejection: Rejection) -> Response {
+        reject(rejection)
+    }
+}
+
+/// The response to a client that the transport rejects.
+pub(crate) fn reject(rejection: Rejection) -> Response {
+    with_new_request_id(ApiError::from(rejection).response())
+}
+
+/// The response to a request for a path that is not `found`, or for a method
+/// that is not GET or HEAD. For listeners beside the API.
+pub(crate) fn not_found_or_allowed(found: bool, help: &'static str) -> Response {
+    let error = match found {
+        true => ApiError::MethodNotAllowed("GET, HEAD".into()),
+        false => ApiError::NotFound(help),
+    };
+    with_new_request_id(error.response())
+}

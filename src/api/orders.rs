@@ -1,0 +1,83 @@
+//! Handlers of the operations of the store: orders and inventory.
+
+use super::{
+    cache::CacheKey,
+    error::{ApiError, NO_SUCH_ORDER},
+    request::ApiRequest,
+    response::{self, CachedResponse, Invalidation},
+    state::Api,
+};
+use crate::{
+    order::{NewOrder, PlaceOrder, Transition},
+    server::Response,
+};
+
+pub async fn list_orders(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let query = request.list_query()?;
+    let read = || async {
+        let page = api.store.order_list(query).await?;
+        Ok(api.links.page(&query, &page))
+    };
+    let page = api.cache.get_or_read(CacheKey::Orders(query), read).await?;
+    Ok(page.respond(&request.head.headers))
+}
+
+pub async fn place_order(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let (place, idempotency) = request.idempotent_object::<PlaceOrder>().await?;
+    let new = NewOrder::new(place.pet_id, request.now(), api.reserve_for);
+    let placed = api.store.order_place(new, idempotency).await?;
+    response::idempotent(placed, |placed| match placed {
+        Ok(order) => api.links.created("store/orders", order.id.get(), &order),
+        Err(rejection) => ApiError::from(rejection).response(),
+    })
+}
+
+pub async fn get_order(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let id = request.order_id()?;
+    let read = || async {
+        Ok(match api.store.order_get(id).await? {
+            Some(order) => CachedResponse::new(response::resource(&order), Invalidation::OnUpdate),
+            None => {
+                let not_found = ApiError::NotFound(NO_SUCH_ORDER).response();
+                CachedResponse::new(not_found, Invalidation::OnAnyWrite)
+            }
+        })
+    };
+    let order = api.cache.get_or_read(CacheKey::Order(id), read).await?;
+    Ok(order.respond(&request.head.headers))
+}
+
+pub async fn complete_order(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    transition(api, request, Transition::Complete).await
+}
+
+pub async fn cancel_order(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    transition(api, request, Transition::Cancel).await
+}
+
+async fn transition(
+    api: &Api,
+    mut request: ApiRequest<'_>,
+    transition: Transition,
+) -> Result<Response, ApiError> {
+    let idempotency = request.idempotent().await?;
+    let (id, now) = (request.order_id()?, request.now());
+    let changed = api
+        .store
+        .order_close(id, transition, now, idempotency)
+        .await?;
+    response::idempotent(changed, |changed| match changed {
+        Ok(order) => response::json(&order),
+        Err(rejection) => ApiError::from(rejection).response(),
+    })
+}
+
+pub async fn get_inventory(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let read = || async {
+        let inventory = api.store.pet_inventory().await?;
+        let response = response::resource(&inventory);
+        Ok(CachedResponse::new(response, Invalidation::OnAnyWrite))
+    };
+    let inventory = api.cache.get_or_read(CacheKey::Inventory, read).await?;
+    Ok(inventory.respond(&request.head.headers))
+}

@@ -1,0 +1,68 @@
+//! Handlers of the operations on pets.
+
+use jiff::Timestamp;
+
+use super::{
+    cache::CacheKey,
+    error::{ApiError, NO_SUCH_PET},
+    request::ApiRequest,
+    response::{self, CachedResponse, Invalidation},
+    state::Api,
+};
+use crate::{
+    pet::{NewPet, Pet, PetChange},
+    server::Response,
+};
+
+pub async fn list_pets(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let query = request.list_query()?;
+    let read = || async {
+        let page = api.store.pet_list(query).await?;
+        Ok(api.links.page(&query, &page))
+    };
+    let page = api.cache.get_or_read(CacheKey::Pets(query), read).await?;
+    Ok(page.respond(&request.head.headers))
+}
+
+pub async fn create_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let (new, idempotency) = request.idempotent_object::<NewPet>().await?;
+    let created = api.store.pet_create(new, idempotency).await?;
+    response::idempotent(created, |pet| api.links.created("pets", pet.id.get(), &pet))
+}
+
+pub async fn update_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let change = request.merge_patch::<PetChange>().await?;
+    let id = request.pet_id()?;
+    let if_match = request.if_match();
+    let expected = move |pet: &Pet| if_match.matches(&response::etag(pet));
+    let pet = api.store.pet_update(id, change, expected).await??;
+    Ok(response::resource(&pet))
+}
+
+/// Deprecated on 5 December 2025, removed on 5 December 2030.
+pub async fn get_pet(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let deprecated = |response| api.links.deprecated(response);
+    if request.now() >= REMOVAL {
+        return Ok(deprecated(ApiError::OperationRemoved.response()));
+    }
+    let id = match request.pet_id() {
+        Ok(id) => id,
+        Err(not_found) => return Ok(deprecated(not_found.response())),
+    };
+    let read = || async {
+        Ok(match api.store.pet_get(id).await? {
+            Some(pet) => {
+                CachedResponse::new(deprecated(response::resource(&pet)), Invalidation::OnUpdate)
+            }
+            None => {
+                let not_found = ApiError::NotFound(NO_SUCH_PET).response();
+                CachedResponse::new(deprecated(not_found), Invalidation::OnAnyWrite)
+            }
+        })
+    };
+    let pet = api.cache.get_or_read(CacheKey::Pet(id), read).await?;
+    Ok(pet.respond(&request.head.headers))
+}
+
+/// 5 December 2030, 00:00 UTC.
+const REMOVAL: Timestamp = Timestamp::constant(1_922_659_200, 0);

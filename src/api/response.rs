@@ -1,0 +1,234 @@
+//! Responses: JSON bodies, entity tags, links, and those that can be cached.
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Body;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::{
+    error::{ApiError, JSON},
+    openapi::PublicUrl,
+};
+use crate::{
+    idempotency::Idempotent,
+    page::{Filter, ListKind, ListQuery, Page},
+    server::Response,
+};
+
+const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// RFC 9745.
+const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
+/// RFC 8594.
+const SUNSET: HeaderName = HeaderName::from_static("sunset");
+
+/// What invalidates a cached response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Invalidation {
+    /// Any change of an existing row; an insert leaves the response valid.
+    OnUpdate,
+    OnAnyWrite,
+}
+
+/// A response that can be sent many times.
+#[derive(Debug)]
+pub struct CachedResponse {
+    response: Response,
+    pub invalidation: Invalidation,
+}
+
+impl CachedResponse {
+    pub fn new(response: Response, invalidation: Invalidation) -> Self {
+        Self {
+            response,
+            invalidation,
+        }
+    }
+
+    /// Responds to a request: 304 if the client has this content already.
+    pub fn respond(&self, request: &HeaderMap) -> Response {
+        let mut response = self.response.clone();
+        if let Some(etag) = response.headers().get(header::ETAG)
+            && if_none_match(request, etag.as_bytes())
+        {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            *response.body_mut() = Full::default();
+            response.headers_mut().remove(header::CONTENT_TYPE);
+        }
+        response
+    }
+
+    pub fn body_size(&self) -> u64 {
+        self.response.body().size_hint().lower()
+    }
+}
+
+/// The URLs that responses refer to.
+pub struct Links {
+    /// The public URL, or just its path.
+    base: String,
+    deprecation: HeaderValue,
+}
+
+impl Links {
+    pub fn new(public_url: Option<&PublicUrl>) -> Self {
+        let base = public_url.map_or("/v1".into(), PublicUrl::to_string);
+        let docs = base.strip_suffix("/v1").unwrap_or_default();
+        let deprecation = format!(
+            "<{base}/pets>; rel=\"successor-version\", \
+             <{docs}/docs>; rel=\"deprecation\"; type=\"text/html\""
+        );
+        Self {
+            deprecation: deprecation.try_into().expect("URLs are printable ASCII"),
+            base,
+        }
+    }
+
+    /// A page of a list, with a link to the next one (RFC 8288).
+    ///
+    /// New items have the highest id, so a page that has a next one is not
+    /// changed by an insert.
+    pub fn page<S: Filter, T: Serialize>(
+        &self,
+        query: &ListQuery<S>,
+        page: &Page<T>,
+    ) -> CachedResponse {
+        let base = &self.base;
+        let link = page.next.map(|next| {
+            let path = match S::LIST {
+                ListKind::Pets => "pets",
+                ListKind::Orders => "store/orders",
+            };
+            let (and_status, status) = match query.status {
+                Some(status) => ("&status=", status.as_str()),
+                None => ("", ""),
+            };
+            let (limit, cursor) = (query.limit.get(), next.encode(S::LIST));
+            format!(
+                "<{base}/{path}?limit={limit}{and_status}{status}&cursor={cursor}>; rel=\"next\""
+            )
+        });
+        let invalidation = match link {
+            Some(_) => Invalidation::OnUpdate,
+            None => Invalidation::OnAnyWrite,
+        };
+        CachedResponse::new(private_json(&page.items, link), invalidation)
+    }
+
+    /// 201 with the location of the new resource.
+    pub fn created(&self, path: &str, id: i64, resource: &impl Serialize) -> Response {
+        let location = format!("{}/{path}/{id}", self.base);
+        let location = HeaderValue::try_from(location).expect("URLs are printable ASCII");
+        let mut response = json(resource);
+        *response.status_mut() = StatusCode::CREATED;
+        response.headers_mut().insert(header::LOCATION, location);
+        response
+    }
+
+    /// Announces the removal of a deprecated operation (RFC 9745, RFC 8594).
+    pub fn deprecated(&self, mut response: Response) -> Response {
+        let headers = response.headers_mut();
+        headers.insert(DEPRECATION, HeaderValue::from_static("@1764892800"));
+        let sunset = HeaderValue::from_static("Thu, 05 Dec 2030 00:00:00 GMT");
+        headers.insert(SUNSET, sunset);
+        headers.insert(header::LINK, self.deprecation.clone());
+        response
+    }
+}
+
+/// A JSON body without an entity tag, for the response to a write.
+pub fn json(content: &impl Serialize) -> Response {
+    let mut response = Response::new(Full::new(to_json(content)));
+    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    response
+}
+
+/// The state of a resource: cacheable by the client that may read it, if it
+/// revalidates.
+pub fn resource(content: &impl Serialize) -> Response {
+    private_json(content, None)
+}
+
+fn private_json(content: &impl Serialize, link: Option<String>) -> Response {
+    let cache_control = HeaderValue::from_static("private, no-cache");
+    with_etag(to_json(content), JSON, cache_control, link)
+}
+
+/// The response to a request with an idempotency key; a replayed one says so.
+pub fn idempotent<T>(
+    result: Idempotent<T>,
+    response: impl FnOnce(T) -> Response,
+) -> Result<Response, ApiError> {
+    match result {
+        Idempotent::Executed(value) => Ok(response(value)),
+        Idempotent::Replayed(value) => {
+            let mut response = response(value);
+            let replayed = HeaderValue::from_static("true");
+            response.headers_mut().insert(IDEMPOTENT_REPLAYED, replayed);
+            Ok(response)
+        }
+        Idempotent::KeyReused => Err(ApiError::IdempotencyKeyReused),
+    }
+}
+
+/// A document that anyone may read and that stays the same while the service
+/// runs.
+pub fn public_document(body: String, media_type: &'static str) -> CachedResponse {
+    let cache_control = HeaderValue::from_static("no-cache");
+    let media_type = HeaderValue::from_static(media_type);
+    let response = with_etag(body.into(), media_type, cache_control, None);
+    CachedResponse::new(response, Invalidation::OnUpdate)
+}
+
+/// The entity tag of a resource, as `resource` sends it.
+pub fn etag(content: &impl Serialize) -> HeaderValue {
+    etag_of(&to_json(content), "")
+}
+
+/// A strong entity tag made from the content, so it is the same on every replica
+/// and after a restart. It covers the link: a page that gets a next one changes.
+fn etag_of(body: &[u8], link: &str) -> HeaderValue {
+    let digest = Sha256::new()
+        .chain_update(body)
+        .chain_update(link)
+        .finalize();
+    let tag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&digest[..16]));
+    HeaderValue::try_from(tag).expect("base64 is printable ASCII")
+}
+
+fn with_etag(
+    body: Bytes,
+    media_type: HeaderValue,
+    cache_control: HeaderValue,
+    link: Option<String>,
+) -> Response {
+    let etag = etag_of(&body, link.as_deref().unwrap_or(""));
+    let mut response = Response::new(Full::new(body));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, media_type);
+    headers.insert(header::CACHE_CONTROL, cache_control);
+    headers.insert(header::ETAG, etag);
+    if let Some(link) = link {
+        let link = HeaderValue::try_from(link).expect("links are printable ASCII");
+        headers.insert(header::LINK, link);
+    }
+    response
+}
+
+fn to_json(content: &impl Serialize) -> Bytes {
+    serde_json::to_vec(content)
+        .expect("the domain serializes to JSON")
+        .into()
+}
+
+/// Whether the client has one of the entity tags. The comparison is weak (RFC
+/// 9110, section 13.1.2).
+fn if_none_match(request: &HeaderMap, etag: &[u8]) -> bool {
+    request.get_all(header::IF_NONE_MATCH).iter().any(|value| {
+        let value = value.as_bytes().trim_ascii();
+        let mut tags = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        value == b"*" || tags.any(|tag| tag.strip_prefix(b"W/").unwrap_or(tag) == etag)
+    })
+}

@@ -1,0 +1,87 @@
+//! Dispatch: from a request to the handler of its operation.
+
+use http::{Method, request::Parts};
+use hyper::body::Incoming;
+
+use super::{
+    context::RequestContext,
+    docs,
+    error::ApiError,
+    orders, pets,
+    request::ApiRequest,
+    routes::{self, Match, Operation},
+    state::Api,
+};
+use crate::server::{Response, head_exceeds_limits};
+
+const NO_SUCH_PATH: ApiError =
+    ApiError::NotFound("no such path; the contract is at /v1/openapi.yaml");
+
+/// Responds to a request. The contract and everything outside `/v1` needs no
+/// API key.
+pub async fn route(
+    api: &Api,
+    head: &Parts,
+    body: Incoming,
+    context: &mut RequestContext,
+) -> Result<Response, ApiError> {
+    if head_exceeds_limits(head) {
+        return Err(ApiError::HeadTooLarge);
+    }
+    let path = head.uri.path();
+    if path.starts_with("/v1/") && !path.starts_with("/v1/openapi.") {
+        return dispatch(api, head, body, context).await;
+    }
+    let is_read = matches!(head.method, Method::GET | Method::HEAD);
+    let response = match path {
+        "/" | "/docs/" => docs::redirect(),
+        "/docs" => docs::page(),
+        "/healthz" => api.health.live(),
+        // Not probed for other methods.
+        "/readyz" if is_read => api.health.ready().await?,
+        "/readyz" => Response::default(),
+        "/v1/openapi.yaml" => api.contract_yaml.respond(&head.headers),
+        "/v1/openapi.json" => api.contract_json.respond(&head.headers),
+        _ => match path.strip_prefix("/docs/assets/") {
+            Some(name) => docs::asset(name, &head.headers)?,
+            None => return Err(NO_SUCH_PATH),
+        },
+    };
+    match is_read {
+        true => Ok(response),
+        false => Err(ApiError::MethodNotAllowed("GET, HEAD".into())),
+    }
+}
+
+/// Calls the handler of an operation. The API key is checked before anything
+/// else of the request.
+async fn dispatch(
+    api: &Api,
+    head: &Parts,
+    body: Incoming,
+    context: &mut RequestContext,
+) -> Result<Response, ApiError> {
+    let caller = api.auth.authenticate(&head.headers, context).await?;
+    let (operation, parameter) = match routes::find(&head.method, head.uri.path()) {
+        Match::Operation(operation, parameter) => (operation, parameter),
+        Match::MethodNotAllowed(allow) => return Err(ApiError::MethodNotAllowed(allow.into())),
+        Match::NotFound => return Err(NO_SUCH_PATH),
+    };
+    context.operation = Some(operation);
+    let authorized = api.auth.authorize(caller, operation)?;
+    let in_flight = api.admission.admit()?;
+    let wait = &mut context.body_wait;
+    let request = ApiRequest::new(authorized, in_flight, head, body, parameter, wait);
+    match operation {
+        Operation::ListPets => pets::list_pets(api, request).await,
+        Operation::CreatePet => pets::create_pet(api, request).await,
+        Operation::GetPet => pets::get_pet(api, request).await,
+        Operation::UpdatePet => pets::update_pet(api, request).await,
+        Operation::GetInventory => orders::get_inventory(api, request).await,
+        Operation::ListOrders => orders::list_orders(api, request).await,
+        Operation::PlaceOrder => orders::place_order(api, request).await,
+        Operation::GetOrder => orders::get_order(api, request).await,
+        Operation::CompleteOrder => orders::complete_order(api, request).await,
+        Operation::CancelOrder => orders::cancel_order(api, request).await,
+    }
+}

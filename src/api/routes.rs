@@ -1,0 +1,182 @@
+//! Every route: its method and path under `/v1`, its operation, and the scope
+//! that it requires.
+
+use http::Method;
+
+use crate::api_key::Scope;
+
+macro_rules! routes {
+    ($($method:ident $path:literal $operation:ident $id:literal $scope:ident),* $(,)?) => {
+        /// An operation of the contract.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Operation {
+            $($operation),*
+        }
+
+        impl Operation {
+            pub const ALL: &[Self] = &[$(Self::$operation),*];
+
+            fn route(self) -> &'static Route {
+                const ROUTES: &[Route] = &[$(Route {
+                    method: Method::$method,
+                    path: concat!("/v1/", $path),
+                    id: $id,
+                    scope: Scope::$scope,
+                }),*];
+                &ROUTES[self as usize]
+            }
+        }
+    };
+}
+
+struct Route {
+    method: Method,
+    path: &'static str,
+    id: &'static str,
+    scope: Scope,
+}
+
+routes! {
+    GET   "pets"                            ListPets      "listPets"      PetsRead,
+    POST  "pets"                            CreatePet     "createPet"     PetsWrite,
+    GET   "pets/{petId}"                    GetPet        "getPet"        PetsRead,
+    PATCH "pets/{petId}"                    UpdatePet     "updatePet"     PetsWrite,
+    GET   "store/inventory"                 GetInventory  "getInventory"  PetsRead,
+    GET   "store/orders"                    ListOrders    "listOrders"    OrdersRead,
+    POST  "store/orders"                    PlaceOrder    "placeOrder"    OrdersWrite,
+    GET   "store/orders/{orderId}"          GetOrder      "getOrder"      OrdersRead,
+    POST  "store/orders/{orderId}/complete" CompleteOrder "completeOrder" OrdersWrite,
+    POST  "store/orders/{orderId}/cancel"   CancelOrder   "cancelOrder"   OrdersWrite,
+}
+
+impl Operation {
+    /// The operation id, as in the contract.
+    pub fn id(self) -> &'static str {
+        self.route().id
+    }
+
+    pub fn method(self) -> &'static Method {
+        &self.route().method
+    }
+
+    /// The path template, as in the contract.
+    pub fn path(self) -> &'static str {
+        self.route().path
+    }
+
+    /// The scope that an API key needs.
+    pub fn scope(self) -> Scope {
+        self.route().scope
+    }
+
+    /// Deprecated operations are counted per API key, so that an operator knows
+    /// who still calls them.
+    pub fn is_deprecated(self) -> bool {
+        self == Self::GetPet
+    }
+}
+
+/// What a method and a path lead to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Match<'a> {
+    /// An operation, and the value of its path parameter, or an empty text.
+    Operation(Operation, &'a str),
+    /// The path exists, but only for these methods.
+    MethodNotAllowed(String),
+    NotFound,
+}
+
+/// Finds the operation for a method and a path that starts with `/v1/`. HEAD
+/// counts as GET.
+pub fn find<'a>(method: &Method, path: &'a str) -> Match<'a> {
+    let method = match *method {
+        Method::HEAD => &Method::GET,
+        ref other => other,
+    };
+    for operation in Operation::ALL {
+        if operation.method() == method
+            && let Some(parameter) = match_path(operation.path(), path)
+        {
+            return Match::Operation(*operation, parameter);
+        }
+    }
+    let on_path = |operation: &&Operation| match_path(operation.path(), path).is_some();
+    let methods = Operation::ALL
+        .iter()
+        .filter(on_path)
+        .map(|operation| operation.method());
+    match allow(methods) {
+        Some(methods) => Match::MethodNotAllowed(methods),
+        None => Match::NotFound,
+    }
+}
+
+/// The value of an `Allow` header; `None` without a method.
+fn allow<'a>(methods: impl Iterator<Item = &'a Method>) -> Option<String> {
+    let names = methods.map(|method| match *method {
+        Method::GET => "GET, HEAD",
+        ref other => other.as_str(),
+    });
+    Some(names.collect::<Vec<_>>().join(", ")).filter(|names| !names.is_empty())
+}
+
+/// Matches a path against a template with at most one parameter, which takes one
+/// segment that is not empty, and returns its value.
+fn match_path<'a>(template: &str, path: &'a str) -> Option<&'a str> {
+    let Some((before, rest)) = template.split_once('{') else {
+        return (template == path).then_some("");
+    };
+    let (_, after) = rest.split_once('}')?;
+    let value = path.strip_prefix(before)?.strip_suffix(after)?;
+    (!value.is_empty() && !value.contains('/')).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Match::*, Operation::*, *};
+
+    #[test]
+    fn paths_lead_to_their_operation() {
+        for (method, path, expected) in [
+            (Method::GET, "/v1/pets", Operation(ListPets, "")),
+            (Method::HEAD, "/v1/pets", Operation(ListPets, "")),
+            (Method::PATCH, "/v1/pets/17", Operation(UpdatePet, "17")),
+            (
+                Method::GET,
+                "/v1/store/orders/a%2Fb",
+                Operation(GetOrder, "a%2Fb"),
+            ),
+            (
+                Method::POST,
+                "/v1/store/orders/3/cancel",
+                Operation(CancelOrder, "3"),
+            ),
+            (Method::GET, "/v1/pets/", NotFound),
+            (Method::GET, "/v1/pets/1/", NotFound),
+            (Method::GET, "/v1/pets/1/2", NotFound),
+            (Method::POST, "/v1/store/orders//cancel", NotFound),
+            (
+                Method::POST,
+                "/v1/store/orders/cancel",
+                MethodNotAllowed("GET, HEAD".into()),
+            ),
+            (
+                Method::PUT,
+                "/v1/pets",
+                MethodNotAllowed("GET, HEAD, POST".into()),
+            ),
+            (
+                Method::DELETE,
+                "/v1/pets/1",
+                MethodNotAllowed("GET, HEAD, PATCH".into()),
+            ),
+            (
+                Method::GET,
+                "/v1/store/orders/1/complete",
+                MethodNotAllowed("POST".into()),
+            ),
+        ] {
+            assert_eq!(find(&method, path), expected, "{method} {path}");
+        }
+    }
+}

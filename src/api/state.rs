@@ -1,0 +1,110 @@
+//! The state that all handlers share, wired once.
+
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+
+use super::{
+    admission::{Admission, Limits},
+    auth::Authenticator,
+    cache::{self, ResponseCache},
+    cors::Origin,
+    health::Health,
+    key_cache::KeyCache,
+    metrics::Metrics,
+    openapi::{Contract, PublicUrl},
+    rate_limit::{FailedAuthLimiter, RateLimit},
+    response::{self, CachedResponse, Links},
+};
+use crate::{clock::Clock, store::Store, telemetry::access_log::AccessLog};
+
+/// How the API is configured.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The URL that clients use, for links and the contract.
+    pub public_url: Option<PublicUrl>,
+    pub staging_url: Option<PublicUrl>,
+    /// How long an order reserves its pet; until it is closed, if `None`.
+    pub reserve_for: Option<SignedDuration>,
+    pub cors_origins: Vec<Origin>,
+    /// Logs every request, not only failed and slow ones.
+    pub access_log: bool,
+    /// The rate limit of each API key; none, if `None`.
+    pub rate_limit: Option<RateLimit>,
+    /// The rate limit of requests without a valid API key, per address.
+    pub failed_auth_limit: RateLimit,
+    pub clock: Clock,
+    pub limits: Limits,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            public_url: None,
+            staging_url: None,
+            reserve_for: None,
+            cors_origins: Vec::new(),
+            access_log: false,
+            rate_limit: None,
+            failed_auth_limit: RateLimit::FAILED_AUTH,
+            clock: Clock::system(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Everything a handler can reach. Each part owns one concern.
+pub(crate) struct Api {
+    pub(super) store: Arc<Store>,
+    pub(super) auth: Authenticator,
+    pub(super) admission: Admission,
+    pub(super) cache: ResponseCache,
+    pub(super) contract_yaml: CachedResponse,
+    pub(super) contract_json: CachedResponse,
+    pub(super) links: Links,
+    pub(super) reserve_for: Option<SignedDuration>,
+    pub(super) cors_origins: Vec<Origin>,
+    pub(super) access_log: AccessLog,
+    pub health: Health,
+    pub metrics: Arc<Metrics>,
+}
+
+impl Api {
+    /// `local_url` is the service's address for clients that were given no
+    /// public one.
+    pub fn new(store: Arc<Store>, config: Config, local_url: &PublicUrl) -> Self {
+        let production = config.public_url.as_ref().unwrap_or(local_url);
+        let contract = Contract::new(production, config.staging_url.as_ref());
+        let keys = Arc::new(KeyCache::new(store.clone(), config.rate_limit));
+        let failed_auth = FailedAuthLimiter::new(config.failed_auth_limit);
+        Self {
+            auth: Authenticator::new(keys, failed_auth, config.clock),
+            admission: Admission::new(config.limits),
+            cache: ResponseCache::new(store.clone()),
+            health: Health::new(store.clone()),
+            contract_yaml: response::public_document(contract.yaml, "application/yaml"),
+            contract_json: response::public_document(contract.json, "application/json"),
+            links: Links::new(config.public_url.as_ref()),
+            reserve_for: config.reserve_for,
+            cors_origins: config.cors_origins,
+            access_log: AccessLog {
+                log_all: config.access_log,
+            },
+            metrics: Arc::default(),
+            store,
+        }
+    }
+
+    /// The API keys in memory, which background tasks keep fresh.
+    pub fn keys(&self) -> &Arc<KeyCache> {
+        self.auth.keys()
+    }
+
+    pub fn requests_in_flight(&self) -> usize {
+        self.admission.in_flight()
+    }
+
+    pub fn cache_metrics(&self) -> &cache::Metrics {
+        self.cache.metrics()
+    }
+}

@@ -1,0 +1,76 @@
+//! Background tasks: what the service does besides serving requests.
+
+mod tasks;
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::FutureExt;
+use tokio::task::JoinSet;
+
+use crate::{api::Api, clock::Clock, server::Tls, store::Store};
+
+/// How long to wait before a task that panicked is restarted.
+const RESTART_DELAY: Duration = Duration::from_secs(1);
+
+/// Starts all background tasks.
+pub(crate) fn start(
+    store: &Arc<Store>,
+    api: &Api,
+    tls: Option<&Arc<Tls>>,
+    clock: &Clock,
+) -> Supervisor {
+    let (keys, metrics) = (api.keys(), &api.metrics);
+    let mut supervisor = Supervisor::default();
+    supervisor.spawn("refresh_api_keys", (keys.clone(),), tasks::refresh_api_keys);
+    supervisor.spawn(
+        "flush_api_key_usage",
+        (keys.clone(),),
+        tasks::flush_api_key_usage,
+    );
+    let owned = (store.clone(), clock.clone());
+    supervisor.spawn("expire_orders", owned.clone(), tasks::expire_orders);
+    supervisor.spawn(
+        "purge_idempotency_keys",
+        owned,
+        tasks::purge_idempotency_keys,
+    );
+    supervisor.spawn(
+        "report_shed_requests",
+        (metrics.clone(),),
+        tasks::report_shed_requests,
+    );
+    if let Some(tls) = tls {
+        supervisor.spawn(
+            "reload_certificate",
+            (tls.clone(),),
+            tasks::reload_certificate,
+        );
+    }
+    supervisor
+}
+
+/// Runs named tasks that never end, and restarts those that panic. Dropping it
+/// aborts them.
+#[derive(Default)]
+pub(crate) struct Supervisor(JoinSet<()>);
+
+impl Supervisor {
+    fn spawn<A, F>(&mut self, name: &'static str, arguments: A, task: fn(A) -> F)
+    where
+        A: Clone + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.0.spawn(async move {
+            loop {
+                let _ = AssertUnwindSafe(task(arguments.clone())).catch_unwind().await;
+                tracing::error!(task = name, restart_in = ?RESTART_DELAY, "background task panicked");
+                tokio::time::sleep(RESTART_DELAY).await;
+            }
+        });
+    }
+
+    /// Aborts all tasks and waits for their end.
+    pub async fn shutdown(mut self) {
+        self.0.shutdown().await;
+    }
+}

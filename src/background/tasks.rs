@@ -1,0 +1,109 @@
+//! The tasks. Each runs until it is aborted.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::SignedDuration;
+use tokio::time::{interval, sleep};
+
+use crate::{
+    api::{key_cache::KeyCache, metrics::Metrics},
+    clock::Clock,
+    server::Tls,
+    store::{self, Store},
+    telemetry::error_latch::ErrorLatch,
+};
+
+/// A revoked key must be refused within a second; this leaves time for the read.
+const KEY_REFRESH_INTERVAL: Duration = Duration::from_millis(500);
+const KEY_USAGE_FLUSH_INTERVAL: Duration = Duration::from_millis(500);
+const ORDER_EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
+const IDEMPOTENCY_PURGE_INTERVAL: Duration = Duration::from_secs(1);
+const SHED_REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long idempotency keys are kept.
+const IDEMPOTENCY_RETENTION: SignedDuration = SignedDuration::from_hours(24);
+
+pub async fn refresh_api_keys((keys,): (Arc<KeyCache>,)) {
+    let mut ticks = interval(KEY_REFRESH_INTERVAL);
+    let mut latch = ErrorLatch::new("API key refresh");
+    loop {
+        ticks.tick().await;
+        latch.observe(keys.refresh().await);
+    }
+}
+
+/// Apart from the refresh, which must not wait for the writer.
+pub async fn flush_api_key_usage((keys,): (Arc<KeyCache>,)) {
+    let mut ticks = interval(KEY_USAGE_FLUSH_INTERVAL);
+    let mut latch = ErrorLatch::new("API key usage flush");
+    loop {
+        ticks.tick().await;
+        latch.observe(keys.flush_usage().await);
+    }
+}
+
+/// Cancels orders whose reservation has expired.
+pub async fn expire_orders((store, clock): (Arc<Store>, Clock)) {
+    let mut ticks = interval(ORDER_EXPIRY_INTERVAL);
+    let mut latch = ErrorLatch::new("order expiry");
+    loop {
+        ticks.tick().await;
+        let expired = in_batches(|| store.order_lapse(clock.now())).await;
+        if let Ok(orders @ 1..) = expired {
+            tracing::info!(orders, "orders expired");
+        }
+        latch.observe(expired);
+    }
+}
+
+pub async fn purge_idempotency_keys((store, clock): (Arc<Store>, Clock)) {
+    let mut ticks = interval(IDEMPOTENCY_PURGE_INTERVAL);
+    let mut latch = ErrorLatch::new("idempotency key purge");
+    loop {
+        ticks.tick().await;
+        let purge = || store.named_forget(clock.now() - IDEMPOTENCY_RETENTION);
+        latch.observe(in_batches(purge).await);
+    }
+}
+
+/// Logs how many requests were shed: one event each would add to the overload.
+pub async fn report_shed_requests((metrics,): (Arc<Metrics>,)) {
+    let mut ticks = interval(SHED_REPORT_INTERVAL);
+    let mut reported = metrics.shed.get();
+    loop {
+        ticks.tick().await;
+        let total = metrics.shed.get();
+        if total > reported {
+            tracing::warn!(requests = total - reported, "requests shed");
+            reported = total;
+        }
+    }
+}
+
+/// Reloads a renewed certificate. The same error is logged once.
+pub async fn reload_certificate((tls,): (Arc<Tls>,)) {
+    let mut logged = None;
+    loop {
+        sleep(tls.reload_interval).await;
+        let error = tls.reload().await.err().map(|error| error.to_string());
+        if let Some(error) = error.as_ref().filter(|_| error != logged) {
+            tracing::warn!(error, "certificate reload failed; keeping the current one");
+        }
+        logged = error;
+    }
+}
+
+/// Repeats a batch until nothing is left, and returns the total. Batches are
+/// small, so that writes of requests get their turn in between.
+async fn in_batches<F>(batch: impl Fn() -> F) -> Result<u64, store::Error>
+where
+    F: Future<Output = Result<u64, store::Error>>,
+{
+    let mut total = 0;
+    loop {
+        match batch().await? {
+            0 => return Ok(total),
+            count => total += count,
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Transport: accepts connections and serves HTTP/1.1 and HTTP/2 on them, with
+//! or without TLS.
+//!
+//! It enforces size limits and timeouts and drains connections on shutdown. It
+//! knows nothing of operations: every request goes to a [`Service`].
+
+mod accept;
+mod connection;
+mod limits;
+mod protocol;
+mod shutdown;
+mod stream;
+mod tls;
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use hyper::body::Incoming;
+
+pub use accept::{Metrics, Server};
+pub use limits::{Limits, MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS, head_exceeds_limits};
+pub use tls::{CertificateError, Tls};
+
+/// A response with its whole body at hand.
+pub type Response = http::Response<Full<Bytes>>;
+
+/// What the transport serves.
+pub trait Service: Send + Sync + 'static {
+    /// Responds to a request.
+    fn call(
+        &self,
+        client: IpAddr,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response> + Send;
+
+    /// Responds to what never becomes a request. The connection is closed
+    /// afterwards.
+    fn reject(&self, rejection: Rejection) -> Response;
+}
+
+/// Why the transport rejects a client without calling the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rejection {
+    /// The bytes are not a valid HTTP/1.1 request.
+    MalformedRequest,
+    /// The request line and headers exceed the limits.
+    HeadTooLarge,
+    /// The request line and headers did not arrive in time.
+    HeadTimeout,
+    /// The connection limit is reached.
+    TooManyConnections,
+    /// The client speaks plain HTTP on a port that serves TLS.
+    PlainHttpOnTlsPort,
+}

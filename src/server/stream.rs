@@ -1,0 +1,411 @@
+//! A client's byte stream, with what hyper leaves open.
+//!
+//! - Timeouts: a request head must arrive in time (slowloris), an idle
+//!   connection is closed, and so is one whose client does not read.
+//! - Error bodies: hyper answers what it cannot parse with an empty 400 or 431
+//!   of its own. Such a response is replaced by the service's.
+//! - Lingering close: after a rejection the client may still be sending. Its
+//!   bytes are read for a moment; otherwise the kernel would reset the
+//!   connection and discard the response.
+
+use std::{
+    future::poll_fn,
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::{Buf, Bytes};
+use futures_util::FutureExt;
+use http::{HeaderValue, StatusCode, header};
+use http_body_util::BodyExt;
+use jiff::{Timestamp, fmt::rfc2822};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Instant, Sleep, sleep},
+};
+
+use super::{Limits, Rejection, Response};
+
+/// How long a rejected client's bytes are still read.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The state of an HTTP/1.1 connection's current request, shared by the service
+/// and the stream: two bits of phase, two flags, and the number of requests.
+#[derive(Debug, Default)]
+pub struct RequestState(AtomicU32);
+
+impl RequestState {
+    /// No byte of the next request has arrived.
+    const IDLE: u32 = 0;
+    /// A part of a request head has arrived.
+    const HEAD: u32 = 1;
+    /// The service has the request.
+    const BUSY: u32 = 2;
+    const PHASE: u32 = 3;
+    /// The last request was rejected; its client may still be sending.
+    const REJECTED: u32 = 4;
+    /// The service has responded, and no byte of the response is written yet.
+    const RESPONSE_READY: u32 = 8;
+    const ONE_REQUEST: u32 = 16;
+
+    /// The state of a connection whose stream cannot tell requests apart.
+    pub fn multiplexed() -> Self {
+        Self(AtomicU32::new(Self::BUSY))
+    }
+
+    pub fn begin(&self) {
+        let flags = Self::PHASE | Self::REJECTED | Self::RESPONSE_READY;
+        let next = (self.get() & !flags).wrapping_add(Self::ONE_REQUEST);
+        self.0.store(next | Self::BUSY, Ordering::Relaxed);
+    }
+
+    pub fn end(&self, status: StatusCode) {
+        let rejected = match status.as_u16() {
+            400.. => Self::REJECTED,
+            _ => 0,
+        };
+        self.set_phase(Self::IDLE | Self::RESPONSE_READY | rejected);
+    }
+
+    /// Whether the client has not sent a single byte yet.
+    pub fn is_untouched(&self) -> bool {
+        self.get() == Self::IDLE
+    }
+
+    fn is_idle(&self) -> bool {
+        self.get() & Self::PHASE == Self::IDLE
+    }
+
+    fn is_rejected(&self) -> bool {
+        self.get() & Self::REJECTED != 0
+    }
+
+    /// Whether what hyper writes next comes from the service: its response, or
+    /// `100 Continue` while the service reads the body.
+    fn expects_write(&self) -> bool {
+        let state = self.get();
+        state & Self::PHASE == Self::BUSY || state & Self::RESPONSE_READY != 0
+    }
+
+    fn response_started(&self) {
+        let state = self.get();
+        if state & Self::RESPONSE_READY != 0 {
+            self.0
+                .store(state & !Self::RESPONSE_READY, Ordering::Relaxed);
+        }
+    }
+
+    fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set_phase(&self, phase: u32) {
+        self.0
+            .store(self.get() & !Self::PHASE | phase, Ordering::Relaxed);
+    }
+}
+
+pub struct ClientStream<S, R> {
+    stream: S,
+    /// What protocol detection has read, to be read again.
+    read_ahead: Bytes,
+    state: Arc<RequestState>,
+    limits: Limits,
+    /// Renders the response to a rejected client.
+    reject: R,
+    /// The part of the state for which the deadline was set.
+    watched: Option<u32>,
+    deadline: Instant,
+    /// Fires at the deadline or earlier. It is reset only when it fires, so
+    /// that a request costs no timer operation.
+    timer: Pin<Box<Sleep>>,
+    /// Runs while a write makes no progress.
+    write_timer: Option<Pin<Box<Sleep>>>,
+    /// Everything written was flushed: the next write starts a response.
+    flushed: bool,
+    /// The client was timed out; all that is left is to close.
+    ended: bool,
+    lingering: bool,
+}
+
+/// Sends a response to a client that has not sent a request, and closes.
+pub async fn reject<S>(stream: S, limits: &Limits, response: Response)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let reject = |_| response.clone();
+    let mut stream = ClientStream::new(stream, Bytes::new(), Arc::default(), limits, reject);
+    poll_fn(|cx| {
+        stream.send(cx, response.clone());
+        Poll::Ready(())
+    })
+    .await;
+    let _ = poll_fn(|cx| Pin::new(&mut stream).poll_shutdown(cx)).await;
+}
+
+impl<S, R> ClientStream<S, R>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    R: Fn(Rejection) -> Response,
+{
+    pub fn new(
+        stream: S,
+        read_ahead: Bytes,
+        state: Arc<RequestState>,
+        limits: &Limits,
+        reject: R,
+    ) -> Self {
+        Self {
+            stream,
+            read_ahead,
+            state,
+            reject,
+            watched: None,
+            deadline: Instant::now(),
+            timer: Box::pin(sleep(limits.head_timeout)),
+            write_timer: None,
+            flushed: true,
+            ended: false,
+            lingering: false,
+            limits: limits.clone(),
+        }
+    }
+
+    /// Whether the client has exceeded the head or idle timeout.
+    ///
+    /// The timer is armed while the service is still busy, because hyper does
+    /// not read again until something wakes it.
+    fn is_timed_out(&mut self, cx: &mut Context<'_>) -> bool {
+        let state = self.state.get() & !RequestState::RESPONSE_READY;
+        let (watched, limit) = match state & RequestState::PHASE {
+            RequestState::HEAD => (state, self.limits.head_timeout),
+            _ if state == RequestState::IDLE => (state, self.limits.head_timeout),
+            _ => (state & !RequestState::PHASE, self.limits.idle_timeout),
+        };
+        if self.watched != Some(watched) {
+            self.watched = Some(watched);
+            self.deadline = Instant::now() + limit;
+            if self.timer.deadline() > self.deadline {
+                self.timer.as_mut().reset(self.deadline);
+            }
+        }
+        while self.timer.as_mut().poll(cx).is_ready() {
+            let now = Instant::now();
+            if state & RequestState::PHASE == RequestState::BUSY {
+                // Bodies and handlers have timeouts of their own.
+                self.deadline = now + limit;
+            } else if now >= self.deadline {
+                return true;
+            }
+            self.timer.as_mut().reset(self.deadline);
+        }
+        false
+    }
+
+    /// Writes a response that hyper knows nothing of, as far as the socket
+    /// buffer takes it.
+    fn send(&mut self, cx: &mut Context<'_>, response: Response) {
+        self.state
+            .set_phase(RequestState::IDLE | RequestState::REJECTED);
+        let _ = Pin::new(&mut self.stream).poll_write(cx, &serialize(response));
+    }
+
+    /// Replaces a response that hyper writes by itself: one that the service did
+    /// not give.
+    fn replace_unsolicited(&mut self, cx: &mut Context<'_>, start: &[u8]) -> bool {
+        if !self.flushed || self.state.expects_write() {
+            return false;
+        }
+        let Some(rejection) = parse_error_status(start) else {
+            return false;
+        };
+        let response = (self.reject)(rejection);
+        self.send(cx, response);
+        true
+    }
+
+    fn wrote(&mut self) {
+        self.flushed = false;
+        self.state.response_started();
+    }
+
+    /// Fails a write that makes no progress. With TLS that can also show when it
+    /// is flushed.
+    fn with_write_timeout<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.write_timer = None;
+            return written;
+        }
+        let limit = self.limits.write_timeout;
+        let timer = self
+            .write_timer
+            .get_or_insert_with(|| Box::pin(sleep(limit)));
+        ready!(timer.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+/// What hyper's own error response stands for.
+fn parse_error_status(head: &[u8]) -> Option<Rejection> {
+    let status = head
+        .strip_prefix(b"HTTP/1.1 ")
+        .or_else(|| head.strip_prefix(b"HTTP/1.0 "))?;
+    match status.get(..3)? {
+        b"431" | b"414" => Some(Rejection::HeadTooLarge),
+        [b'4', ..] => Some(Rejection::MalformedRequest),
+        _ => None,
+    }
+}
+
+/// An HTTP/1.1 response that closes its connection.
+fn serialize(response: Response) -> Vec<u8> {
+    let (mut head, body) = response.into_parts();
+    let body = body.collect().now_or_never();
+    let body = body
+        .and_then(Result::ok)
+        .map(|body| body.to_bytes())
+        .unwrap_or_default();
+    head.headers
+        .insert(header::CONTENT_LENGTH, body.len().into());
+    head.headers
+        .insert(header::CONNECTION, HeaderValue::from_static("close"));
+    let date = rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&Timestamp::now());
+    if let Some(date) = date.ok().and_then(|date| HeaderValue::try_from(date).ok()) {
+        head.headers.insert(header::DATE, date);
+    }
+    let mut bytes = format!("HTTP/1.1 {}\r\n", head.status).into_bytes();
+    for (name, value) in &head.headers {
+        bytes.extend_from_slice(name.as_str().as_bytes());
+        bytes.extend_from_slice(b": ");
+        bytes.extend_from_slice(value.as_bytes());
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.extend_from_slice(b"\r\n");
+    bytes.extend_from_slice(&body);
+    bytes
+}
+
+impl<S, R> AsyncRead for ClientStream<S, R>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    R: Fn(Rejection) -> Response + Unpin,
+{
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.ended {
+            let before = buf.filled().len();
+            let read = if self.read_ahead.is_empty() {
+                Pin::new(&mut self.stream).poll_read(cx, buf)
+            } else {
+                let length = self.read_ahead.len().min(buf.remaining());
+                buf.put_slice(&self.read_ahead[..length]);
+                self.read_ahead.advance(length);
+                Poll::Ready(Ok(()))
+            };
+            if read.is_ready() {
+                if self.state.is_idle() && buf.filled().len() > before {
+                    self.state.set_phase(RequestState::HEAD);
+                }
+                return read;
+            }
+            if !self.is_timed_out(cx) {
+                return Poll::Pending;
+            }
+            if !self.state.is_idle() {
+                let response = (self.reject)(Rejection::HeadTimeout);
+                self.send(cx, response);
+            }
+            self.ended = true;
+        }
+        // hyper does not close a connection that ends in the middle of a head.
+        let _ = ready!(self.as_mut().poll_shutdown(cx));
+        // To hyper it looks like end of file.
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S, R> AsyncWrite for ClientStream<S, R>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    R: Fn(Rejection) -> Response + Unpin,
+{
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.replace_unsolicited(cx, buf) {
+            return Poll::Ready(Ok(buf.len()));
+        }
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.wrote();
+        self.with_write_timeout(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if bufs
+            .first()
+            .is_some_and(|start| self.replace_unsolicited(cx, start))
+        {
+            return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
+        }
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.wrote();
+        self.with_write_timeout(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        ready!(self.with_write_timeout(cx, flushed))?;
+        self.flushed = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if !this.lingering {
+            let closed = Pin::new(&mut this.stream).poll_shutdown(cx);
+            ready!(this.with_write_timeout(cx, closed))?;
+            this.timer.as_mut().reset(Instant::now() + LINGER_TIMEOUT);
+        }
+        let mut scratch = [0; 4096];
+        while this.timer.as_mut().poll(cx).is_pending() {
+            let mut unread = ReadBuf::new(&mut scratch);
+            match Pin::new(&mut this.stream).poll_read(cx, &mut unread) {
+                Poll::Ready(Ok(())) if !unread.filled().is_empty() => this.lingering = true,
+                // Nothing is in transit, and nothing is expected.
+                Poll::Pending if !this.state.is_rejected() && !this.lingering => break,
+                Poll::Pending => {
+                    this.lingering = true;
+                    return Poll::Pending;
+                }
+                Poll::Ready(_) => break,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! Which of hyper's writes are replaced. That hyper still writes its own errors
+//! this way is tested over real sockets in `tests/api/wire.rs`.
+
+use http_body_util::Full;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+use super::*;
+
+const OK: &str = "HTTP/1.1 200 OK\r\n\r\n";
+const NOT_FOUND: &str = "HTTP/1.1 404 Not Found\r\n\r\n{}";
+const BARE_400: &str = "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
+const BARE_431: &str = "HTTP/1.1 431 Too Large\r\ncontent-length: 0\r\n\r\n";
+
+enum Write {
+    /// A response of the service.
+    Service(&'static str),
+    /// A response that hyper writes by itself.
+    Hyper(&'static str),
+}
+
+fn reject(rejection: Rejection) -> Response {
+    let mut response = Response::new(Full::new(format!("{rejection:?}").into()));
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    response
+}
+
+/// What a client receives of some writes, each of them flushed, over a pipe of
+/// `capacity` bytes.
+async fn received(capacity: usize, writes: Vec<Write>) -> String {
+    let (mut client, stream) = duplex(capacity);
+    let state = Arc::new(RequestState::default());
+    let limits = Limits::default();
+    let mut stream = ClientStream::new(stream, Bytes::new(), state.clone(), &limits, reject);
+    let writing = tokio::spawn(async move {
+        for write in writes {
+            let bytes = match write {
+                Write::Service(bytes) => {
+                    state.begin();
+                    state.end(StatusCode::OK);
+                    bytes
+                }
+                Write::Hyper(bytes) => bytes,
+            };
+            stream.write_all(bytes.as_bytes()).await.unwrap();
+            stream.flush().await.unwrap();
+        }
+    });
+    let mut received = String::new();
+    client.read_to_string(&mut received).await.unwrap();
+    writing.await.unwrap();
+    received
+}
+
+/// A body may look like a response, and may be written in pieces that start with it.
+#[tokio::test]
+async fn bodies_are_never_replaced() {
+    let response = "HTTP/1.1 200 OK\r\nHTTP/1.1 400 forged";
+    assert_eq!(received(17, vec![Write::Service(response)]).await, response);
+}
+
+#[tokio::test]
+async fn error_responses_of_the_service_are_never_replaced() {
+    let writes = vec![Write::Service(NOT_FOUND), Write::Service(BARE_400)];
+    assert_eq!(
+        received(1024, writes).await,
+        format!("{NOT_FOUND}{BARE_400}")
+    );
+}
+
+#[tokio::test]
+async fn error_responses_of_hyper_get_an_error_body() {
+    for (bare, rejection) in [(BARE_400, "MalformedRequest"), (BARE_431, "HeadTooLarge")] {
+        let text = received(1024, vec![Write::Service(OK), Write::Hyper(bare)]).await;
+        let replaced = text.strip_prefix(OK).unwrap();
+        assert!(
+            replaced.ends_with(&format!("\r\n\r\n{rejection}")),
+            "{text}"
+        );
+        assert!(replaced.contains("\r\nconnection: close\r\n"), "{text}");
+        assert!(replaced.contains("\r\ndate: "), "{text}");
+        assert!(!replaced.contains("content-length: 0"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn interim_responses_pass() {
+    let (mut client, stream) = duplex(1024);
+    let state = Arc::new(RequestState::default());
+    let limits = Limits::default();
+    let mut stream = ClientStream::new(stream, Bytes::new(), state.clone(), &limits, reject);
+    state.begin();
+    let interim = "HTTP/1.1 100 Continue\r\n\r\n";
+    stream.write_all(interim.as_bytes()).await.unwrap();
+    drop(stream);
+    let mut received = String::new();
+    client.read_to_string(&mut received).await.unwrap();
+    assert_eq!(received, interim);
+}
+
+#[tokio::test]
+async fn bytes_read_ahead_are_replayed_first() {
+    let (mut client, stream) = duplex(1024);
+    let limits = Limits::default();
+    let ahead = Bytes::from_static(b"GET / ");
+    let mut stream = ClientStream::new(stream, ahead, Arc::default(), &limits, reject);
+    client.write_all(b"HTTP/1.1").await.unwrap();
+    drop(client);
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    assert_eq!(text, "GET / HTTP/1.1");
+}

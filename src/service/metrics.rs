@@ -1,0 +1,144 @@
+//! The metrics endpoint: every metric with its name, type and meaning.
+
+use std::{net::IpAddr, sync::Arc};
+
+use http::{HeaderValue, Method, Request, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+
+use crate::{
+    api::{self, Api, Operation},
+    server::{self, Limits, Rejection, Response, Server, Service},
+    store::Store,
+    telemetry::prometheus::Exposition,
+};
+
+/// Scrapers beyond this number are rejected.
+const MAX_CONNECTIONS: usize = 64;
+
+pub struct MetricsEndpoint {
+    pub api: Arc<Api>,
+    pub store: Arc<Store>,
+    pub server: Arc<server::Metrics>,
+}
+
+impl MetricsEndpoint {
+    pub fn into_server(self, limits: &Limits) -> Server<Self> {
+        Server {
+            service: Arc::new(self),
+            limits: Limits {
+                max_connections: MAX_CONNECTIONS,
+                ..limits.clone()
+            },
+            tls: None,
+            metrics: Arc::default(),
+        }
+    }
+
+    fn scrape(&self) -> String {
+        let mut text = Exposition::default();
+        text.gauges("petstore_build_info", "The running version.")
+            .sample(&[("version", &env!("CARGO_PKG_VERSION"))], 1);
+        self.http(&mut text);
+        self.store.expose(&mut text);
+        text.into_text()
+    }
+
+    /// Names and labels of `http_server_*` follow OpenTelemetry's semantic
+    /// conventions for HTTP.
+    fn http(&self, text: &mut Exposition) {
+        let (api, metrics, server) = (&self.api, &self.api.metrics, &self.server);
+        let mut durations = text.histograms(
+            "http_server_request_duration_seconds",
+            "Time from request head to response, without waiting for the body, by operation.",
+        );
+        for (operation, status, histogram) in metrics.durations() {
+            let (id, method, route) = operation.map_or(("other", "_OTHER", ""), |operation| {
+                (
+                    operation.id(),
+                    operation.method().as_str(),
+                    operation.path(),
+                )
+            });
+            durations.histogram(
+                &[
+                    ("operation", &id),
+                    ("http_request_method", &method),
+                    ("http_route", &route),
+                    ("http_response_status_code", &status),
+                ],
+                histogram,
+            );
+        }
+        text.gauge(
+            "http_server_active_requests",
+            "Authorized requests in flight.",
+            api.requests_in_flight(),
+        );
+        text.counter(
+            "petstore_requests_shed_total",
+            "Requests rejected because too many were in flight.",
+            metrics.shed.get(),
+        );
+        text.gauge(
+            "petstore_open_connections",
+            "Open client connections.",
+            server.open_connections.get(),
+        );
+        text.counter(
+            "petstore_rejected_connections_total",
+            "Connections rejected because of the connection limit.",
+            server.rejected_connections.get(),
+        );
+        text.counter(
+            "petstore_auth_failures_total",
+            "Requests rejected with 401.",
+            metrics.auth_failures.get(),
+        );
+        let mut rate_limited = text.counters(
+            "petstore_rate_limited_requests_total",
+            "Requests rejected with 429, by whose limit was exceeded.",
+        );
+        rate_limited.sample(&[("limit", &"api_key")], metrics.rate_limited_keys.get());
+        rate_limited.sample(
+            &[("limit", &"address")],
+            metrics.rate_limited_addresses.get(),
+        );
+        let mut cache = text.counters(
+            "petstore_response_cache_requests_total",
+            "Reads by result: a cache hit, a miss, or coalesced with another request's read.",
+        );
+        let cached = api.cache_metrics();
+        cache.sample(&[("result", &"hit")], cached.hits.get());
+        cache.sample(&[("result", &"miss")], cached.misses.get());
+        cache.sample(&[("result", &"coalesced")], cached.coalesced.get());
+        let mut deprecated = text.counters(
+            "petstore_deprecated_requests_total",
+            "Requests for deprecated operations, by API key.",
+        );
+        let operation = Operation::GetPet.id();
+        for (id, calls) in api.keys().deprecated_calls() {
+            deprecated.sample(&[("operation", &operation), ("api_key_id", &id)], calls);
+        }
+    }
+}
+
+impl Service for MetricsEndpoint {
+    async fn call(&self, _: IpAddr, request: Request<Incoming>) -> Response {
+        let found = request.uri().path() == "/metrics";
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        if !(found && is_read) {
+            return api::not_found_or_allowed(found, "no such path; the metrics are at /metrics");
+        }
+        let mut response = Response::new(Full::new(self.scrape().into()));
+        let media_type = HeaderValue::from_static(Exposition::MEDIA_TYPE);
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, media_type);
+        api::with_new_request_id(response)
+    }
+
+    fn reject(&self, rejection: Rejection) -> Response {
+        api::reject(rejection)
+    }
+}

@@ -1,0 +1,92 @@
+//! The running service: store, API, transport and background tasks, wired
+//! together.
+
+mod metrics;
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{net::TcpListener, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    api::{self, Api, PublicUrl, Scheme},
+    background,
+    server::{self, Server, Tls},
+    store::Store,
+};
+use metrics::MetricsEndpoint;
+
+/// How long the last flush of API key usage may take at shutdown.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    pub api: api::Config,
+    pub server: server::Limits,
+    /// Encrypts every connection.
+    pub tls: Option<Arc<Tls>>,
+    /// How long to keep serving after the shutdown signal, while the readiness
+    /// probe fails.
+    pub drain_delay: Duration,
+}
+
+pub struct Listeners {
+    pub api: TcpListener,
+    /// For Prometheus. It needs no API key, so clients must not reach it.
+    pub metrics: Option<TcpListener>,
+}
+
+/// Serves until `shutdown` completes, drains, then closes the store.
+pub async fn run(
+    listeners: Listeners,
+    store: Store,
+    settings: Settings,
+    shutdown: impl Future<Output = ()>,
+) -> std::io::Result<()> {
+    let Settings {
+        api: config,
+        server: limits,
+        tls,
+        drain_delay,
+    } = settings;
+    let store = Arc::new(store);
+    let clock = config.clock.clone();
+    let scheme = Scheme::new(tls.is_some());
+    let local_url = PublicUrl::local(scheme, listeners.api.local_addr()?);
+    let api = Arc::new(Api::new(store.clone(), config, &local_url));
+    let tasks = background::start(&store, &api, tls.as_ref(), &clock);
+    let server = Server {
+        service: api.clone(),
+        limits,
+        tls,
+        metrics: Arc::default(),
+    };
+
+    let stop_metrics = CancellationToken::new();
+    let metrics_server = listeners.metrics.map(|listener| {
+        let endpoint = MetricsEndpoint {
+            api: api.clone(),
+            store: store.clone(),
+            server: server.metrics.clone(),
+        };
+        let stop = stop_metrics.clone().cancelled_owned();
+        tokio::spawn(endpoint.into_server(&server.limits).run(listener, stop))
+    });
+
+    let shutdown = async {
+        shutdown.await;
+        api.health.start_draining();
+        tokio::time::sleep(drain_delay).await;
+    };
+    server.run(listeners.api, shutdown).await;
+
+    stop_metrics.cancel();
+    if let Some(server) = metrics_server {
+        let _ = server.await;
+    }
+    tasks.shutdown().await;
+    // The database may be unreachable; that must not block the shutdown.
+    let _ = timeout(FLUSH_TIMEOUT, api.keys().flush_usage()).await;
+    store.close().await;
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! The access log: one event per request, with fields named after OpenTelemetry's
+//! HTTP conventions.
+
+use std::{fmt::Display, net::IpAddr, time::Duration};
+
+use percent_encoding::percent_decode_str;
+
+use crate::api_key::ApiKeySecret;
+
+/// Requests that take longer are always logged.
+const SLOW_REQUEST: Duration = Duration::from_secs(1);
+/// The most characters of a client's text in the log.
+const MAX_LOGGED_CHARS: usize = 256;
+
+/// The status of a request whose client disconnected before the response, as
+/// nginx logs it. No response has it.
+pub const CLIENT_CLOSED_REQUEST: u16 = 499;
+
+/// A finished request.
+pub struct Entry<'a> {
+    pub request_id: &'a str,
+    pub client: IpAddr,
+    pub method: &'a str,
+    pub path: &'a str,
+    pub status: u16,
+    /// `None` if the request was rejected before, or is for no operation.
+    pub operation: Option<&'static str>,
+    pub api_key_id: Option<i64>,
+    /// Without the time spent waiting for the client's body.
+    pub duration: Duration,
+    /// Why it failed, if the service or the database is at fault.
+    pub error: Option<&'a dyn Display>,
+    /// Shed requests are only counted: one event each would add to the overload.
+    pub shed: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct AccessLog {
+    /// Logs every request, not only failed and slow ones.
+    pub log_all: bool,
+}
+
+impl AccessLog {
+    pub fn log(self, entry: &Entry) {
+        let failed = entry.status >= 500 && !entry.shed;
+        let slow = entry.duration >= SLOW_REQUEST;
+        if !(self.log_all || failed || slow) {
+            return;
+        }
+        let Entry {
+            request_id,
+            client,
+            status,
+            operation,
+            api_key_id,
+            ..
+        } = *entry;
+        let (method, path) = (sanitize(entry.method), sanitize(entry.path));
+        let duration_ms = entry.duration.as_micros() as f64 / 1000.0;
+        let error = entry.error.map(tracing::field::display);
+        macro_rules! event {
+            ($level:ident, $message:literal) => {
+                tracing::$level!(
+                    request_id,
+                    client.address = %client,
+                    http.request.method = method,
+                    url.path = path,
+                    http.response.status_code = status,
+                    operation,
+                    api_key_id,
+                    duration_ms,
+                    error,
+                    $message
+                )
+            };
+        }
+        match status {
+            _ if failed || entry.error.is_some() => event!(error, "request failed"),
+            CLIENT_CLOSED_REQUEST => event!(warn, "client disconnected"),
+            _ if slow => event!(warn, "slow request"),
+            _ => event!(info, "request"),
+        }
+    }
+}
+
+/// A client's text as the log may show it: printable, bounded, and cut at
+/// anything that looks like an API key, however often it is percent-encoded.
+fn sanitize(text: &str) -> String {
+    let mut plain = text.to_owned();
+    loop {
+        let decoded = percent_decode_str(&plain).decode_utf8_lossy();
+        if let Some(start) = decoded.find(ApiKeySecret::PREFIX) {
+            return escape(&decoded[..start]) + ApiKeySecret::PREFIX + "…";
+        }
+        if decoded == plain {
+            return escape(text);
+        }
+        plain = decoded.into_owned();
+    }
+}
+
+fn escape(text: &str) -> String {
+    let mut escaped = String::new();
+    for (position, character) in text.chars().enumerate() {
+        if position == MAX_LOGGED_CHARS {
+            return escaped + "…";
+        }
+        match character {
+            ' '..='~' => escaped.push(character),
+            other => escaped.extend(other.escape_unicode()),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sanitize;
+
+    #[test]
+    fn logged_text_is_printable_and_has_no_api_key() {
+        let key = "psk_abcdefghijklmnopqrstuvwxyz0123456789AB";
+        let encoded = key.replace('_', "%5F");
+        let twice = encoded.replace('%', "%25");
+        for (text, expected) in [
+            ("/v1/pets", "/v1/pets"),
+            ("/v1/pets/%0a%e2%80%a8", "/v1/pets/%0a%e2%80%a8"),
+            ("/\u{85}\u{2028}\u{1b}[31m", "/\\u{85}\\u{2028}\\u{1b}[31m"),
+            (&format!("/a/{key}/b"), "/a/psk_…"),
+            (&format!("/{}", key.replace('c', "%63")), "/psk_…"),
+            (&format!("/a/{encoded}"), "/a/psk_…"),
+            (&format!("/a/{twice}"), "/a/psk_…"),
+            (&format!("/%70{}", &key[1..]), "/psk_…"),
+        ] {
+            assert_eq!(sanitize(text), expected);
+        }
+        assert_eq!(sanitize(&"a".repeat(20_000)).chars().count(), 257);
+    }
+}

@@ -1,0 +1,23 @@
+//! The audit log: what happened to API keys, whoever did it.
+
+use crate::api_key::ApiKey;
+
+macro_rules! event {
+    ($key:expr, $message:literal) => {{
+        let ApiKey { id, name, scopes, .. } = $key;
+        tracing::info!(audit = true, api_key_id = id, name = name.as_str(), %scopes, $message);
+    }};
+}
+
+pub fn api_key_created(key: &ApiKey) {
+    event!(key, "api key created");
+}
+
+pub fn api_key_revoked(key: &ApiKey) {
+    event!(key, "api key revoked");
+}
+
+/// The row is gone: some other program deleted it.
+pub fn api_key_removed(key: &ApiKey) {
+    event!(key, "api key removed");
+}
