@@ -98,6 +98,6 @@ impl InFlight<'_> {
         if self.permit.is_none() {
             self.permit = Some(self.admission.acquire()?);
         }
-        received.map_err(|_| ApiError::RequestTimeout("body: did not arrive in time"))
+        received.map_err(|_| ApiError::RequestTimeout("body: not received in time"))
     }
 }

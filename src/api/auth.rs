@@ -118,13 +118,11 @@ fn presented_key(headers: &HeaderMap) -> Result<KeyHash, ApiError> {
     let value = values.next().ok_or(ApiError::MissingApiKey)?;
     if values.next().is_some() {
         return Err(ApiError::InvalidApiKey(
-            "Authorization: must be given only once",
+            "Authorization: must not be repeated",
         ));
     }
     let Ok(value) = value.to_str() else {
-        return Err(ApiError::InvalidApiKey(
-            "Authorization: must be printable ASCII",
-        ));
+        return Err(ApiError::InvalidApiKey("Authorization: must be ASCII"));
     };
     match value.trim().split_once(' ') {
         Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => {
@@ -135,5 +133,5 @@ fn presented_key(headers: &HeaderMap) -> Result<KeyHash, ApiError> {
 }
 
 const MALFORMED_KEY: ApiError = ApiError::InvalidApiKey(
-    "Authorization: the API key is malformed; a key has 42 characters and starts with psk_",
+    "Authorization: malformed API key; a key starts with psk_ and has 42 characters",
 );

@@ -188,6 +188,6 @@ impl ResponseCache {
 }
 
 fn timed_out(elapsed: Elapsed) -> ApiError {
-    let message = "the database is too slow; nothing was changed, try again later";
+    let message = "the database did not respond in time; nothing was changed, retry later";
     ApiError::Unavailable(message, Arc::new(elapsed))
 }

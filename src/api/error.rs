@@ -116,7 +116,7 @@ impl ApiError {
 
     fn message(&self) -> Cow<'_, str> {
         match self {
-            Self::InvalidJson(reason) => format!("body: not valid JSON: {reason}").into(),
+            Self::InvalidJson(reason) => format!("body: invalid JSON: {reason}").into(),
             Self::InvalidBody(message) => message.into(),
             Self::InvalidParameter(invalid) => invalid.to_string().into(),
             Self::InvalidRequest(message)
@@ -125,12 +125,12 @@ impl ApiError {
             | Self::RequestTimeout(message)
             | Self::Unavailable(message, _) => (*message).into(),
             Self::Overloaded => OVERLOADED.into(),
-            Self::MissingApiKey => "Authorization: required; send Bearer <API_KEY>".into(),
+            Self::MissingApiKey => "Authorization: required; send \"Bearer <API_KEY>\"".into(),
             Self::InsufficientScope(scope) => {
-                format!("Authorization: the API key does not have the scope {scope}").into()
+                format!("Authorization: this API key lacks the required scope {scope}").into()
             }
             Self::MethodNotAllowed(_) => {
-                "this path does not allow this method; the Allow header lists those it does".into()
+                "method not allowed; see the Allow header for the supported methods".into()
             }
             Self::OperationRemoved => {
                 "this operation was removed on 5 December 2030; use GET /v1/pets with the status \
@@ -139,47 +139,52 @@ impl ApiError {
             }
             Self::BodyTooLarge => format!("body: must be at most {MAX_BODY_BYTES} bytes").into(),
             Self::UnsupportedMediaType(types) => format!(
-                "Content-Type: must be {}, in UTF-8 and without a content coding",
+                "Content-Type: must be {}; a charset, if given, must be utf-8, and Content-Encoding is not \
+                 supported",
                 types.join(" or ")
             )
             .into(),
             Self::PetNotAvailable => {
-                "petId: this pet is not available: it is reserved by another order, sold, or not \
+                "petId: this pet is not available; it is reserved by another order, sold, or not \
                  for sale"
                     .into()
             }
             Self::OrderNotOpen => {
-                "this order is not open: it was completed or cancelled, or it has expired"
+                "this order is not open; it was completed or cancelled, or has expired"
                     .into()
             }
             Self::PetReserved => {
-                "status: an open order reserves this pet; complete or cancel the order instead"
+                "status: cannot be changed while an open order reserves this pet; complete or cancel the \
+                 order first"
                     .into()
             }
             Self::PreconditionFailed => {
-                "If-Match: the pet has changed since you fetched it; fetch it again and retry"
+                "If-Match: the pet has changed; fetch it again and reapply your update"
                     .into()
             }
             Self::IdempotencyKeyReused => {
-                "Idempotency-Key: was already used for a different request; use a new one for each"
+                "Idempotency-Key: already used for a different request; use a new key for each request"
                     .into()
             }
             Self::RateLimited { kind, quota } => {
-                let requests = match kind {
-                    LimitKind::ApiKey => "requests with this API key",
-                    LimitKind::Address => "requests without a valid API key from this address",
-                };
                 let Quota { limit, reset, .. } = quota;
-                format!("{requests} are limited to {limit}; try again in {reset}s").into()
+                let exceeded = match kind {
+                    LimitKind::ApiKey => "per API key exceeded",
+                    LimitKind::Address => {
+                        "for requests without a valid API key exceeded for this address"
+                    }
+                };
+                format!("rate limit of {limit} {exceeded}; retry in {reset}s").into()
             }
             Self::HeadTooLarge => {
                 format!(
-                    "the request line and headers must be at most {MAX_HEAD_BYTES} bytes and {MAX_HEADERS} headers"
+                    "request head too large; the request line and headers are limited to \
+                     {MAX_HEAD_BYTES} bytes and {MAX_HEADERS} headers"
                 )
                 .into()
             }
             Self::Internal(_) => {
-                "internal error; report the X-Request-Id of this response".into()
+                "internal error; report it with the X-Request-Id of this response".into()
             }
         }
     }
@@ -280,7 +285,7 @@ impl From<pet::Rejection> for ApiError {
     }
 }
 
-const OVERLOADED: &str = "the service is overloaded; nothing was changed, try again later";
+const OVERLOADED: &str = "the service is overloaded; nothing was changed, retry later";
 pub const NO_SUCH_PET: &str = "petId: no pet has this id";
 pub const NO_SUCH_ORDER: &str = "orderId: no order has this id";
 
@@ -290,10 +295,10 @@ impl From<store::Error> for ApiError {
         let message = match &error {
             Internal(_) => return Self::Internal(Arc::new(error)),
             Overloaded => OVERLOADED,
-            Unavailable(_) => "the database is unavailable; nothing was changed, try again later",
+            Unavailable(_) => "the database is unavailable; nothing was changed, retry later",
             OutcomeUnknown(_) => {
-                "the database failed during the change, which may or may not have been made; check \
-                 before you try again"
+                "the database failed during the request; the change may or may not have been made, so \
+                 check before you retry"
             }
         };
         Self::Unavailable(message, Arc::new(error))
@@ -312,17 +317,17 @@ impl From<ObjectError> for ApiError {
 impl From<Rejection> for ApiError {
     fn from(rejection: Rejection) -> Self {
         match rejection {
-            Rejection::MalformedRequest => Self::InvalidRequest("not a valid HTTP/1.1 request"),
+            Rejection::MalformedRequest => Self::InvalidRequest("invalid HTTP/1.1 request"),
             Rejection::HeadTooLarge => Self::HeadTooLarge,
             Rejection::HeadTimeout => {
-                Self::RequestTimeout("the request line and headers did not arrive in time")
+                Self::RequestTimeout("request line and headers not received in time")
             }
             Rejection::TooManyConnections => Self::Unavailable(
-                "too many connections; try again later",
+                "connection limit reached; retry later",
                 Arc::new(TooManyConnections),
             ),
             Rejection::PlainHttpOnTlsPort => {
-                Self::InvalidRequest("this port serves TLS; use https://")
+                Self::InvalidRequest("this port requires TLS; use https://")
             }
         }
     }

@@ -115,10 +115,10 @@ impl<'a> ApiRequest<'a> {
         let invalid =
             |reason: &str| ApiError::InvalidParameter(Invalid::new(IDEMPOTENCY_KEY, reason));
         if keys.next().is_some() {
-            return Err(invalid("must be given only once"));
+            return Err(invalid("must not be repeated"));
         }
         let key = IdempotencyKey::parse(key.as_bytes())
-            .ok_or_else(|| invalid("must be 1 to 255 visible ASCII characters without spaces"))?;
+            .ok_or_else(|| invalid("must be 1 to 255 visible ASCII characters, without spaces"))?;
         let fingerprint = Sha256::new()
             .chain_update(self.head.method.as_str())
             .chain_update([0])
@@ -235,6 +235,6 @@ fn parse_list_query<S: Filter>(query: &str) -> Result<ListQuery<S>, Invalid> {
 fn set_once<T>(name: &'static str, parameter: &mut Option<T>, value: T) -> Result<(), Invalid> {
     match parameter.replace(value) {
         None => Ok(()),
-        Some(_) => Err(Invalid::new(name, "must be given only once")),
+        Some(_) => Err(Invalid::new(name, "must not be repeated")),
     }
 }

@@ -14,8 +14,7 @@ use super::{
 };
 use crate::server::{Response, head_exceeds_limits};
 
-const NO_SUCH_PATH: ApiError =
-    ApiError::NotFound("no such path; the contract is at /v1/openapi.yaml");
+const NO_SUCH_PATH: ApiError = ApiError::NotFound("no such path; see /v1/openapi.yaml for the API");
 
 /// Responds to a request. The contract and everything outside `/v1` needs no
 /// API key.

@@ -128,7 +128,7 @@ impl Service for MetricsEndpoint {
         let found = request.uri().path() == "/metrics";
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         if !(found && is_read) {
-            return api::not_found_or_allowed(found, "no such path; the metrics are at /metrics");
+            return api::not_found_or_allowed(found, "no such path; metrics are at /metrics");
         }
         let mut response = Response::new(Full::new(self.scrape().into()));
         let media_type = HeaderValue::from_static(Exposition::MEDIA_TYPE);
