@@ -63,8 +63,8 @@ class Postgres:
 
     def open_orders(self, count: int) -> None:
         """Puts all animals up for sale, with open orders on the first of them."""
-        hold = f"UPDATE pets SET held = true WHERE id <= {count};"
-        sql = f"UPDATE pets SET status = 'available', held = false; {open_orders(count)} {hold}"
+        hold = f"UPDATE pets SET reserved = true WHERE id <= {count};"
+        sql = f"UPDATE pets SET status = 'available', reserved = false; {open_orders(count)} {hold}"
         self.run("psql", self.url, "--quiet", f"--command={sql}")
         self.run("psql", self.url, "--quiet", "--command=VACUUM ANALYZE")
 

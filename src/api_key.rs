@@ -1,4 +1,4 @@
-//! API keys: how one is made, recognised and described.
+//! API keys: generation, hashing, scopes and metadata.
 
 use std::{fmt, str::FromStr};
 
@@ -8,25 +8,25 @@ use sha2::{Digest, Sha256};
 
 use crate::invalid::{Invalid, quoted};
 
-const RANDOM: usize = 32;
-const CHECKSUM: usize = 6;
+const RANDOM_CHARS: usize = 32;
+const CHECKSUM_CHARS: usize = 6;
 
-/// A secret as its owner holds it: `psk_`, 32 random characters, and a
-/// checksum of those by which a typo or a leak is recognised without a look
-/// into the database.
+/// The secret of an API key: `psk_`, 32 random base62 characters, and a CRC-32
+/// checksum of them. The checksum detects typos, and lets secret scanners
+/// recognise a leaked key, without access to the database.
 ///
-/// It has no `Debug` and no `Display`, so that it gets into no log.
+/// It implements neither `Debug` nor `Display`, so that it cannot end up in a log.
 pub struct ApiKeySecret(String);
 
 impl ApiKeySecret {
-    /// What every key begins with.
+    /// The prefix of every secret.
     pub const PREFIX: &str = "psk_";
 
-    /// Draws a new key from the system's random source.
+    /// Generates a secret from the operating system's random source.
     pub fn generate() -> Self {
         let random: String = rand::rand_core::UnwrapErr(SysRng)
             .sample_iter(Alphanumeric)
-            .take(RANDOM)
+            .take(RANDOM_CHARS)
             .map(char::from)
             .collect();
         let checksum = checksum(&random).map(char::from);
@@ -37,7 +37,7 @@ impl ApiKeySecret {
         ))
     }
 
-    /// The secret itself, to be shown once.
+    /// The secret itself, to be shown to its owner once.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -47,16 +47,16 @@ impl ApiKeySecret {
     }
 }
 
-/// The SHA-256 of a key: all that is ever stored of it.
+/// The SHA-256 of a secret. The secret itself is never stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash([u8; 32]);
 
 impl KeyHash {
-    /// Hashes what a client presented, unless it cannot be a key at all.
+    /// Hashes what a client presented; `None` if it is not a well-formed secret.
     pub fn of_presented(text: &str) -> Option<Self> {
         let (random, given) = text
             .strip_prefix(ApiKeySecret::PREFIX)?
-            .split_at_checked(RANDOM)?;
+            .split_at_checked(RANDOM_CHARS)?;
         (given.as_bytes() == checksum(random)).then(|| Self(Sha256::digest(text).into()))
     }
 
@@ -69,10 +69,10 @@ impl KeyHash {
     }
 }
 
-fn checksum(random: &str) -> [u8; CHECKSUM] {
+fn checksum(random: &str) -> [u8; CHECKSUM_CHARS] {
     const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut rest = crc32fast::hash(random.as_bytes());
-    let mut digits = [0; CHECKSUM];
+    let mut digits = [0; CHECKSUM_CHARS];
     for digit in digits.iter_mut().rev() {
         *digit = BASE62[(rest % 62) as usize];
         rest /= 62;
@@ -80,7 +80,7 @@ fn checksum(random: &str) -> [u8; CHECKSUM] {
     digits
 }
 
-/// What is known of a key besides its secret.
+/// An API key without its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiKey {
     pub id: i64,
@@ -90,20 +90,19 @@ pub struct ApiKey {
     pub last_used_at: Option<Timestamp>,
     pub expires_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
-    /// How often it called an operation that is going to be removed.
+    /// The number of calls of deprecated operations.
     pub deprecated_calls: i64,
-    /// When it last did.
-    pub deprecated_at: Option<Timestamp>,
+    pub last_deprecated_call_at: Option<Timestamp>,
 }
 
-/// What is written down of a key's use.
+/// How a key was used since its usage was last recorded.
 #[derive(Debug, Clone)]
 pub struct ApiKeyUsage {
     pub id: i64,
     pub last_used_at: Timestamp,
-    /// The calls of deprecated operations since the last such note.
+    /// The calls of deprecated operations since then.
     pub deprecated_calls: i64,
-    pub deprecated_at: Option<Timestamp>,
+    pub last_deprecated_call_at: Option<Timestamp>,
 }
 
 impl ApiKey {
@@ -112,7 +111,7 @@ impl ApiKey {
     }
 }
 
-/// A key that has no id yet.
+/// An API key that has not been stored yet.
 #[derive(Debug, Clone)]
 pub struct NewApiKey {
     pub name: KeyName,
@@ -121,8 +120,8 @@ pub struct NewApiKey {
     pub expires_at: Option<Timestamp>,
 }
 
-/// What a person calls a key: 1 to 100 characters, none of them control
-/// characters, not only white space.
+/// The display name of a key: 1 to 100 characters, not only white space, no
+/// control characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyName(String);
 
@@ -131,8 +130,8 @@ impl KeyName {
         &self.0
     }
 
-    pub(crate) fn from_store(name: String) -> Self {
-        Self(name)
+    pub(crate) fn from_store(name: &str) -> Self {
+        Self(name.into())
     }
 }
 
@@ -149,7 +148,7 @@ impl FromStr for KeyName {
     }
 }
 
-/// One thing that a key may do.
+/// A permission of an API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Scope {
@@ -200,7 +199,7 @@ impl FromStr for Scope {
     }
 }
 
-/// A set of scopes, written as their names with spaces between.
+/// A set of scopes. Displayed as space-separated names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scopes(u8);
 
@@ -213,7 +212,7 @@ impl Scopes {
         self.0 & scope as u8 != 0
     }
 
-    /// Reads stored scopes. A name that this version does not know grants
+    /// Parses stored scopes. A name that this version does not know grants
     /// nothing.
     pub(crate) fn from_store(text: &str) -> Self {
         text.split(' ')

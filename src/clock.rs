@@ -1,15 +1,15 @@
-//! The time of day, passed in so that a test can move it.
+//! The wall clock, injected so that tests can set the time.
 
 use std::{fmt, sync::Arc};
 
 use jiff::Timestamp;
 
-/// Tells what time it is. Cheap to clone.
+/// A source of the current time. Cheap to clone.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl Clock {
-    /// The clock of the machine.
+    /// The system clock.
     pub fn system() -> Self {
         Self::new(Timestamp::now)
     }

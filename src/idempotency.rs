@@ -1,6 +1,8 @@
 //! Idempotency keys: a request that is retried under the same key takes effect
 //! once.
 
+use std::convert::Infallible;
+
 use jiff::Timestamp;
 
 /// A client's idempotency key: 1 to 255 visible ASCII characters.
@@ -10,7 +12,7 @@ pub struct IdempotencyKey(String);
 impl IdempotencyKey {
     pub const MAX_CHARS: usize = 255;
 
-    /// `None` if the key is empty, too long, or has other characters.
+    /// Returns `None` if the key is empty, too long, or has other characters.
     pub fn parse(key: &[u8]) -> Option<Self> {
         let valid =
             (1..=Self::MAX_CHARS).contains(&key.len()) && key.iter().all(u8::is_ascii_graphic);
@@ -37,7 +39,7 @@ pub struct IdempotentRequest {
 /// The result of a request that may be a retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Idempotent<T> {
-    /// The request took effect now.
+    /// The request was executed now.
     Executed(T),
     /// A retry: the recorded result of the first request.
     Replayed(T),
@@ -45,12 +47,35 @@ pub enum Idempotent<T> {
     KeyReused,
 }
 
-impl<T> Idempotent<T> {
-    pub fn try_map<U, E>(self, f: impl FnOnce(T) -> Result<U, E>) -> Result<Idempotent<U>, E> {
-        Ok(match self {
-            Self::Executed(value) => Idempotent::Executed(f(value)?),
-            Self::Replayed(value) => Idempotent::Replayed(f(value)?),
+impl<T> Idempotent<Result<T, Infallible>> {
+    /// Drops the rejection of a request that cannot be rejected.
+    pub(crate) fn into_infallible(self) -> Idempotent<T> {
+        match self {
+            Self::Executed(Ok(value)) => Idempotent::Executed(value),
+            Self::Replayed(Ok(value)) => Idempotent::Replayed(value),
             Self::KeyReused => Idempotent::KeyReused,
-        })
+        }
+    }
+}
+
+/// A reason to reject a request that can be recorded under its idempotency key
+/// and replayed to a retry.
+pub trait RecordedRejection: Copy + Send + Sync + 'static {
+    /// The code that is stored. It must never change, as records outlive the
+    /// program version that wrote them.
+    fn code(self) -> &'static str;
+
+    /// The inverse of [`code`](Self::code).
+    fn from_code(code: &str) -> Option<Self>;
+}
+
+/// For requests that are never rejected once they are valid.
+impl RecordedRejection for Infallible {
+    fn code(self) -> &'static str {
+        match self {}
+    }
+
+    fn from_code(_: &str) -> Option<Self> {
+        None
     }
 }

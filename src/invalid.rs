@@ -1,12 +1,12 @@
-//! What is wrong with a value that came from outside.
+//! Validation errors for values that come from outside.
 
-/// One value that breaks a rule: which one, and what would be right.
+/// A value that breaks a rule: which field, and what is allowed instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct Invalid {
-    /// The member or parameter, named as the contract names it.
+    /// The member or parameter, as the contract names it.
     pub field: &'static str,
-    /// What was wrong and what is allowed, to follow the field's name.
+    /// What was wrong and what is allowed. Reads on from the field's name.
     pub reason: String,
 }
 
@@ -19,8 +19,8 @@ impl Invalid {
     }
 }
 
-/// Three values if all are right, otherwise all that is wrong.
-pub fn all<A, B, C>(
+/// Returns all three values, or every error.
+pub fn combine<A, B, C>(
     a: Result<A, Invalid>,
     b: Result<B, Invalid>,
     c: Result<C, Invalid>,
@@ -31,17 +31,17 @@ pub fn all<A, B, C>(
     }
 }
 
-/// All that is wrong, in one line.
-pub fn joined(wrong: &[Invalid]) -> String {
-    let wrong: Vec<_> = wrong.iter().map(Invalid::to_string).collect();
-    wrong.join("; ")
+/// Joins the messages of several errors into one line.
+pub fn join_messages(errors: &[Invalid]) -> String {
+    let messages: Vec<_> = errors.iter().map(Invalid::to_string).collect();
+    messages.join("; ")
 }
 
-/// Quotes what a client sent, so that a message can repeat it: escaped, and
-/// short however long it was.
+/// Quotes client input for use in a message: escaped, and truncated to 40
+/// characters.
 pub fn quoted(value: &str) -> String {
-    const SHOWN: usize = 40;
-    match value.char_indices().nth(SHOWN) {
+    const MAX_CHARS: usize = 40;
+    match value.char_indices().nth(MAX_CHARS) {
         None => format!("{value:?}"),
         Some((end, _)) => format!("{:?}…", &value[..end]),
     }

@@ -1,8 +1,8 @@
-//! JSON objects, read as strictly as the contract promises.
+//! Strict parsing of JSON objects.
 //!
-//! A body is one object in UTF-8 whose members are unique at every depth and
-//! whose strings are whole. Numbers keep their digits, so that an int64 is
-//! exact however it is written.
+//! A body is one object in UTF-8. Member names are unique at every depth, and
+//! strings have no lone surrogates. Numbers keep their digits, so that an int64
+//! is exact however it is written.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use crate::invalid::{Invalid, quoted};
 
-/// Why some bytes are not a JSON object.
+/// Why the bytes are not a JSON object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
     /// The bytes are not JSON.
@@ -25,7 +25,7 @@ pub enum ObjectError {
     Malformed(String),
     /// The bytes are JSON, but not an object.
     #[error("must be a JSON object, not {0}")]
-    Other(&'static str),
+    NotAnObject(&'static str),
 }
 
 /// A JSON object whose member names are unique.
@@ -47,20 +47,20 @@ impl<'a> Object<'a> {
         if !start.is_empty() && !start.starts_with('{') {
             let other: &RawValue =
                 serde_json::from_str(text).map_err(|e| malformed(e.to_string()))?;
-            return Err(ObjectError::Other(Value(other.get()).kind()));
+            return Err(ObjectError::NotAnObject(Value(other.get()).kind()));
         }
         let object: Self = serde_json::from_str(text).map_err(|e| malformed(e.to_string()))?;
         for (name, value) in &object.0 {
             let text = value.get();
-            // Only strings with escapes and containers can hide what the
-            // first pass let through.
-            let suspect = match text.as_bytes()[0] {
+            // `RawValue` skips over nested values without checking escapes or
+            // duplicate members. Only these can hide such errors.
+            let needs_check = match text.as_bytes()[0] {
                 b'"' => text.contains('\\'),
                 first => first == b'{' || first == b'[',
             };
-            if suspect {
+            if needs_check {
                 serde_json::from_str::<Strict>(text).map_err(|e| {
-                    // Its line and column count from the start of the member.
+                    // Drop the position: it counts from the start of the member.
                     let reason = e.to_string();
                     let reason = reason.split(" at line ").next().unwrap_or_default();
                     malformed(format!("in member {}: {reason}", quoted(name)))
@@ -75,19 +75,19 @@ impl<'a> Object<'a> {
     }
 }
 
-/// What can be read from a JSON object.
+/// A type that can be parsed from a JSON object.
 pub trait FromObject: Sized {
-    /// Reads it, or says all that is wrong with it. Members that it does not
-    /// have are ignored.
+    /// Parses the object, or returns every validation error. Unknown members
+    /// are ignored.
     fn from_object(object: &Object) -> Result<Self, Vec<Invalid>>;
 }
 
-/// The text of one JSON value.
+/// One JSON value, as its source text.
 #[derive(Debug, Clone, Copy)]
 pub struct Value<'a>(&'a str);
 
 impl Value<'_> {
-    /// What kind of value this is.
+    /// The kind of value, with an article.
     fn kind(self) -> &'static str {
         match self.0.as_bytes()[0] {
             b'"' => "a string",
@@ -99,8 +99,9 @@ impl Value<'_> {
         }
     }
 
-    /// The value as a message shows it: a number itself, or what it is instead.
-    pub fn shown(self) -> String {
+    /// Describes the value for an error message: a number itself, or the kind of
+    /// any other value.
+    pub fn describe(self) -> String {
         match self.kind() {
             "a number" if self.0.len() <= 40 => self.0.into(),
             "a number" => format!("a number of {} characters", self.0.len()),
@@ -116,8 +117,8 @@ impl Value<'_> {
         serde_json::from_str(self.0).ok()
     }
 
-    /// The value of a number that is a whole int64, however it is written:
-    /// `1`, `1.0` and `10e-1` are the same.
+    /// The exact value of a number that is a whole int64. `1`, `1.0` and `10e-1`
+    /// are equal, as in JSON Schema.
     pub fn as_int64(self) -> Option<i64> {
         let (negative, text) = match self.0.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -133,7 +134,7 @@ impl Value<'_> {
         if significant.is_empty() {
             return Some(0);
         }
-        // An exponent too long for an i64 is as good as the largest one.
+        // Saturate an exponent that does not fit into an i64.
         let exponent = exponent
             .parse::<i64>()
             .unwrap_or(match exponent.as_bytes()[0] {
@@ -167,7 +168,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
                 let mut members = HashMap::new();
                 while let Some(name) = map.next_key::<String>()? {
                     if members.contains_key(&name) {
-                        return Err(given_twice(&name));
+                        return Err(duplicate_member(&name));
                     }
                     members.insert(name, map.next_value()?);
                 }
@@ -178,7 +179,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     }
 }
 
-/// Any JSON value; reading it proves that it is well-formed to the last string.
+/// Any JSON value. Deserializing it checks every nested string and member name.
 struct Strict;
 
 impl<'de> Deserialize<'de> for Strict {
@@ -228,13 +229,13 @@ impl<'de> Visitor<'de> for Strict {
         while let Some(name) = map.next_key::<String>()? {
             map.next_value::<Self>()?;
             if let Some(name) = names.replace(name) {
-                return Err(given_twice(&name));
+                return Err(duplicate_member(&name));
             }
         }
         Ok(self)
     }
 }
 
-fn given_twice<E: de::Error>(name: &str) -> E {
-    E::custom(format_args!("member {} is given twice", quoted(name)))
+fn duplicate_member<E: de::Error>(name: &str) -> E {
+    E::custom(format_args!("duplicate member {}", quoted(name)))
 }

@@ -1,16 +1,17 @@
-//! Orders: a claim on one animal, and how it ends.
+//! Orders: a claim on one pet, its states, and the rules for changing them.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::{
+    idempotency::RecordedRejection,
     invalid::Invalid,
     json::{FromObject, Object},
-    page::{Filter, ListKind, decimal},
+    page::{ListKind, StatusFilter, parse_positive_decimal},
     pet::{PetId, PetStatus},
 };
 
-/// A buyer's claim on one animal.
+/// A buyer's claim on one pet. While it is open, the pet is reserved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Order {
@@ -19,34 +20,45 @@ pub struct Order {
     pub status: OrderStatus,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    /// When it is cancelled, unless it was completed before.
+    /// When the reservation expires and the order is cancelled, if ever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }
 
 impl Order {
-    /// The order after it was closed, if it is open and, to be completed, its
-    /// hold has not lapsed.
-    pub fn closed(self, how: Transition, now: Timestamp) -> Option<Self> {
-        let in_time =
-            how == Transition::Cancel || self.expires_at.is_none_or(|expiry| now < expiry);
-        (self.status == OrderStatus::Placed && in_time).then(|| Self {
-            status: how.order_status(),
-            updated_at: self.updated_at.max(to_the_microsecond(now)),
+    /// Applies a transition. Only an open order can change, and one whose
+    /// reservation has expired can no longer be completed.
+    pub fn apply(self, transition: Transition, now: Timestamp) -> Result<Self, Rejection> {
+        let expired = self.expires_at.is_some_and(|expiry| now >= expiry);
+        if self.status != OrderStatus::Placed || (transition == Transition::Complete && expired) {
+            return Err(Rejection::OrderNotOpen);
+        }
+        Ok(Self {
+            status: transition.order_status(),
+            updated_at: self.updated_at.max(truncate_to_microseconds(now)),
             ..self
         })
     }
+
+    /// The order as it was when it was placed.
+    pub fn as_placed(self) -> Self {
+        Self {
+            status: OrderStatus::Placed,
+            updated_at: self.created_at,
+            ..self
+        }
+    }
 }
 
-/// The number of an order: positive and below 2^53, given by the store.
+/// An order's id: positive, below 2^53, assigned by the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct OrderId(i64);
 
 impl OrderId {
-    /// Reads an id as it stands in a path; anything else names no order.
+    /// Parses an id from a path; `None` if no order can have it.
     pub fn parse(text: &str) -> Option<Self> {
-        decimal(text).map(Self)
+        parse_positive_decimal(text).map(Self)
     }
 
     pub fn get(self) -> i64 {
@@ -58,7 +70,7 @@ impl OrderId {
     }
 }
 
-/// How far an order has come. Only a placed one is open.
+/// The state of an order. Only a placed order is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OrderStatus {
@@ -67,7 +79,7 @@ pub enum OrderStatus {
     Cancelled,
 }
 
-impl Filter for OrderStatus {
+impl StatusFilter for OrderStatus {
     const LIST: ListKind = ListKind::Orders;
     const ALL: &[Self] = &[Self::Placed, Self::Completed, Self::Cancelled];
 
@@ -80,7 +92,7 @@ impl Filter for OrderStatus {
     }
 }
 
-/// What a client says to place an order.
+/// The body of a request to place an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlaceOrder {
     pub pet_id: PetId,
@@ -90,12 +102,12 @@ impl FromObject for PlaceOrder {
     fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
         match PetId::from_json(object.get("petId")) {
             Ok(pet_id) => Ok(Self { pet_id }),
-            Err(wrong) => Err(vec![wrong]),
+            Err(invalid) => Err(vec![invalid]),
         }
     }
 }
 
-/// An order that has no id yet.
+/// An order that has not been stored yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewOrder {
     pub pet_id: PetId,
@@ -104,13 +116,14 @@ pub struct NewOrder {
 }
 
 impl NewOrder {
-    /// An order that is placed now. Times are kept to the microsecond.
-    pub fn new(pet_id: PetId, now: Timestamp, hold: Option<SignedDuration>) -> Self {
-        let created_at = to_the_microsecond(now);
+    /// An order placed now, whose reservation expires after `reserve_for`, if
+    /// ever. Timestamps have microsecond precision, as in the database.
+    pub fn new(pet_id: PetId, now: Timestamp, reserve_for: Option<SignedDuration>) -> Self {
+        let created_at = truncate_to_microseconds(now);
         Self {
             pet_id,
             created_at,
-            expires_at: hold.map(|hold| created_at + hold),
+            expires_at: reserve_for.map(|duration| created_at + duration),
         }
     }
 
@@ -126,11 +139,11 @@ impl NewOrder {
     }
 }
 
-fn to_the_microsecond(time: Timestamp) -> Timestamp {
-    Timestamp::from_microsecond(time.as_microsecond()).expect("it is a time without the rest too")
+fn truncate_to_microseconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(time.as_microsecond()).expect("truncation stays in range")
 }
 
-/// How an open order ends.
+/// How an open order is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transition {
     Complete,
@@ -138,7 +151,7 @@ pub enum Transition {
 }
 
 impl Transition {
-    /// What the order becomes.
+    /// The resulting status of the order.
     pub fn order_status(self) -> OrderStatus {
         match self {
             Self::Complete => OrderStatus::Completed,
@@ -146,7 +159,7 @@ impl Transition {
         }
     }
 
-    /// What the animal becomes.
+    /// The resulting status of the pet.
     pub fn pet_status(self) -> PetStatus {
         match self {
             Self::Complete => PetStatus::Sold,
@@ -155,11 +168,72 @@ impl Transition {
     }
 }
 
-/// Why an order was not placed or not closed.
+/// Why an order was not placed, completed or cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rejection {
     NoSuchPet,
     PetNotAvailable,
     NoSuchOrder,
     OrderNotOpen,
+}
+
+impl Rejection {
+    const ALL: [Self; 4] = [
+        Self::NoSuchPet,
+        Self::PetNotAvailable,
+        Self::NoSuchOrder,
+        Self::OrderNotOpen,
+    ];
+}
+
+impl RecordedRejection for Rejection {
+    fn code(self) -> &'static str {
+        match self {
+            Self::NoSuchPet => "no_such_pet",
+            Self::PetNotAvailable => "pet_not_available",
+            Self::NoSuchOrder => "no_such_order",
+            Self::OrderNotOpen => "order_not_open",
+        }
+    }
+
+    fn from_code(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.code() == code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_open_order_changes_and_an_expired_one_is_only_cancelled() {
+        let second = Timestamp::constant;
+        let reserve_for = SignedDuration::from_secs(10);
+        let pet_id = PetId::parse("1").unwrap();
+        let new = NewOrder::new(pet_id, second(100, 0), Some(reserve_for));
+        let placed = new.with_id(OrderId(1));
+        for (transition, at, status) in [
+            (Transition::Complete, 109, Ok(OrderStatus::Completed)),
+            (Transition::Complete, 110, Err(Rejection::OrderNotOpen)),
+            (Transition::Cancel, 110, Ok(OrderStatus::Cancelled)),
+        ] {
+            let applied = placed.clone().apply(transition, second(at, 0));
+            assert_eq!(applied.map(|order| order.status), status, "{transition:?}");
+        }
+        // The clock of a replica may be behind.
+        let cancelled = placed.clone().apply(Transition::Cancel, second(99, 0));
+        let cancelled = cancelled.unwrap();
+        assert_eq!(cancelled.updated_at, placed.updated_at);
+        assert_eq!(cancelled.clone().as_placed(), placed);
+        let again = cancelled.apply(Transition::Cancel, second(100, 0));
+        assert_eq!(again, Err(Rejection::OrderNotOpen));
+    }
+
+    #[test]
+    fn rejections_are_found_by_their_codes() {
+        for rejection in Rejection::ALL {
+            assert_eq!(Rejection::from_code(rejection.code()), Some(rejection));
+        }
+        assert_eq!(Rejection::from_code("succeeded"), None);
+    }
 }

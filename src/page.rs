@@ -1,10 +1,10 @@
-//! Paging: how many, from where on, and what came back.
+//! Keyset pagination: page limits, cursors, status filters and pages.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
 use crate::invalid::{Invalid, quoted};
 
-/// How many items a page holds at the most.
+/// The maximum number of items on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PageLimit(u8);
 
@@ -14,7 +14,7 @@ impl PageLimit {
     pub const DEFAULT: Self = Self(20);
 
     pub fn parse(text: &str) -> Result<Self, Invalid> {
-        decimal(text)
+        parse_positive_decimal(text)
             .and_then(|limit| u8::try_from(limit).ok())
             .filter(|limit| (Self::MIN..=Self::MAX).contains(limit))
             .map(Self)
@@ -33,7 +33,7 @@ impl PageLimit {
     }
 }
 
-/// The list that a cursor walks through.
+/// The list that a cursor belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ListKind {
@@ -41,10 +41,10 @@ pub enum ListKind {
     Orders = b'o',
 }
 
-/// A place in a list: everything up to this id has been seen.
+/// A keyset cursor: the id of the last item that was returned.
 ///
-/// Clients carry it as opaque text: a version, the list, the id and a checksum,
-/// in URL-safe base64.
+/// Clients treat it as opaque text. It encodes a version, the list, the id and a
+/// checksum in URL-safe base64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cursor(i64);
 
@@ -57,7 +57,7 @@ impl Cursor {
         Self(id)
     }
 
-    /// The last id that was seen.
+    /// The last id that was returned.
     pub fn id(self) -> i64 {
         self.0
     }
@@ -76,8 +76,8 @@ impl Cursor {
                 (id >= 0 && cursor.to_bytes(list).as_slice() == bytes).then_some(cursor)
             })
             .ok_or_else(|| {
-                let reason = "is not one of this list's; take it from the Link header of the page \
-                              before, or leave it out to start at the beginning";
+                let reason = "is not a valid cursor for this list; take it from the Link header of \
+                              the previous page, or omit it to start at the beginning";
                 Invalid::new("cursor", reason)
             })
     }
@@ -93,8 +93,8 @@ impl Cursor {
     }
 }
 
-/// A status by which a list can be narrowed; it also tells which list.
-pub trait Filter: Copy + 'static {
+/// A status that a list can be filtered by. The type also determines the list.
+pub trait StatusFilter: Copy + 'static {
     const LIST: ListKind;
     const ALL: &[Self];
 
@@ -106,7 +106,7 @@ pub trait Filter: Copy + 'static {
             .ok_or_else(|| Self::invalid(&quoted(text)))
     }
 
-    /// Says that something else was found where one of the values belongs.
+    /// The error for a value that is not a status.
     fn invalid(got: &str) -> Invalid {
         let all: Vec<_> = Self::ALL.iter().map(|status| status.as_str()).collect();
         let all = all.join(", ");
@@ -114,7 +114,7 @@ pub trait Filter: Copy + 'static {
     }
 }
 
-/// Which items of a list are wanted.
+/// The query parameters of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ListQuery<S> {
     pub status: Option<S>,
@@ -122,7 +122,7 @@ pub struct ListQuery<S> {
     pub after: Cursor,
 }
 
-/// One page of a list, and where the next one starts if there is one.
+/// One page of a list, and the cursor of the next page if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
     pub items: Vec<T>,
@@ -130,23 +130,23 @@ pub struct Page<T> {
 }
 
 impl<T> Page<T> {
-    /// Makes a page of what was found when one more than `limit` was asked
-    /// for: the surplus item only says that there is a next page.
-    pub fn from_surplus(mut items: Vec<T>, limit: PageLimit, id: impl Fn(&T) -> i64) -> Self {
+    /// Builds a page from up to `limit + 1` items. The extra item only shows that
+    /// there is a next page.
+    pub fn from_lookahead(mut items: Vec<T>, limit: PageLimit, id: impl Fn(&T) -> i64) -> Self {
         let limit = usize::from(limit.get());
-        let more = items.len() > limit;
+        let has_next = items.len() > limit;
         items.truncate(limit);
         let last = items.last().map(|item| Cursor::after(id(item)));
         Self {
-            next: last.filter(|_| more),
+            next: last.filter(|_| has_next),
             items,
         }
     }
 }
 
-/// Reads a positive int64 in the one way it is written: digits, no sign, no
+/// Parses a positive int64 in its canonical form: digits only, no sign, no
 /// leading zero.
-pub fn decimal(text: &str) -> Option<i64> {
-    let plain = text.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('0');
-    text.parse().ok().filter(|_| plain)
+pub fn parse_positive_decimal(text: &str) -> Option<i64> {
+    let canonical = text.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('0');
+    text.parse().ok().filter(|_| canonical)
 }

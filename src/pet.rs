@@ -1,16 +1,15 @@
-//! Animals: what one is, and what a client may say of a new one or to change
-//! one.
+//! Pets: their types, validation, and the rule for changing one.
 
 use compact_str::CompactString;
 use serde::Serialize;
 
 use crate::{
-    invalid::{Invalid, all},
+    invalid::{Invalid, combine},
     json::{FromObject, Object, Value},
-    page::{Filter, ListKind, decimal},
+    page::{ListKind, StatusFilter, parse_positive_decimal},
 };
 
-/// An animal of the store.
+/// A pet in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pet {
@@ -21,7 +20,7 @@ pub struct Pet {
     pub status: Option<PetStatus>,
 }
 
-/// An animal that has no id yet.
+/// A pet that has not been stored yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewPet {
     pub name: PetName,
@@ -45,7 +44,7 @@ impl FromObject for NewPet {
         let name = PetName::from_json(object.get("name"));
         let category_id = category_id(object.get("categoryId"));
         let status = object.get("status").map(PetStatus::from_json).transpose();
-        let (name, category_id, status) = all(name, category_id, status)?;
+        let (name, category_id, status) = combine(name, category_id, status)?;
         Ok(Self {
             name,
             category_id,
@@ -54,19 +53,41 @@ impl FromObject for NewPet {
     }
 }
 
-/// What a client changes of an animal: a merge patch (RFC 7396). What it leaves
-/// out stays.
+/// A merge patch (RFC 7396) of a pet. Members that are absent stay unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PetChange {
     pub name: Option<PetName>,
     pub category_id: Option<i64>,
-    /// The inner `None` removes it.
+    /// `Some(None)` removes the status.
     pub status: Option<Option<PetStatus>>,
 }
 
 impl PetChange {
-    /// What becomes of an animal.
-    pub fn apply(&self, pet: &Pet) -> Pet {
+    /// Decides what the change does to a pet, `reserved` by an open order or not.
+    ///
+    /// With `expected`, the change is conditional: the pet must still have that
+    /// value (optimistic concurrency). While a pet is reserved, only its order
+    /// changes its status.
+    pub fn decide(
+        &self,
+        before: &Pet,
+        expected: Option<&Pet>,
+        reserved: bool,
+    ) -> Result<Decision, Rejection> {
+        if expected.is_some_and(|expected| expected != before) {
+            return Err(Rejection::Outdated);
+        }
+        let after = self.apply(before);
+        if after == *before {
+            return Ok(Decision::Unchanged);
+        }
+        if reserved && after.status != before.status {
+            return Err(Rejection::Reserved);
+        }
+        Ok(Decision::Update(after))
+    }
+
+    fn apply(&self, pet: &Pet) -> Pet {
         Pet {
             id: pet.id,
             name: self.name.clone().unwrap_or_else(|| pet.name.clone()),
@@ -87,7 +108,7 @@ impl FromObject for PetChange {
             false => PetStatus::from_json(value).map(Some),
         });
         let (name, category_id, status) =
-            all(name.transpose(), category.transpose(), status.transpose())?;
+            combine(name.transpose(), category.transpose(), status.transpose())?;
         Ok(Self {
             name,
             category_id,
@@ -96,7 +117,16 @@ impl FromObject for PetChange {
     }
 }
 
-/// How many animals there are of each status.
+/// What a change does to a pet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// The pet already has these values; nothing is written.
+    Unchanged,
+    /// The pet gets this value.
+    Update(Pet),
+}
+
+/// The number of pets by status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Inventory {
     pub available: i64,
@@ -104,17 +134,17 @@ pub struct Inventory {
     pub sold: i64,
 }
 
-/// Why an animal was not changed.
+/// Why a pet was not changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rejection {
     NoSuchPet,
-    /// It is no longer as its client expects it.
+    /// The pet no longer has the expected value.
     Outdated,
-    /// An open order holds it, so its status is the order's.
+    /// An open order reserves the pet, so only that order changes its status.
     Reserved,
 }
 
-/// The number of an animal: positive and below 2^53, given by the store.
+/// A pet's id: positive, below 2^53, assigned by the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct PetId(i64);
@@ -122,19 +152,19 @@ pub struct PetId(i64);
 impl PetId {
     const MAX: i64 = (1 << 53) - 1;
 
-    /// Reads an id as it stands in a path; anything else names no animal.
+    /// Parses an id from a path; `None` if no pet can have it.
     pub fn parse(text: &str) -> Option<Self> {
-        decimal(text).map(Self)
+        parse_positive_decimal(text).map(Self)
     }
 
-    /// Reads the id of an animal that a body refers to.
+    /// Parses a reference to a pet in a body.
     pub fn from_json(value: Option<Value>) -> Result<Self, Invalid> {
         let Some(value) = value else {
             return Err(Invalid::new("petId", "is required and must be a pet's id"));
         };
         let id = value.as_int64().filter(|id| (1..=Self::MAX).contains(id));
         id.map(Self).ok_or_else(|| {
-            let (max, got) = (Self::MAX, value.shown());
+            let (max, got) = (Self::MAX, value.describe());
             let reason = format!("must be a whole number from 1 to {max}, got {got}");
             Invalid::new("petId", reason)
         })
@@ -149,8 +179,8 @@ impl PetId {
     }
 }
 
-/// An animal's name: 1 to 255 characters, not only white space, no control
-/// characters; kept exactly as it was sent.
+/// A pet's name: 1 to 255 characters, not only white space, no control
+/// characters. Kept exactly as sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct PetName(CompactString);
@@ -159,20 +189,20 @@ impl PetName {
     pub const MAX_CHARS: usize = 255;
 
     pub fn parse(name: &str) -> Result<Self, Invalid> {
-        let wrong = |reason: String| Err(Invalid::new("name", reason));
+        let invalid = |reason: String| Err(Invalid::new("name", reason));
         let length = name.chars().count();
         if length == 0 || length > Self::MAX_CHARS {
             let max = Self::MAX_CHARS;
-            return wrong(format!("must have 1 to {max} characters, has {length}"));
+            return invalid(format!("must have 1 to {max} characters, has {length}"));
         }
         if let Some(control) = name.chars().find(|c| c.is_control()) {
             let code = u32::from(control);
-            return wrong(format!(
-                "must not hold control characters, has U+{code:04X}"
+            return invalid(format!(
+                "must not contain control characters, has U+{code:04X}"
             ));
         }
         if name.chars().all(char::is_whitespace) {
-            return wrong("must not be only white space".into());
+            return invalid("must not be only white space".into());
         }
         Ok(Self(name.into()))
     }
@@ -185,7 +215,7 @@ impl PetName {
             Some(name) => Self::parse(&name),
             None => Err(Invalid::new(
                 "name",
-                format!("must be a string, got {}", value.shown()),
+                format!("must be a string, got {}", value.describe()),
             )),
         }
     }
@@ -199,7 +229,7 @@ impl PetName {
     }
 }
 
-/// Whether an animal can be bought.
+/// Whether a pet can be ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PetStatus {
@@ -208,7 +238,7 @@ pub enum PetStatus {
     Sold,
 }
 
-impl Filter for PetStatus {
+impl StatusFilter for PetStatus {
     const LIST: ListKind = ListKind::Pets;
     const ALL: &[Self] = &[Self::Available, Self::Pending, Self::Sold];
 
@@ -225,7 +255,7 @@ impl PetStatus {
     fn from_json(value: Value) -> Result<Self, Invalid> {
         match value.as_string() {
             Some(text) => Self::parse(&text),
-            None => Err(Self::invalid(&value.shown())),
+            None => Err(Self::invalid(&value.describe())),
         }
     }
 }
@@ -236,8 +266,63 @@ fn category_id(value: Option<Value>) -> Result<i64, Invalid> {
         return Err(Invalid::new("categoryId", reason));
     };
     value.as_int64().ok_or_else(|| {
-        let (min, max, got) = (i64::MIN, i64::MAX, value.shown());
+        let (min, max, got) = (i64::MIN, i64::MAX, value.describe());
         let reason = format!("must be a whole number from {min} to {max}, got {got}");
         Invalid::new("categoryId", reason)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pet(name: &str, status: Option<PetStatus>) -> Pet {
+        Pet {
+            id: PetId(1),
+            name: PetName::parse(name).unwrap(),
+            category_id: 7,
+            status,
+        }
+    }
+
+    fn change(name: Option<&str>, status: Option<Option<PetStatus>>) -> PetChange {
+        PetChange {
+            name: name.map(|name| PetName::parse(name).unwrap()),
+            category_id: None,
+            status,
+        }
+    }
+
+    #[test]
+    fn a_change_is_decided_by_value_and_reservation() {
+        use PetStatus::*;
+        let before = pet("Rex", Some(Pending));
+        let stale = pet("Max", Some(Pending));
+        let rename = change(Some("Max"), None);
+        let sell = change(None, Some(Some(Sold)));
+        let clear = change(None, Some(None));
+        let same = change(Some("Rex"), Some(Some(Pending)));
+        let renamed = Ok(Decision::Update(stale.clone()));
+        for (change, expected, reserved, decision) in [
+            (&rename, None, false, renamed.clone()),
+            (&rename, None, true, renamed.clone()),
+            (&rename, Some(&before), false, renamed),
+            (&rename, Some(&stale), false, Err(Rejection::Outdated)),
+            (&same, None, true, Ok(Decision::Unchanged)),
+            (&same, Some(&stale), true, Err(Rejection::Outdated)),
+            (&sell, None, true, Err(Rejection::Reserved)),
+            (&clear, None, true, Err(Rejection::Reserved)),
+            (&sell, Some(&stale), true, Err(Rejection::Outdated)),
+            (
+                &sell,
+                None,
+                false,
+                Ok(Decision::Update(pet("Rex", Some(Sold)))),
+            ),
+            (&clear, None, false, Ok(Decision::Update(pet("Rex", None)))),
+        ] {
+            let decided = change.decide(&before, expected, reserved);
+            assert_eq!(decided, decision, "{change:?} {expected:?} {reserved}");
+        }
+    }
 }

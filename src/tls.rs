@@ -1,4 +1,4 @@
-//! TLS with a server whose certificate is not looked at.
+//! TLS client configuration without certificate verification.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 
-/// Of a client that speaks with tls: the connection is encrypted, but not to
-/// a known server.
+/// Encrypts the connection without authenticating the server. Use it only where
+/// the peer is trusted by other means, or where the operator asked for it.
 pub fn insecure() -> ClientConfig {
     let provider = Arc::new(ring::default_provider());
     ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .expect("the provider has the default protocols")
+        .expect("ring supports the default protocol versions")
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(NoCertificateVerification(provider)))
         .with_no_client_auth()
 }
 
-/// Takes any certificate.
+/// Accepts any certificate, but still checks handshake signatures.
 #[derive(Debug)]
 struct NoCertificateVerification(Arc<CryptoProvider>);
 
@@ -43,8 +43,8 @@ impl ServerCertVerifier for NoCertificateVerification {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let known = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, known)
+        let supported = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, supported)
     }
 
     fn verify_tls13_signature(
@@ -53,8 +53,8 @@ impl ServerCertVerifier for NoCertificateVerification {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let known = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, known)
+        let supported = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, supported)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -72,8 +72,8 @@ struct Entry {
 impl Entry {
     fn is_valid_at(&self, version: Version) -> bool {
         let inserts_matter = self.response.invalidation == Invalidation::OnAnyWrite;
-        self.version.changed >= version.changed
-            && (!inserts_matter || self.version.added >= version.added)
+        self.version.updates >= version.updates
+            && (!inserts_matter || self.version.inserts >= version.inserts)
     }
 }
 

@@ -309,7 +309,7 @@ impl From<ObjectError> for ApiError {
     fn from(error: ObjectError) -> Self {
         match error {
             ObjectError::Malformed(reason) => Self::InvalidJson(reason),
-            ObjectError::Other(_) => Self::InvalidBody(format!("body: {error}")),
+            ObjectError::NotAnObject(_) => Self::InvalidBody(format!("body: {error}")),
         }
     }
 }

@@ -157,7 +157,7 @@ impl KeyCache {
             tokio::time::sleep_until(started + MIN_REFRESH_INTERVAL).await;
         }
         let started = Instant::now();
-        let stored = self.store.key_list().await?;
+        let stored = self.store.api_key_list().await?;
         let cached = self.keys.load();
         let fresh = stored.into_iter().map(|(hash, key)| {
             let usage = cached
@@ -195,7 +195,7 @@ impl KeyCache {
                     id: key.id,
                     last_used_at,
                     deprecated_calls: calls,
-                    deprecated_at: last_call.filter(|_| calls > 0),
+                    last_deprecated_call_at: last_call.filter(|_| calls > 0),
                 });
                 // Counted before the write: if this future is dropped while it
                 // is in flight, the write still takes effect.
@@ -208,7 +208,7 @@ impl KeyCache {
         if updates.is_empty() {
             return Ok(());
         }
-        let result = self.store.key_used(updates).await;
+        let result = self.store.api_key_record_usage(updates).await;
         if result.is_err() {
             for (usage, calls) in flushed {
                 usage

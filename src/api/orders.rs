@@ -64,7 +64,7 @@ async fn transition(
     let (id, now) = (request.order_id()?, request.now());
     let changed = api
         .store
-        .order_close(id, transition, now, idempotency)
+        .order_transition(id, transition, now, idempotency)
         .await?;
     response::idempotent(changed, |changed| match changed {
         Ok(order) => response::json(&order),

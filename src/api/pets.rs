@@ -10,7 +10,7 @@ use super::{
     state::Api,
 };
 use crate::{
-    pet::{NewPet, Pet, PetChange},
+    pet::{NewPet, PetChange, Rejection},
     server::Response,
 };
 
@@ -34,9 +34,24 @@ pub async fn update_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Respon
     let change = request.merge_patch::<PetChange>().await?;
     let id = request.pet_id()?;
     let if_match = request.if_match();
-    let expected = move |pet: &Pet| if_match.matches(&response::etag(pet));
-    let pet = api.store.pet_update(id, change, expected).await??;
-    Ok(response::resource(&pet))
+    loop {
+        let expected = match if_match.is_any() {
+            true => None,
+            false => {
+                let pet = api.store.pet_get(id).await?;
+                let pet = pet.ok_or(ApiError::NotFound(NO_SUCH_PET))?;
+                if !if_match.matches(&response::etag(&pet)) {
+                    return Err(ApiError::PreconditionFailed);
+                }
+                Some(pet)
+            }
+        };
+        match api.store.pet_update(id, change.clone(), expected).await? {
+            // It changed since it was read; the precondition may still hold.
+            Err(Rejection::Outdated) => {}
+            updated => return Ok(response::resource(&updated?)),
+        }
+    }
 }
 
 /// Deprecated on 5 December 2025, removed on 5 December 2030.

@@ -21,7 +21,7 @@ use quick_cache::sync::Cache;
 
 use crate::{
     invalid::{Invalid, quoted},
-    page::decimal,
+    page::parse_positive_decimal,
 };
 
 /// A number of requests per window of time.
@@ -69,8 +69,11 @@ impl FromStr for RateLimit {
                 (1..=most).contains(&number).then_some(number)
             };
             Some(Self {
-                requests: within(decimal(requests)?, Self::MAX_REQUESTS)?,
-                seconds: within(decimal(number)?.checked_mul(unit)?, Self::MAX_SECONDS)?,
+                requests: within(parse_positive_decimal(requests)?, Self::MAX_REQUESTS)?,
+                seconds: within(
+                    parse_positive_decimal(number)?.checked_mul(unit)?,
+                    Self::MAX_SECONDS,
+                )?,
             })
         };
         read().ok_or_else(|| {

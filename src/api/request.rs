@@ -16,10 +16,10 @@ use super::{
 };
 use crate::{
     idempotency::{IdempotencyKey, IdempotentRequest},
-    invalid::{Invalid, joined},
+    invalid::{Invalid, join_messages},
     json::{FromObject, Object},
     order::OrderId,
-    page::{Cursor, Filter, ListQuery, PageLimit},
+    page::{Cursor, ListQuery, PageLimit, StatusFilter},
     pet::PetId,
     server::MAX_BODY_BYTES,
 };
@@ -134,7 +134,7 @@ impl<'a> ApiRequest<'a> {
     }
 
     /// Reads the query parameters of a list. Unknown ones are ignored.
-    pub fn list_query<S: Filter>(&self) -> Result<ListQuery<S>, ApiError> {
+    pub fn list_query<S: StatusFilter>(&self) -> Result<ListQuery<S>, ApiError> {
         let query = self.head.uri.query().unwrap_or("");
         parse_list_query(query).map_err(ApiError::InvalidParameter)
     }
@@ -181,7 +181,7 @@ impl IfMatch {
 
 fn parse_object<T: FromObject>(body: &[u8]) -> Result<T, ApiError> {
     let object = Object::parse(body)?;
-    T::from_object(&object).map_err(|invalid| ApiError::InvalidBody(joined(&invalid)))
+    T::from_object(&object).map_err(|invalid| ApiError::InvalidBody(join_messages(&invalid)))
 }
 
 /// Whether a body may be read as one of those media types. Without a
@@ -215,7 +215,7 @@ fn is_encoded(headers: &HeaderMap) -> bool {
     codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-fn parse_list_query<S: Filter>(query: &str) -> Result<ListQuery<S>, Invalid> {
+fn parse_list_query<S: StatusFilter>(query: &str) -> Result<ListQuery<S>, Invalid> {
     let (mut limit, mut status, mut cursor) = (None, None, None);
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         match &*name {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     idempotency::Idempotent,
-    page::{Filter, ListKind, ListQuery, Page},
+    page::{ListKind, ListQuery, Page, StatusFilter},
     server::Response,
 };
 
@@ -90,7 +90,7 @@ impl Links {
     ///
     /// New items have the highest id, so a page that has a next one is not
     /// changed by an insert.
-    pub fn page<S: Filter, T: Serialize>(
+    pub fn page<S: StatusFilter, T: Serialize>(
         &self,
         query: &ListQuery<S>,
         page: &Page<T>,

@@ -48,7 +48,7 @@ pub async fn expire_orders((store, clock): (Arc<Store>, Clock)) {
     let mut latch = ErrorLatch::new("order expiry");
     loop {
         ticks.tick().await;
-        let expired = in_batches(|| store.order_lapse(clock.now())).await;
+        let expired = in_batches(|| store.order_expire(clock.now())).await;
         if let Ok(orders @ 1..) = expired {
             tracing::info!(orders, "orders expired");
         }
@@ -61,7 +61,7 @@ pub async fn purge_idempotency_keys((store, clock): (Arc<Store>, Clock)) {
     let mut latch = ErrorLatch::new("idempotency key purge");
     loop {
         ticks.tick().await;
-        let purge = || store.named_forget(clock.now() - IDEMPOTENCY_RETENTION);
+        let purge = || store.idempotency_purge(clock.now() - IDEMPOTENCY_RETENTION);
         latch.observe(in_batches(purge).await);
     }
 }

@@ -9,7 +9,7 @@ use super::{
     pet_file::{Format, Writing},
     progress_bar, say,
 };
-use crate::store::{Partial, export};
+use crate::store::{AtomicFile, export};
 
 #[derive(Args)]
 pub struct Export {
@@ -31,9 +31,9 @@ impl Export {
             None => self.write(format, io::stdout().lock()),
             Some(path) => {
                 let failed = |cause| format!("cannot make {}: {cause}", path.display());
-                let (partial, file) = Partial::create(path).map_err(failed)?;
-                self.write(format, file)?;
-                partial.finish().map_err(failed)?;
+                let file = AtomicFile::create(path).map_err(failed)?;
+                self.write(format, file.file())?;
+                file.persist().map_err(failed)?;
                 Ok(())
             }
         }

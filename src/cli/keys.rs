@@ -102,7 +102,7 @@ impl Create {
 impl List {
     async fn run(self) -> Outcome {
         let store = open_existing(&self.database).await?;
-        let keys = store.key_list().await?;
+        let keys = store.api_key_list().await?;
         store.close().await;
         if keys.is_empty() {
             say!("There are no keys yet. Make one: petstore keys create NAME");
@@ -138,7 +138,7 @@ impl List {
 impl Revoke {
     async fn run(self) -> Outcome {
         let store = open_existing(&self.database).await?;
-        let before = store.key_revoke(self.id, Clock::system().now()).await?;
+        let before = store.api_key_revoke(self.id, Clock::system().now()).await?;
         store.close().await;
         let id = self.id;
         let Some(key) = before else {
@@ -156,7 +156,7 @@ impl Revoke {
 /// Makes a key and stores it.
 pub async fn create(store: &Store, new: NewApiKey) -> Result<(ApiKey, ApiKeySecret), Error> {
     let secret = ApiKeySecret::generate();
-    let key = store.key_create(new, secret.hash()).await?;
+    let key = store.api_key_create(new, secret.hash()).await?;
     Ok((key, secret))
 }
 
@@ -183,7 +183,7 @@ fn row(key: &ApiKey, now: Timestamp) -> [String; 8] {
         time(Some(key.created_at)),
         time(key.last_used_at),
         time(key.expires_at),
-        match key.deprecated_at {
+        match key.last_deprecated_call_at {
             None => "none".into(),
             Some(last) => format!("{}, last {last:.0}", key.deprecated_calls),
         },

@@ -32,7 +32,7 @@ use crate::{
     api::PublicUrl,
     invalid::{Invalid, quoted},
     server::{CertificateError, Tls},
-    store::{DatabaseUrl, without_password},
+    store::{DatabaseUrl, redact_password},
 };
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -207,7 +207,7 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for UrlParser<T> {
             let name = argument.map_or_else(String::new, Arg::to_string);
             let message = format!(
                 "invalid value '{}' for '{name}': {}\n",
-                without_password(&text),
+                redact_password(&text),
                 wrong.reason
             );
             command

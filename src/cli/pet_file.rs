@@ -10,9 +10,9 @@ use clap::ValueEnum;
 use csv::StringRecord;
 
 use crate::{
-    invalid::{Invalid, all, joined, quoted},
+    invalid::{Invalid, combine, join_messages, quoted},
     json::{FromObject, Object},
-    page::Filter,
+    page::StatusFilter,
     pet::{NewPet, Pet, PetName, PetStatus},
 };
 
@@ -96,7 +96,7 @@ fn read_jsonl(mut file: impl BufRead) -> impl Iterator<Item = (u64, Line)> {
 
 fn pet_from_json(line: &[u8]) -> Result<NewPet, String> {
     let object = Object::parse(line).map_err(|wrong| wrong.to_string())?;
-    NewPet::from_object(&object).map_err(|wrong| joined(&wrong))
+    NewPet::from_object(&object).map_err(|wrong| join_messages(&wrong))
 }
 
 fn read_csv(
@@ -234,7 +234,7 @@ impl Columns {
             None | Some("") => Ok(None),
             Some(text) => PetStatus::parse(&text.to_lowercase()).map(Some),
         };
-        let pet = all(name, category_id, status).map_err(|wrong| joined(&wrong))?;
+        let pet = combine(name, category_id, status).map_err(|wrong| join_messages(&wrong))?;
         let (name, category_id, status) = pet;
         Ok(Some(NewPet {
             name,

@@ -211,7 +211,7 @@ impl Serve {
     /// otherwise says how.
     async fn introduce_keys(&self, store: &Store, here: &str) -> Result<(), store::Error> {
         let now = Clock::system().now();
-        let keys = store.key_list().await?;
+        let keys = store.api_key_list().await?;
         if keys.iter().any(|(_, key)| key.is_valid_at(now)) {
             return Ok(());
         }

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use crate::{
     api::{self, Api, Operation},
     server::{self, Limits, Rejection, Response, Server, Service},
-    store::Store,
+    store::{Store, StoreMetrics},
     telemetry::prometheus::Exposition,
 };
 
@@ -40,7 +40,7 @@ impl MetricsEndpoint {
         text.gauges("petstore_build_info", "The running version.")
             .sample(&[("version", &env!("CARGO_PKG_VERSION"))], 1);
         self.http(&mut text);
-        self.store.expose(&mut text);
+        store(&mut text, &self.store.metrics());
         text.into_text()
     }
 
@@ -121,6 +121,42 @@ impl MetricsEndpoint {
             deprecated.sample(&[("operation", &operation), ("api_key_id", &id)], calls);
         }
     }
+}
+
+fn store(text: &mut Exposition, store: &StoreMetrics) {
+    let mut queues = text.gauges(
+        "petstore_store_queue_depth",
+        "Requests waiting in a queue of the store.",
+    );
+    for queue in &store.queues {
+        queues.sample(&[("queue", &queue.name)], queue.depth);
+    }
+    if !store.pools.is_empty() {
+        let mut connections = text.gauges("petstore_db_connections", "Open database connections.");
+        for pool in &store.pools {
+            connections.sample(&[("pool", &pool.name)], pool.connections);
+        }
+        let mut statements = text.gauges(
+            "petstore_db_statements_in_flight",
+            "Statements in flight or waiting for a connection.",
+        );
+        for pool in &store.pools {
+            statements.sample(&[("pool", &pool.name)], pool.statements_in_flight);
+        }
+    }
+    let commits = store.commits;
+    text.histograms("petstore_commit_batch_size", "Writes that shared a commit.")
+        .histogram(&[], &commits.batch_sizes);
+    text.histograms(
+        "petstore_commit_duration_seconds",
+        "Time from the first statement of a commit until it was durable.",
+    )
+    .histogram(&[], &commits.durations);
+    text.counter(
+        "petstore_commit_failures_total",
+        "Commits that failed or whose outcome is unknown.",
+        commits.failures.get(),
+    );
 }
 
 impl Service for MetricsEndpoint {

@@ -1,106 +1,68 @@
-//! The storage promise, whatever the database behind it.
+//! The store: pets, orders, API keys and idempotency keys on SQLite or
+//! PostgreSQL.
 //!
-//! - A write that returned `Ok` is on disk and survives a power cut.
+//! Both databases keep the same promises:
+//!
+//! - A write that returned `Ok` is durable: it survives a power cut.
 //! - A read sees every write that was acknowledged before the read began.
-//! - Ids are positive, ascending and never given twice.
-//! - A write whose caller went away is still carried out, unless it had not
-//!   begun.
-//! - An animal has one open order at the most, and while it has one, its status
-//!   is changed by that order alone.
-//! - A named request is carried out once; its record is committed with it.
+//! - Ids are positive, ascending and never reused.
+//! - A write is executed even if its caller disconnects while it is queued or
+//!   in flight.
+//! - A pet has at most one open order. While it has one, only that order changes
+//!   its status.
+//! - A request with an idempotency key is executed once. Its record commits in
+//!   the same transaction.
+
+#[macro_use]
+mod rows;
+#[macro_use]
+mod replay;
 
 mod admin;
-mod commits;
-mod partial;
+mod atomic_file;
+mod error;
+mod metrics;
 mod postgres;
 mod queue;
-mod replay;
 mod sqlite;
-
-use std::{error, fmt, io, path::PathBuf, str::FromStr, sync::Arc};
+mod url;
 
 use jiff::Timestamp;
 
 use crate::{
     api_key::{ApiKey, ApiKeyUsage, KeyHash, NewApiKey},
     idempotency::{Idempotent, IdempotentRequest},
-    invalid::Invalid,
     order::{self, NewOrder, Order, OrderId, OrderStatus, Transition},
     page::{ListQuery, Page},
     pet::{self, Inventory, NewPet, Pet, PetChange, PetId, PetStatus},
-    telemetry::prometheus::Exposition,
 };
-use postgres::{Postgres, PostgresError};
+use postgres::Postgres;
 use sqlite::Sqlite;
 
-pub use admin::{backup, check, copy, export, import};
-pub use partial::Partial;
+pub(crate) use admin::{backup, check, copy, export, import};
+pub(crate) use atomic_file::AtomicFile;
+pub use error::{Error, OpenError};
+pub(crate) use metrics::StoreMetrics;
 pub use postgres::PostgresUrl;
+pub use url::DatabaseUrl;
+pub(crate) use url::redact_password;
 
-/// Where the data lives: the scheme picks the database.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DatabaseUrl {
-    Sqlite(PathBuf),
-    Postgres(Box<PostgresUrl>),
-}
-
-impl FromStr for DatabaseUrl {
-    type Err = Invalid;
-
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        match text.strip_prefix("sqlite:") {
-            Some(path) if !path.is_empty() && !path.starts_with(':') => {
-                Ok(Self::Sqlite(path.strip_prefix("//").unwrap_or(path).into()))
-            }
-            None if PostgresUrl::SCHEMES.iter().any(|s| text.starts_with(s)) => {
-                Ok(Self::Postgres(Box::new(text.parse()?)))
-            }
-            _ => {
-                let reason = "must be sqlite: and a file's path, or postgres:// and the rest of \
-                              a server's address";
-                Err(Invalid::new("database", reason))
-            }
-        }
-    }
-}
-
-impl fmt::Display for DatabaseUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            Self::Postgres(url) => url.fmt(f),
-        }
-    }
-}
-
-/// The text of an address that could not be read, as it may be shown. Where in
-/// it a password may be, nobody knows: so of one that may have any, no more than
-/// how it begins.
-pub fn without_password(text: &str) -> String {
-    if !text.contains(['@', '=', '?']) {
-        return text.into();
-    }
-    let scheme = text.split_once("://").map(|(scheme, _)| scheme);
-    let scheme = scheme.filter(|scheme| scheme.chars().all(|c| c.is_ascii_alphanumeric()));
-    scheme.map_or("…".into(), |scheme| format!("{scheme}://…"))
-}
-
-/// What a process wants of the store.
+/// What a process opens the store for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Serves requests; on an embedded database there is one such process.
+    /// Serves requests. An SQLite file has at most one such process.
     Service,
-    /// Does one thing beside a running service and ends.
+    /// Runs one command, possibly beside a running service.
     Tool,
 }
 
-/// How a store is opened.
+/// How to open a store.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub role: Role,
-    /// Whether to make the database where there is none.
+    /// Whether to create an SQLite file that does not exist.
     pub create: bool,
-    /// How many writes may wait; one more is refused.
+    /// The capacity of each write queue. Writes beyond it are rejected.
     pub write_queue: usize,
 }
 
@@ -114,86 +76,19 @@ impl Options {
     }
 }
 
-/// Why a store cannot be opened. Nothing was changed in it.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error("there is no database at {0}; `petstore serve` and `petstore keys create` make one")]
-    Missing(PathBuf),
-    #[error("{0} is not a petstore database; name another file, or move this one away")]
-    NotAPetstore(PathBuf),
-    #[error(
-        "{place} was written by a newer petstore (schema {found}, this one knows {known}); \
-         run that version or a newer one"
-    )]
-    Newer {
-        place: String,
-        found: i64,
-        known: i64,
-    },
-    #[error(
-        "{place} is from an older petstore (schema {found}, this one knows {known}); `petstore \
-         serve` brings it up to date"
-    )]
-    Older {
-        place: String,
-        found: i64,
-        known: i64,
-    },
-    #[error("{0} is already served by another process; stop that one first, or name another file")]
-    InUse(PathBuf),
-    #[error("cannot open {path}: {cause}")]
-    File { path: PathBuf, cause: io::Error },
-    #[error("cannot open {path}: {cause}")]
-    Database {
-        path: PathBuf,
-        cause: rusqlite::Error,
-    },
-    #[error("cannot use {server}: {cause}")]
-    Postgres {
-        server: String,
-        cause: PostgresError,
-    },
-    #[error(
-        "cannot use {server}: names need a database in UTF8, this one is in {encoding}; make one \
-         with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
-    )]
-    Encoding { server: String, encoding: String },
-    #[error("cannot use {server}: {cause}")]
-    Tls { server: String, cause: io::Error },
-}
-
-type Cause = Arc<dyn error::Error + Send + Sync>;
-
-/// Why a call to the store did not succeed.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum Error {
-    /// Too much is waiting already. Nothing was changed.
-    #[error("too many requests are waiting for the store")]
-    Overloaded,
-    /// The database cannot do it now. Nothing was changed.
-    #[error("the database is unavailable: {0}")]
-    Unavailable(Cause),
-    /// The write may or may not survive.
-    #[error("the outcome of a write is unknown: {0}")]
-    OutcomeUnknown(Cause),
-    /// The program is at fault. Nothing was changed.
-    #[error("the store failed: {0}")]
-    Internal(Cause),
-}
-
-/// How far a store has come: what was read stays true while it stands.
+/// Version of the store, for cache validation.
 ///
-/// It is raised before a write is acknowledged, so who takes it first and reads
-/// then has read every write that it counts.
+/// It is incremented before a write is acknowledged. A reader that takes the
+/// version first and reads afterwards has seen every write that it counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Version {
-    /// Commits that added something. What is added has the highest id.
-    pub added: u64,
-    /// Commits that changed what was there.
-    pub changed: u64,
+    /// Commits that inserted a row. An inserted row has the highest id.
+    pub inserts: u64,
+    /// Commits that changed an existing row.
+    pub updates: u64,
 }
 
-/// The animals, orders and keys, on one of the databases.
+/// An open store on one of the databases.
 #[derive(Debug)]
 pub enum Store {
     Sqlite(Sqlite),
@@ -211,7 +106,7 @@ impl Store {
         }
     }
 
-    /// Finishes the writes that are waiting and closes the database.
+    /// Drains the write queues, then closes the database.
     pub async fn close(&self) {
         match self {
             Self::Sqlite(db) => db.close().await,
@@ -219,7 +114,7 @@ impl Store {
         }
     }
 
-    /// Says whether the store can be read and written now.
+    /// Health check: fails unless the store can be read and written now.
     pub async fn ping(&self) -> Result<(), Error> {
         match self {
             Self::Sqlite(db) => db.ping().await,
@@ -227,7 +122,8 @@ impl Store {
         }
     }
 
-    /// How far the store has come, if only this process changes it.
+    /// The current version; `None` if other processes write too, so that cached
+    /// reads cannot be validated.
     pub fn version(&self) -> Option<Version> {
         match self {
             Self::Sqlite(db) => Some(db.version()),
@@ -235,32 +131,34 @@ impl Store {
         }
     }
 
-    /// Tells what was counted while it was open.
-    pub fn expose(&self, text: &mut Exposition) {
+    pub(crate) fn metrics(&self) -> StoreMetrics<'_> {
         match self {
-            Self::Sqlite(db) => db.expose(text),
-            Self::Postgres(db) => db.expose(text),
+            Self::Sqlite(db) => db.metrics(),
+            Self::Postgres(db) => db.metrics(),
         }
     }
 
-    /// Stores a pet and returns it with its new id.
+    /// Creates a pet and returns it with its new id.
     pub async fn pet_create(
         &self,
         new: NewPet,
-        named: Option<IdempotentRequest>,
+        idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<Pet>, Error> {
         match self {
-            Self::Sqlite(db) => db.pet_create(new, named).await,
-            Self::Postgres(db) => db.pet_create(new, named).await,
+            Self::Sqlite(db) => db.pet_create(new, idempotency).await,
+            Self::Postgres(db) => db.pet_create(new, idempotency).await,
         }
     }
 
-    /// Changes a pet, if it is as `expected`, and returns it.
+    /// Changes a pet and returns it.
+    ///
+    /// With `expected`, the pet must still have that value (optimistic
+    /// concurrency); otherwise the change is rejected as outdated.
     pub async fn pet_update(
         &self,
         id: PetId,
         change: PetChange,
-        expected: impl Fn(&Pet) -> bool + Send + 'static,
+        expected: Option<Pet>,
     ) -> Result<Result<Pet, pet::Rejection>, Error> {
         match self {
             Self::Sqlite(db) => db.pet_update(id, change, expected).await,
@@ -283,7 +181,7 @@ impl Store {
         }
     }
 
-    /// Counts the pets by their status. Its cost does not grow with them.
+    /// Counts the pets by status. The cost is independent of their number.
     pub async fn pet_inventory(&self) -> Result<Inventory, Error> {
         match self {
             Self::Sqlite(db) => db.pet_inventory().await,
@@ -291,39 +189,39 @@ impl Store {
         }
     }
 
-    /// Places an order on a pet that is available, which is pending then.
+    /// Places an order on an available pet, which becomes pending.
     pub async fn order_place(
         &self,
         new: NewOrder,
-        named: Option<IdempotentRequest>,
+        idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<Result<Order, order::Rejection>>, Error> {
         match self {
-            Self::Sqlite(db) => db.order_place(new, named).await,
-            Self::Postgres(db) => db.order_place(new, named).await,
+            Self::Sqlite(db) => db.order_place(new, idempotency).await,
+            Self::Postgres(db) => db.order_place(new, idempotency).await,
         }
     }
 
-    /// Completes or cancels an open order, and with it changes its pet. One
-    /// whose hold has lapsed cannot be completed any more.
-    pub async fn order_close(
+    /// Completes or cancels an open order, and updates the status of its pet.
+    /// An order whose reservation has expired can no longer be completed.
+    pub async fn order_transition(
         &self,
         id: OrderId,
-        close: Transition,
+        transition: Transition,
         now: Timestamp,
-        named: Option<IdempotentRequest>,
+        idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<Result<Order, order::Rejection>>, Error> {
         match self {
-            Self::Sqlite(db) => db.order_close(id, close, now, named).await,
-            Self::Postgres(db) => db.order_close(id, close, now, named).await,
+            Self::Sqlite(db) => db.order_transition(id, transition, now, idempotency).await,
+            Self::Postgres(db) => db.order_transition(id, transition, now, idempotency).await,
         }
     }
 
-    /// Cancels some of the orders whose hold has lapsed, and says how many: 0
-    /// if there are no more.
-    pub async fn order_lapse(&self, now: Timestamp) -> Result<u64, Error> {
+    /// Cancels a batch of the orders whose reservation has expired. Returns how
+    /// many; 0 if none are left.
+    pub async fn order_expire(&self, now: Timestamp) -> Result<u64, Error> {
         match self {
-            Self::Sqlite(db) => db.order_lapse(now).await,
-            Self::Postgres(db) => db.order_lapse(now).await,
+            Self::Sqlite(db) => db.order_expire(now).await,
+            Self::Postgres(db) => db.order_expire(now).await,
         }
     }
 
@@ -342,45 +240,45 @@ impl Store {
         }
     }
 
-    /// Stores a key under its hash and returns it with its new id.
-    pub async fn key_create(&self, new: NewApiKey, hash: KeyHash) -> Result<ApiKey, Error> {
+    /// Creates an API key and returns it with its new id.
+    pub async fn api_key_create(&self, new: NewApiKey, hash: KeyHash) -> Result<ApiKey, Error> {
         match self {
-            Self::Sqlite(db) => db.key_create(new, hash).await,
-            Self::Postgres(db) => db.key_create(new, hash).await,
+            Self::Sqlite(db) => db.api_key_create(new, hash).await,
+            Self::Postgres(db) => db.api_key_create(new, hash).await,
         }
     }
 
-    /// Lists every key, the revoked and expired ones too, by ascending id.
-    pub async fn key_list(&self) -> Result<Vec<(KeyHash, ApiKey)>, Error> {
+    /// Lists every API key by ascending id, including revoked and expired ones.
+    pub async fn api_key_list(&self) -> Result<Vec<(KeyHash, ApiKey)>, Error> {
         match self {
-            Self::Sqlite(db) => db.key_list().await,
-            Self::Postgres(db) => db.key_list().await,
+            Self::Sqlite(db) => db.api_key_list().await,
+            Self::Postgres(db) => db.api_key_list().await,
         }
     }
 
-    /// Revokes a key and returns it as it was before, or `None` if there is
-    /// no such key. The time of a first revocation stays.
-    pub async fn key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<ApiKey>, Error> {
+    /// Revokes an API key and returns it as it was before; `None` if there is no
+    /// such key. Revoking again keeps the time of the first revocation.
+    pub async fn api_key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<ApiKey>, Error> {
         match self {
-            Self::Sqlite(db) => db.key_revoke(id, now).await,
-            Self::Postgres(db) => db.key_revoke(id, now).await,
+            Self::Sqlite(db) => db.api_key_revoke(id, now).await,
+            Self::Postgres(db) => db.api_key_revoke(id, now).await,
         }
     }
 
-    /// Notes how keys were used.
-    pub async fn key_used(&self, used: Vec<ApiKeyUsage>) -> Result<(), Error> {
+    /// Records how API keys were used.
+    pub async fn api_key_record_usage(&self, usage: Vec<ApiKeyUsage>) -> Result<(), Error> {
         match self {
-            Self::Sqlite(db) => db.key_used(used).await,
-            Self::Postgres(db) => db.key_used(used).await,
+            Self::Sqlite(db) => db.api_key_record_usage(usage).await,
+            Self::Postgres(db) => db.api_key_record_usage(usage).await,
         }
     }
 
-    /// Forgets some of the names that requests had before that time, and says
-    /// how many: 0 if there are no more.
-    pub async fn named_forget(&self, before: Timestamp) -> Result<u64, Error> {
+    /// Deletes a batch of the idempotency keys that were used before that time.
+    /// Returns how many; 0 if none are left.
+    pub async fn idempotency_purge(&self, before: Timestamp) -> Result<u64, Error> {
         match self {
-            Self::Sqlite(db) => db.named_forget(before).await,
-            Self::Postgres(db) => db.named_forget(before).await,
+            Self::Sqlite(db) => db.idempotency_purge(before).await,
+            Self::Postgres(db) => db.idempotency_purge(before).await,
         }
     }
 }

@@ -1,51 +1,41 @@
-//! What is written down of a named request, so that it can be answered again:
-//! the id of what it made or changed, or why it was refused. The rest of the
-//! answer follows from the request and from what never changes.
+//! The recorded outcome of an idempotent request: the id of the resource that
+//! it created or changed, or the code of its rejection. The rest of the response
+//! is derived from the request and from fields that never change.
 
-use crate::order::{Order, OrderStatus, Rejection};
+use crate::idempotency::RecordedRejection;
 
-pub type Outcome = Result<i64, Rejection>;
+pub(super) type Outcome<R> = Result<i64, R>;
 
-/// Every refusal with its name in the database.
-const REFUSALS: [(&str, Rejection); 4] = [
-    ("no_such_pet", Rejection::NoSuchPet),
-    ("pet_not_available", Rejection::PetNotAvailable),
-    ("no_such_order", Rejection::NoSuchOrder),
-    ("order_not_open", Rejection::OrderNotOpen),
-];
-
-/// The two columns of an outcome.
-pub fn columns(outcome: Outcome) -> (&'static str, Option<i64>) {
-    match outcome {
-        Ok(item) => ("done", Some(item)),
-        Err(refused) => {
-            let named = REFUSALS.iter().find(|(_, known)| *known == refused);
-            (named.expect("every refusal has a name").0, None)
-        }
-    }
-}
-
-pub fn outcome(name: &str, item: Option<i64>) -> Result<Outcome, UnknownOutcome> {
-    let refused = || {
-        let known = REFUSALS.iter().find(|(known, _)| *known == name);
-        known.map(|(_, refused)| Err(*refused))
+/// The stored code of a request that succeeded. The SQL of the PostgreSQL store
+/// writes it too.
+macro_rules! succeeded {
+    () => {
+        "succeeded"
     };
-    match (name, item) {
-        ("done", Some(item)) => Some(Ok(item)),
-        _ => refused(),
-    }
-    .ok_or_else(|| UnknownOutcome(name.into()))
 }
 
-/// An order as it was when it was placed.
-pub fn as_placed(order: Order) -> Order {
-    Order {
-        status: OrderStatus::Placed,
-        updated_at: order.created_at,
-        ..order
+/// The columns `outcome` and `resource_id`.
+pub(super) fn to_columns<R: RecordedRejection>(outcome: Outcome<R>) -> (&'static str, Option<i64>) {
+    match outcome {
+        Ok(resource_id) => (succeeded!(), Some(resource_id)),
+        Err(rejection) => (rejection.code(), None),
+    }
+}
+
+/// The inverse of [`to_columns`].
+pub(super) fn from_columns<R: RecordedRejection>(
+    outcome: &str,
+    resource_id: Option<i64>,
+) -> Result<Outcome<R>, UnknownOutcome> {
+    match (outcome, resource_id) {
+        (succeeded!(), Some(resource_id)) => Ok(Ok(resource_id)),
+        _ => match R::from_code(outcome) {
+            Some(rejection) => Ok(Err(rejection)),
+            None => Err(UnknownOutcome(outcome.into())),
+        },
     }
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the outcome {0:?} of a named request is unknown")]
-pub struct UnknownOutcome(String);
+#[error("unknown outcome {0:?} in idempotency_keys; was it written by a newer version?")]
+pub(super) struct UnknownOutcome(String);

@@ -39,11 +39,7 @@ impl Exposition {
         self.family(name, "histogram", help)
     }
 
-    pub fn number(&mut self, name: &'static str, kind: &str, help: &str, value: impl Display) {
-        self.family(name, kind, help).sample(&[], value);
-    }
-
-    pub fn family(&mut self, name: &'static str, kind: &str, help: &str) -> Family<'_> {
+    fn family(&mut self, name: &'static str, kind: &str, help: &str) -> Family<'_> {
         self.line(format_args!("# HELP {name} {help}"));
         self.line(format_args!("# TYPE {name} {kind}"));
         Family { name, text: self }

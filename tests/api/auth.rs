@@ -221,7 +221,8 @@ pub async fn calls_of_deprecated_operations_are_counted_by_key(backend: Backend)
         let request = server.request(Method::GET, path).with_key(&key);
         request.send().await;
     }
-    let noted = "SELECT max(deprecated_calls) || ' by ' || count(deprecated_at) FROM api_keys";
+    let noted = "SELECT max(deprecated_calls) || ' by ' || count(last_deprecated_call_at)
+                 FROM api_keys";
     while server.database.query(noted) != "3 by 1" {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -209,7 +209,7 @@ pub async fn names_are_forgotten_after_a_day(backend: Backend) {
     let again = named(&server, "n", "/v1/pets", PET).send().await;
     assert_replayed(&again, &first);
     hours.store(25, Ordering::Relaxed);
-    let count = "SELECT count(*) || '' FROM named_requests";
+    let count = "SELECT count(*) || '' FROM idempotency_keys";
     let forgotten = async || server.database.query(count) == "0";
     eventually("the name is forgotten", forgotten).await;
     let other = named(&server, "n", "/v1/pets", r#"{"name":"Max","categoryId":1}"#);

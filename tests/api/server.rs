@@ -396,7 +396,7 @@ async fn new_key(store: &Store, scopes: Scopes, expires_at: Option<Timestamp>) -
         created_at: Timestamp::now(),
         expires_at,
     };
-    store.key_create(new, secret.hash()).await.unwrap();
+    store.api_key_create(new, secret.hash()).await.unwrap();
     secret.reveal().into()
 }
 

@@ -68,7 +68,7 @@ fn a_copy_replaces_nothing_and_leaves_nothing_half_done() {
     home.new_key();
     let before = home.files();
     fs::write(home.path("there.db"), "mine").unwrap();
-    backup(&home, "there.db").assert_refused(1, "is there already");
+    backup(&home, "there.db").assert_refused(1, "already exists");
     assert_eq!(fs::read(home.path("there.db")).unwrap(), b"mine");
     fs::remove_file(home.path("there.db")).unwrap();
     backup(&home, "nowhere/copy.db").assert_refused(1, "No such file");
@@ -136,9 +136,9 @@ fn what_does_not_agree_is_found() {
     found.assert_refused(1, "is not in order");
     let lines: Vec<_> = found.stdout.lines().collect();
     let expected = [
-        "1 open orders whose animal is not pending",
-        "1 orders that changed before they were placed",
-        "6 sold animals too many in the inventory",
+        "1 open orders whose pet is not pending",
+        "1 orders that were updated before they were created",
+        "6 too many sold pets in the inventory",
     ];
     assert_eq!(lines, expected);
 
@@ -146,12 +146,12 @@ fn what_does_not_agree_is_found() {
     let home = Home::new();
     home.new_key();
     let db = Connection::open(home.database()).unwrap();
-    db.execute_batch("DROP TRIGGER pets_count_added; DROP INDEX orders_open")
+    db.execute_batch("DROP TRIGGER inventory_pet_inserted; DROP INDEX orders_open_pet_id_key")
         .unwrap();
     db.close().unwrap();
     let found = check(&home, &home.url());
-    let missing = "the index orders_open is missing or changed\n\
-                   the trigger pets_count_added is missing or changed\n";
+    let missing = "the index orders_open_pet_id_key is missing or changed\n\
+                   the trigger inventory_pet_inserted is missing or changed\n";
     assert_eq!(found.stdout, missing);
 
     // An empty file is no store, and stays empty.
@@ -172,15 +172,18 @@ fn what_does_not_agree_is_found() {
 #[test]
 fn an_older_store_is_copied_as_it_is() {
     let home = Home::new();
-    home.older_database().close().unwrap();
+    let db = home.older_database();
+    db.execute_batch("CREATE TABLE notes (text)").unwrap();
+    db.close().unwrap();
     backup(&home, "copy.db").success();
-    check(&home, &home.url()).assert_refused(1, "from an older petstore (schema 1");
+    check(&home, &home.url()).assert_refused(1, "from an older petstore (schema 0");
     for file in ["petstore.db", "copy.db"] {
         let db = Connection::open(home.path(file)).unwrap();
         let version: i64 = db
             .pragma_query_value(None, "user_version", |row| row.get(0))
             .unwrap();
-        assert_eq!(version, 1, "{file}");
+        assert_eq!(version, 0, "{file}");
+        db.execute("INSERT INTO notes VALUES ('kept')", []).unwrap();
     }
 }
 
@@ -192,12 +195,12 @@ fn what_does_not_agree_is_found_on_a_server() {
     let home = Home::on(cluster.url(&database));
     home.new_key();
     check(&home, &home.url()).success();
-    let hurt = "INSERT INTO pets (name, category_id, status, held)
+    let hurt = "INSERT INTO pets (name, category_id, status, reserved)
                 VALUES ('A', 1, 'available', true)";
     cluster.psql(&database, hurt);
     let found = check(&home, &home.url());
     assert_eq!(
         found.stdout,
-        "1 animals that are held without an open order, or not held with one\n"
+        "1 pets marked reserved without an open order, or not marked with one\n"
     );
 }

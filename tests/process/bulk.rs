@@ -90,7 +90,7 @@ fn faults_are_told_by_line_and_nothing_is_imported() {
     );
     assert!(told[1].contains("status: must be one of available, pending, sold, got \"lost\""));
     assert!(
-        told[2].starts_with("animals.csv, line 5: name: must not hold control"),
+        told[2].starts_with("animals.csv, line 5: name: must not contain control"),
         "{}",
         told[2]
     );
@@ -134,7 +134,7 @@ fn what_is_no_file_of_animals_is_refused() {
             "animals.csv",
             "name,categoryId\nR\u{0}x,1\n",
             1,
-            "line 2: name: must not hold control",
+            "line 2: name: must not contain control",
         ),
         (
             "animals.jsonl",

@@ -85,12 +85,12 @@ impl Home {
         self.path("petstore.db")
     }
 
-    /// Makes a database of the first schema, as an older program left it.
+    /// Creates a petstore database of schema 0, from before the first migration.
     pub fn older_database(&self) -> Connection {
         let db = Connection::open(self.database()).unwrap();
-        let first = include_str!("../../migrations/sqlite/1_animals_orders_keys.sql");
-        db.execute_batch(first).unwrap();
-        db.pragma_update(None, "user_version", 1).unwrap();
+        let application_id = i32::from_be_bytes(*b"PETS");
+        db.pragma_update(None, "application_id", application_id)
+            .unwrap();
         db
     }
 

@@ -129,31 +129,53 @@ fn an_empty_file_is_taken() {
     home.serve().stop();
 }
 
-/// A file of the first schema is brought up to date, with all that is in it.
+fn schema_version(home: &Home) -> i64 {
+    let db = Connection::open(home.database()).unwrap();
+    db.pragma_query_value(None, "user_version", |row| row.get(0))
+        .unwrap()
+}
+
+/// The missing migrations run, and the rest of the file is kept.
 #[tokio::test]
-async fn an_older_file_is_brought_up_to_date() {
+async fn an_older_database_is_migrated() {
     let home = Home::new();
     let db = home.older_database();
-    db.execute_batch(
-        "INSERT INTO pets (name, category_id, status) VALUES
-             ('A', 1, 'available'), ('B', 1, 'pending'), ('C', 1, 'sold'), ('D', 1, NULL),
-             ('E', 1, 'available');
-         INSERT INTO orders VALUES (3, 2, 'placed', 1, 1);",
-    )
-    .unwrap();
+    let notes = "CREATE TABLE notes (text); INSERT INTO notes VALUES ('kept')";
+    db.execute_batch(notes).unwrap();
     db.close().unwrap();
+    assert_eq!(schema_version(&home), 0);
     let key = home.new_key();
+    assert_eq!(schema_version(&home), 1);
     let service = home.serve();
     let client = Client::new(&service, &key);
-    assert_eq!(client.pets().await.len(), 5);
-    let inventory = client.get("/v1/store/inventory").await.body;
-    let counts = serde_json::json!({"available": 2, "pending": 1, "sold": 1});
-    assert_eq!(inventory, counts);
-    let order = client.get("/v1/store/orders/3").await.body;
-    assert_eq!(
-        (&order["status"], &order["petId"]),
-        (&"placed".into(), &2.into())
-    );
+    assert_eq!(client.create("Rex").await.unwrap().status, 201);
+    service.stop();
+    let db = Connection::open(home.database()).unwrap();
+    let note: String = db
+        .query_row("SELECT text FROM notes", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(note, "kept");
+}
+
+/// All migrations are one transaction.
+#[test]
+fn a_failed_migration_changes_nothing() {
+    let home = Home::new();
+    let db = home.older_database();
+    // In the way of the first migration, after its first table.
+    db.execute_batch("CREATE TABLE orders (text)").unwrap();
+    db.close().unwrap();
+    let failed = home.keys(&["create", "till"]);
+    failed.assert_refused(1, "table orders already exists");
+    assert_eq!(schema_version(&home), 0);
+    let db = Connection::open(home.database()).unwrap();
+    let tables = "SELECT group_concat(name) FROM sqlite_schema WHERE type = 'table'";
+    let tables: String = db.query_row(tables, [], |row| row.get(0)).unwrap();
+    assert_eq!(tables, "orders");
+    db.execute_batch("DROP TABLE orders").unwrap();
+    db.close().unwrap();
+    home.new_key();
+    assert_eq!(schema_version(&home), 1);
 }
 
 /// A second service does not get the file, whatever name it uses for it. The

@@ -1,4 +1,4 @@
-//! A copy of an SQLite file at one moment, made while it is served.
+//! Online backup of an SQLite file, as a consistent snapshot.
 
 use std::{
     io,
@@ -13,34 +13,34 @@ use rusqlite::{
 };
 
 use super::{
-    super::{OpenError, partial::Partial, sqlite},
+    super::{atomic_file::AtomicFile, error::OpenError, sqlite},
     check::check_file,
 };
 
-/// How many pages are copied in one go.
-const STEP: i32 = 1000;
+/// Pages copied between two reports of progress.
+const PAGES_PER_STEP: i32 = 1000;
 
-/// Why there is no copy. Nothing is left of it.
+/// Why the backup failed. No file is left behind.
 #[derive(Debug, thiserror::Error)]
-pub enum BackupError {
+pub(crate) enum BackupError {
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error("{0} is there already; name a file that is not")]
+    #[error("{0} already exists; specify a file that does not")]
     Exists(PathBuf),
     #[error("cannot write {path}: {cause}")]
     File { path: PathBuf, cause: io::Error },
-    #[error("cannot copy: {0}")]
+    #[error("cannot copy the database: {0}")]
     Copy(#[from] rusqlite::Error),
-    #[error("the copy is damaged, and so is the store, most likely: {0}")]
+    #[error("the backup failed its integrity check, so the database is probably damaged: {0}")]
     Damaged(String),
 }
 
-/// Copies a store to a file that must not be there yet. `progress` is told how
-/// many of how many pages are done.
+/// Backs up a store to a file that must not exist yet. Calls `progress` with the
+/// number of pages copied and in total.
 ///
-/// The copy has all that was acknowledged before this was called. It appears
-/// under its name when it is whole, verified and on disk.
-pub fn backup(
+/// The backup contains every write that was acknowledged before the call. It
+/// appears under its name only when it is complete, checked and on disk.
+pub(crate) fn backup(
     from: &Path,
     to: &Path,
     mut progress: impl FnMut(u64, u64),
@@ -52,17 +52,17 @@ pub fn backup(
             cause,
         },
     };
-    let (partial, _) = Partial::create(to).map_err(failed)?;
-    let (source, is_current) = sqlite::open_to_read(from)?;
+    let file = AtomicFile::create(to).map_err(failed)?;
+    let (source, is_current) = sqlite::open_read_only(from)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut target = Connection::open_with_flags(partial.path(), flags)?;
-    // One state of the file: without the transaction, SQLite would begin anew
-    // with every write of others.
+    let mut target = Connection::open_with_flags(file.path(), flags)?;
+    // A read transaction pins one snapshot. Without it, the backup API restarts
+    // whenever another connection writes.
     source.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema")?;
-    let copying = Backup::new(&source, &mut target)?;
+    let copy = Backup::new(&source, &mut target)?;
     loop {
-        let step = copying.step(STEP)?;
-        let pages = copying.progress();
+        let step = copy.step(PAGES_PER_STEP)?;
+        let pages = copy.progress();
         let done = pages.pagecount - pages.remaining;
         progress(done as u64, pages.pagecount as u64);
         match step {
@@ -71,14 +71,14 @@ pub fn backup(
             _ => thread::sleep(Duration::from_millis(10)),
         }
     }
-    drop(copying);
+    drop(copy);
     drop(source);
-    // One file, without a log beside it.
+    // A single file, without a WAL beside it.
     target.pragma_update(None, "journal_mode", "DELETE")?;
-    let wrong = check_file(&target, is_current, |_| {})?;
-    if !wrong.is_empty() {
-        return Err(BackupError::Damaged(wrong.join("; ")));
+    let problems = check_file(&target, is_current, |_| {})?;
+    if !problems.is_empty() {
+        return Err(BackupError::Damaged(problems.join("; ")));
     }
     target.close().map_err(|(_, cause)| cause)?;
-    partial.finish().map_err(failed)
+    file.persist().map_err(failed)
 }

@@ -1,35 +1,38 @@
-//! Many animals at once: all of them or none into a store, and all of them out.
+//! Bulk import and export of pets.
 
 use std::pin::pin;
 
 use futures_util::TryStreamExt;
 use rusqlite::TransactionBehavior;
-use tokio_postgres::{
-    binary_copy::BinaryCopyInWriter,
-    types::{ToSql, Type},
-};
+use tokio_postgres::{binary_copy::BinaryCopyInWriter, types::ToSql};
 
-use super::super::{DatabaseUrl, OpenError, PostgresError, postgres, sqlite};
+use super::super::{
+    error::OpenError,
+    postgres::{self, PostgresError},
+    rows::Entity,
+    sqlite,
+    url::DatabaseUrl,
+};
 use crate::{
-    page::Filter,
+    page::StatusFilter,
     pet::{NewPet, Pet, PetStatus},
 };
 
-/// Why animals were not taken in or given out.
+/// Why an import or export failed.
 #[derive(Debug, thiserror::Error)]
-pub enum BulkError {
+pub(crate) enum BulkError {
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error("cannot use the file: {0}")]
+    #[error("cannot use the database file: {0}")]
     File(#[from] rusqlite::Error),
-    #[error("cannot use the server: {0}")]
+    #[error("cannot use the database server: {0}")]
     Server(PostgresError),
-    /// Whoever gives or takes the animals has given up. Nothing was changed.
+    /// The caller's callback failed. Nothing was changed.
     #[error("{0}")]
-    GivenUp(String),
+    Aborted(String),
     #[error(
-        "the server did not confirm the import; see whether the animals are there before you try \
-         again"
+        "the server did not confirm the import; check whether the animals were imported before \
+         you try again"
     )]
     Unconfirmed,
 }
@@ -40,40 +43,45 @@ impl From<tokio_postgres::Error> for BulkError {
     }
 }
 
-/// Stores all animals that `next` gives until it gives none, in one
-/// transaction; none of them if it fails. Gives how many there were.
+/// Every pet, by ascending id.
+const ALL_PETS: &str = concat!("SELECT ", pet_columns!(), " FROM pets ORDER BY id");
+
+const COPY_PETS: &str = concat!("COPY pets (", new_pet_columns!(), ") FROM STDIN BINARY");
+
+/// Creates the pets that `next` returns until `None`, all in one transaction.
+/// Returns their number.
 ///
-/// A file must not be served meanwhile: the service would not know of them.
-pub async fn import(
+/// An SQLite file must not be served meanwhile: the service would not invalidate
+/// its cached reads.
+pub(crate) async fn import(
     url: &DatabaseUrl,
     mut next: impl FnMut() -> Result<Option<NewPet>, String>,
 ) -> Result<u64, BulkError> {
     let mut count = 0;
     match url {
         DatabaseUrl::Sqlite(path) => {
-            let (mut db, _lock) = sqlite::open_alone(path)?;
-            let step = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            while let Some(new) = next().map_err(BulkError::GivenUp)? {
-                sqlite::pet_create(&step, new)?;
+            let (mut db, _lock) = sqlite::open_exclusive(path)?;
+            let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            while let Some(new) = next().map_err(BulkError::Aborted)? {
+                sqlite::insert_pet(&transaction, new)?;
                 count += 1;
             }
-            step.commit()?;
+            transaction.commit()?;
         }
         DatabaseUrl::Postgres(url) => {
-            let (mut client, warnings) = postgres::open_alone(url).await?;
-            let step = client.transaction().await?;
-            let copy = "COPY pets (name, category_id, status) FROM STDIN BINARY";
-            let sink = step.copy_in(copy).await?;
-            let types = [Type::TEXT, Type::INT8, Type::TEXT];
-            let mut writer = pin!(BinaryCopyInWriter::new(sink, &types));
-            while let Some(new) = next().map_err(BulkError::GivenUp)? {
+            let (mut client, warnings) = postgres::open_connection(url).await?;
+            let transaction = client.transaction().await?;
+            let sink = transaction.copy_in(COPY_PETS).await?;
+            let types = new_pet_columns!(types);
+            let mut writer = pin!(BinaryCopyInWriter::new(sink, types));
+            while let Some(new) = next().map_err(BulkError::Aborted)? {
                 let (name, status) = (new.name.as_str(), new.status.map(PetStatus::as_str));
                 let row: [&(dyn ToSql + Sync); 3] = [&name, &new.category_id, &status];
                 writer.as_mut().write(&row).await?;
                 count += 1;
             }
             writer.as_mut().finish().await?;
-            if !postgres::is_confirmed(step, &warnings).await {
+            if !postgres::commit_confirmed(transaction, &warnings).await {
                 return Err(BulkError::Unconfirmed);
             }
         }
@@ -81,8 +89,9 @@ pub async fn import(
     Ok(count)
 }
 
-/// Gives every animal, by ascending id, as the store was at one moment.
-pub async fn export(
+/// Calls `take` with every pet by ascending id, from one snapshot. Returns their
+/// number.
+pub(crate) async fn export(
     url: &DatabaseUrl,
     mut take: impl FnMut(Pet) -> Result<(), String>,
 ) -> Result<u64, BulkError> {
@@ -90,20 +99,20 @@ pub async fn export(
     match url {
         DatabaseUrl::Sqlite(path) => {
             let db = sqlite::open_current(path)?;
-            let mut select = db.prepare(sqlite::ALL_PETS)?;
-            for pet in select.query_map([], sqlite::pet)? {
-                take(pet?).map_err(BulkError::GivenUp)?;
+            let mut select = db.prepare(ALL_PETS)?;
+            for pet in select.query_map([], sqlite::read_row)? {
+                take(pet?).map_err(BulkError::Aborted)?;
                 count += 1;
             }
         }
         DatabaseUrl::Postgres(url) => {
-            let (client, _) = postgres::open_alone(url).await?;
-            let none: [&str; 0] = [];
-            let mut rows = pin!(client.query_raw(postgres::ALL_PETS, none).await?);
+            let (client, _) = postgres::open_connection(url).await?;
+            let parameters: [&str; 0] = [];
+            let mut rows = pin!(client.query_raw(ALL_PETS, parameters).await?);
             while let Some(row) = rows.try_next().await? {
                 let pet =
-                    postgres::pet(&row).map_err(|error| BulkError::GivenUp(error.to_string()))?;
-                take(pet).map_err(BulkError::GivenUp)?;
+                    Pet::from_row(&row).map_err(|error| BulkError::Aborted(error.to_string()))?;
+                take(pet).map_err(BulkError::Aborted)?;
                 count += 1;
             }
         }

@@ -1,80 +1,83 @@
-//! Looking a store through: is it whole, and do its parts agree?
+//! Integrity check of a store: damaged pages, the schema, and invariants across
+//! tables.
 
 use rusqlite::Connection;
 
 use super::super::{
-    DatabaseUrl, OpenError, PostgresError,
-    postgres::{self, PostgresUrl},
+    error::OpenError,
+    postgres::{self, PostgresError, PostgresUrl},
     sqlite,
+    url::DatabaseUrl,
 };
 
-/// What must be 0, and what it means if it is not. Both databases understand it.
-const COUNTS: [(&str, &str); 7] = [
+/// Queries that must count 0, with what they count. Valid on both databases.
+const INVARIANTS: [(&str, &str); 7] = [
     (
-        "orders of animals that are not there",
+        "orders whose pet does not exist",
         "SELECT count(*) FROM orders LEFT JOIN pets ON pets.id = orders.pet_id
          WHERE pets.id IS NULL",
     ),
     (
-        "open orders whose animal is not pending",
+        "open orders whose pet is not pending",
         "SELECT count(*) FROM orders JOIN pets ON pets.id = orders.pet_id
          WHERE orders.status = 'placed' AND pets.status IS DISTINCT FROM 'pending'",
     ),
     (
-        "animals with more than one open order",
+        "pets with more than one open order",
         "SELECT count(*) FROM (SELECT pet_id FROM orders WHERE status = 'placed'
                                GROUP BY pet_id HAVING count(*) > 1) AS several",
     ),
     (
-        "orders that changed before they were placed",
+        "orders that were updated before they were created",
         "SELECT count(*) FROM orders WHERE updated_at < created_at",
     ),
     (
-        "available animals too many in the inventory",
+        "too many available pets in the inventory",
         "SELECT CAST((SELECT coalesce(sum(available), 0) FROM inventory)
                    - (SELECT count(*) FROM pets WHERE status = 'available') AS bigint)",
     ),
     (
-        "pending animals too many in the inventory",
+        "too many pending pets in the inventory",
         "SELECT CAST((SELECT coalesce(sum(pending), 0) FROM inventory)
                    - (SELECT count(*) FROM pets WHERE status = 'pending') AS bigint)",
     ),
     (
-        "sold animals too many in the inventory",
+        "too many sold pets in the inventory",
         "SELECT CAST((SELECT coalesce(sum(sold), 0) FROM inventory)
                    - (SELECT count(*) FROM pets WHERE status = 'sold') AS bigint)",
     ),
 ];
 
-/// The same for what only PostgreSQL has. The parts of the schema come first.
-const ON_POSTGRES: [(&str, &str); 3] = [
+/// The same for PostgreSQL alone. The schema comes first.
+const POSTGRES_INVARIANTS: [(&str, &str); 3] = [
     (
-        "indexes missing",
-        "SELECT count(*) FROM unnest(ARRAY['pets_pkey', 'pets_by_status', 'orders_pkey',
-             'orders_by_status', 'orders_open', 'orders_lapsing', 'named_requests_pkey',
-             'named_requests_by_age', 'inventory_pkey', 'api_keys_hash_key']) AS part
-         WHERE to_regclass(part) IS NULL",
+        "missing indexes",
+        "SELECT count(*) FROM unnest(ARRAY['pets_pkey', 'pets_status_id_idx', 'orders_pkey',
+             'orders_status_id_idx', 'orders_open_pet_id_key', 'orders_expires_at_idx',
+             'idempotency_keys_pkey', 'idempotency_keys_created_at_idx', 'inventory_pkey',
+             'api_keys_pkey', 'api_keys_hash_key']) AS index_name
+         WHERE to_regclass(index_name) IS NULL",
     ),
     (
-        "triggers missing or switched off",
+        "missing or disabled triggers",
         "SELECT 4 - count(*) FROM pg_trigger WHERE tgrelid = 'pets'::regclass
-         AND tgname LIKE 'pets_count_%' AND tgenabled = 'O'",
+         AND tgname LIKE 'inventory_pet_%' AND tgenabled = 'O'",
     ),
     (
-        "animals that are held without an open order, or not held with one",
-        "SELECT count(*) FROM pets WHERE held <> EXISTS (
+        "pets marked reserved without an open order, or not marked with one",
+        "SELECT count(*) FROM pets WHERE reserved <> EXISTS (
              SELECT FROM orders WHERE orders.pet_id = pets.id AND orders.status = 'placed')",
     ),
 ];
 
-/// Why a store could not be looked through.
+/// Why a store could not be checked.
 #[derive(Debug, thiserror::Error)]
-pub enum CheckError {
+pub(crate) enum CheckError {
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error("cannot read the file: {0}")]
+    #[error("cannot read the database file: {0}")]
     File(#[from] rusqlite::Error),
-    #[error("cannot read from the server: {0}")]
+    #[error("cannot read from the database server: {0}")]
     Server(PostgresError),
 }
 
@@ -84,9 +87,9 @@ impl From<tokio_postgres::Error> for CheckError {
     }
 }
 
-/// Looks one state of the store through, also while it is served, and says what
-/// is wrong with it. `progress` is told what is looked at.
-pub async fn check(
+/// Checks the integrity of one snapshot, whether or not the store is being served.
+/// Returns the problems found. Calls `progress` with what is checked next.
+pub(crate) async fn check(
     url: &DatabaseUrl,
     progress: impl FnMut(&str),
 ) -> Result<Vec<String>, CheckError> {
@@ -100,9 +103,9 @@ pub async fn check(
     }
 }
 
-/// Looks an open file through: its pages, and of the current schema also whether
-/// its parts agree.
-pub fn check_file(
+/// Checks an open file: its pages and, if its schema is current, the schema and
+/// the invariants.
+pub(super) fn check_file(
     db: &Connection,
     is_current: bool,
     mut progress: impl FnMut(&str),
@@ -110,50 +113,51 @@ pub fn check_file(
     progress("damaged pages");
     let mut pages = db.prepare("PRAGMA integrity_check")?;
     let found = pages.query_map([], |row| row.get::<_, String>(0))?;
-    let is_wrong = |found: &rusqlite::Result<String>| !matches!(found, Ok(ok) if ok == "ok");
-    let mut wrong: Vec<_> = found.filter(is_wrong).collect::<Result<_, _>>()?;
-    // What follows would only fail on what is broken already.
-    if !wrong.is_empty() || !is_current {
-        return Ok(wrong);
+    let is_problem = |found: &rusqlite::Result<String>| !matches!(found, Ok(ok) if ok == "ok");
+    let mut problems: Vec<_> = found.filter(is_problem).collect::<Result<_, _>>()?;
+    // The other checks would only fail on the damage that was found already.
+    if !problems.is_empty() || !is_current {
+        return Ok(problems);
     }
-    progress("missing or changed parts of the schema");
-    let there = sqlite::schema(db)?;
-    for part in sqlite::schema(&sqlite::fresh()?)? {
-        if !there.contains(&part) {
-            wrong.push(format!("the {} {} is missing or changed", part[0], part[1]));
+    progress("missing or changed schema objects");
+    let found = sqlite::schema(db)?;
+    for object in sqlite::schema(&sqlite::in_memory()?)? {
+        if !found.contains(&object) {
+            let [kind, name, _] = object;
+            problems.push(format!("the {kind} {name} is missing or changed"));
         }
     }
-    if !wrong.is_empty() {
-        return Ok(wrong);
+    if !problems.is_empty() {
+        return Ok(problems);
     }
-    for (what, sql) in COUNTS {
+    for (what, sql) in INVARIANTS {
         progress(what);
         let count = db.query_row(sql, [], |row| row.get(0))?;
-        wrong.extend(finding(count, what));
+        problems.extend(problem(count, what));
     }
-    Ok(wrong)
+    Ok(problems)
 }
 
 async fn check_server(
     url: &PostgresUrl,
     mut progress: impl FnMut(&str),
 ) -> Result<Vec<String>, CheckError> {
-    let (mut client, _) = postgres::open_alone(url).await?;
-    let state = client
+    let (mut client, _) = postgres::open_connection(url).await?;
+    let snapshot = client
         .build_transaction()
         .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)
         .read_only(true)
         .start()
         .await?;
-    let mut wrong = Vec::new();
-    for (what, sql) in ON_POSTGRES.into_iter().chain(COUNTS) {
+    let mut problems = Vec::new();
+    for (what, sql) in POSTGRES_INVARIANTS.into_iter().chain(INVARIANTS) {
         progress(what);
-        let count = state.query_one(sql, &[]).await?.get(0);
-        wrong.extend(finding(count, what));
+        let count = snapshot.query_one(sql, &[]).await?.get(0);
+        problems.extend(problem(count, what));
     }
-    Ok(wrong)
+    Ok(problems)
 }
 
-fn finding(count: i64, what: &str) -> Option<String> {
+fn problem(count: i64, what: &str) -> Option<String> {
     (count != 0).then(|| format!("{count} {what}"))
 }

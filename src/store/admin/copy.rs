@@ -1,5 +1,5 @@
-//! Moving a store from an SQLite file to a PostgreSQL server, as it is: ids,
-//! keys and orders are kept.
+//! Copying a store from an SQLite file to a PostgreSQL server. Ids, API keys and
+//! idempotency keys are preserved.
 
 use std::{error::Error, path::Path, pin::pin};
 
@@ -12,25 +12,25 @@ use tokio_postgres::{
 };
 
 use super::super::{
-    OpenError, PostgresError,
-    postgres::{self, PostgresUrl},
+    error::OpenError,
+    postgres::{self, PostgresError, PostgresUrl},
     sqlite,
 };
 
-/// Why nothing was copied, unless it is unconfirmed: the target is as it was.
+/// Why the copy failed. Unless it is unconfirmed, the target is unchanged.
 #[derive(Debug, thiserror::Error)]
-pub enum CopyError {
+pub(crate) enum CopyError {
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error("the target is not empty: {table} has {rows} rows; name an empty database")]
+    #[error("the target is not empty: {table} has {rows} rows; specify an empty database")]
     NotEmpty { table: &'static str, rows: i64 },
-    #[error("cannot read the file: {0}")]
+    #[error("cannot read the database file: {0}")]
     Read(#[from] rusqlite::Error),
-    #[error("cannot write to the server: {0}")]
+    #[error("cannot write to the database server: {0}")]
     Write(PostgresError),
     #[error(
-        "the server did not confirm the copy; see whether the animals are there and on its \
-         standbys before you go on, and keep the file"
+        "the server did not confirm the copy; keep the file, and check that the animals are on \
+         the server and its standbys before you continue"
     )]
     Unconfirmed,
 }
@@ -47,78 +47,53 @@ struct Table {
     types: &'static [Type],
 }
 
-/// In an order in which what is referred to comes first.
+/// In an order that satisfies the foreign keys.
 static TABLES: [Table; 4] = [
     Table {
         name: "pets",
-        columns: "id, name, category_id, status",
-        types: &[Type::INT8, Type::TEXT, Type::INT8, Type::TEXT],
+        columns: pet_columns!(),
+        types: pet_columns!(types),
     },
     Table {
         name: "orders",
-        columns: "id, pet_id, status, created_at, updated_at, expires_at",
-        types: &[
-            Type::INT8,
-            Type::INT8,
-            Type::TEXT,
-            Type::INT8,
-            Type::INT8,
-            Type::INT8,
-        ],
+        columns: order_columns!(),
+        types: order_columns!(types),
     },
     Table {
         name: "api_keys",
-        columns: "id, hash, name, scopes, created_at, last_used_at, expires_at, revoked_at, \
-                  deprecated_calls, deprecated_at",
-        types: &[
-            Type::INT8,
-            Type::BYTEA,
-            Type::TEXT,
-            Type::TEXT,
-            Type::INT8,
-            Type::INT8,
-            Type::INT8,
-            Type::INT8,
-            Type::INT8,
-            Type::INT8,
-        ],
+        columns: api_key_columns!(),
+        types: api_key_columns!(types),
     },
     Table {
-        name: "named_requests",
-        columns: "api_key_id, name, request, outcome, item, created_at",
-        types: &[
-            Type::INT8,
-            Type::TEXT,
-            Type::BYTEA,
-            Type::TEXT,
-            Type::INT8,
-            Type::INT8,
-        ],
+        name: "idempotency_keys",
+        columns: idempotency_key_columns!(),
+        types: idempotency_key_columns!(types),
     },
 ];
 
-/// What PostgreSQL notes of orders in the animals' rows.
-const HOLD: &str = "UPDATE pets SET held = true FROM orders
-                    WHERE orders.pet_id = pets.id AND orders.status = 'placed'";
+/// Only PostgreSQL keeps the reservation in the pet's row.
+const MARK_RESERVED: &str = "UPDATE pets SET reserved = true FROM orders
+                             WHERE orders.pet_id = pets.id AND orders.status = 'placed'";
 
-/// Copies everything or nothing, and gives how many rows there were: animals,
-/// orders, keys and names of requests. `progress` is told how many of how many are done.
+/// Copies everything in one transaction. Returns the number of rows of pets,
+/// orders, API keys and idempotency keys. Calls `progress` with the number of
+/// rows copied and in total.
 ///
 /// The file must not be served meanwhile, and the target must be empty.
-pub async fn copy(
+pub(crate) async fn copy(
     from: &Path,
     to: &PostgresUrl,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<[u64; 4], CopyError> {
-    let (source, _lock) = sqlite::open_to_copy(from)?;
-    // One state of the file, whoever changes keys in it meanwhile.
+    let (source, _lock) = sqlite::open_exclusive_read_only(from)?;
+    // One snapshot: the command line may change API keys meanwhile.
     source.execute_batch("BEGIN")?;
-    let (mut client, warnings) = postgres::open_alone(to).await?;
+    let (mut client, warnings) = postgres::open_connection(to).await?;
     let target = client.transaction().await?;
     let mut counts = [0; 4];
     for (table, count) in TABLES.iter().zip(&mut counts) {
         let name = table.name;
-        // Others may write from the next moment on.
+        // Keeps other writers out until the commit.
         target
             .batch_execute(&format!("LOCK {name} IN EXCLUSIVE MODE"))
             .await?;
@@ -133,10 +108,10 @@ pub async fn copy(
     for table in &TABLES {
         let step = |rows| progress(done + rows, total);
         done += copy_table(&source, &target, table, step).await?;
-        keep_ids(&source, &target, table.name).await?;
+        advance_sequence(&source, &target, table.name).await?;
     }
-    target.execute(HOLD, &[]).await?;
-    match postgres::is_confirmed(target, &warnings).await {
+    target.execute(MARK_RESERVED, &[]).await?;
+    match postgres::commit_confirmed(target, &warnings).await {
         true => Ok(counts),
         false => Err(CopyError::Unconfirmed),
     }
@@ -148,7 +123,7 @@ async fn copy_table(
     table: &Table,
     mut progress: impl FnMut(u64),
 ) -> Result<u64, CopyError> {
-    const STEP: u64 = 1000;
+    const PROGRESS_INTERVAL: u64 = 1000;
     let Table { name, columns, .. } = table;
     let sink = target
         .copy_in(&format!("COPY {name} ({columns}) FROM STDIN BINARY"))
@@ -162,7 +137,7 @@ async fn copy_table(
         let cells = cells.collect::<Result<Vec<_>, _>>()?;
         writer.as_mut().write_raw(cells).await?;
         count += 1;
-        if count % STEP == 0 {
+        if count % PROGRESS_INTERVAL == 0 {
             progress(count);
         }
     }
@@ -171,9 +146,9 @@ async fn copy_table(
     Ok(count)
 }
 
-/// Ids that were given once are not given again, not even those of rows that
-/// are gone.
-async fn keep_ids(
+/// Continues the ids after the last one ever assigned, even if its row was deleted:
+/// ids are never reused.
+async fn advance_sequence(
     source: &Connection,
     target: &Transaction<'_>,
     table: &str,
@@ -187,7 +162,7 @@ async fn keep_ids(
     Ok(())
 }
 
-/// A value of one database on its way to the other.
+/// A value read from SQLite, to be written to PostgreSQL.
 #[derive(Debug)]
 struct Cell(Value);
 

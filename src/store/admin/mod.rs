@@ -1,12 +1,12 @@
-//! Administration of a store from the command line, beside or instead of a
-//! running service.
+//! Administration from the command line: backup, integrity check, copy to another
+//! database, bulk import and export.
 
 mod backup;
 mod bulk;
 mod check;
 mod copy;
 
-pub use backup::backup;
-pub use bulk::{export, import};
-pub use check::check;
-pub use copy::copy;
+pub(crate) use backup::backup;
+pub(crate) use bulk::{export, import};
+pub(crate) use check::check;
+pub(crate) use copy::copy;

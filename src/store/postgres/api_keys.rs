@@ -1,95 +1,105 @@
 //! API keys on PostgreSQL.
 
 use jiff::Timestamp;
-use tokio_postgres::{Row, types::Type};
+use tokio_postgres::types::Type;
 
 use super::{
-    super::Error,
-    NoRow, Postgres, optional_time,
+    super::{error::Error, rows::Entity},
+    Postgres,
+    error::MissingRow,
     pool::{Parameters, Sql},
-    time, unreadable,
 };
-use crate::api_key::{ApiKey, ApiKeyUsage, KeyHash, KeyName, NewApiKey, Scopes};
+use crate::api_key::{ApiKey, ApiKeyUsage, KeyHash, NewApiKey};
 
 impl Postgres {
-    pub async fn key_create(&self, new: NewApiKey, hash: KeyHash) -> Result<ApiKey, Error> {
+    pub(in super::super) async fn api_key_create(
+        &self,
+        new: NewApiKey,
+        hash: KeyHash,
+    ) -> Result<ApiKey, Error> {
         let (created, expires) = (
             new.created_at.as_microsecond(),
             new.expires_at.map(Timestamp::as_microsecond),
         );
         let (hash, name) = (hash.as_bytes().as_slice(), new.name.as_str());
         let scopes = new.scopes.to_string();
-        let rows = self
-            .chores
-            .write(&KEY_CREATE, &[&hash, &name, &scopes, &created, &expires])
-            .await?;
-        rows.first().map_or(Err(unreadable(NoRow)), key)
+        let columns: Parameters = &[&hash, &name, &scopes, &created, &expires];
+        let rows = self.background.write(&CREATE, columns).await?;
+        let (_, key) = <(KeyHash, ApiKey)>::from_row(rows.first().ok_or(MissingRow)?)?;
+        Ok(key)
     }
 
-    pub async fn key_list(&self) -> Result<Vec<(KeyHash, ApiKey)>, Error> {
-        let rows = self.pool.read(&KEYS, &[]).await?;
-        rows.iter()
-            .map(|row| {
-                let hash: &[u8] = row.get(9);
-                let hash = hash.try_into().map_err(unreadable)?;
-                Ok((KeyHash::from_store(hash), key(row)?))
-            })
-            .collect()
+    pub(in super::super) async fn api_key_list(&self) -> Result<Vec<(KeyHash, ApiKey)>, Error> {
+        let rows = self.reads.read(&LIST, &[]).await?;
+        rows.iter().map(Entity::from_row).collect()
     }
 
-    pub async fn key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<ApiKey>, Error> {
-        let rows = self
-            .chores
-            .write(&KEY_REVOKE, &[&id, &now.as_microsecond()])
-            .await?;
-        rows.first().map(key).transpose()
+    pub(in super::super) async fn api_key_revoke(
+        &self,
+        id: i64,
+        now: Timestamp,
+    ) -> Result<Option<ApiKey>, Error> {
+        let parameters: Parameters = &[&id, &now.as_microsecond()];
+        let rows = self.background.write(&REVOKE, parameters).await?;
+        let before = rows
+            .first()
+            .map(<(KeyHash, ApiKey)>::from_row)
+            .transpose()?;
+        Ok(before.map(|(_, key)| key))
     }
 
-    pub async fn key_used(&self, used: Vec<ApiKeyUsage>) -> Result<(), Error> {
+    pub(in super::super) async fn api_key_record_usage(
+        &self,
+        usage: Vec<ApiKeyUsage>,
+    ) -> Result<(), Error> {
         let column =
-            |of: fn(&ApiKeyUsage) -> Option<i64>| -> Vec<_> { used.iter().map(of).collect() };
+            |of: fn(&ApiKeyUsage) -> Option<i64>| -> Vec<_> { usage.iter().map(of).collect() };
         let ids = column(|key| Some(key.id));
-        let times = column(|key| Some(key.last_used_at.as_microsecond()));
+        let last_used = column(|key| Some(key.last_used_at.as_microsecond()));
         let calls = column(|key| Some(key.deprecated_calls));
-        let called = column(|key| key.deprecated_at.map(Timestamp::as_microsecond));
-        let columns: Parameters = &[&ids, &times, &calls, &called];
-        self.chores.write(&KEY_USED, columns).await.map(drop)
+        let last_calls = column(|key| key.last_deprecated_call_at.map(Timestamp::as_microsecond));
+        let columns: Parameters = &[&ids, &last_used, &calls, &last_calls];
+        self.background
+            .write(&RECORD_USAGE, columns)
+            .await
+            .map(drop)
     }
 }
 
-static KEYS: Sql = Sql {
-    text: "SELECT id, name, scopes, created_at, last_used_at, expires_at, revoked_at,
-                  deprecated_calls, deprecated_at, hash
-           FROM api_keys ORDER BY id",
+static LIST: Sql = Sql {
+    text: concat!("SELECT ", api_key_columns!(), " FROM api_keys ORDER BY id"),
     types: &[],
 };
 
-static KEY_CREATE: Sql = Sql {
-    text: "INSERT INTO api_keys (hash, name, scopes, created_at, expires_at)
-           VALUES ($1, $2, $3, $4, $5)
-           RETURNING id, name, scopes, created_at, last_used_at, expires_at, revoked_at,
-                     deprecated_calls, deprecated_at",
-    types: &[Type::BYTEA, Type::TEXT, Type::TEXT, Type::INT8, Type::INT8],
+static CREATE: Sql = Sql {
+    text: concat!(
+        "INSERT INTO api_keys (",
+        new_api_key_columns!(),
+        ") VALUES ($1, $2, $3, $4, $5) RETURNING ",
+        api_key_columns!()
+    ),
+    types: new_api_key_columns!(types),
 };
 
-/// Gives the key as it was before.
-static KEY_REVOKE: Sql = Sql {
-    text: "WITH before AS (SELECT * FROM api_keys WHERE id = $1 FOR UPDATE)
-           UPDATE api_keys SET revoked_at = coalesce(api_keys.revoked_at, $2)
-           FROM before WHERE api_keys.id = before.id
-           RETURNING before.id, before.name, before.scopes, before.created_at,
-                     before.last_used_at, before.expires_at, before.revoked_at,
-                     before.deprecated_calls, before.deprecated_at",
+/// Returns the key as it was before.
+static REVOKE: Sql = Sql {
+    text: concat!(
+        "WITH before AS (SELECT * FROM api_keys WHERE id = $1 FOR UPDATE)
+         UPDATE api_keys SET revoked_at = coalesce(api_keys.revoked_at, $2)
+         FROM before WHERE api_keys.id = before.id
+         RETURNING ",
+        api_key_columns!("before")
+    ),
     types: &[Type::INT8, Type::INT8],
 };
 
-static KEY_USED: Sql = Sql {
+static RECORD_USAGE: Sql = Sql {
     text: "UPDATE api_keys
-           SET last_used_at = greatest(last_used_at, used.time),
-               deprecated_calls = deprecated_calls + used.calls,
-               deprecated_at = greatest(deprecated_at, used.called)
-           FROM unnest($1, $2, $3, $4) AS used (id, time, calls, called)
-           WHERE api_keys.id = used.id",
+           SET last_used_at = greatest(api_keys.last_used_at, usage.last_used_at),
+               deprecated_calls = api_keys.deprecated_calls + usage.calls,
+               last_deprecated_call_at = greatest(last_deprecated_call_at, usage.last_call_at)
+           FROM unnest($1, $2, $3, $4) AS usage (id, last_used_at, calls, last_call_at)
+           WHERE api_keys.id = usage.id",
     types: &[
         Type::INT8_ARRAY,
         Type::INT8_ARRAY,
@@ -97,17 +107,3 @@ static KEY_USED: Sql = Sql {
         Type::INT8_ARRAY,
     ],
 };
-
-fn key(row: &Row) -> Result<ApiKey, Error> {
-    Ok(ApiKey {
-        id: row.get(0),
-        name: KeyName::from_store(row.get(1)),
-        scopes: Scopes::from_store(row.get(2)),
-        created_at: time(row.get(3))?,
-        last_used_at: optional_time(row.get(4))?,
-        expires_at: optional_time(row.get(5))?,
-        revoked_at: optional_time(row.get(6))?,
-        deprecated_calls: row.get(7),
-        deprecated_at: optional_time(row.get(8))?,
-    })
-}

@@ -1,5 +1,5 @@
-//! Changes of a kind that wait at the same time go to the server in one
-//! statement, so that one round trip and one commit pay for all of them.
+//! Group commit on PostgreSQL: changes of one kind that are queued at the same
+//! time become one statement, so one round trip and one commit pay for all.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,77 +22,99 @@ use tokio_postgres::Row;
 
 use super::{
     super::{
-        Error,
-        commits::Commits,
-        queue::{Closed, wait},
-        replay::{self, Outcome},
+        error::Error,
+        metrics::CommitMetrics,
+        queue::{StoreClosed, wait},
+        replay,
+        rows::{Columns, Row as _},
     },
+    connect::Connector,
     pool::Pool,
-    unreadable,
-    url::Server,
 };
-use crate::{
-    idempotency::{Idempotent, IdempotentRequest},
-    order::Rejection,
-};
+use crate::idempotency::{IdempotentRequest, RecordedRejection};
 
-/// How many statements of a kind may be on their way: while the server waits
-/// for its disk, the next ones are gathered and sent.
-const WRITERS: usize = 2;
-/// How many changes share a statement at the most.
-const BATCH: usize = 1024;
-/// How long a change waits: longer than a statement may take, as it may have
-/// to wait for one before it.
-const PATIENCE: Duration = Duration::from_secs(25);
-/// How long the end of the service waits for changes.
-const GOODBYE: Duration = Duration::from_secs(15);
+/// Statements of one kind that may be in flight: while the server waits for its
+/// disk, the next batch is gathered and sent.
+const CONCURRENT_BATCHES: usize = 2;
+/// The maximum number of changes in a statement.
+const MAX_BATCH_SIZE: usize = 1024;
+/// Longer than a statement may take, as a change may wait for the one before.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(25);
+/// How long closing the store waits for queued changes.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A change that can be made together with others of its kind.
-pub trait Change: Send + Sync + Sized + 'static {
-    /// What it is about, if a statement can be about that only once; and why
-    /// another about the same is refused right after this one was made.
-    fn subject(&self) -> Option<(i64, Rejection)>;
+/// A change that can be batched with others of its kind.
+pub(super) trait Change: Send + Sync + Sized + 'static {
+    type Rejection: RecordedRejection;
 
-    fn named(&self) -> Option<&IdempotentRequest>;
+    /// What the change is about, if one statement can change that only once; and
+    /// why another change of the same subject is rejected right after this one
+    /// succeeded.
+    fn subject(&self) -> Option<(i64, Self::Rejection)>;
 
-    /// Runs one statement for all of them, and gives a row for each in their
-    /// order: the request that had the name before, the outcome, the id, and
-    /// what else belongs to the kind. It gives nothing if somebody else was
-    /// faster with one of the names, and so nothing was changed.
+    fn idempotency(&self) -> Option<&IdempotentRequest>;
+
+    /// Runs one statement for all changes. Returns a row for each, in order,
+    /// that starts with [`OUTCOME_COLUMNS`] columns. Returns `None`, with nothing
+    /// changed, if a concurrent transaction recorded one of the idempotency keys
+    /// first.
     fn run(
         pool: &Pool,
         changes: &[&Self],
     ) -> impl Future<Output = Result<Option<Vec<Row>>, Error>> + Send;
 }
 
-/// What a statement gave for a change.
-pub type ChangeResult = Idempotent<(Outcome, Option<Row>)>;
+/// The columns with which the row of every change starts: the recorded
+/// fingerprint if the idempotency key was used before, the outcome, and the
+/// resource id.
+pub(super) const OUTCOME_COLUMNS: usize = 3;
 
-type Waiting<C> = (C, oneshot::Sender<Result<ChangeResult, Error>>);
+/// The result of a change.
+pub(super) enum ChangeResult<R> {
+    Executed(Result<ChangedRow, R>),
+    /// A retry: the recorded outcome of the first request.
+    Replayed(Result<i64, R>),
+    KeyReused,
+}
+
+/// What a change created or changed.
+pub(super) struct ChangedRow {
+    pub(super) id: i64,
+    /// The row of the statement, starting with its outcome columns.
+    pub(super) row: Row,
+}
+
+type ResultOf<C> = Result<ChangeResult<<C as Change>::Rejection>, Error>;
+
+type QueuedChange<C> = (C, oneshot::Sender<ResultOf<C>>);
 
 #[derive(Debug)]
-pub struct Writer<C> {
+pub(super) struct Writer<C: Change> {
     pools: Vec<Arc<Pool>>,
-    /// Gone when the store is closed.
-    queue: RwLock<Option<Sender<Waiting<C>>>>,
+    /// `None` once the store is closed.
+    queue: RwLock<Option<Sender<QueuedChange<C>>>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
 impl<C: Change> Writer<C> {
-    pub fn start(server: &Server, write_queue: usize, commits: &Arc<Commits>) -> Self {
-        let (queue, waiting) = channel(write_queue);
-        let waiting = Arc::new(Mutex::new(waiting));
+    pub(super) fn start(
+        connector: &Connector,
+        capacity: usize,
+        commits: &Arc<CommitMetrics>,
+    ) -> Self {
+        let (queue, queued) = channel(capacity);
+        let queued = Arc::new(Mutex::new(queued));
         let mut tasks = JoinSet::new();
-        // A connection for each task: one statement at a time, so that a
-        // warning of the server belongs to it.
-        let pools: Vec<_> = (0..WRITERS)
-            .map(|_| Arc::new(Pool::new(server, 1)))
+        // One connection per task and one statement at a time, so that a warning
+        // of the server can be attributed to its statement.
+        let pools: Vec<_> = (0..CONCURRENT_BATCHES)
+            .map(|_| Arc::new(Pool::new(connector, 1)))
             .collect();
         for pool in &pools {
-            let (pool, waiting, commits) = (pool.clone(), waiting.clone(), commits.clone());
+            let (pool, queued, commits) = (pool.clone(), queued.clone(), commits.clone());
             tasks.spawn(async move {
-                // A panic ends the changes that it met, never the task.
-                while AssertUnwindSafe(write(&pool, &waiting, &commits))
+                // A panic fails the changes in flight, not the task.
+                while AssertUnwindSafe(work(&pool, &queued, &commits))
                     .catch_unwind()
                     .await
                     .is_err()
@@ -106,140 +128,154 @@ impl<C: Change> Writer<C> {
         }
     }
 
-    pub fn pools(&self) -> impl Iterator<Item = &Pool> {
+    pub(super) fn pools(&self) -> impl Iterator<Item = &Pool> {
         self.pools.iter().map(Arc::as_ref)
     }
 
-    /// How many changes wait for a connection.
-    pub fn waiting(&self) -> usize {
-        let queue = self.queue.read().expect("nobody panics with the lock");
+    /// The number of changes waiting for a connection.
+    pub(super) fn queue_depth(&self) -> usize {
+        let queue = self.queue.read().expect(LOCK);
         queue
             .as_ref()
             .map_or(0, |queue| queue.max_capacity() - queue.capacity())
     }
 
-    /// Makes a change and returns once it is committed. It goes on if the
-    /// caller goes away.
-    pub async fn make(&self, change: C) -> Result<ChangeResult, Error> {
-        let (reply, answer) = oneshot::channel();
-        let sent = match &*self.queue.read().expect("nobody panics with the lock") {
-            Some(queue) => queue.try_send((change, reply)),
-            None => return Err(Error::Unavailable(Arc::new(Closed))),
+    /// Executes a change and returns once it is committed. It is not cancelled
+    /// if the caller disconnects.
+    pub(super) async fn execute(&self, change: C) -> ResultOf<C> {
+        let (sender, result) = oneshot::channel();
+        let queued = match &*self.queue.read().expect(LOCK) {
+            Some(queue) => queue.try_send((change, sender)),
+            None => return Err(Error::Unavailable(Arc::new(StoreClosed))),
         };
-        sent.map_err(|e| match e {
+        queued.map_err(|e| match e {
             TrySendError::Full(_) => Error::Overloaded,
-            TrySendError::Closed(_) => Error::Unavailable(Arc::new(Closed)),
+            TrySendError::Closed(_) => Error::Unavailable(Arc::new(StoreClosed)),
         })?;
         let unknown = Error::OutcomeUnknown;
-        wait(answer, PATIENCE, unknown, unknown).await
+        wait(result, WRITE_TIMEOUT, unknown, unknown).await
     }
 
-    /// Makes the changes that are waiting, as far as the server can be reached:
-    /// nobody was told of them yet.
-    pub async fn close(&self) {
-        drop(
-            self.queue
-                .write()
-                .expect("nobody panics with the lock")
-                .take(),
-        );
+    /// Drains the queue, as far as the server is reachable.
+    pub(super) async fn close(&self) {
+        drop(self.queue.write().expect(LOCK).take());
         let mut tasks = self.tasks.lock().await;
-        let ended = async { while tasks.join_next().await.is_some() {} };
-        if timeout(GOODBYE, ended).await.is_err() {
-            tracing::warn!("changes that were waiting are given up");
+        let drained = async { while tasks.join_next().await.is_some() {} };
+        if timeout(DRAIN_TIMEOUT, drained).await.is_err() {
+            tracing::warn!("queued changes abandoned; the server did not respond in time");
             tasks.abort_all();
         }
     }
 }
 
-async fn write<C: Change>(pool: &Pool, waiting: &Mutex<Receiver<Waiting<C>>>, commits: &Commits) {
+const LOCK: &str = "no task panics while holding the lock";
+
+async fn work<C: Change>(
+    pool: &Pool,
+    queued: &Mutex<Receiver<QueuedChange<C>>>,
+    commits: &CommitMetrics,
+) {
     let mut batch = Vec::new();
     loop {
-        if waiting.lock().await.recv_many(&mut batch, BATCH).await == 0 {
+        let mut queued = queued.lock().await;
+        if queued.recv_many(&mut batch, MAX_BATCH_SIZE).await == 0 {
             return;
         }
+        drop(queued);
         while !batch.is_empty() {
-            batch = write_some(pool, batch, commits).await;
+            batch = execute_some(pool, batch, commits).await;
         }
     }
 }
 
-/// Makes as many of the changes as can go in one statement, and gives back the
-/// others.
-async fn write_some<C: Change>(
+/// Executes as many changes as fit into one statement. Returns the others.
+async fn execute_some<C: Change>(
     pool: &Pool,
-    batch: Vec<Waiting<C>>,
-    commits: &Commits,
-) -> Vec<Waiting<C>> {
-    let (mut subjects, mut names) = (HashSet::new(), HashSet::new());
-    let (together, mut later): (Vec<_>, Vec<_>) = batch.into_iter().partition(|(change, _)| {
-        let name = change.named().map(|n| (n.api_key_id, n.key.clone()));
-        // Both are looked at, so that a later one of the same name stays later.
+    batch: Vec<QueuedChange<C>>,
+    commits: &CommitMetrics,
+) -> Vec<QueuedChange<C>> {
+    let (mut subjects, mut keys) = (HashSet::new(), HashSet::new());
+    let (together, later): (Vec<_>, Vec<_>) = batch.into_iter().partition(|(change, _)| {
+        let key = change.idempotency().map(|r| (r.api_key_id, r.key.clone()));
+        // No short circuit: both are recorded, so that a later change with the
+        // same key stays behind this one.
         let new_subject = change
             .subject()
             .is_none_or(|(subject, _)| subjects.insert(subject));
-        let new_name = name.is_none_or(|name| names.insert(name));
-        new_subject && new_name
+        let new_key = key.is_none_or(|key| keys.insert(key));
+        new_subject && new_key
     });
     let changes: Vec<_> = together.iter().map(|(change, _)| change).collect();
-    let began = Instant::now();
+    let started = Instant::now();
     let rows = loop {
         match C::run(pool, &changes).await {
-            // The next time the name is known.
+            // Run again: now the recorded key is visible.
             Ok(None) => {}
             Ok(Some(rows)) if rows.len() == changes.len() => break Ok(rows),
-            // A trigger of the operator's may have left some out: whose is whose?
-            Ok(Some(_)) => break Err(Error::OutcomeUnknown(Arc::new(LeftOut))),
+            // An operator's trigger may have skipped rows. Which result belongs
+            // to which change cannot be told.
+            Ok(Some(_)) => break Err(Error::OutcomeUnknown(Arc::new(RowCountMismatch))),
             Err(error) => break Err(error),
         }
     };
-    commits.count(changes.len(), began, rows.is_ok());
+    commits.record(changes.len(), started, rows.is_ok());
     let mut decided = HashMap::new();
     match rows {
         Ok(rows) => {
-            for ((change, reply), row) in together.into_iter().zip(rows) {
-                let answer = judge(change.named(), row);
-                if let (Some((subject, after)), Ok(Idempotent::Executed((outcome, _)))) =
-                    (change.subject(), &answer)
+            for ((change, sender), row) in together.into_iter().zip(rows) {
+                let result = read_result(change.idempotency(), row);
+                if let (Some((subject, afterwards)), Ok(ChangeResult::Executed(executed))) =
+                    (change.subject(), &result)
                 {
-                    decided.insert(subject, outcome.err().unwrap_or(after));
+                    let rejection = executed.as_ref().err().copied();
+                    decided.insert(subject, rejection.unwrap_or(afterwards));
                 }
-                // Whoever asked may have gone away.
-                let _ = reply.send(answer);
+                // The caller may have disconnected.
+                let _ = sender.send(result);
             }
         }
         Err(error) => {
-            tracing::error!(%error, writes = together.len(), "a batch of writes failed");
-            for (_, reply) in together {
-                let _ = reply.send(Err(error.clone()));
+            tracing::error!(%error, writes = together.len(), "write batch failed");
+            for (_, sender) in together {
+                let _ = sender.send(Err(error.clone()));
             }
         }
     }
-    // Those who asked for the same come right after who was first. A name wants
-    // a replay, so those with one are sent.
-    for (change, reply) in std::mem::take(&mut later) {
-        let subject = change.subject().filter(|_| change.named().is_none());
+    // Changes of a subject that was just decided are rejected without another
+    // statement, as if they had come right after. One with an idempotency key
+    // has to be recorded or replayed, so it is sent.
+    let mut remaining = Vec::new();
+    for (change, sender) in later {
+        let subject = change.subject().filter(|_| change.idempotency().is_none());
         match subject.and_then(|(subject, _)| decided.get(&subject)) {
-            Some(refused) => drop(reply.send(Ok(Idempotent::Executed((Err(*refused), None))))),
-            None => later.push((change, reply)),
+            Some(rejection) => {
+                let _ = sender.send(Ok(ChangeResult::Executed(Err(*rejection))));
+            }
+            None => remaining.push((change, sender)),
         }
     }
-    later
+    remaining
 }
 
-/// Reads what a statement says of a change.
-fn judge(named: Option<&IdempotentRequest>, row: Row) -> Result<ChangeResult, Error> {
-    let before: Option<&[u8]> = row.get(0);
-    let outcome = replay::outcome(row.get(1), row.get(2)).map_err(unreadable)?;
-    Ok(match (before, named) {
-        (None, _) => Idempotent::Executed((outcome, Some(row))),
-        (Some(before), Some(named)) if before == named.fingerprint => {
-            Idempotent::Replayed((outcome, None))
+/// Reads the outcome columns of a row.
+fn read_result<R: RecordedRejection>(
+    request: Option<&IdempotentRequest>,
+    row: Row,
+) -> Result<ChangeResult<R>, Error> {
+    let mut columns = Columns::of(&row);
+    let recorded_fingerprint = columns.optional_bytes()?;
+    let (outcome, resource_id) = (columns.text()?, columns.optional_int()?);
+    let outcome =
+        replay::from_columns(outcome, resource_id).map_err(|e| Row::corrupt(OUTCOME_COLUMNS, e))?;
+    Ok(match (recorded_fingerprint, request) {
+        (None, _) => ChangeResult::Executed(outcome.map(|id| ChangedRow { id, row })),
+        (Some(recorded), Some(request)) if recorded == request.fingerprint => {
+            ChangeResult::Replayed(outcome)
         }
-        (Some(_), _) => Idempotent::KeyReused,
+        (Some(_), _) => ChangeResult::KeyReused,
     })
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the server did not give an outcome for every change")]
-struct LeftOut;
+#[error("the server did not return a row for every change; was a trigger or rule added?")]
+struct RowCountMismatch;

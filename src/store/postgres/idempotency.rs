@@ -1,117 +1,150 @@
-//! IdempotentRequest requests on PostgreSQL: the statement that carries some out looks for
-//! their records first, and writes them.
+//! Idempotency keys on PostgreSQL: the statement that executes a batch of changes
+//! first looks up their keys, and records them.
 //!
-//! Two statements that run at once cannot both write one: the second is undone
-//! as a whole, and finds the record when it is run again.
+//! Two concurrent statements cannot both record a key. The second one violates
+//! the primary key and is rolled back as a whole; when it is run again, it finds
+//! the record.
 
 use jiff::Timestamp;
 use tokio_postgres::{Row, types::Type};
 
 use super::{
-    super::Error,
-    NoRow, Postgres,
+    super::{error::Error, rows::Columns},
+    Postgres,
     batch::Change,
+    error::MissingRow,
     pool::{Parameters, Pool, Sql},
-    unreadable,
 };
 use crate::idempotency::IdempotentRequest;
 
-/// What lets a name be there only once.
-const PRIMARY_KEY: &str = "named_requests_pkey";
+const PRIMARY_KEY: &str = "idempotency_keys_pkey";
 
-/// A statement that makes changes of a kind, each once for a name. It starts
-/// with what is asked: for each change in turn its time, API key, name, request
-/// (the parameters `$1` to `$4`; the last three null if it has no name), and the
-/// columns of its kind. `fresh` is those of them that were not carried out
-/// before.
+/// A statement that executes a batch of changes, each once per idempotency key.
 ///
-/// `$done` are common table expressions, the last of them `done` with the
-/// `place` of each change that was made, an `id`, and the columns that the
-/// statement gives at last; `$refusal` is the outcome of any other change.
-/// Names are written in one order, so that no two statements wait for each
-/// other's.
-macro_rules! changes {
-    ($columns:literal from $parameters:literal, $done:literal, $refusal:literal) => {
+/// Parameters `$1` to `$4` are arrays with the time, API key id, idempotency key
+/// and fingerprint of each change; the last three are null without a key. The
+/// columns of the kind follow. The statement starts with two common table
+/// expressions: `requested`, the changes with their `ordinal`; and `pending`,
+/// those among them that were not executed before.
+///
+/// `$execute` are further expressions, the last of which is `executed`: the
+/// `ordinal` of each change that was made, the `id` of its resource, and the
+/// columns of `$result`. `$rejection` is the outcome of any other pending change.
+/// Keys are recorded in sorted order, so that concurrent statements cannot
+/// deadlock on them.
+macro_rules! batch_sql {
+    (
+        columns: $columns:expr, parameters: $parameters:literal,
+        execute: $execute:expr, rejection: $rejection:literal
+        $(, result: $result:expr)?
+    ) => {
         concat!(
-            "WITH asked AS MATERIALIZED (
+            "WITH requested AS MATERIALIZED (
                  SELECT * FROM unnest($1, $2, $3, $4, ",
             $parameters,
-            ") WITH ORDINALITY AS asked (at, api_key_id, request_name, request, ",
+            ") WITH ORDINALITY
+                 AS requested (at, api_key_id, idempotency_key, fingerprint, ",
             $columns,
-            ", place)
+            ", ordinal)
              ), known AS MATERIALIZED (
-                 SELECT asked.place, named.fingerprint, named.outcome, named.item
-                 FROM asked JOIN named_requests AS named
-                 ON named.api_key_id = asked.api_key_id AND named.name = asked.request_name
-             ), fresh AS MATERIALIZED (
-                 SELECT * FROM asked WHERE place NOT IN (SELECT place FROM known)
+                 SELECT requested.ordinal, record.fingerprint, record.outcome,
+                        record.resource_id
+                 FROM requested JOIN idempotency_keys AS record
+                 ON record.api_key_id = requested.api_key_id
+                    AND record.key = requested.idempotency_key
+             ), pending AS MATERIALIZED (
+                 SELECT * FROM requested WHERE ordinal NOT IN (SELECT ordinal FROM known)
              ), ",
-            $done,
+            $execute,
             ", decided AS MATERIALIZED (
-                 SELECT fresh.*, done.id AS item,
-                        CASE WHEN done.id IS NOT NULL THEN 'done' ELSE ",
-            $refusal,
+                 SELECT pending.*, executed.id AS resource_id,
+                        CASE WHEN executed.id IS NOT NULL THEN '",
+            succeeded!(),
+            "' ELSE ",
+            $rejection,
             " END AS outcome
-                 FROM fresh LEFT JOIN done ON done.place = fresh.place
+                 FROM pending LEFT JOIN executed ON executed.ordinal = pending.ordinal
              ), recorded AS (
-                 INSERT INTO named_requests (api_key_id, name, request, outcome, item, created_at)
-                 SELECT api_key_id, request_name, request, outcome, item, at FROM decided
-                 WHERE request_name IS NOT NULL ORDER BY api_key_id, request_name
+                 INSERT INTO idempotency_keys (",
+            idempotency_key_columns!(),
+            ")
+                 SELECT api_key_id, idempotency_key, fingerprint, outcome, resource_id, at
+                 FROM decided
+                 WHERE idempotency_key IS NOT NULL ORDER BY api_key_id, idempotency_key
              )
-             SELECT known.request, coalesce(known.outcome, decided.outcome),
-                    coalesce(known.item, decided.item), done.*
-             FROM asked LEFT JOIN known ON known.place = asked.place
-             LEFT JOIN decided ON decided.place = asked.place
-             LEFT JOIN done ON done.place = asked.place
-             ORDER BY asked.place"
+             SELECT known.fingerprint, coalesce(known.outcome, decided.outcome),
+                    coalesce(known.resource_id, decided.resource_id)",
+            $(", ", $result,)?
+            " FROM requested
+             LEFT JOIN known ON known.ordinal = requested.ordinal
+             LEFT JOIN decided ON decided.ordinal = requested.ordinal
+             LEFT JOIN executed ON executed.ordinal = requested.ordinal
+             ORDER BY requested.ordinal"
         )
     };
 }
-pub(super) use changes;
 
-/// Runs a statement that `changes!` has made; `rest` are the parameters of its
-/// kind, an array each.
-pub async fn run<C: Change>(
+/// The types of the parameters of a `batch_sql!` statement.
+macro_rules! batch_types {
+    ($($own:ident),*) => {
+        &[
+            Type::INT8_ARRAY,
+            Type::INT8_ARRAY,
+            Type::TEXT_ARRAY,
+            Type::BYTEA_ARRAY,
+            $(Type::$own),*
+        ]
+    };
+}
+
+/// Runs a `batch_sql!` statement. `own` are the parameters of its kind, an array
+/// each.
+pub(super) async fn run<C: Change>(
     pool: &Pool,
     sql: &'static Sql,
     changes: &[&C],
     at: fn(&C) -> Timestamp,
-    rest: Parameters<'_>,
+    own: Parameters<'_>,
 ) -> Result<Option<Vec<Row>>, Error> {
-    let named = || changes.iter().map(|change| change.named());
+    let requests = || changes.iter().map(|change| change.idempotency());
     let at: Vec<_> = changes.iter().map(|c| at(c).as_microsecond()).collect();
-    let keys: Vec<_> = named().map(|n| n.map(|n| n.api_key_id)).collect();
-    let names: Vec<_> = named().map(|n| n.map(|n| n.key.as_str())).collect();
-    let request = |named: &IdempotentRequest| named.fingerprint.to_vec();
-    let requests: Vec<_> = named().map(|n| n.map(request)).collect();
-    let first: Parameters = &[&at, &keys, &names, &requests];
-    let parameters = [first, rest].concat();
-    pool.write_unless_there(sql, &parameters, PRIMARY_KEY).await
+    let api_keys: Vec<_> = requests().map(|r| r.map(|r| r.api_key_id)).collect();
+    let keys: Vec<_> = requests().map(|r| r.map(|r| r.key.as_str())).collect();
+    let fingerprint = |request: &IdempotentRequest| request.fingerprint.to_vec();
+    let fingerprints: Vec<_> = requests().map(|r| r.map(fingerprint)).collect();
+    let common: Parameters = &[&at, &api_keys, &keys, &fingerprints];
+    let parameters = [common, own].concat();
+    pool.write_unless_conflict(sql, &parameters, PRIMARY_KEY)
+        .await
 }
 
-static FORGET: Sql = Sql {
+/// Concurrent replicas skip each other's rows.
+static PURGE: Sql = Sql {
     text: "WITH old AS (
-               SELECT api_key_id, name FROM named_requests WHERE created_at < $1
+               SELECT api_key_id, key FROM idempotency_keys WHERE created_at < $1
                ORDER BY created_at LIMIT 1000 FOR UPDATE SKIP LOCKED
-           ), gone AS (
-               DELETE FROM named_requests USING old
-               WHERE (named_requests.api_key_id, named_requests.name)
-                   = (old.api_key_id, old.name)
+           ), deleted AS (
+               DELETE FROM idempotency_keys USING old
+               WHERE (idempotency_keys.api_key_id, idempotency_keys.key)
+                   = (old.api_key_id, old.key)
                RETURNING 1
            )
-           SELECT count(*) FROM gone",
+           SELECT count(*) FROM deleted",
     types: &[Type::INT8],
 };
 
 impl Postgres {
-    pub async fn named_forget(&self, before: Timestamp) -> Result<u64, Error> {
+    pub(in super::super) async fn idempotency_purge(
+        &self,
+        before: Timestamp,
+    ) -> Result<u64, Error> {
         let before = before.as_microsecond();
-        count(&self.chores.write(&FORGET, &[&before]).await?)
+        read_count(&self.background.write(&PURGE, &[&before]).await?)
     }
 }
 
-/// The number that a statement gives as its only column.
-pub fn count(rows: &[Row]) -> Result<u64, Error> {
-    let row = rows.first().ok_or_else(|| unreadable(NoRow))?;
-    Ok(row.get::<_, i64>(0) as u64)
+/// The only column of the only row.
+pub(super) fn read_count(rows: &[Row]) -> Result<u64, Error> {
+    let row = rows.first().ok_or(MissingRow)?;
+    Ok(Columns::of(row).int()? as u64)
 }

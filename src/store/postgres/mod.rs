@@ -1,10 +1,13 @@
-//! The store on a PostgreSQL server, which any number of replicas share: the
-//! connections, and the statements and rows of each kind of thing in a file of
-//! its own.
+//! The store on a PostgreSQL server, shared by any number of replicas: pipelined
+//! connections, and batched statements for each kind of change.
+
+#[macro_use]
+mod idempotency;
 
 mod api_keys;
 mod batch;
-mod idempotency;
+mod connect;
+mod error;
 mod migrate;
 mod orders;
 mod pets;
@@ -12,6 +15,7 @@ mod pool;
 mod url;
 
 use std::{
+    error as std_error,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -19,63 +23,66 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
 use tokio::time::timeout;
-use tokio_postgres::{Client, Row, Transaction};
+use tokio_postgres::{Client, Transaction};
 
-use super::{Error, OpenError, Options, Role, commits::Commits, queue};
-use crate::{
-    page::{Filter, ListQuery, Page},
-    telemetry::prometheus::Exposition,
+use super::{
+    Options, Role,
+    error::{Error, OpenError},
+    metrics::{CommitMetrics, PoolMetrics, QueueMetrics, StoreMetrics},
+    rows::{Columns, Entity, Row},
 };
-use batch::Writer;
-use orders::{Closing, Place};
-use pets::Create;
-pub use pets::{ALL_PETS, pet};
+use crate::page::{ListQuery, Page, StatusFilter};
+use batch::{Change, Writer};
+use connect::Connector;
+use error::MissingRow;
+use orders::{PlaceOrder, TransitionOrder};
+use pets::CreatePet;
 use pool::{Pool, Sql};
-use url::Server;
 
-pub use url::{PostgresError, PostgresUrl};
+pub use error::PostgresError;
+pub use url::PostgresUrl;
 
-/// Connections to a PostgreSQL server.
+/// How long migrating may take, including the wait for a replica that is
+/// migrating.
+const MIGRATION_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Connections for reads, per replica.
+const READ_CONNECTIONS: usize = 4;
+
+/// Connections to a PostgreSQL server. Every kind of change has its own, so that
+/// one that waits for a lock or a standby delays no other.
 #[derive(Debug)]
 pub struct Postgres {
-    /// To read over. Writes go over others, so that one that waits holds up no
-    /// reading.
-    pool: Pool,
+    reads: Pool,
     updates: Pool,
-    /// For what the service does on its own, and for keys.
-    chores: Pool,
-    creates: Writer<Create>,
-    places: Writer<Place>,
-    closings: Writer<Closing>,
-    commits: Arc<Commits>,
+    /// For background tasks and API keys.
+    background: Pool,
+    creates: Writer<CreatePet>,
+    placements: Writer<PlaceOrder>,
+    transitions: Writer<TransitionOrder>,
+    commits: Arc<CommitMetrics>,
 }
 
-/// How long the schema may take, with the waiting for another replica that
-/// changes it.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How many connections a replica reads over.
-const READERS: usize = 4;
-
-/// Opens a connection to a database, after its schema is up to date, with the
-/// count of the server's warnings.
-pub async fn open_alone(url: &PostgresUrl) -> Result<(Client, Arc<AtomicU64>), OpenError> {
+/// Opens one connection to a database whose schema is up to date, with a counter
+/// of the server's warnings.
+pub(super) async fn open_connection(
+    url: &PostgresUrl,
+) -> Result<(Client, Arc<AtomicU64>), OpenError> {
     let (_, client, warnings) = prepare(url).await?;
     Ok((client, warnings))
 }
 
-/// Commits, and says whether that is certain: a server that has stopped waiting
-/// for its standbys warns.
-pub async fn is_confirmed(step: Transaction<'_>, warnings: &AtomicU64) -> bool {
+/// Commits a transaction. Returns whether the commit is confirmed: a server with
+/// synchronous replication warns when it stops waiting for its standbys.
+pub(super) async fn commit_confirmed(transaction: Transaction<'_>, warnings: &AtomicU64) -> bool {
     let before = warnings.load(Ordering::Acquire);
-    step.commit().await.is_ok() && warnings.load(Ordering::Acquire) == before
+    transaction.commit().await.is_ok() && warnings.load(Ordering::Acquire) == before
 }
 
-async fn prepare(url: &PostgresUrl) -> Result<(Server, Client, Arc<AtomicU64>), OpenError> {
+async fn prepare(url: &PostgresUrl) -> Result<(Connector, Client, Arc<AtomicU64>), OpenError> {
     let shown = url.to_string();
-    let server = Server::new(url).map_err(|cause| OpenError::Tls {
+    let connector = Connector::new(url).map_err(|cause| OpenError::Tls {
         server: shown.clone(),
         cause,
     })?;
@@ -83,124 +90,161 @@ async fn prepare(url: &PostgresUrl) -> Result<(Server, Client, Arc<AtomicU64>), 
         server: shown.clone(),
         cause,
     };
-    let (mut client, warnings) = pool::connect(&server).await.map_err(failed)?;
-    let migrated = timeout(PATIENCE, migrate::migrate(&mut client, &shown)).await;
-    migrated.map_err(|late| failed(late.into()))??;
-    Ok((server, client, warnings))
+    let (mut client, warnings) = connector.connect().await.map_err(failed)?;
+    let migrated = timeout(MIGRATION_TIMEOUT, migrate::migrate(&mut client, &shown)).await;
+    migrated.map_err(|elapsed| failed(elapsed.into()))??;
+    Ok((connector, client, warnings))
 }
 
 impl Postgres {
-    pub async fn open(url: &PostgresUrl, options: &Options) -> Result<Self, OpenError> {
-        let (server, ..) = prepare(url).await?;
-        let readers = match options.role {
-            Role::Service => READERS,
+    pub(super) async fn open(url: &PostgresUrl, options: &Options) -> Result<Self, OpenError> {
+        let (connector, ..) = prepare(url).await?;
+        let read_connections = match options.role {
+            Role::Service => READ_CONNECTIONS,
             Role::Tool => 1,
         };
         let (queue, commits) = (options.write_queue, Arc::default());
         Ok(Self {
-            pool: Pool::new(&server, readers),
-            updates: Pool::new(&server, 1),
-            chores: Pool::new(&server, 1),
-            creates: Writer::start(&server, queue, &commits),
-            places: Writer::start(&server, queue, &commits),
-            closings: Writer::start(&server, queue, &commits),
+            reads: Pool::new(&connector, read_connections),
+            updates: Pool::new(&connector, 1),
+            background: Pool::new(&connector, 1),
+            creates: Writer::start(&connector, queue, &commits),
+            placements: Writer::start(&connector, queue, &commits),
+            transitions: Writer::start(&connector, queue, &commits),
             commits,
         })
     }
 
-    pub async fn close(&self) {
+    pub(super) async fn close(&self) {
         tokio::join!(
             self.creates.close(),
-            self.places.close(),
-            self.closings.close()
+            self.placements.close(),
+            self.transitions.close()
         );
     }
 
-    pub async fn ping(&self) -> Result<(), Error> {
-        let rows = self.pool.read(&PING, &[]).await?;
-        match rows.first().map(|row| row.get(0)) {
-            Some(false) => Ok(()),
-            _ => Err(Error::Unavailable(Arc::new(Recovering))),
+    pub(super) async fn ping(&self) -> Result<(), Error> {
+        let rows = self.reads.read(&IN_RECOVERY, &[]).await?;
+        let in_recovery = Columns::of(rows.first().ok_or(MissingRow)?).boolean()?;
+        match in_recovery {
+            false => Ok(()),
+            true => Err(Error::Unavailable(Arc::new(InRecovery))),
         }
     }
 
-    pub fn expose(&self, text: &mut Exposition) {
-        let depths = [
-            ("create", self.creates.waiting()),
-            ("place", self.places.waiting()),
-            ("close", self.closings.waiting()),
+    pub(super) fn metrics(&self) -> StoreMetrics<'_> {
+        fn of_writer<C: Change>(
+            name: &'static str,
+            writer: &Writer<C>,
+        ) -> (QueueMetrics, PoolMetrics) {
+            let depth = writer.queue_depth();
+            let queue = QueueMetrics { name, depth };
+            (queue, of_pools(name, writer.pools()))
+        }
+        fn of_pools<'a>(
+            name: &'static str,
+            pools: impl IntoIterator<Item = &'a Pool>,
+        ) -> PoolMetrics {
+            let none = PoolMetrics {
+                name,
+                connections: 0,
+                statements_in_flight: 0,
+            };
+            pools.into_iter().fold(none, |sum, pool| PoolMetrics {
+                connections: sum.connections + pool.connections(),
+                statements_in_flight: sum.statements_in_flight + pool.statements_in_flight(),
+                ..sum
+            })
+        }
+        let (queues, writer_pools): (Vec<_>, Vec<_>) = [
+            of_writer("create", &self.creates),
+            of_writer("place", &self.placements),
+            of_writer("transition", &self.transitions),
+        ]
+        .into_iter()
+        .unzip();
+        let mut pools = vec![
+            of_pools("read", [&self.reads]),
+            of_pools("update", [&self.updates]),
+            of_pools("background", [&self.background]),
         ];
-        queue::expose(text, &depths);
-        let pools: [(&str, Vec<&Pool>); 6] = [
-            ("read", vec![&self.pool]),
-            ("update", vec![&self.updates]),
-            ("chores", vec![&self.chores]),
-            ("create", self.creates.pools().collect()),
-            ("place", self.places.pools().collect()),
-            ("close", self.closings.pools().collect()),
-        ];
-        let mut tell = |name, help, of: fn(&Pool) -> i64| {
-            let mut family = text.family(name, "gauge", help);
-            for (name, pools) in &pools {
-                let all: i64 = pools.iter().map(|pool| of(pool)).sum();
-                family.sample(&[("pool", name)], all);
-            }
-        };
-        tell(
-            "petstore_db_connections",
-            "Connections to the database that are open.",
-            Pool::connections,
-        );
-        tell(
-            "petstore_db_statements_in_flight",
-            "Statements that are on their way, or wait for a connection.",
-            Pool::running,
-        );
-        self.commits.expose(text);
+        pools.extend(writer_pools);
+        StoreMetrics {
+            queues,
+            pools,
+            commits: &self.commits,
+        }
     }
 
-    /// Reads one page by ascending id, and one item more to see whether it
-    /// goes on.
-    async fn list<S: Filter, T>(
+    /// Reads one page by ascending id, plus one row to detect a next page.
+    async fn list<S: StatusFilter, T: Entity>(
         &self,
-        [all, filtered]: &'static [Sql; 2],
+        sql: &'static ListSql,
         query: ListQuery<S>,
-        item: fn(&Row) -> Result<T, Error>,
         id: fn(&T) -> i64,
     ) -> Result<Page<T>, Error> {
         let (after, limit) = (query.after.id(), i64::from(query.limit.get()) + 1);
         let rows = match query.status.map(S::as_str) {
-            None => self.pool.read(all, &[&after, &limit]).await,
-            Some(status) => self.pool.read(filtered, &[&after, &limit, &status]).await,
+            None => self.reads.read(&sql.all, &[&after, &limit]).await,
+            Some(status) => {
+                let parameters: pool::Parameters = &[&after, &limit, &status];
+                self.reads.read(&sql.by_status, parameters).await
+            }
         };
-        let items = rows?.iter().map(item).collect::<Result<_, _>>()?;
-        Ok(Page::from_surplus(items, query.limit, id))
+        let items = rows?.iter().map(T::from_row).collect::<Result<_, _>>()?;
+        Ok(Page::from_lookahead(items, query.limit, id))
     }
 }
 
-/// Whether the server follows another, so that nothing can be written there.
-static PING: Sql = Sql {
+/// The statements of a list with keyset pagination: parameters are the cursor,
+/// the limit and, if filtered, the status.
+struct ListSql {
+    all: Sql,
+    by_status: Sql,
+}
+
+/// A server in recovery is a standby: it cannot be written to.
+static IN_RECOVERY: Sql = Sql {
     text: "SELECT pg_is_in_recovery()",
     types: &[],
 };
 
 #[derive(Debug, thiserror::Error)]
-#[error("the server is a standby")]
-struct Recovering;
+#[error("the server is a standby in recovery")]
+struct InRecovery;
 
-fn time(microseconds: i64) -> Result<Timestamp, Error> {
-    Timestamp::from_microsecond(microseconds).map_err(unreadable)
-}
+impl Row for tokio_postgres::Row {
+    type Error = Error;
 
-fn optional_time(microseconds: Option<i64>) -> Result<Option<Timestamp>, Error> {
-    microseconds.map(time).transpose()
-}
+    fn int(&self, column: usize) -> Result<i64, Error> {
+        self.try_get(column).map_err(|e| Self::corrupt(column, e))
+    }
 
-#[derive(Debug, thiserror::Error)]
-#[error("a statement gave no row where there must be one")]
-struct NoRow;
+    fn optional_int(&self, column: usize) -> Result<Option<i64>, Error> {
+        self.try_get(column).map_err(|e| Self::corrupt(column, e))
+    }
 
-/// A stored value that this program would not have stored.
-fn unreadable(cause: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::Internal(Arc::new(cause))
+    fn boolean(&self, column: usize) -> Result<bool, Error> {
+        self.try_get(column).map_err(|e| Self::corrupt(column, e))
+    }
+
+    fn text(&self, column: usize) -> Result<&str, Error> {
+        self.try_get(column).map_err(|e| Self::corrupt(column, e))
+    }
+
+    fn optional_text(&self, column: usize) -> Result<Option<&str>, Error> {
+        self.try_get(column).map_err(|e| Self::corrupt(column, e))
+    }
+
+    fn bytes(&self, column: usize) -> Result<&[u8], Error> {
+        self.try_get(column).map_err(|e| Self::corrupt(column, e))
+    }
+
+    fn optional_bytes(&self, column: usize) -> Result<Option<&[u8]>, Error> {
+        self.try_get(column).map_err(|e| Self::corrupt(column, e))
+    }
+
+    fn corrupt(_: usize, cause: impl std_error::Error + Send + Sync + 'static) -> Error {
+        Error::Internal(Arc::new(cause))
+    }
 }

@@ -1,5 +1,5 @@
-//! Connections to PostgreSQL: made when they are needed, shared by many
-//! requests at once, replaced when they break.
+//! A pool of pipelined PostgreSQL connections: opened on demand, shared by
+//! concurrent requests, and replaced when they break.
 
 use std::{
     collections::HashMap,
@@ -10,122 +10,118 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{StreamExt, stream};
 use tokio::{
     sync::Mutex,
     time::{Instant, timeout},
 };
 use tokio_postgres::{
-    AsyncMessage, Client, Row, Statement,
-    error::{Severity, SqlState},
+    Client, Row, Statement,
+    error::SqlState,
     types::{ToSql, Type},
 };
 
-use super::{
-    super::Error,
-    url::{PostgresError, Server},
-};
+use super::{super::error::Error, connect::Connector, error::PostgresError};
 use crate::telemetry::metrics::Gauge;
 
-/// How long a connection may take to be made.
-const CONNECT: Duration = Duration::from_secs(5);
-/// How long a statement may take, with its way there and back.
-const STATEMENT: Duration = Duration::from_secs(10);
+/// How long setting up a session, or cancelling a statement, may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a statement may take, including the network round trip.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A statement and the types of its parameters.
-pub struct Sql {
-    pub text: &'static str,
-    pub types: &'static [Type],
+pub(super) struct Sql {
+    pub(super) text: &'static str,
+    pub(super) types: &'static [Type],
 }
 
-pub type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
+pub(super) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// A fixed number of connections. Requests go over them in turn and do not
-/// wait for each other's answers: the server works through what is sent.
+/// A fixed number of connections, used round robin. Statements are pipelined:
+/// they are sent without waiting for the results of earlier ones.
 #[derive(Debug)]
-pub struct Pool {
-    server: Server,
-    places: Vec<Mutex<Place>>,
+pub(super) struct Pool {
+    connector: Connector,
+    slots: Vec<Mutex<Slot>>,
     next: AtomicUsize,
-    /// Statements that are on their way.
-    running: Gauge,
+    in_flight: Gauge,
 }
 
+/// Room for one connection.
 #[derive(Debug, Default)]
-struct Place {
+struct Slot {
     connection: Option<Arc<Connection>>,
-    /// When the last attempt that failed began.
+    /// When the last failed attempt to connect started, and its error.
     failed: Option<(Instant, Error)>,
 }
 
 #[derive(Debug)]
 struct Connection {
     client: Client,
-    /// The statements that were run before, unless none are to be prepared.
+    /// Prepared statements by their text; `None` if they must not be used.
     prepared: Option<RwLock<HashMap<&'static str, Statement>>>,
-    /// How many warnings the server has sent.
+    /// The number of warnings received from the server.
     warnings: Arc<AtomicU64>,
 }
 
 impl Pool {
-    pub fn new(server: &Server, size: usize) -> Self {
+    pub(super) fn new(connector: &Connector, size: usize) -> Self {
         Self {
-            server: server.clone(),
-            places: (0..size).map(|_| Mutex::default()).collect(),
+            connector: connector.clone(),
+            slots: (0..size).map(|_| Mutex::default()).collect(),
             next: AtomicUsize::new(0),
-            running: Gauge::default(),
+            in_flight: Gauge::default(),
         }
     }
 
-    /// How many statements are on their way, or wait for a connection.
-    pub fn running(&self) -> i64 {
-        self.running.get()
+    /// The number of statements in flight or waiting for a connection.
+    pub(super) fn statements_in_flight(&self) -> i64 {
+        self.in_flight.get()
     }
 
-    /// How many connections are there. One that is being made is not.
-    pub fn connections(&self) -> i64 {
-        let is_open = |place: &&Mutex<Place>| {
-            let place = place.try_lock();
-            place.is_ok_and(|place| {
-                place
-                    .connection
+    /// The number of open connections, without those being opened.
+    pub(super) fn connections(&self) -> i64 {
+        let is_open = |slot: &&Mutex<Slot>| {
+            let slot = slot.try_lock();
+            slot.is_ok_and(|slot| {
+                slot.connection
                     .as_ref()
                     .is_some_and(|c| !c.client.is_closed())
             })
         };
-        self.places.iter().filter(is_open).count() as i64
+        self.slots.iter().filter(is_open).count() as i64
     }
 
-    /// Runs a statement that changes nothing.
-    pub async fn read(
+    /// Runs a read-only statement.
+    pub(super) async fn read(
         &self,
         sql: &'static Sql,
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, Error> {
         match self.run(sql, parameters).await? {
             Ok((rows, _)) => Ok(rows),
-            Err(trouble) => Err(failure(trouble)),
+            Err(error) => Err(error.classify()),
         }
     }
 
-    /// Runs a statement that is a transaction of its own, and returns once it
-    /// is committed.
+    /// Runs a statement as its own transaction and returns once it is committed.
     ///
-    /// Whatever leaves a doubt is an unknown outcome: the connection broke
-    /// before the answer, the answer is late, or the server warned. It warns
-    /// when it has committed but stopped waiting for its standbys.
-    pub async fn write(
+    /// The outcome is unknown if the connection broke before the response, if
+    /// the response timed out, or if the server sent a warning: with synchronous
+    /// replication, it warns when it has committed locally but stopped waiting
+    /// for its standbys.
+    pub(super) async fn write(
         &self,
         sql: &'static Sql,
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, Error> {
         let written = self.try_write(sql, parameters).await?;
-        written.map_err(failure)
+        written.map_err(PostgresError::classify)
     }
 
-    /// The same. `None` says that it was undone, because another transaction
-    /// has first written what `constraint` lets be there only once.
-    pub async fn write_unless_there(
+    /// Like [`write`](Self::write), but returns `None` if the statement was rolled
+    /// back because it violated `constraint`: a concurrent transaction inserted
+    /// the same key first.
+    pub(super) async fn write_unless_conflict(
         &self,
         sql: &'static Sql,
         parameters: Parameters<'_>,
@@ -133,130 +129,131 @@ impl Pool {
     ) -> Result<Option<Vec<Row>>, Error> {
         match self.try_write(sql, parameters).await? {
             Ok(rows) => Ok(Some(rows)),
-            Err(trouble) if trouble.constraint() == Some(constraint) => Ok(None),
-            Err(trouble) => Err(failure(trouble)),
+            Err(error) if error.constraint() == Some(constraint) => Ok(None),
+            Err(error) => Err(error.classify()),
         }
     }
 
-    /// The inner error is that the server has undone the statement.
+    /// The inner error means that the server rolled the statement back.
     async fn try_write(
         &self,
         sql: &'static Sql,
         parameters: Parameters<'_>,
     ) -> Result<Result<Vec<Row>, PostgresError>, Error> {
         match self.run(sql, parameters).await? {
-            Ok((_, true)) => Err(Error::OutcomeUnknown(Arc::new(Warned))),
+            Ok((_, true)) => Err(Error::OutcomeUnknown(Arc::new(CommitWarning))),
             Ok((rows, false)) => Ok(Ok(rows)),
-            Err(trouble) if is_rolled_back(&trouble) => Ok(Err(trouble)),
-            Err(trouble) => Err(Error::OutcomeUnknown(Arc::new(trouble))),
+            Err(error) if error.is_rolled_back() => Ok(Err(error)),
+            Err(error) => Err(Error::OutcomeUnknown(Arc::new(error))),
         }
     }
 
-    /// Runs a statement and says whether the server warned meanwhile. The outer
-    /// error is that there is no connection: nothing was sent.
+    /// Runs a statement. Returns its rows and whether the server warned
+    /// meanwhile. The outer error means that there is no connection: nothing was
+    /// sent.
     async fn run(
         &self,
         sql: &'static Sql,
         parameters: Parameters<'_>,
     ) -> Result<Result<(Vec<Row>, bool), PostgresError>, Error> {
-        let _running = self.running.track();
-        let (place, connection) = self.connection().await?;
+        let _in_flight = self.in_flight.track();
+        let (slot, connection) = self.connection().await?;
         let before = connection.warnings.load(Ordering::Acquire);
-        // In a box: every request has room for all that it may have to wait for,
-        // also one that needs no statement, and that room has to be moved.
+        // Boxed to keep the future of every request small: it reserves room for
+        // all that it might await, even if it is served from memory.
         let statement = Box::pin(connection.run(sql, parameters));
-        Ok(match timeout(STATEMENT, statement).await {
+        Ok(match timeout(STATEMENT_TIMEOUT, statement).await {
             Ok(Ok(rows)) => {
                 let warned = connection.warnings.load(Ordering::Acquire) != before;
                 Ok((rows, warned))
             }
             Ok(Err(error)) => {
-                self.drop_broken(place, &connection, &error).await;
+                self.discard_if_unusable(slot, &connection, &error).await;
                 Err(error.into())
             }
-            Err(late) => {
-                self.give_up(place, &connection).await;
-                Err(late.into())
+            Err(elapsed) => {
+                self.abandon(slot, &connection).await;
+                Err(elapsed.into())
             }
         })
     }
 
-    /// The next connection, made if it is not there. Those who wait while it
-    /// cannot be made share the failure.
+    /// Returns the next connection, opening it if necessary. Requests that waited
+    /// for a failed attempt share its error.
     async fn connection(&self) -> Result<(usize, Arc<Connection>), Error> {
-        let asked = Instant::now();
-        let number = self.next.fetch_add(1, Ordering::Relaxed) % self.places.len();
-        let mut place = self.places[number].lock().await;
-        match (&place.connection, &place.failed) {
+        let requested = Instant::now();
+        let number = self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len();
+        let mut slot = self.slots[number].lock().await;
+        match (&slot.connection, &slot.failed) {
             (Some(connection), _) if !connection.client.is_closed() => {
                 return Ok((number, connection.clone()));
             }
-            (_, Some((began, error))) if *began >= asked => return Err(error.clone()),
+            (_, Some((started, error))) if *started >= requested => return Err(error.clone()),
             _ => {}
         }
-        let began = Instant::now();
-        match Box::pin(Connection::open(&self.server)).await {
-            Ok(made) => {
-                let made = place.connection.insert(Arc::new(made)).clone();
-                Ok((number, made))
+        let started = Instant::now();
+        match Box::pin(Connection::open(&self.connector)).await {
+            Ok(opened) => {
+                let opened = slot.connection.insert(Arc::new(opened)).clone();
+                Ok((number, opened))
             }
-            Err(trouble) => {
-                let error = Error::Unavailable(Arc::new(trouble));
-                place.failed = Some((began, error.clone()));
+            Err(error) => {
+                let error = Error::Unavailable(Arc::new(error));
+                slot.failed = Some((started, error.clone()));
                 Err(error)
             }
         }
     }
 
-    /// Gives up a connection that no longer leads to a server that writes, or
-    /// whose statements have to be prepared anew.
-    async fn drop_broken(
+    /// Discards a connection to a server that became read-only (after a
+    /// failover), or whose prepared statements are no longer valid.
+    async fn discard_if_unusable(
         &self,
-        place: usize,
+        slot: usize,
         connection: &Arc<Connection>,
         error: &tokio_postgres::Error,
     ) {
-        let spoilt = [
+        let unusable = [
             SqlState::READ_ONLY_SQL_TRANSACTION,
             SqlState::FEATURE_NOT_SUPPORTED,
             SqlState::INVALID_SQL_STATEMENT_NAME,
             SqlState::DUPLICATE_PSTATEMENT,
         ];
-        if error.code().is_some_and(|code| spoilt.contains(code)) {
-            self.drop(place, connection).await;
+        if error.code().is_some_and(|code| unusable.contains(code)) {
+            self.discard(slot, connection).await;
         }
     }
 
-    /// Leaves a connection whose answer is late, and asks the server to end
-    /// the statement rather than to hold its locks for nobody.
-    async fn give_up(&self, place: usize, connection: &Arc<Connection>) {
-        self.drop(place, connection).await;
-        let (server, token) = (self.server.clone(), connection.client.cancel_token());
+    /// Discards a connection whose statement timed out, and asks the server to
+    /// cancel the statement, so that it releases its locks.
+    async fn abandon(&self, slot: usize, connection: &Arc<Connection>) {
+        self.discard(slot, connection).await;
+        let (connector, token) = (self.connector.clone(), connection.client.cancel_token());
         tokio::spawn(async move {
-            // If it cannot be reached either, its own limit ends the statement.
-            let _ = timeout(CONNECT, server.cancel(token)).await;
+            // If this fails too, statement_timeout ends the statement.
+            let _ = timeout(CONNECT_TIMEOUT, connector.cancel(token)).await;
         });
     }
 
-    async fn drop(&self, place: usize, connection: &Arc<Connection>) {
-        let kept = &mut self.places[place].lock().await.connection;
-        if kept
+    async fn discard(&self, slot: usize, connection: &Arc<Connection>) {
+        let current = &mut self.slots[slot].lock().await.connection;
+        if current
             .as_ref()
-            .is_some_and(|kept| Arc::ptr_eq(kept, connection))
+            .is_some_and(|current| Arc::ptr_eq(current, connection))
         {
-            *kept = None;
+            *current = None;
         }
     }
 }
 
 impl Connection {
-    async fn open(server: &Server) -> Result<Self, PostgresError> {
-        let (client, warnings) = connect(server).await?;
-        let prepares = server.prepares();
+    async fn open(connector: &Connector) -> Result<Self, PostgresError> {
+        let (client, warnings) = connector.connect().await?;
+        let prepares = connector.prepares_statements();
         if prepares {
-            timeout(CONNECT, client.batch_execute(SESSION)).await??;
+            timeout(CONNECT_TIMEOUT, client.batch_execute(SESSION_SETTINGS)).await??;
         } else {
-            timeout(CONNECT, refuse_muted(&client)).await??;
+            timeout(CONNECT_TIMEOUT, require_warnings(&client)).await??;
         }
         Ok(Self {
             client,
@@ -277,14 +274,16 @@ impl Connection {
         };
         let known = prepared
             .read()
-            .expect("nobody panics with the lock")
+            .expect("no task panics while holding the lock")
             .get(sql.text)
             .cloned();
         let statement = match known {
             Some(statement) => statement,
             None => {
                 let statement = self.client.prepare_typed(sql.text, sql.types).await?;
-                let mut prepared = prepared.write().expect("nobody panics with the lock");
+                let mut prepared = prepared
+                    .write()
+                    .expect("no task panics while holding the lock");
                 prepared.insert(sql.text, statement.clone());
                 statement
             }
@@ -293,71 +292,25 @@ impl Connection {
     }
 }
 
-/// What a session of ours is set to. A statement whose client has given up
-/// ends soon after. One that waits for a lock that somebody keeps is undone, so
-/// that its client is told for certain, and others get their turn.
-const SESSION: &str = "SET client_min_messages = 'warning';
+/// `lock_timeout` rolls back a statement that waits for a lock too long, before
+/// its client gives up: the client learns for certain that nothing was changed.
+/// `statement_timeout` ends a statement after its client has given up.
+const SESSION_SETTINGS: &str = "SET client_min_messages = 'warning';
      SET default_transaction_isolation = 'read committed';
      SET lock_timeout = '2s';
      SET statement_timeout = '15s';
      SET idle_in_transaction_session_timeout = '15s'";
 
-/// A pooler gives out other sessions than the one that would be set, so there
-/// the role must be set so that warnings come.
-async fn refuse_muted(client: &Client) -> Result<(), PostgresError> {
+/// Behind a pooler in transaction mode, session settings do not stick. There the
+/// role's own settings must let warnings through.
+async fn require_warnings(client: &Client) -> Result<(), PostgresError> {
     let level = client.query_typed("SHOW client_min_messages", &[]).await?;
     match level[0].get(0) {
-        "error" => Err(PostgresError::Muted),
+        "error" => Err(PostgresError::WarningsSuppressed),
         _ => Ok(()),
     }
 }
 
-/// Opens one connection and drives it in the background. Gives it with the
-/// count of the server's warnings.
-pub async fn connect(server: &Server) -> Result<(Client, Arc<AtomicU64>), PostgresError> {
-    let warnings = Arc::new(AtomicU64::new(0));
-    let counter = warnings.clone();
-    let (client, mut connection) = server.connect().await?;
-    tokio::spawn(async move {
-        let mut messages = stream::poll_fn(move |cx| connection.poll_message(cx));
-        // An error ends the stream; whoever waits for an answer is told too.
-        while let Some(Ok(message)) = messages.next().await {
-            if let AsyncMessage::Notice(notice) = message
-                && notice.parsed_severity() == Some(Severity::Warning)
-            {
-                counter.fetch_add(1, Ordering::Release);
-                tracing::warn!(warning = notice.message(), "PostgreSQL warns");
-            }
-        }
-    });
-    Ok((client, warnings))
-}
-
-/// Sorts a failure after which nothing is changed: is the server away or out of
-/// something, or is a statement of this program at fault?
-fn failure(trouble: PostgresError) -> Error {
-    match trouble.state().map(class) {
-        Some("22" | "23" | "42") => Error::Internal(Arc::new(trouble)),
-        _ => Error::Unavailable(Arc::new(trouble)),
-    }
-}
-
-/// Whether the server said that it undid a statement, and that without a doubt.
-fn is_rolled_back(trouble: &PostgresError) -> bool {
-    let PostgresError::Server { error } = trouble else {
-        return false;
-    };
-    error.as_db_error().is_some_and(|e| {
-        let doubtful = e.code().code() == "40003" || class(e.code()) == "08";
-        e.parsed_severity() == Some(Severity::Error) && !doubtful
-    })
-}
-
-/// The first two characters of a state.
-fn class(state: &SqlState) -> &str {
-    &state.code()[..2]
-}
-
 #[derive(Debug, thiserror::Error)]
-#[error("PostgreSQL warned while it committed")]
-struct Warned;
+#[error("PostgreSQL warned during the commit; a standby may not have confirmed it")]
+struct CommitWarning;

@@ -1,20 +1,47 @@
 //! API keys on SQLite.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{super::Error, Sqlite, optional_time, time, writer::Effect};
-use crate::api_key::{ApiKey, ApiKeyUsage, KeyHash, KeyName, NewApiKey, Scopes};
+use super::{super::error::Error, Sqlite, read_row, writer::Effect};
+use crate::api_key::{ApiKey, ApiKeyUsage, KeyHash, NewApiKey};
+
+const GET: &str = concat!(
+    "SELECT ",
+    api_key_columns!(),
+    " FROM api_keys WHERE id = ?1"
+);
+
+const LIST: &str = concat!("SELECT ", api_key_columns!(), " FROM api_keys ORDER BY id");
+
+const INSERT: &str = concat!(
+    "INSERT INTO api_keys (",
+    new_api_key_columns!(),
+    ") VALUES (?1, ?2, ?3, ?4, ?5)"
+);
+
+const REVOKE: &str = "UPDATE api_keys SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL";
+
+// SQLite's max() is null if an argument is.
+const RECORD_USAGE: &str = "UPDATE api_keys
+     SET last_used_at = max(?2, coalesce(last_used_at, ?2)),
+         deprecated_calls = deprecated_calls + ?3,
+         last_deprecated_call_at =
+             coalesce(max(?4, last_deprecated_call_at), ?4, last_deprecated_call_at)
+     WHERE id = ?1";
 
 impl Sqlite {
-    pub async fn key_create(&self, new: NewApiKey, hash: KeyHash) -> Result<ApiKey, Error> {
+    pub(in super::super) async fn api_key_create(
+        &self,
+        new: NewApiKey,
+        hash: KeyHash,
+    ) -> Result<ApiKey, Error> {
         self.writer
             .run(
-                |_| Effect::Unseen,
+                |_| Effect::None,
                 move |db| {
                     db.execute(
-                        "INSERT INTO api_keys (hash, name, scopes, created_at, expires_at)
-                     VALUES (?1, ?2, ?3, ?4, ?5)",
+                        INSERT,
                         params![
                             hash.as_bytes(),
                             new.name.as_str(),
@@ -23,58 +50,53 @@ impl Sqlite {
                             new.expires_at.map(Timestamp::as_microsecond)
                         ],
                     )?;
-                    key_by_id(db, db.last_insert_rowid())
+                    get(db, db.last_insert_rowid())
                 },
             )
             .await
     }
 
-    pub async fn key_list(&self) -> Result<Vec<(KeyHash, ApiKey)>, Error> {
+    pub(in super::super) async fn api_key_list(&self) -> Result<Vec<(KeyHash, ApiKey)>, Error> {
         self.readers
-            .run(|db| {
-                db.prepare_cached(&format!("SELECT {KEY}, hash FROM api_keys ORDER BY id"))?
-                    .query_map([], |row| Ok((KeyHash::from_store(row.get(9)?), key(row)?)))?
-                    .collect()
-            })
+            .run(|db| db.prepare_cached(LIST)?.query_map([], read_row)?.collect())
             .await
     }
 
-    pub async fn key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<ApiKey>, Error> {
+    pub(in super::super) async fn api_key_revoke(
+        &self,
+        id: i64,
+        now: Timestamp,
+    ) -> Result<Option<ApiKey>, Error> {
         self.writer
             .run(
-                |_| Effect::Unseen,
+                |_| Effect::None,
                 move |db| {
-                    let Some(key) = key_by_id(db, id).optional()? else {
+                    let Some(before) = get(db, id).optional()? else {
                         return Ok(None);
                     };
-                    db.execute(
-                        "UPDATE api_keys SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL",
-                        params![id, now.as_microsecond()],
-                    )?;
-                    Ok(Some(key))
+                    db.execute(REVOKE, params![id, now.as_microsecond()])?;
+                    Ok(Some(before))
                 },
             )
             .await
     }
 
-    pub async fn key_used(&self, used: Vec<ApiKeyUsage>) -> Result<(), Error> {
+    pub(in super::super) async fn api_key_record_usage(
+        &self,
+        usage: Vec<ApiKeyUsage>,
+    ) -> Result<(), Error> {
         self.writer
             .run(
-                |_| Effect::Unseen,
+                |_| Effect::None,
                 move |db| {
-                    let mut update = db.prepare_cached(
-                        "UPDATE api_keys
-                     SET last_used_at = max(?2, coalesce(last_used_at, ?2)),
-                         deprecated_calls = deprecated_calls + ?3,
-                         deprecated_at = coalesce(max(?4, deprecated_at), ?4, deprecated_at)
-                     WHERE id = ?1",
-                    )?;
-                    for key in used {
+                    let mut update = db.prepare_cached(RECORD_USAGE)?;
+                    for key in usage {
+                        let last_call = key.last_deprecated_call_at;
                         update.execute(params![
                             key.id,
                             key.last_used_at.as_microsecond(),
                             key.deprecated_calls,
-                            key.deprecated_at.map(Timestamp::as_microsecond)
+                            last_call.map(Timestamp::as_microsecond)
                         ])?;
                     }
                     Ok(())
@@ -84,27 +106,7 @@ impl Sqlite {
     }
 }
 
-const KEY: &str = "id, name, scopes, created_at, last_used_at, expires_at, revoked_at,
-     deprecated_calls, deprecated_at";
-
-fn key(row: &Row) -> rusqlite::Result<ApiKey> {
-    Ok(ApiKey {
-        id: row.get(0)?,
-        name: KeyName::from_store(row.get(1)?),
-        scopes: Scopes::from_store(row.get_ref(2)?.as_str()?),
-        created_at: time(row, 3)?,
-        last_used_at: optional_time(row, 4)?,
-        expires_at: optional_time(row, 5)?,
-        revoked_at: optional_time(row, 6)?,
-        deprecated_calls: row.get(7)?,
-        deprecated_at: optional_time(row, 8)?,
-    })
-}
-
-fn key_by_id(db: &Connection, id: i64) -> rusqlite::Result<ApiKey> {
-    db.query_row(
-        &format!("SELECT {KEY} FROM api_keys WHERE id = ?1"),
-        [id],
-        key,
-    )
+fn get(db: &Connection, id: i64) -> rusqlite::Result<ApiKey> {
+    let (_, key) = db.query_row(GET, [id], read_row::<(KeyHash, ApiKey)>)?;
+    Ok(key)
 }

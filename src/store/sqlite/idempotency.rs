@@ -1,86 +1,101 @@
-//! IdempotentRequest requests on SQLite: the record is written in the savepoint of what it
-//! records.
+//! Idempotency keys on SQLite. The record is written in the same savepoint as the
+//! change, so both commit or neither does.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{
     super::{
-        Error,
-        replay::{self, Outcome},
+        error::Error,
+        replay,
+        rows::{Columns, Row},
     },
-    Sqlite, unreadable,
+    Sqlite,
     writer::Effect,
 };
-use crate::idempotency::{Idempotent, IdempotentRequest};
+use crate::idempotency::{Idempotent, IdempotentRequest, RecordedRejection};
 
-/// How many names are forgotten in one go, which writers wait for.
-const BATCH: u32 = 500;
+/// Keys deleted in one transaction. Other writes wait for it.
+const PURGE_BATCH_SIZE: u32 = 500;
+
+const FIND: &str = "SELECT fingerprint, outcome, resource_id FROM idempotency_keys
+     WHERE api_key_id = ?1 AND key = ?2";
+
+const RECORD: &str = concat!(
+    "INSERT INTO idempotency_keys (",
+    idempotency_key_columns!(),
+    ") VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
+);
+
+const ANY_BEFORE: &str = "SELECT EXISTS (SELECT 1 FROM idempotency_keys WHERE created_at < ?1)";
+
+const PURGE: &str = "DELETE FROM idempotency_keys WHERE (api_key_id, key) IN (
+         SELECT api_key_id, key FROM idempotency_keys
+         WHERE created_at < ?1 ORDER BY created_at LIMIT ?2)";
 
 impl Sqlite {
-    pub async fn named_forget(&self, before: Timestamp) -> Result<u64, Error> {
+    pub(in super::super) async fn idempotency_purge(
+        &self,
+        before: Timestamp,
+    ) -> Result<u64, Error> {
         let before = before.as_microsecond();
-        let there = "SELECT EXISTS (SELECT 1 FROM named_requests WHERE created_at < ?1)";
-        if !self.is_there(there, before).await? {
+        if !self.exists(ANY_BEFORE, before).await? {
             return Ok(0);
         }
         self.writer
             .run(
-                |_| Effect::Unseen,
+                |_| Effect::None,
                 move |db| {
-                    let forgotten = db
-                        .prepare_cached(
-                            "DELETE FROM named_requests WHERE (api_key_id, name) IN (
-                             SELECT api_key_id, name FROM named_requests
-                             WHERE created_at < ?1 ORDER BY created_at LIMIT ?2)",
-                        )?
-                        .execute(params![before, BATCH])?;
-                    Ok(forgotten as u64)
+                    let purged = db
+                        .prepare_cached(PURGE)?
+                        .execute(params![before, PURGE_BATCH_SIZE])?;
+                    Ok(purged as u64)
                 },
             )
             .await
     }
 }
 
-/// Carries out a request, unless one of its name was carried out before.
-/// `outcome` says what to write down, `recall` makes an answer of that again.
-pub fn once<T>(
+/// Executes a change, unless its idempotency key was used before. `id` is the
+/// resource id to record, and `replay` restores the result from it.
+pub(super) fn execute_once<T, R: RecordedRejection>(
     db: &Connection,
-    named: Option<&IdempotentRequest>,
-    work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-    outcome: impl FnOnce(&T) -> Outcome,
-    recall: impl FnOnce(&Connection, Outcome) -> rusqlite::Result<T>,
-) -> rusqlite::Result<Idempotent<T>> {
-    let Some(named) = named else {
-        return work(db).map(Idempotent::Executed);
+    request: Option<&IdempotentRequest>,
+    execute: impl FnOnce(&Connection) -> rusqlite::Result<Result<T, R>>,
+    id: impl FnOnce(&T) -> i64,
+    replay: impl FnOnce(&Connection, i64) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Idempotent<Result<T, R>>> {
+    let Some(request) = request else {
+        return execute(db).map(Idempotent::Executed);
     };
-    let found = db
-        .prepare_cached(
-            "SELECT request, outcome, item FROM named_requests
-             WHERE api_key_id = ?1 AND name = ?2",
-        )?
-        .query_row(params![named.api_key_id, named.key.as_str()], |row| {
-            let name = row.get_ref(1)?.as_str()?;
-            let outcome = replay::outcome(name, row.get(2)?).map_err(|e| unreadable(1, e))?;
-            Ok((row.get::<_, [u8; 32]>(0)?, outcome))
+    let record = db
+        .prepare_cached(FIND)?
+        .query_row(params![request.api_key_id, request.key.as_str()], |row| {
+            let mut columns = Columns::of(row);
+            let fingerprint = columns.hash()?;
+            let (outcome, resource_id) = (columns.text()?, columns.optional_int()?);
+            let outcome = replay::from_columns(outcome, resource_id)
+                .map_err(|e| <rusqlite::Row as Row>::corrupt(1, e))?;
+            Ok((fingerprint, outcome))
         })
         .optional()?;
-    match found {
-        Some((request, _)) if request != named.fingerprint => Ok(Idempotent::KeyReused),
-        Some((_, outcome)) => recall(db, outcome).map(Idempotent::Replayed),
+    match record {
+        Some((fingerprint, _)) if fingerprint != request.fingerprint => Ok(Idempotent::KeyReused),
+        Some((_, Ok(id))) => Ok(Idempotent::Replayed(Ok(replay(db, id)?))),
+        Some((_, Err(rejection))) => Ok(Idempotent::Replayed(Err(rejection))),
         None => {
-            let done = work(db)?;
-            let (name, item) = replay::columns(outcome(&done));
-            db.prepare_cached("INSERT INTO named_requests VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
-                .execute(params![
-                    named.api_key_id,
-                    named.key.as_str(),
-                    named.fingerprint,
-                    name,
-                    item,
-                    named.received_at.as_microsecond()
-                ])?;
-            Ok(Idempotent::Executed(done))
+            let result = execute(db)?;
+            let recorded = result.as_ref().map(id).map_err(|rejection| *rejection);
+            let (outcome, resource_id) = replay::to_columns(recorded);
+            db.prepare_cached(RECORD)?.execute(params![
+                request.api_key_id,
+                request.key.as_str(),
+                request.fingerprint,
+                outcome,
+                resource_id,
+                request.received_at.as_microsecond()
+            ])?;
+            Ok(Idempotent::Executed(result))
         }
     }
 }

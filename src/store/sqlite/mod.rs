@@ -1,91 +1,74 @@
-//! The store on an SQLite file: one thread that writes, a few that read, and
-//! the statements and rows of each kind of thing in a file of its own.
+//! The store on an SQLite file: one writer thread with group commit, and a few
+//! reader threads.
 
 mod api_keys;
 mod idempotency;
+mod migrate;
 mod open;
 mod orders;
 mod pets;
 mod readers;
 mod writer;
 
-use std::{fs::File, path::Path, sync::Arc};
+use std::{error, fs::File, path::Path, sync::Arc};
 
-use jiff::Timestamp;
-use rusqlite::{Connection, Row, types::Type};
+use rusqlite::{Connection, types::Type};
 
-use super::{Error, OpenError, Options, Role, Version, queue};
-use crate::{
-    page::{Filter, ListQuery, Page},
-    telemetry::prometheus::Exposition,
+use super::{
+    Options, Role, Version,
+    error::{Error, OpenError},
+    metrics::{QueueMetrics, StoreMetrics},
+    rows::{Entity, Row},
 };
-pub use open::{fresh, open_current, open_to_read, schema};
-pub use pets::{ALL_PETS, pet, pet_create};
+use crate::page::{ListQuery, Page, StatusFilter};
 use readers::Readers;
 use writer::{Effect, Writer};
 
-/// An open SQLite file: one thread that writes, a few that read.
+pub(super) use migrate::{in_memory, schema};
+pub(super) use open::{open_current, open_exclusive, open_exclusive_read_only, open_read_only};
+pub(super) use pets::insert as insert_pet;
+
+/// An open SQLite file.
 #[derive(Debug)]
 pub struct Sqlite {
     writer: Writer,
     readers: Readers,
-    /// Held by the one process that serves the file, until all else is closed.
+    /// The lock of the serving process. Declared last, so that it is released
+    /// after everything else is closed.
     _lock: Option<File>,
 }
 
-/// Opens a file that nobody serves, to read all of it. The lock keeps it so.
-pub fn open_to_copy(path: &Path) -> Result<(Connection, Option<File>), OpenError> {
-    let options = Options {
-        create: false,
-        ..Options::new(Role::Service)
-    };
-    let (path, lock) = open::prepare(path, &options)?;
-    let db = open::connect_read_only(&path);
-    let db = db.map_err(|cause| OpenError::Database { path, cause })?;
-    Ok((db, lock))
-}
-
-/// Opens a file that nobody serves, to write to it; makes it if it is not
-/// there. The lock keeps it so.
-pub fn open_alone(path: &Path) -> Result<(Connection, Option<File>), OpenError> {
-    let (path, lock) = open::prepare(path, &Options::new(Role::Service))?;
-    let db = open::connect(&path, Role::Service);
-    let db = db.map_err(|cause| OpenError::Database { path, cause })?;
-    Ok((db, lock))
-}
-
 impl Sqlite {
-    pub fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
-        let (path, lock) = open::prepare(path, options)?;
-        let database = |cause| OpenError::Database {
+    pub(super) fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
+        let (path, db, lock) = open::open(path, options)?;
+        let readers = Readers::start(&path, reader_count(options.role));
+        let readers = readers.map_err(|cause| OpenError::Database {
             path: path.clone(),
             cause,
-        };
-        let db = open::connect(&path, options.role).map_err(database)?;
-        open::refuse_newer(&db, &path)?;
+        })?;
         Ok(Self {
             writer: Writer::start(db, &path, options),
-            readers: Readers::start(&path, reader_count(options.role)).map_err(database)?,
+            readers,
             _lock: lock,
         })
     }
 
-    /// Readers go first, so that the writer's connection is the last one: it
-    /// moves the log into the file.
-    pub async fn close(&self) {
+    /// Closes the readers first: the last connection to close, the writer's,
+    /// checkpoints the WAL into the database file.
+    pub(super) async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;
     }
 
-    pub async fn ping(&self) -> Result<(), Error> {
+    pub(super) async fn ping(&self) -> Result<(), Error> {
         let read = "SELECT EXISTS (SELECT 1 FROM pets WHERE id = ?1)";
-        self.is_there(read, 1).await?;
-        // There and back: nothing is changed, but a page is written, so that a
-        // full disk shows.
+        self.exists(read, 1).await?;
+        // Changes nothing in the end, but writes a page, so that a full disk is
+        // detected.
         let write = "UPDATE inventory SET available = available + ?1";
         self.writer
             .run(
-                |()| Effect::Unseen,
+                |()| Effect::None,
                 move |db| {
                     let mut add = db.prepare_cached(write)?;
                     add.execute([1])?;
@@ -95,42 +78,51 @@ impl Sqlite {
             .await
     }
 
-    pub fn version(&self) -> Version {
+    pub(super) fn version(&self) -> Version {
         self.writer.version()
     }
 
-    pub fn expose(&self, text: &mut Exposition) {
-        let depths = [
-            ("read", self.readers.waiting()),
-            ("write", self.writer.waiting()),
-        ];
-        queue::expose(text, &depths);
-        self.writer.commits().expose(text);
+    pub(super) fn metrics(&self) -> StoreMetrics<'_> {
+        let queue = |name, depth| QueueMetrics { name, depth };
+        StoreMetrics {
+            queues: vec![
+                queue("read", self.readers.queue_depth()),
+                queue("write", self.writer.queue_depth()),
+            ],
+            pools: Vec::new(),
+            commits: self.writer.commits(),
+        }
     }
 
-    /// What a question with one number is answered.
-    async fn is_there(&self, sql: &'static str, number: i64) -> Result<bool, Error> {
+    /// Runs a `SELECT EXISTS` with one parameter.
+    async fn exists(&self, sql: &'static str, parameter: i64) -> Result<bool, Error> {
         self.readers
             .run(move |db| {
                 db.prepare_cached(sql)?
-                    .query_row([number], |row| row.get(0))
+                    .query_row([parameter], |row| row.get(0))
             })
             .await
     }
 }
 
-/// Reads one page by ascending id, and one item more to see whether it goes on.
-fn list<S: Filter, T>(
+/// The statements of a list with keyset pagination: parameters are the cursor,
+/// the limit and, if filtered, the status.
+struct ListSql {
+    all: &'static str,
+    by_status: &'static str,
+}
+
+/// Reads one page by ascending id, plus one row to detect a next page.
+fn list<S: StatusFilter, T: Entity>(
     db: &Connection,
-    select: &str,
+    sql: &ListSql,
     query: ListQuery<S>,
-    row: fn(&Row) -> rusqlite::Result<T>,
     id: fn(&T) -> i64,
 ) -> rusqlite::Result<Page<T>> {
-    let filter = query.status.map_or("", |_| "status = ?3 AND");
-    let mut statement = db.prepare_cached(&format!(
-        "{select} WHERE {filter} id > ?1 ORDER BY id LIMIT ?2"
-    ))?;
+    let mut statement = db.prepare_cached(match query.status {
+        None => sql.all,
+        Some(_) => sql.by_status,
+    })?;
     statement.raw_bind_parameter(1, query.after.id())?;
     statement.raw_bind_parameter(2, u16::from(query.limit.get()) + 1)?;
     if let Some(status) = query.status {
@@ -138,33 +130,54 @@ fn list<S: Filter, T>(
     }
     let items = statement
         .raw_query()
-        .mapped(row)
+        .mapped(read_row::<T>)
         .collect::<Result<_, _>>()?;
-    Ok(Page::from_surplus(items, query.limit, id))
+    Ok(Page::from_lookahead(items, query.limit, id))
 }
 
-fn time(row: &Row, column: usize) -> rusqlite::Result<Timestamp> {
-    Timestamp::from_microsecond(row.get(column)?).map_err(|e| unreadable(column, e))
+/// Reads an entity whose columns come first in the row.
+pub(super) fn read_row<T: Entity>(row: &rusqlite::Row) -> rusqlite::Result<T> {
+    T::from_row(row)
 }
 
-fn optional_time(row: &Row, column: usize) -> rusqlite::Result<Option<Timestamp>> {
-    match row.get_ref(column)?.as_i64_or_null()? {
-        Some(_) => time(row, column).map(Some),
-        None => Ok(None),
+impl Row for rusqlite::Row<'_> {
+    type Error = rusqlite::Error;
+
+    fn int(&self, column: usize) -> rusqlite::Result<i64> {
+        self.get(column)
+    }
+
+    fn optional_int(&self, column: usize) -> rusqlite::Result<Option<i64>> {
+        self.get(column)
+    }
+
+    fn boolean(&self, column: usize) -> rusqlite::Result<bool> {
+        self.get(column)
+    }
+
+    fn text(&self, column: usize) -> rusqlite::Result<&str> {
+        Ok(self.get_ref(column)?.as_str()?)
+    }
+
+    fn optional_text(&self, column: usize) -> rusqlite::Result<Option<&str>> {
+        Ok(self.get_ref(column)?.as_str_or_null()?)
+    }
+
+    fn bytes(&self, column: usize) -> rusqlite::Result<&[u8]> {
+        Ok(self.get_ref(column)?.as_blob()?)
+    }
+
+    fn optional_bytes(&self, column: usize) -> rusqlite::Result<Option<&[u8]>> {
+        Ok(self.get_ref(column)?.as_blob_or_null()?)
+    }
+
+    fn corrupt(column: usize, cause: impl error::Error + Send + Sync + 'static) -> rusqlite::Error {
+        rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(cause))
     }
 }
 
-/// A stored value that this program would not have stored.
-fn unreadable(
-    column: usize,
-    cause: impl std::error::Error + Send + Sync + 'static,
-) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(cause))
-}
-
-/// Sorts a failure: did the disk, the file or memory fail, or a statement of
-/// this program?
-fn failure(cause: rusqlite::Error) -> Error {
+/// Classifies a failure: the environment (disk, file, memory, locks), or a bug.
+fn classify(cause: rusqlite::Error) -> Error {
     use rusqlite::ErrorCode::*;
     match cause.sqlite_error_code() {
         Some(

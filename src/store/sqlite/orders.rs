@@ -1,128 +1,142 @@
-//! Orders on SQLite. One thread writes, so what a write reads stays true until
-//! it is committed.
+//! Orders on SQLite. There is one writer, so what a write has read cannot change
+//! before it commits.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{
-    super::{Error, replay},
-    Sqlite,
-    idempotency::once,
-    list, optional_time, time, unreadable,
-    writer::Effect,
+    super::error::Error, ListSql, Sqlite, idempotency::execute_once, list, read_row, writer::Effect,
 };
 use crate::{
     idempotency::{Idempotent, IdempotentRequest},
     order::{NewOrder, Order, OrderId, OrderStatus, Rejection, Transition},
-    page::{Filter, ListQuery, Page},
-    pet::PetId,
+    page::{ListQuery, Page, StatusFilter},
 };
 
 type OrderResult = Result<Order, Rejection>;
 
-/// How many orders lapse in one go, which writers wait for.
-const BATCH: u32 = 100;
+/// Orders that expire in one transaction. Other writes wait for it.
+const EXPIRE_BATCH_SIZE: u32 = 100;
+
+const GET: &str = concat!("SELECT ", order_columns!(), " FROM orders WHERE id = ?1");
+
+const LIST: ListSql = ListSql {
+    all: concat!(
+        "SELECT ",
+        order_columns!(),
+        " FROM orders WHERE id > ?1 ORDER BY id LIMIT ?2"
+    ),
+    by_status: concat!(
+        "SELECT ",
+        order_columns!(),
+        " FROM orders WHERE status = ?3 AND id > ?1 ORDER BY id LIMIT ?2"
+    ),
+};
+
+const RESERVE_PET: &str =
+    "UPDATE pets SET status = 'pending' WHERE id = ?1 AND status = 'available'
+     AND NOT EXISTS (SELECT 1 FROM orders WHERE pet_id = ?1 AND status = 'placed')";
+
+const INSERT: &str = concat!(
+    "INSERT INTO orders (",
+    new_order_columns!(),
+    ") VALUES (?1, 'placed', ?2, ?2, ?3)"
+);
+
+// Without INDEXED BY, the planner would scan all open orders.
+const ANY_EXPIRED: &str = "SELECT EXISTS (SELECT 1 FROM orders INDEXED BY orders_expires_at_idx
+                    WHERE status = 'placed' AND expires_at <= ?1)";
+
+const EXPIRED: &str = "SELECT id FROM orders INDEXED BY orders_expires_at_idx
+     WHERE status = 'placed' AND expires_at <= ?1
+     ORDER BY expires_at LIMIT ?2";
 
 impl Sqlite {
-    pub async fn order_place(
+    pub(in super::super) async fn order_place(
         &self,
         new: NewOrder,
-        named: Option<IdempotentRequest>,
+        idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<OrderResult>, Error> {
-        let work = move |db: &Connection| place(db, new);
-        self.order_once(named, work, replay::as_placed).await
+        let execute = move |db: &Connection| place(db, new);
+        self.order_change(idempotency, execute, Order::as_placed)
+            .await
     }
 
-    pub async fn order_close(
+    pub(in super::super) async fn order_transition(
         &self,
         id: OrderId,
-        how: Transition,
+        transition: Transition,
         now: Timestamp,
-        named: Option<IdempotentRequest>,
+        idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<OrderResult>, Error> {
-        let work = move |db: &Connection| close(db, id.get(), how, now);
-        // One that was closed stays as it is.
-        self.order_once(named, work, |order| order).await
+        let execute = move |db: &Connection| apply(db, id.get(), transition, now);
+        // A closed order never changes again.
+        self.order_change(idempotency, execute, |order| order).await
     }
 
-    /// Changes an order, unless a request of this name has done so before: then
-    /// it is given `as_it_was`.
-    async fn order_once(
+    /// Changes an order once. For a retry, `as_recorded` restores the order as it
+    /// was after the first request.
+    async fn order_change(
         &self,
-        named: Option<IdempotentRequest>,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<OrderResult> + Send + 'static,
-        as_it_was: fn(Order) -> Order,
+        idempotency: Option<IdempotentRequest>,
+        execute: impl FnOnce(&Connection) -> rusqlite::Result<OrderResult> + Send + 'static,
+        as_recorded: fn(Order) -> Order,
     ) -> Result<Idempotent<OrderResult>, Error> {
-        let effect = |outcome: &Idempotent<OrderResult>| match outcome {
-            Idempotent::Executed(Ok(_)) => Effect::Changes,
-            _ => Effect::Unseen,
+        let effect = |result: &Idempotent<OrderResult>| match result {
+            Idempotent::Executed(Ok(_)) => Effect::Update,
+            _ => Effect::None,
         };
-        let recall = move |db: &Connection, outcome: replay::Outcome| match outcome {
-            Ok(id) => get(db, id).map(as_it_was).map(Ok),
-            Err(refused) => Ok(Err(refused)),
+        let change = move |db: &Connection| {
+            let request = idempotency.as_ref();
+            let replay = |db: &Connection, id| get(db, id).map(as_recorded);
+            execute_once(db, request, execute, |order| order.id.get(), replay)
         };
-        let change = move |db: &Connection| once(db, named.as_ref(), work, recorded, recall);
         self.writer.run(effect, change).await
     }
 
-    pub async fn order_lapse(&self, now: Timestamp) -> Result<u64, Error> {
-        // Of its own accord, the planner would look through all open orders.
-        let there = "SELECT EXISTS (SELECT 1 FROM orders INDEXED BY orders_lapsing
-                                    WHERE status = 'placed' AND expires_at <= ?1)";
-        if !self.is_there(there, now.as_microsecond()).await? {
+    pub(in super::super) async fn order_expire(&self, now: Timestamp) -> Result<u64, Error> {
+        if !self.exists(ANY_EXPIRED, now.as_microsecond()).await? {
             return Ok(0);
         }
         self.writer
             .run(
-                |_| Effect::Changes,
+                |_| Effect::Update,
                 move |db| {
-                    let due: Vec<i64> = db
-                        .prepare_cached(
-                            "SELECT id FROM orders INDEXED BY orders_lapsing
-                             WHERE status = 'placed' AND expires_at <= ?1
-                             ORDER BY expires_at LIMIT ?2",
-                        )?
-                        .query_map(params![now.as_microsecond(), BATCH], |row| row.get(0))?
+                    let expired: Vec<i64> = db
+                        .prepare_cached(EXPIRED)?
+                        .query_map(params![now.as_microsecond(), EXPIRE_BATCH_SIZE], |row| {
+                            row.get(0)
+                        })?
                         .collect::<Result<_, _>>()?;
-                    for id in &due {
-                        let _ = close(db, *id, Transition::Cancel, now)?;
+                    for id in &expired {
+                        let _ = apply(db, *id, Transition::Cancel, now)?;
                     }
-                    Ok(due.len() as u64)
+                    Ok(expired.len() as u64)
                 },
             )
             .await
     }
 
-    pub async fn order_get(&self, id: OrderId) -> Result<Option<Order>, Error> {
+    pub(in super::super) async fn order_get(&self, id: OrderId) -> Result<Option<Order>, Error> {
         self.readers
             .run(move |db| get(db, id.get()).optional())
             .await
     }
 
-    pub async fn order_list(&self, query: ListQuery<OrderStatus>) -> Result<Page<Order>, Error> {
-        let select = "SELECT id, pet_id, status, created_at, updated_at, expires_at FROM orders";
+    pub(in super::super) async fn order_list(
+        &self,
+        query: ListQuery<OrderStatus>,
+    ) -> Result<Page<Order>, Error> {
         self.readers
-            .run(move |db| list(db, select, query, order, |order| order.id.get()))
+            .run(move |db| list(db, &LIST, query, |order: &Order| order.id.get()))
             .await
-    }
-}
-
-fn recorded(answer: &OrderResult) -> replay::Outcome {
-    match answer {
-        Ok(order) => Ok(order.id.get()),
-        Err(refused) => Err(*refused),
     }
 }
 
 fn place(db: &Connection, new: NewOrder) -> rusqlite::Result<OrderResult> {
     let pet = new.pet_id.get();
-    let held = db
-        .prepare_cached(
-            "UPDATE pets SET status = 'pending' WHERE id = ?1 AND status = 'available'
-             AND NOT EXISTS (SELECT 1 FROM orders WHERE pet_id = ?1 AND status = 'placed')",
-        )?
-        .execute([pet])?;
-    if held == 0 {
+    let reserved = db.prepare_cached(RESERVE_PET)?.execute([pet])?;
+    if reserved == 0 {
         let exists = db
             .prepare_cached("SELECT 1 FROM pets WHERE id = ?1")?
             .exists([pet])?;
@@ -131,11 +145,7 @@ fn place(db: &Connection, new: NewOrder) -> rusqlite::Result<OrderResult> {
             false => Rejection::NoSuchPet,
         }));
     }
-    db.prepare_cached(
-        "INSERT INTO orders (pet_id, status, created_at, updated_at, expires_at)
-         VALUES (?1, 'placed', ?2, ?2, ?3)",
-    )?
-    .execute(params![
+    db.prepare_cached(INSERT)?.execute(params![
         pet,
         new.created_at.as_microsecond(),
         new.expires_at.map(Timestamp::as_microsecond)
@@ -143,51 +153,35 @@ fn place(db: &Connection, new: NewOrder) -> rusqlite::Result<OrderResult> {
     Ok(Ok(new.with_id(OrderId::from_store(db.last_insert_rowid()))))
 }
 
-fn close(
+fn apply(
     db: &Connection,
     id: i64,
-    how: Transition,
+    transition: Transition,
     now: Timestamp,
 ) -> rusqlite::Result<OrderResult> {
-    let Some(open) = get(db, id).optional()? else {
+    let Some(before) = get(db, id).optional()? else {
         return Ok(Err(Rejection::NoSuchOrder));
     };
-    let Some(closed) = open.closed(how, now) else {
-        return Ok(Err(Rejection::OrderNotOpen));
+    let after = match before.apply(transition, now) {
+        Ok(after) => after,
+        Err(rejection) => return Ok(Err(rejection)),
     };
     db.prepare_cached(
         "UPDATE orders SET status = ?2, updated_at = ?3 WHERE id = ?1 AND status = 'placed'",
     )?
     .execute(params![
         id,
-        closed.status.as_str(),
-        closed.updated_at.as_microsecond()
+        after.status.as_str(),
+        after.updated_at.as_microsecond()
     ])?;
     db.prepare_cached("UPDATE pets SET status = ?2 WHERE id = ?1")?
-        .execute(params![closed.pet_id.get(), how.pet_status().as_str()])?;
-    Ok(Ok(closed))
-}
-
-/// Whether an open order holds an animal.
-pub fn is_held(db: &Connection, pet: PetId) -> rusqlite::Result<bool> {
-    db.prepare_cached("SELECT 1 FROM orders WHERE pet_id = ?1 AND status = 'placed'")?
-        .exists([pet.get()])
+        .execute(params![
+            after.pet_id.get(),
+            transition.pet_status().as_str()
+        ])?;
+    Ok(Ok(after))
 }
 
 fn get(db: &Connection, id: i64) -> rusqlite::Result<Order> {
-    db.prepare_cached(
-        "SELECT id, pet_id, status, created_at, updated_at, expires_at FROM orders WHERE id = ?1",
-    )?
-    .query_row([id], order)
-}
-
-fn order(row: &Row) -> rusqlite::Result<Order> {
-    Ok(Order {
-        id: OrderId::from_store(row.get(0)?),
-        pet_id: PetId::from_store(row.get(1)?),
-        status: OrderStatus::parse(row.get_ref(2)?.as_str()?).map_err(|e| unreadable(2, e))?,
-        created_at: time(row, 3)?,
-        updated_at: time(row, 4)?,
-        expires_at: optional_time(row, 5)?,
-    })
+    db.prepare_cached(GET)?.query_row([id], read_row)
 }

@@ -1,129 +1,144 @@
-//! Animals on SQLite.
+//! Pets on SQLite.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{super::Error, Sqlite, idempotency::once, list, orders, unreadable, writer::Effect};
+use super::{
+    super::{
+        error::Error,
+        rows::{Columns, Entity},
+    },
+    ListSql, Sqlite,
+    idempotency::execute_once,
+    list, read_row,
+    writer::Effect,
+};
 use crate::{
     idempotency::{Idempotent, IdempotentRequest},
-    page::{Filter, ListQuery, Page},
-    pet::{Inventory, NewPet, Pet, PetChange, PetId, PetName, PetStatus, Rejection},
+    page::{ListQuery, Page, StatusFilter},
+    pet::{Decision, Inventory, NewPet, Pet, PetChange, PetId, PetStatus, Rejection},
 };
 
+const GET: &str = concat!("SELECT ", pet_columns!(), " FROM pets WHERE id = ?1");
+
+const GET_WITH_RESERVED: &str = concat!(
+    "SELECT ",
+    pet_columns!(),
+    ", EXISTS (SELECT 1 FROM orders WHERE orders.pet_id = pets.id AND orders.status = 'placed')
+     FROM pets WHERE id = ?1"
+);
+
+const LIST: ListSql = ListSql {
+    all: concat!(
+        "SELECT ",
+        pet_columns!(),
+        " FROM pets WHERE id > ?1 ORDER BY id LIMIT ?2"
+    ),
+    by_status: concat!(
+        "SELECT ",
+        pet_columns!(),
+        " FROM pets WHERE status = ?3 AND id > ?1 ORDER BY id LIMIT ?2"
+    ),
+};
+
+const INSERT: &str = concat!(
+    "INSERT INTO pets (",
+    new_pet_columns!(),
+    ") VALUES (?1, ?2, ?3)"
+);
+
+const UPDATE: &str = "UPDATE pets SET name = ?2, category_id = ?3, status = ?4 WHERE id = ?1";
+
+const INVENTORY: &str = concat!("SELECT ", inventory_columns!(), " FROM inventory");
+
 impl Sqlite {
-    pub async fn pet_create(
+    pub(in super::super) async fn pet_create(
         &self,
         new: NewPet,
-        named: Option<IdempotentRequest>,
+        idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<Pet>, Error> {
-        if named.is_none() {
-            let create = move |db: &Connection| pet_create(db, new).map(Idempotent::Executed);
-            return self.writer.run_statement(|_| Effect::Adds, create).await;
-        }
+        let Some(request) = idempotency else {
+            let create = move |db: &Connection| insert(db, new).map(Idempotent::Executed);
+            return self.writer.run_statement(|_| Effect::Insert, create).await;
+        };
         let effect = |created: &Idempotent<Pet>| match created {
-            Idempotent::Executed(_) => Effect::Adds,
-            _ => Effect::Unseen,
+            Idempotent::Executed(_) => Effect::Insert,
+            Idempotent::Replayed(_) | Idempotent::KeyReused => Effect::None,
         };
         let create = move |db: &Connection| {
-            let work = |db: &Connection| pet_create(db, new.clone());
-            let outcome = |pet: &Pet| Ok(pet.id.get());
-            once(db, named.as_ref(), work, outcome, |_, outcome| {
-                let id = outcome.map_err(|_| rusqlite::Error::QueryReturnedNoRows)?;
-                Ok(new.clone().with_id(PetId::from_store(id)))
-            })
+            let execute = |db: &Connection| insert(db, new.clone()).map(Ok);
+            let replay = |_: &Connection, id| Ok(new.clone().with_id(PetId::from_store(id)));
+            let created = execute_once(db, Some(&request), execute, |pet| pet.id.get(), replay)?;
+            Ok(created.into_infallible())
         };
         self.writer.run(effect, create).await
     }
 
-    pub async fn pet_update(
+    pub(in super::super) async fn pet_update(
         &self,
         id: PetId,
         change: PetChange,
-        expected: impl Fn(&Pet) -> bool + Send + 'static,
+        expected: Option<Pet>,
     ) -> Result<Result<Pet, Rejection>, Error> {
         let update = move |db: &Connection| {
-            let unchanged = |answer| Ok((Effect::Unseen, answer));
-            let Some(before) = pet_get(db, id)? else {
-                return unchanged(Err(Rejection::NoSuchPet));
+            let before = db
+                .prepare_cached(GET_WITH_RESERVED)?
+                .query_row([id.get()], |row| {
+                    let mut columns = Columns::of(row);
+                    Ok((Pet::read(&mut columns)?, columns.boolean()?))
+                })
+                .optional()?;
+            let Some((before, reserved)) = before else {
+                return Ok((Effect::None, Err(Rejection::NoSuchPet)));
             };
-            if !expected(&before) {
-                return unchanged(Err(Rejection::Outdated));
+            match change.decide(&before, expected.as_ref(), reserved) {
+                Err(rejection) => Ok((Effect::None, Err(rejection))),
+                Ok(Decision::Unchanged) => Ok((Effect::None, Ok(before))),
+                Ok(Decision::Update(after)) => {
+                    db.prepare_cached(UPDATE)?.execute(params![
+                        id.get(),
+                        after.name.as_str(),
+                        after.category_id,
+                        after.status.map(PetStatus::as_str)
+                    ])?;
+                    Ok((Effect::Update, Ok(after)))
+                }
             }
-            let after = change.apply(&before);
-            if after == before {
-                return unchanged(Ok(after));
-            }
-            if after.status != before.status && orders::is_held(db, id)? {
-                return unchanged(Err(Rejection::Reserved));
-            }
-            db.prepare_cached(
-                "UPDATE pets SET name = ?2, category_id = ?3, status = ?4 WHERE id = ?1",
-            )?
-            .execute(params![
-                id.get(),
-                after.name.as_str(),
-                after.category_id,
-                after.status.map(PetStatus::as_str)
-            ])?;
-            Ok((Effect::Changes, Ok(after)))
         };
-        let (_, answer) = self.writer.run(|(effect, _)| *effect, update).await?;
-        Ok(answer)
+        let (_, result) = self.writer.run(|(effect, _)| *effect, update).await?;
+        Ok(result)
     }
 
-    pub async fn pet_inventory(&self) -> Result<Inventory, Error> {
+    pub(in super::super) async fn pet_inventory(&self) -> Result<Inventory, Error> {
         self.readers
-            .run(|db| {
-                let select = "SELECT available, pending, sold FROM inventory";
-                db.prepare_cached(select)?.query_row([], |row| {
-                    Ok(Inventory {
-                        available: row.get(0)?,
-                        pending: row.get(1)?,
-                        sold: row.get(2)?,
-                    })
-                })
+            .run(|db| db.prepare_cached(INVENTORY)?.query_row([], read_row))
+            .await
+    }
+
+    pub(in super::super) async fn pet_get(&self, id: PetId) -> Result<Option<Pet>, Error> {
+        self.readers
+            .run(move |db| {
+                db.prepare_cached(GET)?
+                    .query_row([id.get()], read_row)
+                    .optional()
             })
             .await
     }
 
-    pub async fn pet_get(&self, id: PetId) -> Result<Option<Pet>, Error> {
-        self.readers.run(move |db| pet_get(db, id)).await
-    }
-
-    pub async fn pet_list(&self, query: ListQuery<PetStatus>) -> Result<Page<Pet>, Error> {
-        let select = "SELECT id, name, category_id, status FROM pets";
+    pub(in super::super) async fn pet_list(
+        &self,
+        query: ListQuery<PetStatus>,
+    ) -> Result<Page<Pet>, Error> {
         self.readers
-            .run(move |db| list(db, select, query, pet, |pet| pet.id.get()))
+            .run(move |db| list(db, &LIST, query, |pet: &Pet| pet.id.get()))
             .await
     }
 }
 
-pub fn pet_create(db: &Connection, new: NewPet) -> rusqlite::Result<Pet> {
-    db.prepare_cached("INSERT INTO pets (name, category_id, status) VALUES (?1, ?2, ?3)")?
-        .execute(params![
-            new.name.as_str(),
-            new.category_id,
-            new.status.map(PetStatus::as_str)
-        ])?;
+pub(in super::super) fn insert(db: &Connection, new: NewPet) -> rusqlite::Result<Pet> {
+    db.prepare_cached(INSERT)?.execute(params![
+        new.name.as_str(),
+        new.category_id,
+        new.status.map(PetStatus::as_str)
+    ])?;
     Ok(new.with_id(PetId::from_store(db.last_insert_rowid())))
-}
-
-fn pet_get(db: &Connection, id: PetId) -> rusqlite::Result<Option<Pet>> {
-    db.prepare_cached("SELECT id, name, category_id, status FROM pets WHERE id = ?1")?
-        .query_row([id.get()], pet)
-        .optional()
-}
-
-/// Every animal, by ascending id.
-pub const ALL_PETS: &str = "SELECT id, name, category_id, status FROM pets ORDER BY id";
-
-pub fn pet(row: &Row) -> rusqlite::Result<Pet> {
-    Ok(Pet {
-        id: PetId::from_store(row.get(0)?),
-        name: PetName::from_store(row.get_ref(1)?.as_str()?),
-        category_id: row.get(2)?,
-        status: match row.get_ref(3)?.as_str_or_null()? {
-            Some(status) => Some(PetStatus::parse(status).map_err(|e| unreadable(3, e))?),
-            None => None,
-        },
-    })
 }

@@ -1,7 +1,5 @@
-//! The threads that read from the SQLite file.
-//!
-//! A small fixed number, each with its own read-only connection and its
-//! prepared statements. In WAL mode they never wait for the writer.
+//! Reader threads, each with its own read-only connection and prepared
+//! statements. In WAL mode they never wait for the writer.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -17,14 +15,14 @@ use tokio::sync::oneshot;
 
 use super::{
     super::{
-        Error,
-        queue::{hand_over, wait},
+        error::Error,
+        queue::{try_enqueue, wait},
     },
-    failure, open,
+    classify, open,
 };
 
-const QUEUE: usize = 4096;
-const PATIENCE: Duration = Duration::from_secs(10);
+const QUEUE_CAPACITY: usize = 4096;
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Query = Box<dyn FnOnce(&Connection) + Send>;
 
@@ -34,22 +32,22 @@ enum Message {
 }
 
 #[derive(Debug)]
-pub struct Readers {
+pub(super) struct Readers {
     queue: Sender<Message>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Readers {
-    pub fn start(path: &Path, count: usize) -> rusqlite::Result<Self> {
-        let (queue, waiting) = bounded(QUEUE);
+    pub(super) fn start(path: &Path, count: usize) -> rusqlite::Result<Self> {
+        let (queue, messages) = bounded(QUEUE_CAPACITY);
         let threads = (0..count)
             .map(|n| {
                 let db = open::connect_read_only(path)?;
-                let waiting: Receiver<Message> = waiting.clone();
+                let messages: Receiver<Message> = messages.clone();
                 Ok(thread::Builder::new()
                     .name(format!("sqlite-reader-{n}"))
-                    .spawn(move || read(&db, &waiting))
-                    .expect("a thread can be started"))
+                    .spawn(move || work(&db, &messages))
+                    .expect("the system can start a thread"))
             })
             .collect::<rusqlite::Result<_>>()?;
         Ok(Self {
@@ -58,31 +56,32 @@ impl Readers {
         })
     }
 
-    /// Runs a query on one of the threads.
-    pub async fn run<T: Send + 'static>(
+    /// Runs a query on one of the threads. A query that panics is an internal
+    /// error.
+    pub(super) async fn run<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Error> {
-        let (reply, answer) = oneshot::channel();
+        let (sender, result) = oneshot::channel();
         let query = Box::new(move |db: &Connection| {
-            // Whoever asked may have gone away.
-            let _ = reply.send(query(db).map_err(failure));
+            // The caller may have disconnected.
+            let _ = sender.send(query(db).map_err(classify));
         });
-        hand_over(&self.queue, Message::Query(query))?;
-        wait(answer, PATIENCE, Error::Internal, Error::Unavailable).await
+        try_enqueue(&self.queue, Message::Query(query))?;
+        wait(result, READ_TIMEOUT, Error::Internal, Error::Unavailable).await
     }
 
-    /// How many queries wait for a thread.
-    pub fn waiting(&self) -> usize {
+    /// The number of queries waiting for a thread.
+    pub(super) fn queue_depth(&self) -> usize {
         self.queue.len()
     }
 
-    /// Answers what is waiting, then ends the threads.
-    pub async fn close(&self) {
+    /// Drains the queue, then joins the threads.
+    pub(super) async fn close(&self) {
         let threads: Vec<_> = self
             .threads
             .lock()
-            .expect("no thread panics with the lock")
+            .expect("no thread panics while holding the lock")
             .drain(..)
             .collect();
         let queue = self.queue.clone();
@@ -98,9 +97,9 @@ impl Readers {
     }
 }
 
-fn read(db: &Connection, waiting: &Receiver<Message>) {
-    while let Ok(Message::Query(query)) = waiting.recv() {
-        // A panic ends the query that caused it, never the thread.
+fn work(db: &Connection, messages: &Receiver<Message>) {
+    while let Ok(Message::Query(query)) = messages.recv() {
+        // A panic fails the query that caused it, not the thread.
         let _ = catch_unwind(AssertUnwindSafe(|| query(db)));
     }
 }

@@ -1,7 +1,8 @@
-//! The only thread that writes to the SQLite file.
+//! Group commit: the only thread that writes to the SQLite file.
 //!
 //! Writes that arrive while a commit is in flight share the next one, so one
-//! fsync pays for all of them. Nobody is answered before it.
+//! fsync pays for all of them. No caller gets its result before its commit is
+//! durable.
 
 use std::{
     fs,
@@ -22,15 +23,20 @@ use tokio::sync::oneshot;
 
 use super::{
     super::{
-        Error, Options, Role, Version,
-        commits::Commits,
-        queue::{hand_over, wait},
+        Options, Role, Version,
+        error::Error,
+        metrics::CommitMetrics,
+        queue::{try_enqueue, wait},
     },
-    failure, open,
+    classify, open,
 };
 
-/// How many writes share a commit at the most.
-const BATCH: usize = 1024;
+/// The maximum number of writes that share a commit.
+const MAX_BATCH_SIZE: usize = 1024;
+
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longer than the busy handler of a tool waits for the database.
+const TOOL_WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 enum Message {
     Write(Box<dyn Write>),
@@ -38,104 +44,98 @@ enum Message {
 }
 
 #[derive(Debug)]
-pub struct Writer {
+pub(super) struct Writer {
     queue: Sender<Message>,
-    progress: Arc<Progress>,
-    patience: Duration,
+    shared: Arc<Shared>,
+    timeout: Duration,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Writer {
-    pub fn start(db: Connection, path: &Path, options: &Options) -> Self {
-        let (queue, waiting) = bounded(options.write_queue);
-        let progress = Arc::new(Progress::default());
-        let desk = Desk {
+    pub(super) fn start(db: Connection, path: &Path, options: &Options) -> Self {
+        let (queue, messages) = bounded(options.write_queue);
+        let shared = Arc::new(Shared::default());
+        let thread = WriterThread {
             db: Some(db),
-            file: identity(path),
+            file: file_identity(path),
             path: path.into(),
             role: options.role,
-            progress: progress.clone(),
+            shared: shared.clone(),
         };
         let thread = thread::Builder::new()
             .name("sqlite-writer".into())
-            .spawn(move || desk.work(&waiting))
-            .expect("a thread can be started");
+            .spawn(move || thread.work(&messages))
+            .expect("the system can start a thread");
         Self {
             queue,
-            progress,
-            patience: match options.role {
-                Role::Service => Duration::from_secs(10),
-                // Longer than it asks for the database.
-                Role::Tool => Duration::from_secs(60),
+            shared,
+            timeout: match options.role {
+                Role::Service => WRITE_TIMEOUT,
+                Role::Tool => TOOL_WRITE_TIMEOUT,
             },
             thread: Mutex::new(Some(thread)),
         }
     }
 
-    pub fn version(&self) -> Version {
-        self.progress.version()
+    pub(super) fn version(&self) -> Version {
+        self.shared.version()
     }
 
-    /// How many writes wait for the thread.
-    pub fn waiting(&self) -> usize {
+    /// The number of writes waiting for the thread.
+    pub(super) fn queue_depth(&self) -> usize {
         self.queue.len()
     }
 
-    pub fn commits(&self) -> &Commits {
-        &self.progress.commits
+    pub(super) fn commits(&self) -> &CommitMetrics {
+        &self.shared.commits
     }
 
-    /// Carries out a write, in a savepoint of its own, and returns once it is
-    /// on disk. It goes on if the caller goes away. `effect` tells from its
-    /// result what it did.
-    pub async fn run<T: Send + 'static>(
+    /// Runs a write in its own savepoint and returns once it is durable. It is
+    /// not cancelled if the caller disconnects. `effect` derives from the result
+    /// how the write affects cached reads.
+    pub(super) async fn run<T: Send + 'static>(
         &self,
         effect: fn(&T) -> Effect,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Error> {
-        self.queue_up(effect, true, work).await
+        self.enqueue(effect, true, work).await
     }
 
-    /// The same for a write of a single statement. SQLite undoes one that
-    /// fails, so it needs no savepoint, which is a good part of its cost.
-    pub async fn run_statement<T: Send + 'static>(
+    /// Like [`run`](Self::run), for a write of a single statement. SQLite undoes
+    /// a failed statement by itself, so this saves the cost of a savepoint.
+    pub(super) async fn run_statement<T: Send + 'static>(
         &self,
         effect: fn(&T) -> Effect,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Error> {
-        self.queue_up(effect, false, work).await
+        self.enqueue(effect, false, work).await
     }
 
-    async fn queue_up<T: Send + 'static>(
+    async fn enqueue<T: Send + 'static>(
         &self,
         effect: fn(&T) -> Effect,
         savepoint: bool,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Error> {
-        let (reply, answer) = oneshot::channel();
-        let write = Box::new(Waiting {
+        let (sender, result) = oneshot::channel();
+        let write = Box::new(QueuedWrite {
             work: Some(work),
-            result: None,
-            reply,
+            value: None,
+            sender,
             effect,
             savepoint,
         });
-        hand_over(&self.queue, Message::Write(write))?;
-        wait(
-            answer,
-            self.patience,
-            Error::OutcomeUnknown,
-            Error::OutcomeUnknown,
-        )
-        .await
+        try_enqueue(&self.queue, Message::Write(write))?;
+        let unknown = Error::OutcomeUnknown;
+        wait(result, self.timeout, unknown, unknown).await
     }
 
-    /// Carries out what is waiting, then ends the thread.
-    pub async fn close(&self) {
+    /// Drains the queue, then joins the thread.
+    pub(super) async fn close(&self) {
         let thread = self
             .thread
             .lock()
-            .expect("no thread panics with the lock")
+            .expect("no thread panics while holding the lock")
             .take();
         let queue = self.queue.clone();
         let closing = tokio::task::spawn_blocking(move || {
@@ -146,7 +146,7 @@ impl Writer {
     }
 }
 
-/// One write of a batch: it is run first and answered after the commit.
+/// One write of a batch: it runs first, and responds after the commit.
 trait Write: Send {
     fn run(&mut self, db: &Connection) -> rusqlite::Result<()>;
 
@@ -154,101 +154,101 @@ trait Write: Send {
 
     fn needs_savepoint(&self) -> bool;
 
-    /// Tells the caller. A write that `fate` fails keeps no result.
-    fn answer(self: Box<Self>, fate: Result<(), Error>);
+    /// Sends the caller its value, or the error of `result`.
+    fn respond(self: Box<Self>, result: Result<(), Error>);
 }
 
-struct Waiting<W, T> {
+struct QueuedWrite<W, T> {
     work: Option<W>,
-    result: Option<T>,
-    reply: oneshot::Sender<Result<T, Error>>,
+    value: Option<T>,
+    sender: oneshot::Sender<Result<T, Error>>,
     effect: fn(&T) -> Effect,
     savepoint: bool,
 }
 
-impl<W, T> Write for Waiting<W, T>
+impl<W, T> Write for QueuedWrite<W, T>
 where
     W: FnOnce(&Connection) -> rusqlite::Result<T> + Send,
     T: Send,
 {
     fn run(&mut self, db: &Connection) -> rusqlite::Result<()> {
-        let work = self.work.take().expect("a write is run once");
-        self.result = Some(work(db)?);
+        let work = self.work.take().expect("a write runs once");
+        self.value = Some(work(db)?);
         Ok(())
     }
 
     fn effect(&self) -> Effect {
-        self.result.as_ref().map_or(Effect::Unseen, self.effect)
+        self.value.as_ref().map_or(Effect::None, self.effect)
     }
 
     fn needs_savepoint(&self) -> bool {
         self.savepoint
     }
 
-    fn answer(self: Box<Self>, fate: Result<(), Error>) {
-        let result = self.result;
-        let answer = fate.map(|()| result.expect("a write that succeeded has a result"));
-        // Whoever asked may have gone away.
-        let _ = self.reply.send(answer);
+    fn respond(self: Box<Self>, result: Result<(), Error>) {
+        let value = self.value;
+        let result = result.map(|()| value.expect("a write that succeeded has a value"));
+        // The caller may have disconnected.
+        let _ = self.sender.send(result);
     }
 }
 
-/// What a write does to what others have read before.
+/// How a write affects cached reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    /// Something with a new id is there.
-    Adds,
-    /// Something that was there is another now, whatever else is new.
-    Changes,
-    /// Nothing that a page shows.
-    Unseen,
+pub(super) enum Effect {
+    /// Only rows with a new id were added.
+    Insert,
+    /// An existing row changed; others may have been added.
+    Update,
+    /// Nothing that is cached changed.
+    None,
 }
 
-/// How far the store has come, told by the writing thread alone.
+/// What the writer thread publishes. No other thread changes it.
 #[derive(Debug, Default)]
-struct Progress {
-    added: AtomicU64,
-    changed: AtomicU64,
-    commits: Commits,
+struct Shared {
+    inserts: AtomicU64,
+    updates: AtomicU64,
+    commits: CommitMetrics,
 }
 
-impl Progress {
+impl Shared {
     fn version(&self) -> Version {
         Version {
-            added: self.added.load(Ordering::Acquire),
-            changed: self.changed.load(Ordering::Acquire),
+            inserts: self.inserts.load(Ordering::Acquire),
+            updates: self.updates.load(Ordering::Acquire),
         }
     }
 
-    fn count(&self, batch: &[Box<dyn Write>]) {
+    fn advance_version(&self, batch: &[Box<dyn Write>]) {
         let has = |effect| batch.iter().any(|write| write.effect() == effect);
-        if has(Effect::Adds) {
-            self.added.fetch_add(1, Ordering::Release);
+        if has(Effect::Insert) {
+            self.inserts.fetch_add(1, Ordering::Release);
         }
-        if has(Effect::Changes) {
-            self.changed.fetch_add(1, Ordering::Release);
+        if has(Effect::Update) {
+            self.updates.fetch_add(1, Ordering::Release);
         }
     }
 }
 
-/// The writing thread's own things.
-struct Desk {
-    /// Gone after a failure that may have spoilt it, until it is opened anew.
+/// The state of the writer thread.
+struct WriterThread {
+    /// `None` after a failure, until the connection is reopened.
     db: Option<Connection>,
     path: PathBuf,
-    /// Which file it is, whatever its name.
+    /// Device and inode of the file that was opened.
     file: Option<(u64, u64)>,
     role: Role,
-    progress: Arc<Progress>,
+    shared: Arc<Shared>,
 }
 
-impl Desk {
-    fn work(mut self, waiting: &Receiver<Message>) {
+impl WriterThread {
+    fn work(mut self, messages: &Receiver<Message>) {
         let mut open = true;
-        while open && let Ok(Message::Write(first)) = waiting.recv() {
+        while open && let Ok(Message::Write(first)) = messages.recv() {
             let mut batch = vec![first];
-            while batch.len() < BATCH
-                && let Ok(next) = waiting.try_recv()
+            while batch.len() < MAX_BATCH_SIZE
+                && let Ok(next) = messages.try_recv()
             {
                 match next {
                     Message::Write(write) => batch.push(write),
@@ -258,82 +258,81 @@ impl Desk {
                     }
                 }
             }
-            self.carry_out(batch);
+            self.execute(batch);
         }
     }
 
-    /// Runs a batch, commits it, and answers everyone in it.
-    fn carry_out(&mut self, mut batch: Vec<Box<dyn Write>>) {
-        let began = Instant::now();
-        let fates = self.commit(&mut batch);
+    /// Runs and commits a batch, then responds to every caller in it.
+    fn execute(&mut self, mut batch: Vec<Box<dyn Write>>) {
+        let started = Instant::now();
+        let results = self.commit(&mut batch);
         let effects = batch.iter().map(|write| write.effect());
-        let writes = effects.filter(|effect| *effect != Effect::Unseen).count();
-        if writes > 0 || fates.is_err() {
-            let commits = &self.progress.commits;
-            commits.count(writes, began, fates.is_ok());
+        let writes = effects.filter(|effect| *effect != Effect::None).count();
+        if writes > 0 || results.is_err() {
+            let commits = &self.shared.commits;
+            commits.record(writes, started, results.is_ok());
         }
-        // Raised before tls is answered: who then asks for a page cannot be
-        // given one from before the write.
-        self.progress.count(&batch);
-        match fates {
-            Ok(fates) => {
-                for (write, fate) in batch.into_iter().zip(fates) {
-                    write.answer(fate);
+        // Before any response: a client that has seen its write acknowledged
+        // must not get a cached read from before it.
+        self.shared.advance_version(&batch);
+        match results {
+            Ok(results) => {
+                for (write, result) in batch.into_iter().zip(results) {
+                    write.respond(result);
                 }
             }
             Err(error) => {
-                tracing::error!(%error, writes = batch.len(), "a batch of writes failed");
+                tracing::error!(%error, writes = batch.len(), "write batch failed");
                 self.db = None;
                 for write in batch {
-                    write.answer(Err(error.clone()));
+                    write.respond(Err(error.clone()));
                 }
             }
         }
     }
 
-    /// Gives the fate of each write once the commit is on disk, or the error
-    /// that all of them share.
+    /// Returns the result of each write once the commit is durable, or the error
+    /// that failed the whole batch.
     fn commit(&mut self, batch: &mut [Box<dyn Write>]) -> Result<Vec<Result<(), Error>>, Error> {
-        // A file that was moved away would take the writes with it.
-        if identity(&self.path) != self.file {
-            return Err(Error::Unavailable(Arc::new(MovedAway)));
+        // Writes to a file that was moved or deleted would be lost with it.
+        if file_identity(&self.path) != self.file {
+            return Err(Error::Unavailable(Arc::new(FileReplaced)));
         }
         let db = match &mut self.db {
             Some(db) => db,
-            none => none.insert(open::connect(&self.path, self.role).map_err(failure)?),
+            none => none.insert(open::connect(&self.path, self.role).map_err(classify)?),
         };
-        execute(db, "BEGIN IMMEDIATE").map_err(failure)?;
-        let fates = batch.iter_mut().map(|write| run_one(db, write.as_mut()));
-        match fates.collect::<Result<_, _>>() {
-            Ok(fates) => match execute(db, "COMMIT") {
-                Ok(()) => Ok(fates),
-                // The log may hold the writes all the same: a crash now could
-                // bring them back.
-                Err(cause) => Err(Error::OutcomeUnknown(Arc::new(cause))),
-            },
-            // SQLite has rolled back already, or does when the connection is
-            // closed.
-            Err(error) => Err(error),
+        execute(db, "BEGIN IMMEDIATE").map_err(classify)?;
+        let results = batch.iter_mut().map(|write| run_one(db, write.as_mut()));
+        // On an error SQLite has rolled back already, or rolls back when the
+        // connection is closed.
+        let results = results.collect::<Result<_, _>>()?;
+        match execute(db, "COMMIT") {
+            Ok(()) => Ok(results),
+            // The WAL may contain the commit nevertheless: recovery after a crash
+            // could bring the writes back.
+            Err(cause) => Err(Error::OutcomeUnknown(Arc::new(cause))),
         }
     }
 }
 
 /// Runs one write, in a savepoint if it has more than one statement. The inner
-/// result is its own fate, the outer error is everyone's: the transaction is
-/// lost.
+/// result is that of the write alone; the outer error fails the whole batch,
+/// because the transaction is lost.
 fn run_one(db: &Connection, write: &mut dyn Write) -> Result<Result<(), Error>, Error> {
     let savepoint = write.needs_savepoint();
     if savepoint {
-        execute(db, "SAVEPOINT one").map_err(failure)?;
+        execute(db, "SAVEPOINT write").map_err(classify)?;
     }
     let error = match catch_unwind(AssertUnwindSafe(|| write.run(db))) {
-        Ok(ran) => ran.map_err(failure).err(),
+        Ok(ran) => ran.map_err(classify).err(),
         Err(_) if savepoint => Some(Error::Internal(Arc::new(Panicked))),
-        // Its statement may have succeeded before, and nothing undoes it alone.
+        // Its statement may have succeeded before the panic. Without a savepoint,
+        // only rolling back the whole transaction undoes it.
         Err(_) => return Err(Error::Unavailable(Arc::new(Panicked))),
     };
-    // A full disk or an I/O error makes SQLite roll back the whole transaction
-    // by itself. What ran next would then be committed alone.
+    // On SQLITE_FULL, SQLITE_IOERR or SQLITE_NOMEM, SQLite may roll back the whole
+    // transaction by itself. Later writes would then autocommit one by one.
     if db.is_autocommit() {
         return Err(match error {
             Some(error) => Error::Unavailable(Arc::new(error)),
@@ -343,28 +342,28 @@ fn run_one(db: &Connection, write: &mut dyn Write) -> Result<Result<(), Error>, 
     match error {
         None => {
             if savepoint {
-                execute(db, "RELEASE one").map_err(failure)?;
+                execute(db, "RELEASE write").map_err(classify)?;
             }
             Ok(Ok(()))
         }
         Some(Error::Internal(cause)) if !savepoint => Ok(Err(Error::Internal(cause))),
         Some(Error::Internal(cause)) => {
-            execute(db, "ROLLBACK TO one").map_err(failure)?;
-            execute(db, "RELEASE one").map_err(failure)?;
+            execute(db, "ROLLBACK TO write").map_err(classify)?;
+            execute(db, "RELEASE write").map_err(classify)?;
             Ok(Err(Error::Internal(cause)))
         }
         Some(error) => Err(error),
     }
 }
 
-fn identity(path: &Path) -> Option<(u64, u64)> {
+fn file_identity(path: &Path) -> Option<(u64, u64)> {
     let file = fs::metadata(path).ok()?;
     Some((file.dev(), file.ino()))
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the database file was moved or removed; put it back, or restart the service")]
-struct MovedAway;
+#[error("the database file was moved, replaced or deleted; put it back, or restart the service")]
+struct FileReplaced;
 
 #[derive(Debug, thiserror::Error)]
 #[error("a write panicked")]

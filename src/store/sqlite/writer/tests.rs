@@ -1,4 +1,4 @@
-//! What the writer promises when a write, the disk or a commit fails.
+//! The promises of the writer when a write, the disk or a commit fails.
 
 use std::{sync::mpsc, task::Poll};
 
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A writer over a fresh file.
+/// A writer on a new file.
 struct Fixture {
     folder: TempDir,
     writer: Writer,
@@ -28,11 +28,11 @@ impl Fixture {
 
     async fn insert(&self, name: &'static str) -> Result<(), Error> {
         self.writer
-            .run(|_| Effect::Adds, move |db| insert(db, name))
+            .run(|_| Effect::Insert, move |db| insert(db, name))
             .await
     }
 
-    /// The names of all animals, as another connection sees them.
+    /// The names of all pets, as another connection sees them.
     fn names(&self) -> String {
         let db = Connection::open(self.folder.path().join("petstore.db")).unwrap();
         let names =
@@ -40,19 +40,19 @@ impl Fixture {
         db.query_row(names, [], |row| row.get(0)).unwrap()
     }
 
-    /// Holds the writer up, so that what is sent meanwhile makes one batch.
-    async fn hold(&self) -> mpsc::Sender<()> {
+    /// Blocks the writer, so that writes sent meanwhile form one batch.
+    async fn block(&self) -> mpsc::Sender<()> {
         let (go, wait) = mpsc::channel();
         let (started, has_started) = oneshot::channel();
-        let mut holding = Box::pin(self.writer.run(
-            |_| Effect::Adds,
+        let mut blocking = Box::pin(self.writer.run(
+            |_| Effect::Insert,
             move |_| {
                 started.send(()).unwrap();
                 let _ = wait.recv();
                 Ok(())
             },
         ));
-        assert!(poll!(&mut holding).is_pending());
+        assert!(poll!(&mut blocking).is_pending());
         has_started.await.unwrap();
         go
     }
@@ -67,10 +67,10 @@ fn insert(db: &Connection, name: &str) -> rusqlite::Result<()> {
 }
 
 #[tokio::test]
-async fn what_waits_together_is_committed_together() {
+async fn queued_writes_share_a_commit() {
     let fixture = Fixture::new(100);
-    let go = fixture.hold().await;
-    let before = fixture.writer.version().added;
+    let go = fixture.block().await;
+    let before = fixture.writer.version().inserts;
     let writes = tokio::join!(
         fixture.insert("a"),
         fixture.insert("b"),
@@ -81,19 +81,19 @@ async fn what_waits_together_is_committed_together() {
     );
     assert!(writes.0.is_ok() && writes.1.is_ok() && writes.2.is_ok());
     assert_eq!(
-        fixture.writer.version().added,
+        fixture.writer.version().inserts,
         before + 2,
-        "one for the hold, one for all three"
+        "one for the blocking write, one for the three others"
     );
     assert_eq!(fixture.names(), "a b c");
 }
 
 #[tokio::test]
-async fn a_write_that_fails_or_panics_leaves_its_neighbours_alone() {
+async fn a_failed_or_panicking_write_is_undone_alone() {
     let fixture = Fixture::new(100);
-    let go = fixture.hold().await;
+    let go = fixture.block().await;
     let broken = fixture.writer.run(
-        |_| Effect::Adds,
+        |_| Effect::Insert,
         |db| {
             insert(db, "half")?;
             db.execute(
@@ -103,7 +103,7 @@ async fn a_write_that_fails_or_panics_leaves_its_neighbours_alone() {
         },
     );
     let panicking = fixture.writer.run(
-        |_| Effect::Adds,
+        |_| Effect::Insert,
         |db| -> rusqlite::Result<()> {
             insert(db, "half")?;
             panic!("on purpose");
@@ -127,11 +127,11 @@ async fn a_write_that_fails_or_panics_leaves_its_neighbours_alone() {
 }
 
 #[tokio::test]
-async fn a_statement_that_fails_leaves_its_neighbours_alone() {
+async fn a_failed_statement_is_undone_alone() {
     let fixture = Fixture::new(100);
-    let go = fixture.hold().await;
+    let go = fixture.block().await;
     let broken = fixture.writer.run_statement(
-        |_| Effect::Adds,
+        |_| Effect::Insert,
         |db| {
             db.execute(
                 "INSERT INTO pets (name, category_id, status)
@@ -149,13 +149,13 @@ async fn a_statement_that_fails_leaves_its_neighbours_alone() {
     assert_eq!(fixture.names(), "a b");
 }
 
-/// Without a savepoint, what it did before it panicked cannot be undone alone.
+/// Without a savepoint, what it did before the panic cannot be undone alone.
 #[tokio::test]
-async fn a_statement_that_panics_fails_all_of_its_batch() {
+async fn a_panicking_statement_fails_the_whole_batch() {
     let fixture = Fixture::new(100);
-    let go = fixture.hold().await;
+    let go = fixture.block().await;
     let panicking = fixture.writer.run_statement(
-        |_| Effect::Adds,
+        |_| Effect::Insert,
         |db| -> rusqlite::Result<()> {
             insert(db, "half")?;
             panic!("on purpose");
@@ -173,15 +173,15 @@ async fn a_statement_that_panics_fails_all_of_its_batch() {
     assert!(fixture.insert("next").await.is_ok());
 }
 
-/// SQLite rolls the whole transaction back by itself when the disk is full. The
-/// writes before and after must not be called stored, and the next ones work.
+/// SQLite rolls back the whole transaction when the disk is full. No write of the
+/// batch may be acknowledged, and later batches succeed.
 #[tokio::test]
-async fn a_full_disk_in_a_batch_fails_all_of_it() {
+async fn a_full_disk_fails_the_whole_batch() {
     let fixture = Fixture::new(100);
     fixture.insert("first").await.unwrap();
-    let go = fixture.hold().await;
+    let go = fixture.block().await;
     let full = fixture.writer.run(
-        |_| Effect::Adds,
+        |_| Effect::Insert,
         |db| {
             let pages: u32 = db.pragma_query_value(None, "page_count", |row| row.get(0))?;
             db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
@@ -199,13 +199,13 @@ async fn a_full_disk_in_a_batch_fails_all_of_it() {
     assert_eq!(fixture.names(), "first next");
 }
 
-/// A deferred constraint is one of the things that only the commit finds.
+/// A violated deferred constraint is only found by the commit.
 #[tokio::test]
 async fn a_failed_commit_is_an_unknown_outcome_for_all() {
     let fixture = Fixture::new(100);
-    let go = fixture.hold().await;
-    let before = fixture.writer.version().added;
-    let bad = fixture.writer.run(|_| Effect::Adds, |db| {
+    let go = fixture.block().await;
+    let before = fixture.writer.version().inserts;
+    let bad = fixture.writer.run(|_| Effect::Insert, |db| {
         db.pragma_update(None, "defer_foreign_keys", true)?;
         let order = "INSERT INTO orders (pet_id, status, created_at, updated_at) VALUES (999, 'placed', 0, 0)";
         db.execute(order, []).map(drop)
@@ -220,17 +220,17 @@ async fn a_failed_commit_is_an_unknown_outcome_for_all() {
         );
     }
     assert!(
-        fixture.writer.version().added > before,
-        "what was read before may be out of date"
+        fixture.writer.version().inserts > before,
+        "cached reads may be stale"
     );
     fixture.insert("next").await.unwrap();
     assert_eq!(fixture.names(), "next");
 }
 
 #[tokio::test]
-async fn a_full_queue_refuses_without_a_trace() {
+async fn a_full_queue_rejects_writes_unchanged() {
     let fixture = Fixture::new(2);
-    let go = fixture.hold().await;
+    let go = fixture.block().await;
     let (a, b, c, ()) = tokio::join!(
         fixture.insert("a"),
         fixture.insert("b"),
@@ -243,9 +243,9 @@ async fn a_full_queue_refuses_without_a_trace() {
 }
 
 #[tokio::test]
-async fn a_write_goes_on_without_its_caller_and_closing_waits_for_it() {
+async fn a_write_outlives_its_caller_and_close_drains_it() {
     let fixture = Fixture::new(100);
-    let go = fixture.hold().await;
+    let go = fixture.block().await;
     {
         let mut write = Box::pin(fixture.insert("orphan"));
         assert!(matches!(poll!(&mut write), Poll::Pending));
@@ -257,7 +257,7 @@ async fn a_write_goes_on_without_its_caller_and_closing_waits_for_it() {
     assert!(matches!(late, Err(Error::Unavailable(_))), "{late:?}");
 }
 
-/// Another process may hold the file for longer than the writer has patience.
+/// The busy handler waits while another process has the write lock.
 #[tokio::test]
 async fn a_locked_file_is_waited_for() {
     let fixture = Fixture::new(100);
@@ -272,7 +272,7 @@ async fn a_locked_file_is_waited_for() {
     assert_eq!(fixture.names(), "patient");
 }
 
-/// What is written to a file that has lost its name would be lost with it.
+/// Writes to a file that lost its name would be lost with it.
 #[tokio::test]
 async fn a_file_that_was_moved_away_is_not_written_to() {
     let fixture = Fixture::new(100);
@@ -289,17 +289,17 @@ async fn a_file_that_was_moved_away_is_not_written_to() {
     assert_eq!(fixture.names(), "before after");
 }
 
-/// Pages stay good while only keys are written.
+/// Cached reads stay valid while only API keys are written.
 #[tokio::test]
-async fn a_write_that_no_page_shows_leaves_the_number_of_commits() {
+async fn a_write_without_effect_keeps_the_version() {
     let fixture = Fixture::new(100);
-    let before = fixture.writer.version().added;
+    let before = fixture.writer.version().inserts;
     fixture
         .writer
-        .run(|_| Effect::Unseen, |_| Ok(()))
+        .run(|_| Effect::None, |_| Ok(()))
         .await
         .unwrap();
-    assert_eq!(fixture.writer.version().added, before);
+    assert_eq!(fixture.writer.version().inserts, before);
     fixture.insert("seen").await.unwrap();
-    assert_eq!(fixture.writer.version().added, before + 1);
+    assert_eq!(fixture.writer.version().inserts, before + 1);
 }

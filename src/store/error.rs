@@ -1,0 +1,75 @@
+//! Why a store cannot be opened, and why a call to it failed.
+
+use std::{error, io, path::PathBuf, sync::Arc};
+
+use super::postgres::PostgresError;
+
+/// Why a store cannot be opened. Nothing was changed in it.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("there is no database at {0}; `petstore serve` and `petstore keys create` create one")]
+    Missing(PathBuf),
+    #[error("{0} is not a petstore database; specify another file, or move this one away")]
+    NotAPetstore(PathBuf),
+    #[error(
+        "{database} was written by a newer petstore (schema {found}, this version supports \
+         {supported}); run that version or a newer one"
+    )]
+    Newer {
+        database: String,
+        found: i64,
+        supported: i64,
+    },
+    #[error(
+        "{database} is from an older petstore (schema {found}, this version needs {supported}); \
+         run `petstore serve` to upgrade it"
+    )]
+    Older {
+        database: String,
+        found: i64,
+        supported: i64,
+    },
+    #[error(
+        "{0} is already served by another process; stop that process first, or specify another \
+         file"
+    )]
+    InUse(PathBuf),
+    #[error("cannot open {path}: {cause}")]
+    File { path: PathBuf, cause: io::Error },
+    #[error("cannot open {path}: {cause}")]
+    Database {
+        path: PathBuf,
+        cause: rusqlite::Error,
+    },
+    #[error("cannot use {server}: {cause}")]
+    Postgres {
+        server: String,
+        cause: PostgresError,
+    },
+    #[error(
+        "cannot use {server}: the database must be encoded in UTF8, but is in {encoding}; create \
+         one with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+    )]
+    Encoding { server: String, encoding: String },
+    #[error("cannot set up TLS for {server}: {cause}")]
+    Tls { server: String, cause: io::Error },
+}
+
+pub(super) type Cause = Arc<dyn error::Error + Send + Sync>;
+
+/// Why a call to the store failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The queue is full (backpressure). Nothing was changed.
+    #[error("the store is overloaded: its queue is full")]
+    Overloaded,
+    /// The database cannot serve the call now. Nothing was changed.
+    #[error("the database is unavailable: {0}")]
+    Unavailable(Cause),
+    /// The write may or may not be durable.
+    #[error("the outcome of the write is unknown: {0}")]
+    OutcomeUnknown(Cause),
+    /// A bug, or data that this program did not write. Nothing was changed.
+    #[error("internal error in the store: {0}")]
+    Internal(Cause),
+}

@@ -1,0 +1,63 @@
+//! What the store measures. Rendering is up to the caller.
+
+use std::time::Instant;
+
+use crate::telemetry::metrics::{Counter, Histogram};
+
+/// A snapshot of the store's queues, pools and commits.
+#[derive(Debug)]
+pub(crate) struct StoreMetrics<'a> {
+    pub(crate) queues: Vec<QueueMetrics>,
+    /// Empty on SQLite.
+    pub(crate) pools: Vec<PoolMetrics>,
+    pub(crate) commits: &'a CommitMetrics,
+}
+
+#[derive(Debug)]
+pub(crate) struct QueueMetrics {
+    pub(crate) name: &'static str,
+    /// Requests waiting in the queue.
+    pub(crate) depth: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct PoolMetrics {
+    pub(crate) name: &'static str,
+    /// Open connections.
+    pub(crate) connections: i64,
+    /// Statements that were sent, or that wait for a connection.
+    pub(crate) statements_in_flight: i64,
+}
+
+/// Group commits, counted since the store was opened.
+#[derive(Debug)]
+pub(crate) struct CommitMetrics {
+    /// Writes that shared a commit.
+    pub(crate) batch_sizes: Histogram,
+    /// Time from the first statement until the commit was durable.
+    pub(crate) durations: Histogram,
+    /// Commits that failed or whose outcome is unknown.
+    pub(crate) failures: Counter,
+}
+
+impl Default for CommitMetrics {
+    fn default() -> Self {
+        Self {
+            batch_sizes: Histogram::sizes(),
+            durations: Histogram::durations(),
+            failures: Counter::default(),
+        }
+    }
+}
+
+impl CommitMetrics {
+    /// Records a commit of `writes` writes.
+    pub(crate) fn record(&self, writes: usize, started: Instant, succeeded: bool) {
+        if succeeded {
+            self.batch_sizes.observe(writes as u64);
+            self.durations.observe_duration(started.elapsed());
+        } else {
+            self.failures.increment();
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The SQLite schema: migrations, and which schema version a file has.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use super::{
+    super::error::OpenError,
+    open::{BUSY_TIMEOUT, connect_read_only},
+};
+
+/// The migrations in order. A released one is never changed; `user_version`
+/// counts those that a file has seen.
+const MIGRATIONS: [&str; 1] = [include_str!("../../../migrations/sqlite/1_initial.sql")];
+
+pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
+
+/// "PETS" in ASCII, as the first migration sets it.
+pub(super) const APPLICATION_ID: i64 = 0x5045_5453;
+
+/// What identifies a file: two fields of the SQLite header, and whether it has
+/// any schema.
+pub(super) struct Identity {
+    pub(super) application_id: i64,
+    pub(super) user_version: i64,
+    pub(super) has_schema: bool,
+}
+
+impl Identity {
+    pub(super) fn read(db: &Connection) -> rusqlite::Result<Self> {
+        let number = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0));
+        Ok(Self {
+            application_id: number("PRAGMA application_id")?,
+            user_version: number("PRAGMA user_version")?,
+            has_schema: number("SELECT count(*) FROM sqlite_schema")? > 0,
+        })
+    }
+
+    /// Returns the state of a file with this identity, or why it must not be
+    /// used.
+    pub(super) fn classify(&self, path: &Path) -> Result<SchemaState, OpenError> {
+        match (self.application_id, self.user_version) {
+            (0, 0) if !self.has_schema => Ok(SchemaState::Empty),
+            (APPLICATION_ID, SCHEMA_VERSION) => Ok(SchemaState::Current),
+            (APPLICATION_ID, found) if found > SCHEMA_VERSION => Err(OpenError::Newer {
+                database: path.display().to_string(),
+                found,
+                supported: SCHEMA_VERSION,
+            }),
+            (APPLICATION_ID, found) => Ok(SchemaState::Older(found)),
+            _ => Err(OpenError::NotAPetstore(path.into())),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SchemaState {
+    /// An SQLite file without content: another process may be creating it.
+    Empty,
+    /// A petstore database of an older version.
+    Older(i64),
+    Current,
+}
+
+/// Runs the missing migrations in one transaction. The caller holds the service
+/// lock; the state is checked again before anything is changed.
+pub(super) fn migrate(path: &Path) -> Result<(), OpenError> {
+    let failed = |cause| OpenError::Database {
+        path: path.into(),
+        cause,
+    };
+    let open = || -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags(path, flags)?;
+        db.busy_timeout(BUSY_TIMEOUT)?;
+        Ok(db)
+    };
+    // Read-only first, so that another program's WAL is left untouched. That is
+    // impossible where a crash left a hot journal to be rolled back.
+    let identity = connect_read_only(path).and_then(|db| Identity::read(&db));
+    let identity = identity.or_else(|_| Identity::read(&open()?));
+    let seen = match identity.map_err(failed)?.classify(path)? {
+        SchemaState::Current => return Ok(()),
+        SchemaState::Empty => 0,
+        SchemaState::Older(version) => version,
+    };
+    let run = || {
+        let mut db = open()?;
+        db.pragma_update(None, "journal_mode", "WAL")?;
+        db.pragma_update(None, "synchronous", "FULL")?;
+        let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for migration in MIGRATIONS.iter().skip(seen as usize) {
+            transaction.execute_batch(migration)?;
+        }
+        transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+        transaction.commit()
+    };
+    run().map_err(failed)
+}
+
+/// Refuses a file that a newer version has migrated in the WAL since its header
+/// was read.
+pub(super) fn reject_newer(db: &Connection, path: &Path) -> Result<(), OpenError> {
+    let identity = Identity::read(db).map_err(|cause| OpenError::Database {
+        path: path.into(),
+        cause,
+    })?;
+    identity.classify(path).map(drop)
+}
+
+/// The type, name and SQL of every table, index and trigger.
+pub(crate) fn schema(db: &Connection) -> rusqlite::Result<Vec<[String; 3]>> {
+    let select = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY 1, 2";
+    db.prepare(select)?
+        .query_map([], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?]))?
+        .collect()
+}
+
+/// An empty store of the current schema, in memory.
+pub(crate) fn in_memory() -> rusqlite::Result<Connection> {
+    let db = Connection::open_in_memory()?;
+    for migration in MIGRATIONS {
+        db.execute_batch(migration)?;
+    }
+    Ok(db)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn database(application_id: i64, user_version: i64, sql: &str) -> Connection {
+        let db = Connection::open_in_memory().unwrap();
+        db.pragma_update(None, "application_id", application_id)
+            .unwrap();
+        db.pragma_update(None, "user_version", user_version)
+            .unwrap();
+        db.execute_batch(sql).unwrap();
+        db
+    }
+
+    #[test]
+    fn databases_are_classified_by_their_header_and_schema() {
+        let path = Path::new("petstore.db");
+        let classify = |application_id, user_version, sql| {
+            let db = database(application_id, user_version, sql);
+            Identity::read(&db).unwrap().classify(path)
+        };
+        let table = "CREATE TABLE notes (text)";
+        assert_eq!(classify(0, 0, "").unwrap(), SchemaState::Empty);
+        let current = classify(APPLICATION_ID, SCHEMA_VERSION, table);
+        assert_eq!(current.unwrap(), SchemaState::Current);
+        let older = classify(APPLICATION_ID, SCHEMA_VERSION - 1, table);
+        assert_eq!(older.unwrap(), SchemaState::Older(SCHEMA_VERSION - 1));
+        let newer = classify(APPLICATION_ID, SCHEMA_VERSION + 1, table);
+        assert!(matches!(newer, Err(OpenError::Newer { .. })), "{newer:?}");
+        for (application_id, user_version) in [(0, 0), (0, 1), (7, SCHEMA_VERSION)] {
+            let other = classify(application_id, user_version, table);
+            assert!(
+                matches!(other, Err(OpenError::NotAPetstore(_))),
+                "{application_id} {user_version}: {other:?}"
+            );
+        }
+    }
+}
