@@ -50,17 +50,17 @@ pub struct Serve {
     addresses: Addresses,
     #[command(flatten)]
     tls: TlsFiles,
-    /// How long an order holds its animal, for example 30m, 12h or 2d; then it
-    /// is cancelled, unless it was completed before. Until it is closed, if
-    /// left out.
+    /// How long an order reserves its animal, such as 30m, 12h or 2d. An order
+    /// that is still open after that is cancelled. By default, orders never
+    /// expire.
     #[arg(
         long,
-        env = "PETSTORE_HOLD_FOR",
-        value_parser = hold,
+        env = "PETSTORE_RESERVE_FOR",
+        value_parser = reservation,
         value_name = "TIME",
         allow_hyphen_values = true
     )]
-    hold_for: Option<SignedDuration>,
+    reserve_for: Option<SignedDuration>,
     /// An origin whose web pages may use the service from a browser, for
     /// example https://shop.example; give it again for more, or * for any.
     #[arg(
@@ -169,7 +169,7 @@ impl Serve {
             api: api::Config {
                 public_url: self.addresses.public_url,
                 staging_url: self.addresses.staging_url,
-                reserve_for: self.hold_for,
+                reserve_for: self.reserve_for,
                 cors_origins: self.cors_origins,
                 rate_limit: self.rate_limit,
                 failed_auth_limit: self.failed_auth_limit,
@@ -267,12 +267,12 @@ fn room_for_connections() -> usize {
         .max(1)
 }
 
-/// From one second to 3660 days.
-fn hold(text: &str) -> Result<SignedDuration, Invalid> {
+/// Parses `--reserve-for`: from one second to 3660 days.
+fn reservation(text: &str) -> Result<SignedDuration, Invalid> {
     length(text, 1..=3660 * 24 * 3600).ok_or_else(|| {
         let got = quoted(text);
         let reason = format!("must be a time from 1s to 3660d such as 30m, 12h or 2d, got {got}");
-        Invalid::new("hold-for", reason)
+        Invalid::new("reserve-for", reason)
     })
 }
 

@@ -12,7 +12,7 @@ use crate::{
 };
 
 fn serve(home: &Home) -> Service {
-    Service::start(home.serve_command().args(["--hold-for", "1s"]))
+    Service::start(home.serve_command().args(["--reserve-for", "1s"]))
 }
 
 /// Adds animals and places an order on each.
