@@ -80,20 +80,20 @@ class Ours:
         serve += ["--failed-auth-limit=1000000/1s"]  # The load of wrong keys comes from one address.
         process = spawn([*serve, f"--database={database}"], folder, {})
         log = folder / "server.log"
-        while not (address := re.search(r'listens on ([^\s"]+)"', log.read_text())):
+        while not (url := re.search(r'"url":"([^"]+)"', log.read_text())):
             if process.poll() is not None:
                 raise RuntimeError(f"The service did not come up:\n{log.read_text()}")
             time.sleep(0.001)
         started = Started(
             process=process,
-            base=address[1],
+            base=url[1],
             headers=bearer(key),
             wrong_headers=bearer(self.unknown_key()),
             paths=PATHS,
             body=BODY,
             ids=range(1, animals + 1),
         )
-        return ready(started, folder, "listens", workers=1)
+        return ready(started, folder, "listening", workers=1)
 
     def unknown_key(self) -> str:
         """A well-formed key of another store."""

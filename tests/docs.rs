@@ -41,7 +41,7 @@ impl Service {
                 .unwrap()
                 .to_string()
         };
-        let (address, metrics) = (host("message"), host("metrics"));
+        let (address, metrics) = (host("url"), host("metrics_url"));
         std::thread::spawn(move || lines.for_each(drop));
         Self {
             process,

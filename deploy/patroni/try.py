@@ -228,8 +228,8 @@ class Petstore:
             self.process = subprocess.Popen(
                 [binary, "serve", "--listen", "127.0.0.1:0"], env=environment, stderr=log
             )
-        said = wait_for("petstore", lambda: re.search(r'http://([^\s"]+)', self.log.read_text()))
-        self.address = said[1]
+        url = wait_for("petstore", lambda: re.search(r'"url":"http://([^"]+)"', self.log.read_text()))
+        self.address = url[1]
 
     def request(self, key, method, path, body=None):
         connection = http.client.HTTPConnection(self.address, timeout=60)

@@ -1,39 +1,39 @@
-//! `petstore backup`: a copy of an SQLite store, also while it is served.
+//! `petstore backup`: an online backup of an SQLite store.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Database, Outcome, progress_bar, say};
+use super::{CommandResult, Database, progress_bar, status};
 use crate::store::{DatabaseUrl, backup};
 
 #[derive(Args)]
 pub struct Backup {
-    /// The file to make. It must not be there yet.
+    /// File to create; it must not exist yet.
     file: PathBuf,
     #[command(flatten)]
     database: Database,
 }
 
 impl Backup {
-    pub fn run(self) -> Outcome {
-        let DatabaseUrl::Sqlite(from) = &self.database.database else {
-            let use_theirs = "a backup is made of an SQLite file; PostgreSQL has its own, see \
-                              docs/operations.md";
-            return Err(use_theirs.into());
+    pub fn run(self) -> CommandResult {
+        let DatabaseUrl::Sqlite(source) = &self.database.database else {
+            let message = "`petstore backup` is for SQLite files; back up PostgreSQL with its own \
+                           tools, see docs/operations.md";
+            return Err(message.into());
         };
         let bar = progress_bar("pages");
-        say!("Copies {} to {}", from.display(), self.file.display());
-        let made = backup(from, &self.file, |done, total| {
+        status!("Copying {} to {}", source.display(), self.file.display());
+        let result = backup(source, &self.file, |done, total| {
             bar.set_length(total);
             bar.set_position(done);
             if done == total {
                 bar.finish_and_clear();
-                say!("Looks the copy through");
+                status!("Verifying the backup");
             }
         });
-        made?;
-        say!("The copy is whole and verified.");
+        result?;
+        status!("Backup complete and verified.");
         Ok(())
     }
 }

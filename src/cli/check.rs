@@ -1,8 +1,8 @@
-//! `petstore check`: is a store whole, and do its parts agree?
+//! `petstore check`: checks the integrity of a store.
 
 use clap::Args;
 
-use super::{Database, Outcome, block_on, print, say};
+use super::{CommandResult, Database, block_on, counted, print, status};
 use crate::store::check;
 
 #[derive(Args)]
@@ -12,16 +12,17 @@ pub struct Check {
 }
 
 impl Check {
-    pub fn run(self) -> Outcome {
+    pub fn run(self) -> CommandResult {
         block_on(async {
             let database = &self.database.database;
-            let wrong = check(database, |what| say!("Looks for {what}")).await?;
-            if wrong.is_empty() {
-                say!("{database} is in order.");
+            let problems = check(database, |what| status!("Checking for {what}")).await?;
+            if problems.is_empty() {
+                status!("No problems found in {database}.");
                 return Ok(());
             }
-            print(format!("{}\n", wrong.join("\n")).as_bytes())?;
-            Err(format!("{database} is not in order").into())
+            print(format!("{}\n", problems.join("\n")).as_bytes())?;
+            let count = counted(problems.len() as u64, "problem");
+            Err(format!("{count} found in {database}").into())
         })
     }
 }

@@ -1,10 +1,10 @@
-//! `petstore copy`: moves a store from an SQLite file to PostgreSQL.
+//! `petstore copy`: copies a store from an SQLite file to PostgreSQL.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Outcome, UrlParser, block_on, progress_bar, say};
+use super::{CommandResult, UrlParser, block_on, counted, progress_bar, status};
 use crate::{
     invalid::Invalid,
     store::{DatabaseUrl, PostgresUrl, copy},
@@ -12,8 +12,7 @@ use crate::{
 
 #[derive(Args)]
 pub struct Copy {
-    /// The store to copy: sqlite: and a file's path. It must not be served
-    /// meanwhile.
+    /// Store to copy, as sqlite:PATH; stop the service first.
     #[arg(
         long,
         env = "PETSTORE_FROM",
@@ -22,7 +21,7 @@ pub struct Copy {
         value_name = "URL"
     )]
     from: PathBuf,
-    /// Where to copy it: the postgres:// address of an empty database.
+    /// Empty database to copy it to, as postgres://USER@HOST/DATABASE.
     #[arg(
         long,
         env = "PETSTORE_TO",
@@ -34,13 +33,13 @@ pub struct Copy {
 }
 
 impl Copy {
-    pub fn run(self) -> Outcome {
+    pub fn run(self) -> CommandResult {
         block_on(self.copy())
     }
 
-    async fn copy(self) -> Outcome {
+    async fn copy(self) -> CommandResult {
         let bar = progress_bar("rows");
-        say!("Copies {} to {}", self.from.display(), self.to);
+        status!("Copying {} to {}", self.from.display(), self.to);
         let copied = copy(&self.from, &self.to, |done, total| {
             bar.set_length(total);
             bar.set_position(done);
@@ -48,7 +47,12 @@ impl Copy {
         .await;
         bar.finish_and_clear();
         let [pets, orders, keys, _] = copied?;
-        say!("Copied {pets} animals, {orders} orders and {keys} keys.");
+        status!(
+            "Copied {}, {} and {}.",
+            counted(pets, "animal"),
+            counted(orders, "order"),
+            counted(keys, "API key")
+        );
         Ok(())
     }
 }
@@ -56,13 +60,13 @@ impl Copy {
 fn source(text: &str) -> Result<PathBuf, Invalid> {
     match text.parse()? {
         DatabaseUrl::Sqlite(path) => Ok(path),
-        DatabaseUrl::Postgres(_) => Err(Invalid::new("from", "must be sqlite: and a file's path")),
+        DatabaseUrl::Postgres(_) => Err(Invalid::new("from", "must be sqlite:PATH")),
     }
 }
 
 fn target(text: &str) -> Result<Box<PostgresUrl>, Invalid> {
     match text.parse()? {
         DatabaseUrl::Postgres(url) => Ok(url),
-        DatabaseUrl::Sqlite(_) => Err(Invalid::new("to", "must be a postgres:// address")),
+        DatabaseUrl::Sqlite(_) => Err(Invalid::new("to", "must be a postgres:// URL")),
     }
 }

@@ -1,22 +1,23 @@
-//! `petstore export`: all animals, as a file.
+//! `petstore export`: writes all animals to a file.
 
 use std::{io, path::PathBuf};
 
 use clap::Args;
 
 use super::{
-    Database, Outcome, block_on,
-    pet_file::{Format, Writing},
-    progress_bar, say,
+    CommandResult, Database, block_on, counted,
+    pet_file::{Format, PetWriter},
+    progress_bar, status,
 };
 use crate::store::{AtomicFile, export};
 
 #[derive(Args)]
 pub struct Export {
-    /// The file to make, .csv or .jsonl. It must not be there yet. Standard
-    /// output, if left out.
+    /// File to create (.csv or .jsonl); it must not exist yet.
+    ///
+    /// By default, animals are written to standard output.
     file: Option<PathBuf>,
-    /// What to write, if the file's name does not say.
+    /// Output format; by default, the file's extension decides, or else jsonl.
     #[arg(long, env = "PETSTORE_FORMAT")]
     format: Option<Format>,
     #[command(flatten)]
@@ -24,13 +25,13 @@ pub struct Export {
 }
 
 impl Export {
-    pub fn run(self) -> Outcome {
-        let named = self.file.as_deref().and_then(Format::of);
-        let format = self.format.or(named).unwrap_or(Format::Jsonl);
+    pub fn run(self) -> CommandResult {
+        let by_extension = self.file.as_deref().and_then(Format::from_extension);
+        let format = self.format.or(by_extension).unwrap_or(Format::Jsonl);
         match &self.file {
             None => self.write(format, io::stdout().lock()),
             Some(path) => {
-                let failed = |cause| format!("cannot make {}: {cause}", path.display());
+                let failed = |cause| format!("cannot create {}: {cause}", path.display());
                 let file = AtomicFile::create(path).map_err(failed)?;
                 self.write(format, file.file())?;
                 file.persist().map_err(failed)?;
@@ -39,26 +40,26 @@ impl Export {
         }
     }
 
-    fn write(&self, format: Format, file: impl io::Write) -> Outcome {
+    fn write(&self, format: Format, file: impl io::Write) -> CommandResult {
         let bar = progress_bar("animals");
-        let mut writing = Writing::new(format, file)?;
-        let mut unread = false;
-        let take = |pet| {
+        let mut writer = PetWriter::new(format, file)?;
+        let mut pipe_closed = false;
+        let write = |pet| {
             bar.inc(1);
-            writing.write(&pet).map_err(|cause| {
-                unread = cause.kind() == io::ErrorKind::BrokenPipe;
-                format!("cannot write: {cause}")
+            writer.write(&pet).map_err(|cause| {
+                pipe_closed = cause.kind() == io::ErrorKind::BrokenPipe;
+                format!("cannot write the animals: {cause}")
             })
         };
-        let exported = block_on(async { Ok(export(&self.database.database, take).await?) });
+        let exported = block_on(async { Ok(export(&self.database.database, write).await?) });
         bar.finish_and_clear();
-        if unread {
-            // Whoever reads it has seen enough.
+        if pipe_closed {
+            // `head` closes the pipe when it has read enough.
             return Ok(());
         }
-        let count = exported?;
-        writing.finish()?;
-        say!("Exported {count} animals.");
+        let count = counted(exported?, "animal");
+        writer.finish()?;
+        status!("Exported {count}.");
         Ok(())
     }
 }

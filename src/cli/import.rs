@@ -1,28 +1,30 @@
-//! `petstore import`: animals from a file, all of them or none.
+//! `petstore import`: adds the animals of a file, all or nothing.
 
 use std::{fs::File, io::BufReader, path::PathBuf};
 
 use clap::Args;
 
 use super::{
-    Database, Outcome, block_on,
-    pet_file::{self, Fault, Format},
-    progress_bar, say,
+    CommandResult, Database, block_on, counted,
+    pet_file::{self, Format, RecordError},
+    progress_bar, status,
 };
 use crate::store::import;
 
-/// How many faults are told one by one.
-const TOLD: u64 = 100;
+/// Invalid lines reported one by one; further ones are only counted.
+const MAX_REPORTED: u64 = 100;
 
 #[derive(Args)]
 pub struct Import {
-    /// The file: .csv with a line of headers (name, categoryId, status), or
-    /// .jsonl with a JSON object a line.
+    /// File to import, .csv or .jsonl.
+    ///
+    /// CSV starts with a header line that names the columns: name, categoryId
+    /// and, optionally, status. JSON Lines has one JSON object per line.
     file: PathBuf,
-    /// What the file is, if its name does not say.
+    /// Input format; by default, the file's extension decides.
     #[arg(long, env = "PETSTORE_FORMAT")]
     format: Option<Format>,
-    /// Leave out what is invalid and import the rest.
+    /// Skip invalid lines and import the rest.
     #[arg(long, env = "PETSTORE_SKIP_INVALID")]
     skip_invalid: bool,
     #[command(flatten)]
@@ -30,57 +32,56 @@ pub struct Import {
 }
 
 impl Import {
-    pub fn run(self) -> Outcome {
-        let shown = self.file.display().to_string();
-        let format = self.format.or_else(|| Format::of(&self.file));
+    pub fn run(self) -> CommandResult {
+        let path = self.file.display().to_string();
+        let format = self.format.or_else(|| Format::from_extension(&self.file));
         let format = format.ok_or_else(|| {
-            format!("{shown} is neither .csv nor .jsonl; say which it is with --format")
+            format!("{path} is neither .csv nor .jsonl; set the format with --format")
         })?;
-        let failed = |cause| format!("cannot read {shown}: {cause}");
+        let failed = |cause| format!("cannot read {path}: {cause}");
         let file = File::open(&self.file).map_err(failed)?;
         let bar = progress_bar("bytes");
         bar.set_length(file.metadata().map_err(failed)?.len());
         let file = BufReader::with_capacity(1 << 16, bar.wrap_read(file));
-        let lines = pet_file::read(format, file);
-        let mut lines = lines.map_err(|wrong| format!("cannot import {shown}: {wrong}"))?;
-        say!("Imports {shown} into {}", self.database.database);
+        let records = pet_file::read(format, file);
+        let mut records = records.map_err(|error| format!("cannot import {path}: {error}"))?;
+        status!("Importing {path} into {}", self.database.database);
 
-        let mut wrong = 0;
+        let mut invalid = 0;
         let skip = self.skip_invalid;
         let mut next = || {
             loop {
-                match lines.next() {
-                    Some((_, Ok(pet))) if wrong == 0 || skip => return Ok(Some(pet)),
-                    // Nothing is imported any more, but all faults are told.
+                match records.next() {
+                    Some((_, Ok(pet))) if invalid == 0 || skip => return Ok(Some(pet)),
+                    // The import has failed; read on only to report all errors.
                     Some((_, Ok(_))) => {}
-                    Some((line, Err(Fault::Invalid(fault)))) => {
-                        wrong += 1;
-                        if wrong <= TOLD {
-                            bar.suspend(|| say!("{shown}, line {line}: {fault}"));
+                    Some((line, Err(RecordError::Invalid(reason)))) => {
+                        invalid += 1;
+                        if invalid <= MAX_REPORTED {
+                            bar.suspend(|| status!("{path}, line {line}: {reason}"));
                         }
                     }
-                    Some((line, Err(Fault::Fatal(fault)))) => {
+                    Some((line, Err(RecordError::Fatal(reason)))) => {
                         return Err(format!(
-                            "{shown}, line {line}: {fault}; nothing was imported"
+                            "{path}, line {line}: {reason}; nothing was imported"
                         ));
                     }
-                    None if wrong > 0 && !skip => return Err("nothing was imported".into()),
+                    None if invalid > 0 && !skip => return Err("nothing was imported".into()),
                     None => return Ok(None),
                 }
             }
         };
         let imported = block_on(async { Ok(import(&self.database.database, &mut next).await) })?;
         bar.finish_and_clear();
-        if wrong > TOLD {
-            say!("… and {} more", wrong - TOLD);
+        if invalid > MAX_REPORTED {
+            status!("… and {} more", invalid - MAX_REPORTED);
         }
-        match imported {
-            Ok(count) if wrong > 0 => say!("Imported {count} animals, left out {wrong} lines."),
-            Ok(count) => say!("Imported {count} animals."),
-            Err(error) if wrong > 0 => {
-                return Err(format!("{error}: {wrong} lines are invalid").into());
-            }
-            Err(error) => return Err(error.into()),
+        let invalid = (invalid > 0).then(|| counted(invalid, "invalid line"));
+        match (imported.map(|count| counted(count, "animal")), invalid) {
+            (Ok(animals), Some(lines)) => status!("Imported {animals}, skipped {lines}."),
+            (Ok(animals), None) => status!("Imported {animals}."),
+            (Err(error), Some(lines)) => return Err(format!("{error}: {lines}").into()),
+            (Err(error), None) => return Err(error.into()),
         }
         Ok(())
     }

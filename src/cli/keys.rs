@@ -1,35 +1,38 @@
-//! `petstore keys`: who may use the service.
+//! `petstore keys`: manages API keys.
 
 use clap::{Args, Subcommand};
 use jiff::{Span, Timestamp, Zoned, tz::TimeZone};
 
-use super::{Database, Outcome, block_on, print, say};
+use super::{CommandResult, Database, block_on, print, status};
 use crate::{
     api_key::{ApiKey, ApiKeySecret, KeyName, NewApiKey, Scope, Scopes},
     clock::Clock,
-    invalid::{Invalid, quoted},
     store::{Error, Options, Role, Store},
 };
 
 #[derive(Subcommand)]
 pub enum Keys {
-    /// Make a key and print its secret, this one time.
+    /// Create an API key and print its secret once.
     ///
-    /// The secret alone goes to standard output, so that it can be kept in a
-    /// variable. A running service takes the key at once.
+    /// Only the secret goes to standard output, so it can be stored in a
+    /// variable. A running service accepts the key immediately.
     Create(Create),
-    /// List the keys, the revoked and expired ones too.
+    /// List all API keys, including revoked and expired ones.
     List(List),
-    /// Revoke a key for good. A running service refuses it within a second.
+    /// Revoke an API key permanently.
+    ///
+    /// A running service rejects the key within a second.
     Revoke(Revoke),
 }
 
 #[derive(Args)]
 pub struct Create {
-    /// What to call it: who or what will use it.
+    /// Name of the key: who or what will use it.
     name: KeyName,
-    /// Something the key may do; give it again for more. All, if left out.
-    /// One of pets:read, pets:write, orders:read, orders:write.
+    /// Scope to grant: pets:read, pets:write, orders:read or orders:write.
+    ///
+    /// Repeat the option, or separate scopes with commas, to grant several. By
+    /// default, the key has all scopes.
     #[arg(
         long = "scope",
         env = "PETSTORE_SCOPE",
@@ -37,8 +40,10 @@ pub struct Create {
         value_name = "SCOPE"
     )]
     scopes: Vec<Scope>,
-    /// How long it is valid, for example 90d, 12h or 1y. For ever, if left out.
-    #[arg(long, env = "PETSTORE_EXPIRES", value_name = "TIME", value_parser = expiry, allow_hyphen_values = true)]
+    /// How long the key is valid, such as 90d, 12h or 1y.
+    ///
+    /// By default, the key never expires.
+    #[arg(long, env = "PETSTORE_EXPIRES", value_name = "DURATION", value_parser = expiry, allow_hyphen_values = true)]
     expires: Option<Timestamp>,
     #[command(flatten)]
     database: Database,
@@ -52,14 +57,15 @@ pub struct List {
 
 #[derive(Args)]
 pub struct Revoke {
-    /// The key's id, as `petstore keys list` shows it.
+    /// Id of the key, as shown by `petstore keys list`.
+    #[arg(value_parser = key_id)]
     id: i64,
     #[command(flatten)]
     database: Database,
 }
 
 impl Keys {
-    pub fn run(self) -> Outcome {
+    pub fn run(self) -> CommandResult {
         block_on(async {
             match self {
                 Self::Create(create) => create.run().await,
@@ -71,7 +77,7 @@ impl Keys {
 }
 
 impl Create {
-    async fn run(self) -> Outcome {
+    async fn run(self) -> CommandResult {
         let scopes = match self.scopes.as_slice() {
             [] => Scopes::all(),
             scopes => scopes.iter().copied().collect(),
@@ -88,28 +94,28 @@ impl Create {
         let expiry = key
             .expires_at
             .map_or("never expires".into(), |at| format!("expires {at:.0}"));
-        say!(
-            "Key {} ({}) may {}; it {expiry}.",
+        status!(
+            "Created key {} ({}): scopes {}; {expiry}.",
             key.id,
             key.name.as_str(),
             key.scopes
         );
-        say!("This is its secret. It is not shown again:");
+        status!("Its secret, which won't be shown again:");
         print(format!("{}\n", secret.reveal()).as_bytes())
     }
 }
 
 impl List {
-    async fn run(self) -> Outcome {
+    async fn run(self) -> CommandResult {
         let store = open_existing(&self.database).await?;
         let keys = store.api_key_list().await?;
         store.close().await;
         if keys.is_empty() {
-            say!("There are no keys yet. Make one: petstore keys create NAME");
+            status!("There are no API keys yet. Create one with: petstore keys create NAME");
             return Ok(());
         }
         let now = Clock::system().now();
-        let head = [
+        let header = [
             "ID",
             "NAME",
             "STATE",
@@ -117,9 +123,9 @@ impl List {
             "CREATED",
             "LAST USED",
             "EXPIRES",
-            "GETPET CALLS",
+            "DEPRECATED CALLS",
         ];
-        let mut rows = vec![head.map(String::from)];
+        let mut rows = vec![header.map(String::from)];
         rows.extend(keys.iter().map(|(_, key)| row(key, now)));
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
         let widths: [usize; 8] = std::array::from_fn(|column| width(column).unwrap_or(0));
@@ -136,24 +142,25 @@ impl List {
 }
 
 impl Revoke {
-    async fn run(self) -> Outcome {
+    async fn run(self) -> CommandResult {
         let store = open_existing(&self.database).await?;
-        let before = store.api_key_revoke(self.id, Clock::system().now()).await?;
+        let previous = store.api_key_revoke(self.id, Clock::system().now()).await?;
         store.close().await;
         let id = self.id;
-        let Some(key) = before else {
-            return Err(format!("there is no key {id}; `petstore keys list` shows them").into());
+        let Some(key) = previous else {
+            let message = format!("there is no key {id}; run `petstore keys list` to see all keys");
+            return Err(message.into());
         };
         let name = key.name.as_str();
         match key.revoked_at {
-            None => say!("Revoked key {id} ({name}). Services refuse it within a second."),
-            Some(at) => say!("Key {id} ({name}) was revoked before, {at:.0}."),
+            None => status!("Revoked key {id} ({name}). Services reject it within a second."),
+            Some(at) => status!("Key {id} ({name}) was already revoked at {at:.0}."),
         }
         Ok(())
     }
 }
 
-/// Makes a key and stores it.
+/// Generates a secret and stores a new key with its hash.
 pub async fn create(store: &Store, new: NewApiKey) -> Result<(ApiKey, ApiKeySecret), Error> {
     let secret = ApiKeySecret::generate();
     let key = store.api_key_create(new, secret.hash()).await?;
@@ -190,14 +197,16 @@ fn row(key: &ApiKey, now: Timestamp) -> [String; 8] {
     ]
 }
 
-/// The time at which a key that is made now expires.
-fn expiry(text: &str) -> Result<Timestamp, Invalid> {
+fn key_id(text: &str) -> Result<i64, &'static str> {
+    text.parse()
+        .map_err(|_| "must be a number; run `petstore keys list` to see the ids")
+}
+
+/// Parses the lifetime of a key and returns when a key created now expires.
+fn expiry(text: &str) -> Result<Timestamp, &'static str> {
     let now = Zoned::new(Clock::system().now(), TimeZone::UTC);
     let span = text.parse::<Span>().ok().filter(|span| span.is_positive());
     let then = span.and_then(|span| now.checked_add(span).ok());
-    then.map(|then| then.timestamp()).ok_or_else(|| {
-        let got = quoted(text);
-        let reason = format!("must be a time span such as 90d, 12h or 1y, got {got}");
-        Invalid::new("expires", reason)
-    })
+    then.map(|then| then.timestamp())
+        .ok_or("must be a duration such as 90d, 12h or 1y")
 }

@@ -1,5 +1,7 @@
-//! The log of the service, on standard error: readable on a terminal, a JSON
-//! object a line otherwise. Either way an event is one line.
+//! Log setup for `petstore serve`.
+//!
+//! Events go to standard error, one per line: readable text on a terminal, JSON
+//! otherwise.
 
 use std::{
     env,
@@ -14,81 +16,75 @@ use tracing_subscriber::{
     Layer, filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt,
 };
 
-/// Whether a person is looking.
-pub fn is_watched() -> bool {
+/// Lines buffered while standard error is blocked. Further lines are dropped.
+const MAX_BUFFERED_LINES: usize = 8192;
+
+/// Whether messages are for a person at a terminal rather than a log collector.
+pub fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Says something to the operator: as it stands on a terminal, otherwise as an
-/// event of the log.
-macro_rules! tell {
-    ($($line:tt)*) => {
-        if $crate::cli::log::is_watched() {
-            $crate::cli::say!($($line)*);
-        } else {
-            tracing::info!($($line)*);
-        }
-    };
-}
-pub(super) use tell;
-
-/// Begins the log. What is given back must be kept to the end: then the last
-/// lines are written.
-pub fn start() -> WorkerGuard {
-    // A log that nobody reads, or a full disk under it, holds nothing up; lines
-    // are dropped then.
-    let (writer, written) = NonBlockingBuilder::default()
-        .buffered_lines_limit(8192)
+/// Installs the global subscriber and a panic hook that logs.
+///
+/// Hold the returned guard until the process exits: dropping it flushes the
+/// buffered lines.
+pub fn init() -> WorkerGuard {
+    // Non-blocking, so that a stalled log reader or a full disk can't stall
+    // requests.
+    let (writer, guard) = NonBlockingBuilder::default()
+        .buffered_lines_limit(MAX_BUFFERED_LINES)
         .finish(io::stderr());
     let dropped = writer.error_counter();
-    // Libraries may write what any stranger makes them write.
-    let ours = Targets::new().with_target("petstore", Level::INFO);
-    let log = tracing_subscriber::registry();
-    if is_watched() {
-        let colourless = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let lines = fmt::layer()
-            .with_writer(move || OneLine(writer.clone()))
-            .with_ansi(!colourless)
+    // Our own events only: dependencies may log whatever a client sends them.
+    let own_events = Targets::new().with_target("petstore", Level::INFO);
+    let registry = tracing_subscriber::registry();
+    if stderr_is_terminal() {
+        let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let text = fmt::layer()
+            .with_writer(move || SingleLine(writer.clone()))
+            .with_ansi(!no_color)
             .with_target(false);
-        log.with(lines.with_filter(ours)).init();
+        registry.with(text.with_filter(own_events)).init();
     } else {
-        let lines = fmt::layer()
+        let json = fmt::layer()
             .json()
             .flatten_event(true)
             .with_current_span(false)
             .with_span_list(false)
             .with_writer(writer)
             .with_target(false);
-        log.with(lines.with_filter(ours)).init();
+        registry.with(json.with_filter(own_events)).init();
     }
-    thread::spawn(move || tell_of_dropped(&dropped));
+    thread::spawn(move || report_dropped_lines(&dropped));
     panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(ToString::to_string);
-        let message = panic.payload_as_str().unwrap_or("without a message");
-        tracing::error!(place, cause = message, "a panic");
+        let location = panic.location().map(ToString::to_string);
+        let error = panic.payload_as_str().unwrap_or("no message");
+        tracing::error!(location, error, "panicked");
     }));
-    written
+    guard
 }
 
-/// Says how many lines were dropped, when lines are taken again.
-fn tell_of_dropped(dropped: &ErrorCounter) {
-    let mut told = 0;
+/// Logs the total number of dropped lines whenever it has grown.
+fn report_dropped_lines(dropped: &ErrorCounter) {
+    let mut reported = 0;
     loop {
         thread::sleep(Duration::from_secs(1));
-        let lines = dropped.dropped_lines();
-        if lines > told {
-            // If this one is dropped too, there is more to tell the next time.
-            told = lines;
-            tracing::warn!(so_far = lines, "lines of the log were dropped");
+        let total = dropped.dropped_lines();
+        if total > reported {
+            // If this event is dropped too, the total grows and the next pass
+            // reports it.
+            reported = total;
+            tracing::warn!(total, "log lines dropped");
         }
     }
 }
 
-/// Writes an event, which comes in one piece, as one line. JSON does so by
-/// itself.
-struct OneLine(NonBlocking);
+/// Escapes line breaks, so that an event stays on one line and a client can't
+/// forge log lines. The text formatter writes each event in a single call; the
+/// JSON formatter escapes line breaks itself.
+struct SingleLine(NonBlocking);
 
-impl Write for OneLine {
+impl Write for SingleLine {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let (text, end) = match event.strip_suffix(b"\n") {
             Some(text) => (text, "\n"),

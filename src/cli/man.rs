@@ -1,4 +1,4 @@
-//! `petstore man`: the manual pages.
+//! `petstore man`: writes the manual pages.
 
 use std::{
     fs, io,
@@ -7,34 +7,36 @@ use std::{
 
 use clap::{Args, Command, CommandFactory};
 
-use super::{CommandLine, Outcome};
+use super::{CommandLine, CommandResult};
 
 #[derive(Args)]
 pub struct Man {
-    /// The folder, which is made if it is not there.
-    folder: PathBuf,
+    /// Directory to write to, created if it doesn't exist.
+    directory: PathBuf,
 }
 
 impl Man {
-    pub fn run(self) -> Outcome {
+    pub fn run(self) -> CommandResult {
         let mut command = CommandLine::command().disable_help_subcommand(true);
         command.build();
-        fs::create_dir_all(&self.folder)
-            .and_then(|()| write(&command, &self.folder))
-            .map_err(|cause| format!("cannot write to {}: {cause}", self.folder.display()).into())
+        fs::create_dir_all(&self.directory)
+            .and_then(|()| write_pages(&command, &self.directory))
+            .map_err(|cause| {
+                format!("cannot write to {}: {cause}", self.directory.display()).into()
+            })
     }
 }
 
-/// Writes the page of a command and those of the commands below it.
-fn write(command: &Command, folder: &Path) -> io::Result<()> {
-    for below in command.get_subcommands() {
-        write(below, folder)?;
+/// Writes the pages of a command and of all its subcommands.
+fn write_pages(command: &Command, directory: &Path) -> io::Result<()> {
+    for subcommand in command.get_subcommands() {
+        write_pages(subcommand, directory)?;
     }
-    // The same source makes the same pages, so they have no date. The blank
-    // keeps its place in the line of the title.
+    // No date, so that builds are reproducible. The blank keeps the date's
+    // position among the arguments of .TH.
     clap_mangen::Man::new(command.clone())
         .date(" ")
         .source(concat!("petstore ", env!("CARGO_PKG_VERSION")))
-        .generate_to(folder)?;
+        .generate_to(directory)?;
     Ok(())
 }

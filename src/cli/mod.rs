@@ -1,4 +1,4 @@
-//! The command line: one file a subcommand.
+//! The command line, with one module per subcommand.
 
 mod backup;
 mod check;
@@ -30,18 +30,18 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
     api::PublicUrl,
-    invalid::{Invalid, quoted},
+    invalid::Invalid,
     server::{CertificateError, Tls},
     store::{DatabaseUrl, redact_password},
 };
 
-type Outcome = Result<(), Box<dyn Error>>;
+type CommandResult = Result<(), Box<dyn Error>>;
 
-/// A store inventory for animals, over HTTP and JSON.
+/// Pet store inventory service: HTTP and JSON over SQLite or PostgreSQL.
 ///
-/// Run `petstore serve`, make a key with `petstore keys create NAME`, and send it
-/// as `Authorization: Bearer <KEY>`. Every option can also be set by the
-/// environment variable that stands beside it.
+/// Start the service with `petstore serve`, create an API key with `petstore keys
+/// create NAME`, and send it as `Authorization: Bearer <KEY>`. Every option can
+/// also be set with the environment variable shown next to it.
 #[derive(Parser)]
 #[command(version, after_help = EXAMPLES, max_term_width = 100)]
 struct CommandLine {
@@ -52,75 +52,80 @@ struct CommandLine {
 const EXAMPLES: &str = "\
 Examples:
   petstore serve
-      Serves on 127.0.0.1:8080 from the file petstore.db, made if it is not there.
+      Serve petstore.db on 127.0.0.1:8080, creating the file if it doesn't exist
   KEY=$(petstore keys create till)
-      Makes a key with all scopes and keeps its secret in KEY.
+      Create an API key with all scopes and store its secret in KEY
   curl -H \"Authorization: Bearer $KEY\" http://127.0.0.1:8080/v1/pets
-      Lists the animals.";
+      List the animals";
 
 #[derive(Subcommand)]
 enum Command {
     /// Run the service.
     ///
-    /// Serves until SIGTERM or SIGINT, then finishes the requests that run and
-    /// closes the database. On a terminal with a new database it also makes
-    /// the first key. While it runs, the file of the database has its log
-    /// (-wal) and index (-shm) beside it.
+    /// On SIGTERM or SIGINT the service finishes the requests in flight, closes the
+    /// database and exits; a second signal stops it immediately. If it is started on a terminal with a new database, it also
+    /// creates the first API key. While an SQLite file is being served, its
+    /// write-ahead log (-wal) and shared-memory index (-shm) are next to it.
     Serve(serve::Serve),
-    /// Make, list and revoke API keys, also beside a running service.
+    /// Create, list and revoke API keys.
+    ///
+    /// Changes take effect while the service is running.
     #[command(subcommand)]
     Keys(keys::Keys),
-    /// Move a store from an SQLite file to an empty PostgreSQL database.
+    /// Copy a store from an SQLite file to an empty PostgreSQL database.
     ///
-    /// Ids, keys and orders are kept. All of it is copied, or nothing.
+    /// Keeps all ids, API keys and orders. Copies everything or nothing.
     Copy(copy::Copy),
-    /// Copy an SQLite store to a file, also while it is served.
+    /// Back up an SQLite store to a file, even while it is being served.
     ///
-    /// The copy has all that was acknowledged before. It appears under its name
-    /// when it is whole and verified. To restore it, stop the service and put
-    /// it in the place of the file, without the -wal and -shm files beside it.
+    /// The backup contains everything that was acknowledged before it started. It
+    /// appears under its name once it is complete and verified. To restore it,
+    /// stop the service, replace the database file with the backup, and delete
+    /// the -wal and -shm files next to it.
     Backup(backup::Backup),
-    /// Look a store through, also while it is served, and say what is wrong.
+    /// Check the integrity of a store, even while it is being served.
     ///
-    /// The pages of the file, the counts, and orders against animals. What is
-    /// wrong goes to standard output, one finding a line, with exit code 1.
+    /// Checks the pages of an SQLite file, the schema, the inventory counts, and
+    /// that orders and animals agree. Prints one problem per line to standard
+    /// output; if there are any, the exit code is 1.
     Check(check::Check),
-    /// Add the animals of a file, all of them or none.
+    /// Import animals from a CSV or JSON Lines file, all or nothing.
     ///
-    /// A file as spreadsheets write it will do: with a byte order mark, with
-    /// commas, semicolons or tabs, with quotes. A store in a file must not be
-    /// served meanwhile.
+    /// Reads CSV as spreadsheets write it: with or without a byte order mark,
+    /// separated by commas, semicolons or tabs, with or without quotes. Stop the
+    /// service before you import into an SQLite file.
     Import(import::Import),
-    /// Write all animals to a file, or to standard output.
+    /// Export all animals to a file or to standard output.
     Export(export::Export),
-    /// Add believable animals, for a first look.
+    /// Add random sample animals, to try things out.
     ///
-    /// A store in a file must not be served meanwhile.
+    /// Stop the service before you add animals to an SQLite file.
     Seed(seed::Seed),
-    /// Say whether the service on this machine is ready: exit code 0 or 1.
+    /// Check whether the service on this machine is ready.
     ///
-    /// For the probe of a container, with the options of `petstore serve`.
+    /// Exits with 0 if it is and with 1 if it isn't. Meant as the health check of
+    /// a container: it reads the same options and variables as `petstore serve`.
     Healthcheck(healthcheck::Healthcheck),
     /// Print the contract (OpenAPI 3.1).
     Openapi(openapi::Openapi),
-    /// Print a completion script for a shell.
+    /// Print a shell completion script.
     ///
-    /// For example, in bash: source <(petstore completions bash)
+    /// In bash, for example: source <(petstore completions bash)
     Completions {
-        /// The shell to print it for.
+        /// Shell to print the script for.
         shell: Shell,
     },
-    /// Write the manual pages to a folder, one a command.
+    /// Write the manual pages to a directory, one per command.
     Man(man::Man),
 }
 
 #[derive(Args)]
 struct Listen {
-    /// The address and port of the service; port 0 takes a free one.
+    /// Address and port of the service; port 0 picks a free port.
     #[arg(
         long,
         env = "PETSTORE_LISTEN",
-        value_parser = address,
+        value_parser = socket_address,
         default_value = "127.0.0.1:8080",
         value_name = "ADDRESS",
         allow_hyphen_values = true
@@ -128,25 +133,23 @@ struct Listen {
     listen: SocketAddr,
 }
 
-/// An address and a port, or `localhost` and a port.
-fn address(text: &str) -> Result<SocketAddr, Invalid> {
+/// Parses an IP address and a port, or `localhost` and a port.
+fn socket_address(text: &str) -> Result<SocketAddr, &'static str> {
     let ip = text
         .strip_prefix("localhost:")
         .map(|port| format!("127.0.0.1:{port}"));
-    ip.as_deref().unwrap_or(text).parse().map_err(|_| {
-        let reason = format!(
-            "must be an address and a port such as 127.0.0.1:8080, got {}",
-            quoted(text)
-        );
-        Invalid::new("address", reason)
-    })
+    ip.as_deref()
+        .unwrap_or(text)
+        .parse()
+        .map_err(|_| "must be an IP address and a port, such as 127.0.0.1:8080")
 }
 
 #[derive(Args)]
 struct TlsFiles {
-    /// The file with the service's certificate, followed by those that lead to
-    /// its authority, in PEM form. With it the service speaks TLS. A renewed
-    /// one is noticed while it runs.
+    /// Serve over TLS with the certificate chain in this PEM file.
+    ///
+    /// The service's own certificate comes first, followed by the intermediate
+    /// ones. Renewed files are reloaded without a restart.
     #[arg(
         long,
         env = "PETSTORE_TLS_CERT",
@@ -154,7 +157,7 @@ struct TlsFiles {
         requires = "tls_key"
     )]
     tls_cert: Option<PathBuf>,
-    /// The file with the private key of the certificate, in PEM form.
+    /// PEM file with the certificate's private key.
     #[arg(
         long,
         env = "PETSTORE_TLS_KEY",
@@ -174,8 +177,7 @@ impl TlsFiles {
 
 #[derive(Args)]
 struct Database {
-    /// Where the data lives: sqlite: and a file's path, or postgres:// and
-    /// the rest of a server's address.
+    /// Database to use: sqlite:PATH or postgres://USER@HOST/DATABASE.
     #[arg(
         long,
         env = "PETSTORE_DATABASE",
@@ -187,8 +189,8 @@ struct Database {
     database: DatabaseUrl,
 }
 
-/// Reads the address of a database. If it is wrong, the message does not
-/// repeat its password.
+/// Parses a database URL. The error message redacts the URL's password, which
+/// clap's own parsers would repeat.
 #[derive(Clone)]
 struct UrlParser<T>(fn(&str) -> Result<T, Invalid>);
 
@@ -202,13 +204,13 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for UrlParser<T> {
         value: &OsStr,
     ) -> Result<T, clap::Error> {
         let text = value.to_string_lossy();
-        let plain = value.to_str().ok_or(Invalid::new("text", "must be UTF-8"));
-        plain.and_then(self.0).map_err(|wrong| {
+        let utf8 = value.to_str().ok_or(Invalid::new("url", "must be UTF-8"));
+        utf8.and_then(self.0).map_err(|invalid| {
             let name = argument.map_or_else(String::new, Arg::to_string);
             let message = format!(
                 "invalid value '{}' for '{name}': {}\n",
                 redact_password(&text),
-                wrong.reason
+                invalid.reason
             );
             command
                 .clone()
@@ -220,26 +222,29 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for UrlParser<T> {
 const DEFAULT_DATABASE: &str = "sqlite:petstore.db";
 
 #[derive(Args)]
-struct Addresses {
-    /// The address that clients use, ending in /v1; links and the contract
-    /// show it. By default the contract shows where the service listens.
+struct PublicUrls {
+    /// URL that clients use, ending in /v1, for links and the contract.
+    ///
+    /// By default, the contract names the address that the service listens on.
     #[arg(long, env = "PETSTORE_PUBLIC_URL", value_name = "URL")]
     public_url: Option<PublicUrl>,
-    /// The address of the staging service, ending in /v1, for the contract.
+    /// URL of the staging service, ending in /v1, for the contract.
     #[arg(long, env = "PETSTORE_STAGING_URL", value_name = "URL")]
     staging_url: Option<PublicUrl>,
 }
 
-/// Writes a line to standard error. If nobody reads it, that is no failure.
-macro_rules! say {
+/// Prints a line to standard error. Unlike `eprintln!`, it doesn't panic if
+/// standard error is closed.
+macro_rules! status {
     ($($line:tt)*) => {{
         let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($line)*)));
     }};
 }
-use say;
+use status;
 
-/// Writes to standard output. A reader who has seen enough may leave.
-fn print(bytes: &[u8]) -> Outcome {
+/// Writes to standard output. A closed pipe is not an error: `head` closes it when
+/// it has read enough.
+fn print(bytes: &[u8]) -> CommandResult {
     match io::stdout()
         .write_all(bytes)
         .and_then(|()| io::stdout().flush())
@@ -249,24 +254,32 @@ fn print(bytes: &[u8]) -> Outcome {
     }
 }
 
-/// Carries out what a tool does, on this thread.
-fn block_on<T>(work: impl Future<Output = Result<T, Box<dyn Error>>>) -> Result<T, Box<dyn Error>> {
+/// Formats a count with its noun: "1 animal", "12 animals".
+fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+/// Runs a one-off command's future on the current thread.
+fn block_on<T>(
+    future: impl Future<Output = Result<T, Box<dyn Error>>>,
+) -> Result<T, Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(work)
+    runtime.block_on(future)
 }
 
-/// How far something has come, drawn on a terminal only.
+/// A progress bar, drawn only if standard error is a terminal.
 fn progress_bar(unit: &str) -> ProgressBar {
     let template = format!("{{bar:40}} {{human_pos}} of {{human_len}} {unit}, {{eta}} left");
-    let style = ProgressStyle::with_template(&template).expect("a template that was tried");
+    let style = ProgressStyle::with_template(&template).expect("a valid template");
     ProgressBar::new(0).with_style(style)
 }
 
-/// Runs the command line. A usage error ends with 2, a failure with 1.
+/// Runs the command line. Exits with 2 for a usage error and 1 for any other.
 pub fn main() -> ExitCode {
-    let outcome = match CommandLine::parse().command {
+    let result = match CommandLine::parse().command {
         Command::Serve(serve) => return serve.run(),
         Command::Keys(keys) => keys.run(),
         Command::Copy(copy) => copy.run(),
@@ -284,10 +297,10 @@ pub fn main() -> ExitCode {
         }
         Command::Man(man) => man.run(),
     };
-    match outcome {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say!("petstore: {error}");
+            status!("petstore: {error}");
             ExitCode::FAILURE
         }
     }

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use clap::{Args, builder::FalseyValueParser};
 
-use super::{Addresses, Outcome, print};
+use super::{CommandResult, PublicUrls, print};
 use crate::api::{Contract, PublicUrl, Scheme};
 
 #[derive(Args)]
@@ -13,15 +13,15 @@ pub struct Openapi {
     #[arg(long, env = "PETSTORE_JSON", value_parser = FalseyValueParser::new())]
     json: bool,
     #[command(flatten)]
-    addresses: Addresses,
+    urls: PublicUrls,
 }
 
 impl Openapi {
-    pub fn run(self) -> Outcome {
+    pub fn run(self) -> CommandResult {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
         let local = PublicUrl::local(Scheme::Http, address);
-        let production = self.addresses.public_url.unwrap_or(local);
-        let contract = Contract::new(&production, self.addresses.staging_url.as_ref());
+        let production = self.urls.public_url.unwrap_or(local);
+        let contract = Contract::new(&production, self.urls.staging_url.as_ref());
         let text = if self.json {
             contract.json
         } else {

@@ -1,4 +1,4 @@
-//! Files of animals: CSV as spreadsheets write it, and a JSON object a line.
+//! Files of animals: CSV as spreadsheets write it, and JSON Lines.
 
 use std::{
     ffi::OsStr,
@@ -18,17 +18,17 @@ use crate::{
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// A table with a line of headers: name, categoryId, status.
+    /// CSV with a header line: name, categoryId, status.
     Csv,
-    /// A JSON object a line, as the service takes and gives them.
+    /// JSON Lines: one JSON object per line, as in the API.
     Jsonl,
 }
 
 impl Format {
-    /// What a file's name says.
-    pub fn of(path: &Path) -> Option<Self> {
-        let end = path.extension().and_then(OsStr::to_str)?;
-        match &*end.to_ascii_lowercase() {
+    /// The format that a file's extension stands for.
+    pub fn from_extension(path: &Path) -> Option<Self> {
+        let extension = path.extension().and_then(OsStr::to_str)?;
+        match &*extension.to_ascii_lowercase() {
             "csv" => Some(Self::Csv),
             "jsonl" | "ndjson" => Some(Self::Jsonl),
             _ => None,
@@ -36,134 +36,138 @@ impl Format {
     }
 }
 
-/// Why a line gives no animal.
-pub enum Fault {
-    /// It is invalid; the next may be another thing.
+/// Why a record could not be read.
+pub enum RecordError {
+    /// This record is invalid; the ones after it may be valid.
     Invalid(String),
-    /// The file cannot be read further.
+    /// The rest of the file cannot be read.
     Fatal(String),
 }
 
-pub type Line = Result<NewPet, Fault>;
+pub type Record = Result<NewPet, RecordError>;
 
-/// The longest line of JSON, and the longest record of CSV: far more than an
-/// animal needs.
-const LONGEST: usize = 64 << 10;
+/// Size limit of a JSON line or CSV record: far more than an animal needs.
+const MAX_RECORD_BYTES: usize = 64 << 10;
 
-/// Reads a file, line by line, as far as it is asked for.
+/// Reads a file lazily. Yields each record with the number of its first line.
 pub fn read(
     format: Format,
     file: impl BufRead + 'static,
-) -> Result<Box<dyn Iterator<Item = (u64, Line)>>, String> {
+) -> Result<Box<dyn Iterator<Item = (u64, Record)>>, String> {
     match format {
         Format::Csv => read_csv(file),
         Format::Jsonl => Ok(Box::new(read_jsonl(file))),
     }
 }
 
-fn read_jsonl(mut file: impl BufRead) -> impl Iterator<Item = (u64, Line)> {
+fn read_jsonl(mut file: impl BufRead) -> impl Iterator<Item = (u64, Record)> {
     let mut numbers = 1..;
-    let fatal = |cause: io::Error| Err(Fault::Fatal(format!("cannot be read: {cause}")));
+    let fatal = |cause: io::Error| Err(RecordError::Fatal(format!("cannot be read: {cause}")));
     std::iter::from_fn(move || {
         loop {
             let number = numbers.next()?;
             let mut bytes = Vec::new();
-            let mut limited = file.by_ref().take(LONGEST as u64 + 1);
+            let mut limited = file.by_ref().take(MAX_RECORD_BYTES as u64 + 1);
             match limited.read_until(b'\n', &mut bytes) {
                 Ok(0) => return None,
                 Ok(_) => {}
                 Err(cause) => return Some((number, fatal(cause))),
             }
-            if bytes.len() > LONGEST {
+            if bytes.len() > MAX_RECORD_BYTES {
                 let rest = match bytes.ends_with(b"\n") {
                     true => Ok(0),
                     false => file.skip_until(b'\n'),
                 };
-                let fault = match rest {
-                    Ok(_) => Err(Fault::Invalid(format!("is longer than {LONGEST} bytes"))),
+                let error = match rest {
+                    Ok(_) => Err(RecordError::Invalid(format!(
+                        "is longer than {MAX_RECORD_BYTES} bytes"
+                    ))),
                     Err(cause) => fatal(cause),
                 };
-                return Some((number, fault));
+                return Some((number, error));
             }
             let line = bytes.trim_ascii();
             let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
             if !line.is_empty() {
-                return Some((number, pet_from_json(line).map_err(Fault::Invalid)));
+                return Some((number, pet_from_json(line).map_err(RecordError::Invalid)));
             }
         }
     })
 }
 
 fn pet_from_json(line: &[u8]) -> Result<NewPet, String> {
-    let object = Object::parse(line).map_err(|wrong| wrong.to_string())?;
-    NewPet::from_object(&object).map_err(|wrong| join_messages(&wrong))
+    let object = Object::parse(line).map_err(|error| error.to_string())?;
+    NewPet::from_object(&object).map_err(|invalid| join_messages(&invalid))
 }
 
 fn read_csv(
     mut file: impl BufRead + 'static,
-) -> Result<Box<dyn Iterator<Item = (u64, Line)>>, String> {
-    let (start, first_line) = first_line(&mut file)?;
+) -> Result<Box<dyn Iterator<Item = (u64, Record)>>, String> {
+    let (sep_line, header) = read_header(&mut file)?;
     let mut reader = csv::ReaderBuilder::new()
-        .delimiter(delimiter(&start, &first_line))
+        .delimiter(detect_delimiter(&sep_line, &header))
         .flexible(true)
-        .from_reader(Budget::new(Cursor::new(first_line).chain(file)));
-    let columns = Columns::of(reader.headers().map_err(|wrong| wrong.to_string())?)?;
-    let above = u64::from(!start.is_empty());
-    let mut last = 1;
+        .from_reader(RecordLimit::new(Cursor::new(header).chain(file)));
+    let columns = Columns::from_headers(reader.headers().map_err(|error| error.to_string())?)?;
+    let skipped_lines = u64::from(!sep_line.is_empty());
+    let mut line = 1;
     Ok(Box::new(std::iter::from_fn(move || {
         loop {
-            reader.get_mut().renew();
+            reader.get_mut().reset();
             let mut record = StringRecord::new();
             let read = reader.read_record(&mut record);
             let position = match &read {
                 Ok(false) => return None,
                 Ok(true) => record.position(),
-                Err(wrong) => wrong.position(),
+                Err(error) => error.position(),
             };
-            last = position.map_or(last + 1, |position| position.line() + above);
+            line = position.map_or(line + 1, |position| position.line() + skipped_lines);
             let pet = match read {
-                Ok(_) => columns.pet(&record).map_err(Fault::Invalid),
-                Err(wrong) if wrong.is_io_error() => Err(Fault::Fatal(wrong.to_string())),
-                Err(wrong) => Err(Fault::Invalid(wrong.to_string())),
+                Ok(_) => columns.pet(&record).map_err(RecordError::Invalid),
+                Err(error) if error.is_io_error() => Err(RecordError::Fatal(error.to_string())),
+                Err(error) => Err(RecordError::Invalid(error.to_string())),
             };
-            // A record without content is no animal, and no fault.
-            if let Some(line) = pet.transpose() {
-                return Some((last, line));
+            // Spreadsheets write empty rows; skip them.
+            if let Some(record) = pet.transpose() {
+                return Some((line, record));
             }
         }
     })))
 }
 
-/// A line with which Excel names the delimiter, if there is one, and the line of
-/// headers.
-fn first_line(file: &mut impl BufRead) -> Result<(String, Vec<u8>), String> {
-    let mut line = || {
+/// Reads the `sep=` line in which Excel names the delimiter (empty if there is
+/// none) and the header line.
+fn read_header(file: &mut impl BufRead) -> Result<(String, Vec<u8>), String> {
+    let mut read_line = || {
         let mut line = Vec::new();
-        let read = file.take(LONGEST as u64).read_until(b'\n', &mut line);
+        let read = file
+            .take(MAX_RECORD_BYTES as u64)
+            .read_until(b'\n', &mut line);
         read.map_err(|cause| format!("cannot be read: {cause}"))?;
         if line.starts_with(b"\xff\xfe") || line.starts_with(b"\xfe\xff") {
-            return Err("the file is in UTF-16; save it as CSV in UTF-8".to_string());
+            return Err("the file is encoded in UTF-16; save it as CSV in UTF-8".to_string());
         }
         match line.strip_prefix(b"\xef\xbb\xbf") {
             Some(rest) => Ok(rest.to_vec()),
             None => Ok(line),
         }
     };
-    let first = line()?;
+    let first = read_line()?;
     match first.get(..4) {
         Some(start) if start.eq_ignore_ascii_case(b"sep=") => {
-            Ok((String::from_utf8_lossy(&first).into(), line()?))
+            Ok((String::from_utf8_lossy(&first).into(), read_line()?))
         }
         _ => Ok((String::new(), first)),
     }
 }
 
-/// A spreadsheet separates by what its country does not use for decimals.
-fn delimiter(named: &str, headers: &[u8]) -> u8 {
-    if let Some(named) = named.as_bytes().get(4).filter(|byte| byte.is_ascii()) {
+/// Takes the delimiter from the `sep=` line or else the most frequent candidate in
+/// the header: where the decimal separator is a comma, spreadsheets use semicolons.
+fn detect_delimiter(sep_line: &str, header: &[u8]) -> u8 {
+    if let Some(named) = sep_line.as_bytes().get(4).filter(|byte| byte.is_ascii()) {
         return *named;
     }
-    let count = |mark: u8| headers.iter().filter(|byte| **byte == mark).count();
+    let count = |mark: u8| header.iter().filter(|byte| **byte == mark).count();
     let by_count = |mark: &u8| (count(*mark), *mark == b',');
     [b',', b';', b'\t']
         .into_iter()
@@ -171,7 +175,7 @@ fn delimiter(named: &str, headers: &[u8]) -> u8 {
         .unwrap_or(b',')
 }
 
-/// Where the headers say that things are.
+/// Positions of the columns, by the header line.
 struct Columns {
     count: usize,
     name: usize,
@@ -180,25 +184,30 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(headers: &StringRecord) -> Result<Self, String> {
-        let found = || headers.iter().map(quoted).collect::<Vec<_>>().join(", ");
+    fn from_headers(headers: &StringRecord) -> Result<Self, String> {
+        let found = || match headers.len() {
+            0 => "none".into(),
+            _ => headers.iter().map(quoted).collect::<Vec<_>>().join(", "),
+        };
         let column = |name: &str| {
-            let fits = |header: &str| {
+            let matches = |header: &str| {
                 let plain: String = header.chars().filter(char::is_ascii_alphanumeric).collect();
                 plain.eq_ignore_ascii_case(name)
             };
-            let mut fitting = headers
+            let mut matching = headers
                 .iter()
                 .enumerate()
-                .filter(|(_, header)| fits(header));
-            match (fitting.next(), fitting.next()) {
-                (Some(_), Some(_)) => Err(format!("there are two columns {name}: {}", found())),
+                .filter(|(_, header)| matches(header));
+            match (matching.next(), matching.next()) {
+                (Some(_), Some(_)) => {
+                    Err(format!("more than one {name} column, found {}", found()))
+                }
                 (column, _) => Ok(column.map(|(number, _)| number)),
             }
         };
         let missing = |name: &str| {
             let found = found();
-            format!("the first line must name the columns; there is no {name} among {found}")
+            format!("the first line must name the columns: no {name} column, found {found}")
         };
         let category = match column("categoryId")? {
             None => column("category")?,
@@ -212,7 +221,7 @@ impl Columns {
         })
     }
 
-    /// The animal of a record, unless that is empty.
+    /// Parses a record. Returns `None` if all of its cells are empty.
     fn pet(&self, record: &StringRecord) -> Result<Option<NewPet>, String> {
         let is_empty = |cell: &str| cell.trim().is_empty();
         if record.iter().all(is_empty) {
@@ -220,7 +229,9 @@ impl Columns {
         }
         if !record.iter().skip(self.count).all(is_empty) {
             let count = self.count;
-            return Err(format!("has more cells than the {count} of the first line"));
+            return Err(format!(
+                "has more cells than the {count} columns of the first line"
+            ));
         }
         let cell = |column: usize| record.get(column).unwrap_or_default();
         let name = PetName::parse(cell(self.name));
@@ -234,7 +245,7 @@ impl Columns {
             None | Some("") => Ok(None),
             Some(text) => PetStatus::parse(&text.to_lowercase()).map(Some),
         };
-        let pet = combine(name, category_id, status).map_err(|wrong| join_messages(&wrong))?;
+        let pet = combine(name, category_id, status).map_err(|invalid| join_messages(&invalid))?;
         let (name, category_id, status) = pet;
         Ok(Some(NewPet {
             name,
@@ -244,46 +255,47 @@ impl Columns {
     }
 }
 
-/// Ends a file in which a record does not: a quote that is not closed would have
-/// all of it read.
-struct Budget<R> {
+/// Fails when a record is too long. Otherwise an unclosed quote would make the
+/// parser read the rest of the file into memory.
+struct RecordLimit<R> {
     file: R,
-    left: usize,
+    remaining: usize,
 }
 
-impl<R> Budget<R> {
+impl<R> RecordLimit<R> {
     fn new(file: R) -> Self {
-        let mut budget = Self { file, left: 0 };
-        budget.renew();
-        budget
+        let mut limit = Self { file, remaining: 0 };
+        limit.reset();
+        limit
     }
 
-    /// With what is read ahead.
-    fn renew(&mut self) {
-        self.left = 2 * LONGEST;
+    /// Starts the next record. Twice its limit, because the parser reads ahead.
+    fn reset(&mut self) {
+        self.remaining = 2 * MAX_RECORD_BYTES;
     }
 }
 
-impl<R: Read> Read for Budget<R> {
+impl<R: Read> Read for RecordLimit<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.left == 0 {
-            let why = format!("a record is longer than {LONGEST} bytes; is a quote not closed?");
-            return Err(io::Error::other(why));
+        if self.remaining == 0 {
+            let reason =
+                format!("record longer than {MAX_RECORD_BYTES} bytes; is a quote unclosed?");
+            return Err(io::Error::other(reason));
         }
-        let most = buffer.len().min(self.left);
-        let read = self.file.read(&mut buffer[..most])?;
-        self.left -= read;
+        let max = buffer.len().min(self.remaining);
+        let read = self.file.read(&mut buffer[..max])?;
+        self.remaining -= read;
         Ok(read)
     }
 }
 
-/// A file of animals that is being written.
-pub enum Writing<W: Write> {
+/// Writes animals to a file.
+pub enum PetWriter<W: Write> {
     Csv(Box<csv::Writer<W>>),
     Jsonl(BufWriter<W>),
 }
 
-impl<W: Write> Writing<W> {
+impl<W: Write> PetWriter<W> {
     pub fn new(format: Format, file: W) -> io::Result<Self> {
         Ok(match format {
             Format::Csv => {

@@ -1,9 +1,9 @@
-//! `petstore seed`: believable animals, for a first look.
+//! `petstore seed`: adds random sample animals.
 
 use clap::Args;
 use rand::{RngExt, rngs::SmallRng};
 
-use super::{Database, Outcome, block_on, progress_bar, say};
+use super::{CommandResult, Database, block_on, counted, progress_bar, status};
 use crate::{
     pet::{NewPet, PetName, PetStatus},
     store::import,
@@ -11,14 +11,14 @@ use crate::{
 
 #[derive(Args)]
 pub struct Seed {
-    /// How many animals to make.
+    /// Number of animals to add, from 1 to 10000000.
     #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     count: u64,
     #[command(flatten)]
     database: Database,
 }
 
-/// What there is of each category, from 1 on.
+/// Names to choose from, by category. The first has id 1.
 const CATEGORIES: [&[&str]; 5] = [
     &[
         "Biscuit", "Rex", "Bella", "Waldi", "Luna", "Balu", "Frieda", "Socks",
@@ -32,7 +32,7 @@ const CATEGORIES: [&[&str]; 5] = [
 ];
 
 impl Seed {
-    pub fn run(self) -> Outcome {
+    pub fn run(self) -> CommandResult {
         let bar = progress_bar("animals");
         bar.set_length(self.count);
         let mut random: SmallRng = rand::make_rng();
@@ -43,20 +43,21 @@ impl Seed {
             }
             left -= 1;
             bar.inc(1);
-            Ok(Some(animal(&mut random)))
+            Ok(Some(random_pet(&mut random)))
         };
-        let made = block_on(async { Ok(import(&self.database.database, next).await?) });
+        let added = block_on(async { Ok(import(&self.database.database, next).await?) });
         bar.finish_and_clear();
-        say!("Added {} animals to {}.", made?, self.database.database);
+        let (added, database) = (counted(added?, "animal"), &self.database.database);
+        status!("Added {added} to {database}.");
         Ok(())
     }
 }
 
-fn animal(random: &mut SmallRng) -> NewPet {
+fn random_pet(random: &mut SmallRng) -> NewPet {
     let category = random.random_range(0..CATEGORIES.len());
     let names = CATEGORIES[category];
     let name = names[random.random_range(0..names.len())];
-    // Most are for sale, some are sold, and a few are not ready yet.
+    // Most are available, some are sold, and a few are pending or have no status.
     let status = match random.random_range(0..20) {
         0..=12 => Some(PetStatus::Available),
         13 => Some(PetStatus::Pending),
@@ -64,7 +65,7 @@ fn animal(random: &mut SmallRng) -> NewPet {
         _ => None,
     };
     NewPet {
-        name: PetName::parse(name).expect("a name that was tried"),
+        name: PetName::parse(name).expect("a valid name"),
         category_id: category as i64 + 1,
         status,
     }

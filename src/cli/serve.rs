@@ -1,4 +1,4 @@
-//! `petstore serve`: runs the service until it is told to stop.
+//! `petstore serve`: runs the service until it receives a signal.
 
 use std::{
     env,
@@ -15,15 +15,14 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
-    Addresses, DEFAULT_DATABASE, Database, Listen, Outcome, TlsFiles, address, keys,
-    log::{self, tell},
-    say,
+    CommandResult, DEFAULT_DATABASE, Database, Listen, PublicUrls, TlsFiles, keys,
+    log::{self, stderr_is_terminal},
+    socket_address, status,
 };
 use crate::{
     api::{self, Origin, RateLimit, Scheme},
     api_key::{NewApiKey, Scopes},
     clock::Clock,
-    invalid::{Invalid, quoted},
     server,
     service::{self, Listeners, Settings},
     store::{self, Options, Role, Store},
@@ -33,13 +32,14 @@ use crate::{
 pub struct Serve {
     #[command(flatten)]
     listen: Listen,
-    /// An address and port of their own for the metrics (/metrics, for
-    /// Prometheus); none, if left out. They need no key: don't let clients get
-    /// there.
+    /// Address and port to serve Prometheus metrics on, at /metrics.
+    ///
+    /// Metrics need no API key, so keep clients away from this address. By
+    /// default, metrics are not served.
     #[arg(
         long,
         env = "PETSTORE_METRICS_LISTEN",
-        value_parser = address,
+        value_parser = socket_address,
         value_name = "ADDRESS",
         allow_hyphen_values = true
     )]
@@ -47,22 +47,26 @@ pub struct Serve {
     #[command(flatten)]
     database: Database,
     #[command(flatten)]
-    addresses: Addresses,
+    urls: PublicUrls,
     #[command(flatten)]
     tls: TlsFiles,
-    /// How long an order reserves its animal, such as 30m, 12h or 2d. An order
-    /// that is still open after that is cancelled. By default, orders never
-    /// expire.
+    /// How long an order reserves its animal, such as 30m, 12h or 2d.
+    ///
+    /// An order that is still open after this time expires: it is cancelled, and
+    /// the animal is available again. By default, orders don't expire.
     #[arg(
         long,
         env = "PETSTORE_RESERVE_FOR",
         value_parser = reservation,
-        value_name = "TIME",
+        value_name = "DURATION",
         allow_hyphen_values = true
     )]
     reserve_for: Option<SignedDuration>,
-    /// An origin whose web pages may use the service from a browser, for
-    /// example https://shop.example; give it again for more, or * for any.
+    /// Origin whose web pages may call the service, such as
+    /// https://shop.example, or * for any.
+    ///
+    /// Repeat the option, or separate origins with commas, to allow several. By
+    /// default, only the service's own pages may call it.
     #[arg(
         long = "cors-origin",
         env = "PETSTORE_CORS_ORIGIN",
@@ -70,8 +74,9 @@ pub struct Serve {
         value_name = "ORIGIN"
     )]
     cors_origins: Vec<Origin>,
-    /// How many requests a key may send in a time, for example 600/60s, 10/s or
-    /// 1000/1h. Any number, if left out.
+    /// Maximum rate of requests per API key, such as 600/60s, 10/s or 1000/1h.
+    ///
+    /// By default, the rate is not limited.
     #[arg(
         long,
         env = "PETSTORE_RATE_LIMIT",
@@ -79,7 +84,7 @@ pub struct Serve {
         allow_hyphen_values = true
     )]
     rate_limit: Option<RateLimit>,
-    /// How many requests without a valid key may come from an address in a time.
+    /// Maximum rate of requests without a valid API key, per client address.
     #[arg(
         long,
         env = "PETSTORE_FAILED_AUTH_LIMIT",
@@ -88,18 +93,19 @@ pub struct Serve {
         allow_hyphen_values = true
     )]
     failed_auth_limit: RateLimit,
-    /// Write every request to the log, not only those that fail or take longer
-    /// than a second.
+    /// Log every request, not only those that fail or take longer than a second.
     #[arg(long, env = "PETSTORE_ACCESS_LOG")]
     access_log: bool,
-    /// How long to go on serving after a signal to stop, with /readyz at 503,
-    /// so that those who send requests can notice; for example 5s.
+    /// How long to keep serving after a signal to stop, such as 5s.
+    ///
+    /// Meanwhile /readyz responds with 503, so that a load balancer can stop
+    /// sending requests before the service stops accepting them.
     #[arg(
         long,
         env = "PETSTORE_DRAIN_DELAY",
-        value_parser = delay,
+        value_parser = drain_delay,
         default_value = "0s",
-        value_name = "TIME",
+        value_name = "DURATION",
         allow_hyphen_values = true
     )]
     drain_delay: SignedDuration,
@@ -107,30 +113,30 @@ pub struct Serve {
 
 impl Serve {
     pub fn run(self) -> ExitCode {
-        let _written_at_the_end = log::start();
+        let _flush_on_exit = log::init();
         raise_descriptor_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build();
-        let served = match runtime {
+        let result = match runtime {
             Ok(runtime) => runtime.block_on(self.serve()),
             Err(cause) => Err(cause.into()),
         };
-        match served {
+        match result {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                if log::is_watched() {
-                    say!("petstore: {error}");
+                if stderr_is_terminal() {
+                    status!("petstore: {error}");
                 } else {
-                    tracing::error!("{error}");
+                    tracing::error!(%error, "service failed");
                 }
                 ExitCode::FAILURE
             }
         }
     }
 
-    async fn serve(self) -> Outcome {
-        // Signals are taken from here on, so that one that comes early counts.
+    async fn serve(self) -> CommandResult {
+        // Installed first, so that a signal during startup is not lost.
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let shutdown = async move {
@@ -138,7 +144,13 @@ impl Serve {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            tell!("Stopping: finishing the requests that run. Idempotent more stops at once.");
+            if stderr_is_terminal() {
+                status!(
+                    "Shutting down: finishing requests in flight. Press Ctrl-C again to stop now."
+                );
+            } else {
+                tracing::info!("shutting down");
+            }
             tokio::spawn(async move {
                 tokio::select! {
                     _ = terminate.recv() => {}
@@ -149,10 +161,12 @@ impl Serve {
         };
 
         let tls = self.tls.load()?;
-        let (listener, address) = listen("--listen", self.listen.listen)?;
-        let metrics = self.metrics_listen.map(|at| listen("--metrics-listen", at));
+        let (listener, address) = bind("--listen", self.listen.listen)?;
+        let metrics = self
+            .metrics_listen
+            .map(|address| bind("--metrics-listen", address));
         let metrics = metrics.transpose()?;
-        let here = format!("{}://{address}", Scheme::new(tls.is_some()));
+        let url = format!("{}://{address}", Scheme::new(tls.is_some()));
         let mut shutdown = pin!(shutdown);
         let options = Options::new(Role::Service);
         let store = tokio::select! {
@@ -160,15 +174,15 @@ impl Serve {
             () = &mut shutdown => return Ok(()),
         };
 
-        self.announce(&here, metrics.as_ref().map(|(_, address)| *address));
-        self.introduce_keys(&store, &here).await?;
+        self.log_startup(&url, metrics.as_ref().map(|(_, address)| *address));
+        self.offer_first_key(&store, &url).await?;
 
         let mut limits = server::Limits::default();
-        limits.max_connections = limits.max_connections.min(room_for_connections());
+        limits.max_connections = limits.max_connections.min(max_connections());
         let settings = Settings {
             api: api::Config {
-                public_url: self.addresses.public_url,
-                staging_url: self.addresses.staging_url,
+                public_url: self.urls.public_url,
+                staging_url: self.urls.staging_url,
                 reserve_for: self.reserve_for,
                 cors_origins: self.cors_origins,
                 rate_limit: self.rate_limit,
@@ -190,38 +204,39 @@ impl Serve {
         Ok(())
     }
 
-    /// Says where the service is.
-    fn announce(&self, here: &str, metrics: Option<SocketAddr>) {
+    /// Reports where the service listens.
+    fn log_startup(&self, url: &str, metrics: Option<SocketAddr>) {
         let (version, database) = (env!("CARGO_PKG_VERSION"), &self.database.database);
-        if !log::is_watched() {
-            let metrics = metrics.map(|address| format!("http://{address}/metrics"));
-            tracing::info!(version, %database, metrics, "listens on {here}");
+        let metrics_url = metrics.map(|address| format!("http://{address}/metrics"));
+        if !stderr_is_terminal() {
+            tracing::info!(url, version, %database, metrics_url, "listening");
             return;
         }
-        say!("Petstore {version} listens on {here}");
-        say!("  docs      {here}/docs");
-        say!("  contract  {here}/v1/openapi.yaml");
-        if let Some(address) = metrics {
-            say!("  metrics   http://{address}/metrics");
+        status!("Petstore {version} is listening on {url}");
+        status!("  docs      {url}/docs");
+        status!("  contract  {url}/v1/openapi.yaml");
+        if let Some(metrics_url) = metrics_url {
+            status!("  metrics   {metrics_url}");
         }
-        say!("  database  {database}");
+        status!("  database  {database}");
     }
 
-    /// Helps with the first key: makes it for a person who is looking, and
-    /// otherwise says how.
-    async fn introduce_keys(&self, store: &Store, here: &str) -> Result<(), store::Error> {
+    /// If no API key is valid, creates the first one for a person at a terminal;
+    /// otherwise reports the command that creates one.
+    async fn offer_first_key(&self, store: &Store, url: &str) -> Result<(), store::Error> {
         let now = Clock::system().now();
         let keys = store.api_key_list().await?;
         if keys.iter().any(|(_, key)| key.is_valid_at(now)) {
             return Ok(());
         }
-        if !keys.is_empty() || !log::is_watched() {
-            let database = match self.database.database.to_string() {
-                default if default == DEFAULT_DATABASE => String::new(),
-                other => format!(" --database {}", shell_word(&other)),
-            };
-            let program = shell_word(&env::args().next().unwrap_or("petstore".into()));
-            tell!("There are no valid keys. Make one: {program} keys create NAME{database}");
+        if !stderr_is_terminal() {
+            let command = self.create_key_command();
+            tracing::info!(command, "no valid api keys");
+            return Ok(());
+        }
+        if !keys.is_empty() {
+            let command = self.create_key_command();
+            status!("There are no valid API keys. Create one with: {command}");
             return Ok(());
         }
         let new = NewApiKey {
@@ -231,16 +246,26 @@ impl Serve {
             expires_at: None,
         };
         let (_, secret) = keys::create(store, new).await?;
-        say!("There were no keys yet, so here is the first. It is shown only now. Try it:\n");
-        say!(
-            "  curl -H 'Authorization: Bearer {}' {here}/v1/pets\n",
+        status!("Created the first API key. Its secret won't be shown again. Try it:\n");
+        status!(
+            "  curl -H 'Authorization: Bearer {}' {url}/v1/pets\n",
             secret.reveal()
         );
         Ok(())
     }
+
+    /// The shell command that creates an API key in this database.
+    fn create_key_command(&self) -> String {
+        let program = shell_quote(&env::args().next().unwrap_or("petstore".into()));
+        let database = match self.database.database.to_string() {
+            default if default == DEFAULT_DATABASE => String::new(),
+            other => format!(" --database {}", shell_quote(&other)),
+        };
+        format!("{program} keys create NAME{database}")
+    }
 }
 
-fn listen(option: &str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), Box<dyn Error>> {
+fn bind(option: &str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), Box<dyn Error>> {
     let listener = TcpListener::bind(address)
         .map_err(|cause| format!("cannot listen on {address} ({option}): {cause}"))?;
     listener.set_nonblocking(true)?;
@@ -248,54 +273,46 @@ fn listen(option: &str, address: SocketAddr) -> Result<(TcpListener, SocketAddr)
     Ok((listener, address))
 }
 
-/// Descriptors that are not for connections: the database, the log and so on.
-const RESERVED: u64 = 64;
+/// File descriptors kept free for the database, the log and other files.
+const RESERVED_DESCRIPTORS: u64 = 64;
 
-/// Takes as many descriptors as the system allows: the usual limit is lower
-/// than that of connections.
+/// Raises the soft limit on open files to the hard limit: the usual soft limit of
+/// 1024 is below our limit on connections.
 fn raise_descriptor_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Where it is refused, there is room for fewer connections.
+    // If this fails, `max_connections` is lower.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-fn room_for_connections() -> usize {
+/// How many connections the limit on open files leaves room for.
+fn max_connections() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(limit.saturating_sub(RESERVED))
+    usize::try_from(limit.saturating_sub(RESERVED_DESCRIPTORS))
         .unwrap_or(usize::MAX)
         .max(1)
 }
 
-/// Parses `--reserve-for`: from one second to 3660 days.
-fn reservation(text: &str) -> Result<SignedDuration, Invalid> {
-    length(text, 1..=3660 * 24 * 3600).ok_or_else(|| {
-        let got = quoted(text);
-        let reason = format!("must be a time from 1s to 3660d such as 30m, 12h or 2d, got {got}");
-        Invalid::new("reserve-for", reason)
-    })
+fn reservation(text: &str) -> Result<SignedDuration, &'static str> {
+    duration(text, 1..=3660 * 24 * 3600)
+        .ok_or("must be a duration from 1s to 3660d, such as 30m, 12h or 2d")
 }
 
-/// Up to ten minutes.
-fn delay(text: &str) -> Result<SignedDuration, Invalid> {
-    length(text, 0..=600).ok_or_else(|| {
-        let got = quoted(text);
-        let reason = format!("must be a time from 0s to 10m such as 5s, got {got}");
-        Invalid::new("drain-delay", reason)
-    })
+fn drain_delay(text: &str) -> Result<SignedDuration, &'static str> {
+    duration(text, 0..=600).ok_or("must be a duration from 0s to 10m, such as 5s")
 }
 
-/// A length of time within so many seconds. A day has 24 hours: it is no part of
-/// a calendar.
-fn length(text: &str, seconds: RangeInclusive<i64>) -> Option<SignedDuration> {
+/// Parses a duration within a range of seconds. A day has 24 hours: the duration
+/// is not relative to a calendar date.
+fn duration(text: &str, seconds: RangeInclusive<i64>) -> Option<SignedDuration> {
     let span: Span = text.parse().ok()?;
-    let length = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
-    let whole = seconds.contains(&length.as_secs()) && !length.is_negative();
-    whole.then_some(length)
+    let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
+    let in_range = seconds.contains(&duration.as_secs()) && !duration.is_negative();
+    in_range.then_some(duration)
 }
 
-/// Quotes a word, if need be, so that a shell takes it as it is.
-fn shell_word(word: &str) -> String {
+/// Quotes a word for a POSIX shell if it needs quoting.
+fn shell_quote(word: &str) -> String {
     if word
         .bytes()
         .all(|b| b.is_ascii_alphanumeric() || b"-_./:".contains(&b))

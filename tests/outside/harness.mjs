@@ -19,12 +19,12 @@ export async function startService({ wrapper = [], args: more = [] } = {}) {
   const ended = new Promise((resolve) => service.once("exit", resolve));
   const lines = createInterface({ input: service.stderr });
   const first = await new Promise((resolve) => lines.once("line", resolve));
-  const address = JSON.parse(first).message.match(/http:\/\/\S+/)[0];
+  const listening = JSON.parse(first);
   const keys = (...args) => execFileSync(binary, ["keys", ...args, ...database], { stdio: "pipe" });
   return {
-    address,
+    address: listening.url,
     // Where the metrics are, if they were asked for.
-    metrics: JSON.parse(first).metrics,
+    metrics: listening.metrics_url,
     file,
     makeKey: (...args) => keys("create", "test", ...args).toString().trim(),
     // Makes the storage unreadable under the running service.

@@ -80,7 +80,7 @@ fn a_copy_replaces_nothing_and_leaves_nothing_half_done() {
         "--database",
         "postgres://a@127.0.0.1/b",
     ]);
-    server.assert_refused(1, "PostgreSQL has its own");
+    server.assert_refused(1, "back up PostgreSQL with its own tools");
     assert_eq!(home.files(), before);
     // A name is a name.
     for name in ["file:copy.db", "copy?mode=ro.db", "-copy\n.db"] {
@@ -133,7 +133,7 @@ fn what_does_not_agree_is_found() {
     .unwrap();
     db.close().unwrap();
     let found = check(&home, &home.url());
-    found.assert_refused(1, "is not in order");
+    found.assert_refused(1, "3 problems found in sqlite:");
     let lines: Vec<_> = found.stdout.lines().collect();
     let expected = [
         "1 open orders whose pet is not pending",

@@ -13,7 +13,7 @@ fn run(home: &Home, arguments: &[&str]) -> Finished {
     home.petstore(&[arguments, &["--database", &url]].concat())
 }
 
-/// What `export` prints.
+/// The output of `petstore export`.
 fn exported(home: &Home) -> String {
     run(home, &["export"]).success().stdout
 }
@@ -25,11 +25,11 @@ const ANIMALS: &str = "\
 ";
 
 #[test]
-fn a_spreadsheets_table_is_taken() {
+fn csv_from_spreadsheets_is_imported() {
     for table in [
-        // Plain, and with columns of its own.
+        // Plain.
         "name,categoryId,status\nRex,3,available\n\"Frau \"\"Mia\"\" Müller; die\",-9223372036854775808,\n\"a,b\",7,sold\n",
-        // A German one: a mark, semicolons, carriage returns, an empty line.
+        // German Excel: byte order mark, semicolons, CRLF, an extra column, an empty row.
         "\u{feff}Status;Name;Notiz;Category ID\r\navailable;Rex;x;3\r\n;\"Frau \"\"Mia\"\" Müller; die\";;-9223372036854775808\r\n;;;\r\nSold;a,b;;7\r\n",
         "sep=|\r\nname|Category|status|categoryId\r\nRex||available|3\r\n\"Frau \"\"Mia\"\" Müller; die\"|x||-9223372036854775808\r\na,b||SOLD|7\r\n",
         "category\tname\tstatus\n3\tRex\tavailable\n-9223372036854775808\t\"Frau \"\"Mia\"\" Müller; die\"\n7\ta,b\tsold\n",
@@ -55,13 +55,13 @@ fn what_is_exported_can_be_imported() {
         run(&other, &["import", file]).success();
         assert_eq!(exported(&other), ANIMALS, "{file}");
     }
-    // Again: they are other animals.
+    // Importing again adds new animals.
     run(&home, &["import", "out.csv"]).success();
     assert_eq!(exported(&home).lines().count(), 6);
 }
 
 #[test]
-fn faults_are_told_by_line_and_nothing_is_imported() {
+fn invalid_lines_are_reported_and_nothing_is_imported() {
     let home = Home::new();
     home.new_key();
     let mut table =
@@ -72,32 +72,32 @@ fn faults_are_told_by_line_and_nothing_is_imported() {
     table += "Last,1,\n";
     fs::write(home.path("animals.csv"), &table).unwrap();
     let refused = run(&home, &["import", "animals.csv"]);
-    refused.assert_refused(1, "nothing was imported: 153 lines are invalid");
-    let told: Vec<_> = refused
+    refused.assert_refused(1, "nothing was imported: 153 invalid lines");
+    let reported: Vec<_> = refused
         .stderr
         .lines()
         .filter(|line| line.contains(", line "))
         .collect();
-    assert_eq!(told.len(), 100);
+    assert_eq!(reported.len(), 100);
     assert_eq!(
-        told[0],
+        reported[0],
         "animals.csv, line 3: name: must have 1 to 255 characters, has 0"
     );
     assert!(
-        told[1].starts_with("animals.csv, line 4: categoryId: must be a whole number"),
+        reported[1].starts_with("animals.csv, line 4: categoryId: must be a whole number"),
         "{}",
-        told[1]
+        reported[1]
     );
-    assert!(told[1].contains("status: must be one of available, pending, sold, got \"lost\""));
+    assert!(reported[1].contains("status: must be one of available, pending, sold, got \"lost\""));
     assert!(
-        told[2].starts_with("animals.csv, line 5: name: must not contain control"),
+        reported[2].starts_with("animals.csv, line 5: name: must not contain control"),
         "{}",
-        told[2]
+        reported[2]
     );
     assert!(
-        told[3].starts_with("animals.csv, line 7: categoryId"),
+        reported[3].starts_with("animals.csv, line 7: categoryId"),
         "{}",
-        told[3]
+        reported[3]
     );
     assert!(refused.stderr.contains("… and 53 more"), "{refused:?}");
     assert_eq!(exported(&home), "");
@@ -106,29 +106,29 @@ fn faults_are_told_by_line_and_nothing_is_imported() {
     assert!(
         skipped
             .stderr
-            .contains("Imported 2 animals, left out 153 lines."),
+            .contains("Imported 2 animals, skipped 153 invalid lines."),
         "{skipped:?}"
     );
     assert_eq!(exported(&home).lines().count(), 2);
 }
 
 #[test]
-fn what_is_no_file_of_animals_is_refused() {
+fn unreadable_files_are_rejected() {
     let home = Home::new();
     for (name, content, code, reason) in [
         ("animals.txt", "", 1, "neither .csv nor .jsonl"),
-        ("animals.csv", "", 1, "there is no name among"),
+        ("animals.csv", "", 1, "no name column, found none"),
         (
             "animals.csv",
             "Rex,1,sold\n",
             1,
-            "there is no name among \"Rex\", \"1\", \"sold\"",
+            "no name column, found \"Rex\", \"1\", \"sold\"",
         ),
         (
             "animals.csv",
             "name,status\nRex,sold\n",
             1,
-            "there is no categoryId",
+            "no categoryId column",
         ),
         (
             "animals.csv",
@@ -154,38 +154,38 @@ fn what_is_no_file_of_animals_is_refused() {
         run(&home, &["import", name]).assert_refused(code, reason);
     }
     for (content, reason) in [
-        (&b"\xff\xfen\0a\0"[..], "is in UTF-16"),
+        (&b"\xff\xfen\0a\0"[..], "is encoded in UTF-16"),
         (
             b"name,categoryId\nRex,1,\"\nTom,2\n",
-            "line 2: has more cells than the 2 of the first line",
+            "line 2: has more cells than the 2 columns of the first line",
         ),
-        (b"name,name,categoryId\n", "two columns name"),
+        (b"name,name,categoryId\n", "more than one name column"),
         (b"name,categoryId\nRex,2,x\n", "line 2: has more cells"),
     ] {
         fs::write(home.path("animals.csv"), content).unwrap();
         run(&home, &["import", "animals.csv"]).assert_refused(1, reason);
     }
-    // What cannot be read further is not left out.
+    // An error that stops the reader is not skipped.
     let mut unclosed = b"name,categoryId\n\"Rex,1\n".to_vec();
     unclosed.extend(b"Tom,2\n".repeat(100_000));
     fs::write(home.path("animals.csv"), unclosed).unwrap();
     let refused = run(&home, &["import", "animals.csv", "--skip-invalid"]);
-    refused.assert_refused(1, "is a quote not closed?");
-    fs::create_dir(home.path("folder.jsonl")).unwrap();
-    let refused = run(&home, &["import", "folder.jsonl", "--skip-invalid"]);
+    refused.assert_refused(1, "is a quote unclosed?");
+    fs::create_dir(home.path("directory.jsonl")).unwrap();
+    let refused = run(&home, &["import", "directory.jsonl", "--skip-invalid"]);
     refused.assert_refused(1, "cannot be read");
     fs::write(home.path("animals.csv"), b"name,categoryId\n\xff\xfe,1\n").unwrap();
     run(&home, &["import", "animals.csv"]).assert_refused(1, "line 2: ");
     fs::write(home.path("animals.jsonl"), "x".repeat(1 << 20)).unwrap();
     run(&home, &["import", "animals.jsonl"]).assert_refused(1, "is longer than 65536 bytes");
-    // One line is left out, and no other.
+    // Only the long line is skipped.
     let long = format!("{ANIMALS}{}\n{ANIMALS}", "x".repeat(70_000));
     fs::write(home.path("long.JSONL"), long).unwrap();
     let skipped = run(&home, &["import", "long.JSONL", "--skip-invalid"]).success();
     assert!(
         skipped
             .stderr
-            .contains("Imported 6 animals, left out 1 lines."),
+            .contains("Imported 6 animals, skipped 1 invalid line."),
         "{skipped:?}"
     );
     run(&home, &["import", "nothing.csv"]).assert_refused(1, "cannot read nothing.csv");
@@ -193,16 +193,16 @@ fn what_is_no_file_of_animals_is_refused() {
     run(&home, &["export", "--format", "xml"]).assert_refused(2, "--format");
 }
 
-/// The service keeps answers, and would not know of them.
+/// The service caches responses and would not notice the new animals.
 #[tokio::test]
-async fn a_file_that_is_served_is_left_alone() {
+async fn a_served_file_is_not_changed() {
     let home = Home::new();
     let key = home.new_key();
     let service = home.serve();
     let client = Client::new(&service, &key);
     client.create("Rex").await.unwrap();
     run(&home, &["seed", "10"]).assert_refused(1, "already served");
-    // Reading is another thing.
+    // Reading is fine.
     assert_eq!(exported(&home).lines().count(), 1);
     service.stop();
     run(&home, &["seed", "10"]).success();
@@ -218,7 +218,7 @@ fn run_check(home: &Home) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn a_server_takes_them_while_it_is_used() {
+async fn postgres_accepts_imports_while_it_is_served() {
     let cluster = Cluster::start();
     let home = Home::on(cluster.url(&cluster.create_database()));
     let key = home.new_key();

@@ -1,4 +1,4 @@
-//! The command line: what it says of itself, and what it refuses.
+//! The command line: help, usage errors, environment variables.
 
 use std::{ffi::OsStr, fs::File, net::TcpListener, os::unix::ffi::OsStrExt};
 
@@ -7,7 +7,7 @@ use crate::{
     harness::{Finished, Home, PETSTORE, Service},
 };
 
-/// Every command explains itself, and every option names its variable.
+/// Every command has help, which shows the environment variable of every option.
 #[test]
 fn help_names_the_variable_of_each_option() {
     let mut options = 0;
@@ -22,7 +22,7 @@ fn help_names_the_variable_of_each_option() {
     assert!(options >= 12, "only {options} options were found");
 }
 
-/// All commands, each with its help.
+/// All commands with their help.
 pub fn commands(home: &Home) -> Vec<(Vec<String>, String)> {
     let mut found = Vec::new();
     let mut commands = vec![vec![]];
@@ -40,7 +40,7 @@ pub fn commands(home: &Home) -> Vec<(Vec<String>, String)> {
     found
 }
 
-/// The first words of the lines that follow a heading.
+/// The first word of each line below a heading.
 fn below<'a>(help: &'a str, heading: &str) -> impl Iterator<Item = &'a str> {
     let (_, rest) = help.split_once(heading).unwrap_or_default();
     let lines = rest.lines().skip(1);
@@ -49,7 +49,7 @@ fn below<'a>(help: &'a str, heading: &str) -> impl Iterator<Item = &'a str> {
 }
 
 #[test]
-fn it_tells_its_version() {
+fn it_prints_its_version() {
     let version = Home::new().petstore(&["--version"]).success();
     let expected = format!("petstore {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(version.stdout, expected);
@@ -88,7 +88,6 @@ fn completions_are_printed_for_each_shell() {
     }
 }
 
-/// What cannot be printed is an error like any other.
 #[test]
 fn output_that_cannot_be_written_is_an_error() {
     let home = Home::new();
@@ -100,10 +99,10 @@ fn output_that_cannot_be_written_is_an_error() {
     }
 }
 
-/// A wrong value is a usage error that names the option, the value and what is
-/// allowed. Nothing is printed or made.
+/// An invalid value is a usage error that names the option, the value and what is
+/// allowed. Nothing is printed to standard output, and no file is created.
 #[test]
-fn wrong_values_are_refused() {
+fn invalid_values_are_usage_errors() {
     let home = Home::new();
     // The last two words of a line are the option and its value.
     for (line, allowed) in [
@@ -160,19 +159,22 @@ fn wrong_values_are_refused() {
         let [.., option, value] = words[..] else {
             panic!("{line}")
         };
-        assert_wrong(&home, &words, &[option, value, allowed]);
+        assert_usage_error(&home, &words, &[option, value, allowed]);
     }
     let name = "1 to 100 characters, no control characters";
-    for (arguments, said) in [
+    for (arguments, expected) in [
         (["keys", "create", ""], ["<NAME>", "''", name]),
         (["keys", "create", "  "], ["<NAME>", "'  '", name]),
         (["keys", "create", "ti\tll"], ["<NAME>", "ll", name]),
         (["keys", "create", "ti\u{7}ll"], ["<NAME>", "ll", name]),
-        (["keys", "revoke", "first"], ["<ID>", "first", "digit"]),
+        (
+            ["keys", "revoke", "first"],
+            ["<ID>", "first", "must be a number"],
+        ),
     ] {
-        assert_wrong(&home, &arguments, &said);
+        assert_usage_error(&home, &arguments, &expected);
     }
-    assert_wrong(&home, &["completions", "cmd"], &["<SHELL>", "cmd", "bash"]);
+    assert_usage_error(&home, &["completions", "cmd"], &["<SHELL>", "cmd", "bash"]);
     let odd = OsStr::from_bytes(b"sqlite:a\xffb.db");
     let refused = Finished::of(
         home.command(PETSTORE)
@@ -181,18 +183,18 @@ fn wrong_values_are_refused() {
     );
     refused.assert_refused(2, "must be UTF-8");
     let glued = ["keys", "create", "till", "--expires=-3d"];
-    assert_wrong(&home, &glued, &["--expires", "-3d"]);
+    assert_usage_error(&home, &glued, &["--expires", "-3d"]);
 }
 
 #[track_caller]
-fn assert_wrong(home: &Home, arguments: &[&str], said: &[&str]) {
+fn assert_usage_error(home: &Home, arguments: &[&str], expected: &[&str]) {
     let refused = home.petstore(arguments);
     assert_eq!(
         (refused.code, &*refused.stdout),
         (Some(2), ""),
         "{arguments:?}: {refused:?}"
     );
-    for word in said {
+    for word in expected {
         assert!(
             refused.stderr.contains(word),
             "{word} is missing: {refused:?}"
@@ -201,9 +203,9 @@ fn assert_wrong(home: &Home, arguments: &[&str], said: &[&str]) {
     assert_eq!(home.files(), [""; 0], "{arguments:?}");
 }
 
-/// A variable does what its option does, and the option wins over it.
+/// A variable sets its option; the option on the command line takes precedence.
 #[tokio::test]
-async fn options_can_be_variables() {
+async fn options_can_be_set_with_variables() {
     let home = Home::new();
     let mut create = home.command(PETSTORE);
     create
@@ -217,7 +219,7 @@ async fn options_can_be_variables() {
     );
     assert!(created.stderr.contains("expires 2"), "{created:?}");
     let created = Finished::of(create.args(["--scope", "pets:write"])).success();
-    assert!(created.stderr.contains("may pets:write;"), "{created:?}");
+    assert!(created.stderr.contains("scopes pets:write;"), "{created:?}");
 
     let mut serve = home.command(PETSTORE);
     serve
@@ -251,9 +253,9 @@ async fn options_can_be_variables() {
     assert!(wrong.stderr.contains("--listen"), "{wrong:?}");
 }
 
-/// A service that gets no port touches no database.
+/// If the port is taken, no database is created.
 #[test]
-fn a_port_in_use_is_told() {
+fn a_port_in_use_is_reported() {
     let home = Home::new();
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = other.local_addr().unwrap().to_string();

@@ -52,7 +52,7 @@ async fn everything_is_kept() {
     db.close().unwrap();
 
     let done = copy(&home, &there.url()).success();
-    let said = "Copied 1233 animals, 1 orders and 2 keys.";
+    let said = "Copied 1233 animals, 1 order and 2 API keys.";
     assert!(done.stderr.contains(said), "{done:?}");
 
     let service = there.serve();

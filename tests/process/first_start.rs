@@ -1,4 +1,4 @@
-//! The first start: how a new operator comes by a key.
+//! The first start: how a new operator gets an API key.
 
 use std::{env, path::Path};
 
@@ -7,51 +7,50 @@ use crate::{
     harness::{Finished, Home, PETSTORE, Service, signal, wait_for},
 };
 
-/// Without a terminal the service says which command makes a key, and that
-/// command works as it stands.
+/// Without a terminal, the log has the command that creates a key, and that command
+/// works when pasted into a shell.
 #[tokio::test]
-async fn without_a_terminal_it_says_how_to_make_a_key() {
+async fn without_a_terminal_it_logs_how_to_create_a_key() {
     for prefix in ["petstore-", "pet store's "] {
         let home = Home::named(prefix);
         let service = home.serve();
-        let advice = advice(&service);
-        let created = shell(&home, &advice).success();
+        let command = create_key_command(&service);
+        let created = shell(&home, &command).success();
         let client = Client::new(&service, &created.secret());
         assert_eq!(client.get("/v1/pets").await.status, 200);
     }
 }
 
-/// The default database need not be named.
+/// The command leaves out `--database` for the default one.
 #[test]
 fn the_default_database_is_not_named() {
     let home = Home::new();
     let mut serve = home.command(PETSTORE);
     let service = Service::start(serve.args(["serve", "--listen", "127.0.0.1:0"]));
-    let advice = advice(&service);
-    assert!(advice.ends_with("petstore keys create NAME"), "{advice}");
-    shell(&home, &advice).success().secret();
+    let command = create_key_command(&service);
+    assert!(command.ends_with("petstore keys create NAME"), "{command}");
+    shell(&home, &command).success().secret();
     assert!(home.database().exists());
 }
 
-/// Idempotent there is a key, nothing more is said of keys.
 #[test]
-fn with_a_key_it_says_nothing_of_keys() {
+fn with_a_valid_key_it_logs_nothing_about_keys() {
     let home = Home::new();
     home.new_key();
     let service = home.serve();
     let said = service.said();
     service.stop();
-    assert!(!said.contains("Make one"), "{said}");
+    assert!(!said.contains("no valid api keys"), "{said}");
 }
 
-/// On a terminal it makes the first key and shows a command to try it with,
-/// which works as it stands. The next start makes no other.
+/// On a terminal the service creates the first key and prints a command that uses
+/// it, which works when pasted into a shell. The next start creates no other key.
 #[test]
 #[ignore = "needs script and curl; make test installs them and runs this"]
-fn on_a_terminal_it_makes_the_first_key() {
+fn on_a_terminal_it_creates_the_first_key() {
     let home = Home::new();
     let terminal = Terminal::start(&home, "");
-    let said = wait_for("the words on the first key", || {
+    let said = wait_for("the first key", || {
         let said = terminal.service.said();
         said.contains("/v1/pets").then_some(said)
     });
@@ -66,7 +65,7 @@ fn on_a_terminal_it_makes_the_first_key() {
     assert_eq!(list.stdout.lines().count(), 2, "{list:?}");
 }
 
-/// A service in a terminal of its own.
+/// A service on a pseudo-terminal.
 pub struct Terminal {
     pub service: Service,
 }
@@ -84,8 +83,8 @@ impl Terminal {
         }
     }
 
-    /// Tells the service itself to stop; the terminal passes on how it ended.
-    /// Gives all that it said.
+    /// Sends SIGTERM to the service itself, whose exit code `script` passes on.
+    /// Returns all output.
     pub fn stop(mut self) -> String {
         let said = self.service.said();
         let (_, process) = said.split_once("process ").unwrap();
@@ -98,16 +97,13 @@ impl Terminal {
     }
 }
 
-/// The command that the service proposes.
-fn advice(service: &Service) -> String {
-    wait_for("the words on keys", || {
-        let events = service.events();
-        let mut words = events.iter().filter_map(|event| event["message"].as_str());
-        words.find_map(|words| Some(words.split_once("Make one: ")?.1.into()))
-    })
+/// The command that the service logs when no API key is valid.
+fn create_key_command(service: &Service) -> String {
+    let event = service.event("no valid api keys");
+    event["command"].as_str().unwrap().into()
 }
 
-/// Runs a command as an operator would who has the program installed.
+/// Runs a shell command with `petstore` on the `PATH`.
 fn shell(home: &Home, line: &str) -> Finished {
     let mut path = Path::new(PETSTORE).parent().unwrap().as_os_str().to_owned();
     path.push(":");

@@ -272,7 +272,7 @@ impl Service {
     /// it writes then meets a broken pipe.
     #[track_caller]
     pub fn start_unheard(command: &mut Command) -> Self {
-        Self::start_heard(command, |line| !line.contains("listens on"))
+        Self::start_heard(command, |line| !line.contains("listening"))
     }
 
     #[track_caller]
@@ -295,10 +295,11 @@ impl Service {
             if let Some(status) = service.child.try_wait().unwrap() {
                 panic!("the service ended with {status}: {}", service.said());
             }
-            let said = service.said();
-            let (_, rest) = said.split_once("listens on http")?;
-            let (url, _) = rest.split_once(['\r', '\n', '"'])?;
-            Some(url.trim_start_matches(['s', ':', '/']).parse().unwrap())
+            listening_url(&service.said())?
+                .split("://")
+                .nth(1)?
+                .parse()
+                .ok()
         });
         service
     }
@@ -367,6 +368,17 @@ impl Drop for Service {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The URL in the startup event, or in its line on a terminal.
+fn listening_url(output: &str) -> Option<String> {
+    output.lines().find_map(|line| {
+        if let Some((_, url)) = line.split_once("is listening on ") {
+            return Some(url.trim_end().into());
+        }
+        let event: serde_json::Value = serde_json::from_str(line).ok()?;
+        (event["message"] == "listening").then(|| event["url"].as_str().unwrap().into())
+    })
 }
 
 /// Sends a signal to a process that the test has started.

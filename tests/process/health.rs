@@ -65,7 +65,7 @@ fn a_probe_of_nothing_fails() {
     let address = free.local_addr().unwrap().to_string();
     drop(free);
     let probe = home.petstore(&["healthcheck", "--listen", &address]);
-    probe.assert_refused(1, "does not answer");
+    probe.assert_refused(1, "no response from");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! Keys: made, listed and revoked, alone and beside a running service.
+//! `petstore keys` on its own and while the service is running.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,17 +13,20 @@ use crate::{
     harness::{GIVE_UP, Home, Service},
 };
 
-/// Standard output has the secret and nothing else; the rest is for people.
+/// Only the secret goes to standard output; everything else is for people.
 #[test]
-fn a_secret_is_printed_alone() {
+fn only_the_secret_goes_to_stdout() {
     let home = Home::new();
     let created = home.keys(&["create", "till"]).success();
     created.secret();
-    assert!(created.stderr.contains("Key 1 (till)"), "{created:?}");
-    assert!(created.stderr.contains("not shown again"), "{created:?}");
+    assert!(created.stderr.contains("key 1 (till)"), "{created:?}");
+    assert!(
+        created.stderr.contains("won't be shown again"),
+        "{created:?}"
+    );
 }
 
-/// A list shows what is known of each key, the revoked and expired ones too.
+/// The list includes revoked and expired keys.
 #[test]
 fn keys_are_listed() {
     let home = Home::new();
@@ -52,7 +55,7 @@ fn keys_are_listed() {
             "CREATED",
             "LAST USED",
             "EXPIRES",
-            "GETPET CALLS"
+            "DEPRECATED CALLS"
         ]
     );
     assert_eq!(rows[1][..4], ["1", "till", "valid", all]);
@@ -75,7 +78,7 @@ fn a_key_is_revoked_once() {
     let first = home.keys(&["revoke", "1"]).success();
     assert!(first.stderr.starts_with("Revoked key 1"), "{first:?}");
     let again = home.keys(&["revoke", "1"]).success();
-    assert!(again.stderr.contains("was revoked before"), "{again:?}");
+    assert!(again.stderr.contains("was already revoked"), "{again:?}");
     assert_eq!((first.stdout, again.stdout), (String::new(), String::new()));
 }
 
@@ -88,7 +91,7 @@ fn an_unknown_key_cannot_be_revoked() {
     assert!(unknown.stderr.contains("there is no key 2"), "{unknown:?}");
 }
 
-/// Looking for keys makes no database.
+/// Neither command creates a database.
 #[test]
 fn without_a_database_there_is_nothing_to_list_or_revoke() {
     let home = Home::new();
@@ -101,7 +104,7 @@ fn without_a_database_there_is_nothing_to_list_or_revoke() {
     }
 }
 
-/// No file holds a secret, and neither does what the service says.
+/// Neither the files nor the log contain a secret.
 #[tokio::test]
 async fn a_secret_is_stored_nowhere() {
     let home = Home::new();
@@ -128,7 +131,7 @@ async fn a_secret_is_stored_nowhere() {
     }
 }
 
-/// The service did not know the key when it was made, nor any other.
+/// The service started without keys, so none of them is cached.
 #[tokio::test]
 async fn a_new_key_works_at_once() {
     let home = Home::new();
@@ -140,7 +143,7 @@ async fn a_new_key_works_at_once() {
 }
 
 #[tokio::test]
-async fn a_revoked_key_is_refused_within_a_second() {
+async fn a_revoked_key_is_rejected_within_a_second() {
     let home = Home::new();
     let service = home.serve();
     let client = Client::new(&service, &home.new_key());
@@ -153,10 +156,9 @@ async fn a_revoked_key_is_refused_within_a_second() {
         .assert_error(401, "invalid_api_key");
 }
 
-/// It is refused as soon when the service cannot write, because another process
-/// does and goes on doing so.
+/// Also while the service can't write because another process holds the write lock.
 #[tokio::test]
-async fn a_revoked_key_is_refused_while_the_file_is_locked() {
+async fn a_revoked_key_is_rejected_while_the_file_is_locked() {
     let home = Home::new();
     let service = home.serve();
     let revoked = Client::new(&service, &home.new_key());
@@ -164,7 +166,7 @@ async fn a_revoked_key_is_refused_while_the_file_is_locked() {
     let other = Client::new(&service, &home.new_key());
     let db = Connection::open(home.database()).unwrap();
     db.execute_batch("BEGIN IMMEDIATE").unwrap();
-    // The service wants to note this use, and has to wait.
+    // The service tries to record this use and has to wait.
     assert_eq!(other.get("/v1/pets").await.status, 200);
     sleep(Duration::from_secs(1)).await;
     let revoke = "UPDATE api_keys SET revoked_at = created_at WHERE id = 1";
@@ -175,11 +177,11 @@ async fn a_revoked_key_is_refused_while_the_file_is_locked() {
     answer.assert_error(401, "invalid_api_key");
 }
 
-/// A service that always has something to write, on a slow disk, leaves the
-/// file free often enough.
+/// A service that writes all the time to a slow disk doesn't starve other processes
+/// of the write lock.
 #[tokio::test]
 #[ignore = "needs strace; make test installs it and runs this"]
-async fn keys_are_made_and_revoked_beside_a_busy_service() {
+async fn keys_are_created_and_revoked_while_the_service_is_busy() {
     let home = Home::new();
     let key = home.new_key();
     let slow = "inject=fsync,fdatasync:delay_enter=30000:when=12+";
@@ -190,17 +192,17 @@ async fn keys_are_made_and_revoked_beside_a_busy_service() {
     let home = Arc::new(home);
     for id in 2..10 {
         let home = home.clone();
-        let making = spawn_blocking(move || {
+        let create_and_revoke = spawn_blocking(move || {
             home.new_key();
             home.keys(&["revoke", &id.to_string()]).success();
         });
-        making.await.unwrap();
+        create_and_revoke.await.unwrap();
     }
     load.finish().await;
 }
 
 #[tokio::test]
-async fn a_key_does_what_its_scopes_say() {
+async fn a_key_is_limited_to_its_scopes() {
     let home = Home::new();
     let service = home.serve();
     let created = home
@@ -227,7 +229,7 @@ async fn a_key_does_what_its_scopes_say() {
 }
 
 #[tokio::test]
-async fn an_expired_key_is_refused() {
+async fn an_expired_key_is_rejected() {
     let home = Home::new();
     let service = home.serve();
     let created = home
@@ -247,7 +249,7 @@ async fn an_expired_key_is_refused() {
     assert_eq!(guest.get("/v1/pets").await.status, 200);
 }
 
-/// A use shows up in the list while the service runs.
+/// A use shows up in the list while the service is running.
 #[tokio::test]
 async fn the_last_use_is_listed() {
     let home = Home::new();
@@ -268,7 +270,7 @@ async fn the_last_use_is_listed() {
     }
 }
 
-/// The cells of a row; they have two spaces or more between them.
+/// The cells of a row, separated by two or more spaces.
 fn columns(row: &str) -> Vec<&str> {
     let cells = row.split("  ").map(str::trim);
     cells.filter(|cell| !cell.is_empty()).collect()

@@ -111,7 +111,7 @@ async fn no_secret_and_no_forged_line_gets_in() {
     let audit = service.event("key created");
     assert_eq!(audit["name"], r#"a "quoted" name"#);
     service.signal("TERM");
-    service.event("Stopping: finishing the requests that run. Idempotent more stops at once.");
+    service.event("shutting down");
     // Every line is an event with the same first members.
     for event in service.events() {
         let [time, level] = ["timestamp", "level"].map(|name| event[name].as_str());
@@ -224,5 +224,8 @@ fn the_end_of_a_failing_start_is_an_event() {
     let ended = home.petstore(&["serve", "--listen", "127.0.0.1:0"]);
     ended.assert_refused(1, "is not a petstore database");
     let event: Value = serde_json::from_str(ended.stderr.trim()).unwrap();
-    assert_eq!(event["level"], "ERROR");
+    assert_eq!(
+        (&event["level"], &event["message"]),
+        (&"ERROR".into(), &"service failed".into())
+    );
 }

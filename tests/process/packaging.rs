@@ -1,5 +1,4 @@
-//! What is installed beside the program: manual pages, the unit of systemd, its
-//! settings, the container file.
+//! Packaging: manual pages, the systemd unit and its settings, the Containerfile.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +12,7 @@ use crate::{
     harness::{Finished, Home, PETSTORE},
 };
 
-/// A file or folder of the repository.
+/// A path in the repository.
 fn source(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
@@ -47,17 +46,17 @@ fn manual_pages_are_well_formed() {
 }
 
 #[test]
-fn pages_that_cannot_be_written_are_an_error() {
+fn failing_to_write_manual_pages_is_an_error() {
     let refused = Home::new().petstore(&["man", "/dev/null/man"]);
     refused.assert_refused(1, "cannot write to /dev/null/man: ");
 }
 
 #[test]
 #[ignore = "needs systemd-analyze; make test installs it and runs this"]
-fn the_unit_is_right_and_leaves_little_open() {
+fn the_unit_is_valid_and_hardened() {
     let home = Home::new();
     let unit = fs::read_to_string(source("deploy/petstore.service")).unwrap();
-    // Verified is also that the program is there.
+    // systemd-analyze also verifies that the program exists.
     let here = unit.replace(
         "ExecStart=/usr/bin/petstore ",
         &format!("ExecStart={PETSTORE} "),
@@ -70,18 +69,18 @@ fn the_unit_is_right_and_leaves_little_open() {
     };
     let verified = analyze(&["verify", "--man=no"]);
     assert_eq!((&*verified.stdout, &*verified.stderr), ("", ""));
-    // Fails if the exposure is more than 1.5 of 10.
+    // Fails if the exposure level is above 1.5 of 10.
     analyze(&["security", "--offline=true", "--threshold=15"]);
 }
 
-/// The settings that are shown are settings of the service, and are taken.
+/// The service accepts every setting in the example.
 #[test]
-fn the_example_of_the_settings_is_true() {
+fn the_example_settings_are_valid() {
     let home = Home::new();
     let example = fs::read_to_string(source("deploy/petstore.env")).unwrap();
     let help = home.petstore(&["serve", "--help"]).success().stdout;
-    // A certificate that is not there or a port in use ends the service after
-    // its settings were read; a wrong one would end it with 2.
+    // The certificate doesn't exist and the port is taken, so the service exits with
+    // 1, but only after it has parsed its settings: an invalid one would exit with 2.
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = other.local_addr().unwrap().to_string();
     let mut serve = home.command(PETSTORE);
@@ -98,9 +97,9 @@ fn the_example_of_the_settings_is_true() {
     assert_eq!(ended.code, Some(1), "{ended:?}");
 }
 
-/// What the container file and the package are made of is there.
+/// Every file that the Containerfile and the package copy exists.
 #[test]
-fn what_is_packed_exists() {
+fn packaged_files_exist() {
     let container = fs::read_to_string(source("deploy/Containerfile")).unwrap();
     let copied = container
         .lines()
