@@ -7,7 +7,6 @@ mod export;
 mod healthcheck;
 mod import;
 mod keys;
-mod log;
 mod man;
 mod openapi;
 mod pet_file;

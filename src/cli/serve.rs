@@ -15,9 +15,8 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
-    CommandResult, DEFAULT_DATABASE, Database, Listen, PublicUrls, TlsFiles, keys,
-    log::{self, stderr_is_terminal},
-    socket_address, status,
+    CommandResult, DEFAULT_DATABASE, Database, Listen, PublicUrls, TlsFiles, keys, socket_address,
+    status,
 };
 use crate::{
     api::{self, Origin, RateLimit, Scheme},
@@ -26,6 +25,7 @@ use crate::{
     server,
     service::{self, Listeners, Settings},
     store::{self, Options, Role, Store},
+    telemetry::log::{self, stderr_is_terminal},
 };
 
 #[derive(Args)]

@@ -52,7 +52,7 @@ async fn they_lapse_after_a_restart() {
         assert_eq!(order["status"], "cancelled");
         assert!(order["updatedAt"].as_str() >= order["expiresAt"].as_str());
     }
-    assert!(service.said().contains("holds have lapsed"));
+    assert!(service.said().contains("orders expired"));
     // New ones have none.
     let claim = json!({"petId": 1});
     let path = "/v1/store/orders";

@@ -35,17 +35,20 @@ async fn an_access_log_has_every_request() {
         request["request_id"],
         created.headers["x-request-id"].to_str().unwrap()
     );
-    assert_eq!(request["client"], "127.0.0.1");
+    assert_eq!(request["client.address"], "127.0.0.1");
     assert_eq!(
-        (&request["method"], &request["path"]),
+        (&request["http.request.method"], &request["url.path"]),
         (&"POST".into(), &"/v1/pets".into())
     );
     assert_eq!(
-        (&request["status"], &request["key_id"]),
+        (
+            &request["http.response.status_code"],
+            &request["api_key_id"]
+        ),
         (&201.into(), &1.into())
     );
     assert_eq!(request["operation"], "createPet");
-    assert!(request["milliseconds"].is_number(), "{request}");
+    assert!(request["duration_ms"].is_number(), "{request}");
     service.stop();
 }
 
@@ -60,7 +63,7 @@ async fn without_an_access_log_there_is_no_line_a_request() {
     client.create("Rex").await.unwrap();
     assert_eq!(client.get("/v1/pets/abc").await.status, 404);
     home.keys(&["create", "later"]).success();
-    service.event("key created");
+    service.event("api key created");
     let all = service.events();
     assert!(
         all.iter().all(|event| event["request_id"].is_null()),
@@ -108,7 +111,7 @@ async fn no_secret_and_no_forged_line_gets_in() {
     }
     assert!(!home.keys(&["create", "a\nforged"]).stderr.is_empty());
     home.keys(&["create", r#"a "quoted" name"#]).success();
-    let audit = service.event("key created");
+    let audit = service.event("api key created");
     assert_eq!(audit["name"], r#"a "quoted" name"#);
     service.signal("TERM");
     service.event("shutting down");
@@ -134,12 +137,12 @@ async fn changes_of_keys_are_there_whoever_made_them() {
     let service = home.serve();
     home.keys(&["create", "till", "--scope", "pets:read"])
         .success();
-    let created = service.event("key created");
+    let created = service.event("api key created");
     home.keys(&["revoke", "2"]).success();
-    let revoked = service.event("key revoked");
+    let revoked = service.event("api key revoked");
     for event in [created, revoked] {
         assert_eq!(
-            (&event["audit"], &event["key_id"]),
+            (&event["audit"], &event["api_key_id"]),
             (&true.into(), &2.into())
         );
         assert_eq!(
@@ -149,7 +152,7 @@ async fn changes_of_keys_are_there_whoever_made_them() {
     }
     // The key that was there at the start is no news.
     let all = service.events();
-    assert!(all.iter().all(|event| event["key_id"] != 1), "{all:?}");
+    assert!(all.iter().all(|event| event["api_key_id"] != 1), "{all:?}");
 }
 
 #[tokio::test]
@@ -173,11 +176,11 @@ async fn failures_are_there_with_their_cause() {
         failed.headers["x-request-id"].to_str().unwrap()
     );
     assert_eq!(
-        (&event["level"], &event["status"]),
+        (&event["level"], &event["http.response.status_code"]),
         (&"ERROR".into(), &503.into())
     );
     assert!(
-        event["cause"].as_str().unwrap().contains("disk I/O error"),
+        event["error"].as_str().unwrap().contains("disk I/O error"),
         "{event}"
     );
 }
@@ -196,10 +199,10 @@ async fn slow_requests_are_there() {
     }
     let event = service.event("slow request");
     assert_eq!(
-        (&event["level"], &event["status"]),
+        (&event["level"], &event["http.response.status_code"]),
         (&"WARN".into(), &201.into())
     );
-    assert!(event["milliseconds"].as_f64().unwrap() >= 1000.0, "{event}");
+    assert!(event["duration_ms"].as_f64().unwrap() >= 1000.0, "{event}");
 }
 
 #[tokio::test]

@@ -148,7 +148,7 @@ fn a_renewal_is_taken_up_and_told() {
     let ask = || curl(&home, &service, &TRUST, "/healthz");
     ask().success();
     identity.replace_certificate(&certificate);
-    says("a renewed certificate is in use");
+    says("certificate reloaded");
     ask().success();
     let said = service.said();
     assert_eq!(said.matches("does not belong").count(), 1, "{said}");
