@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::{
     contract,
-    server::{Backend, Server},
+    harness::{Backend, Server},
 };
 
 pub async fn a_sweep_without_a_key_gets_401_everywhere(backend: Backend) {

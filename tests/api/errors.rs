@@ -5,7 +5,7 @@ use std::fmt::Write;
 use http::Method;
 use petstore::api_key::Scope;
 
-use crate::server::{Backend, Server};
+use crate::harness::{Backend, Server};
 
 pub async fn bodies_are_as_recorded(backend: Backend) {
     let server = Server::start(backend).await;

@@ -7,33 +7,33 @@
 #![allow(clippy::unwrap_used)]
 
 mod auth;
-mod connect;
+mod client;
 mod contract;
-mod create;
+mod create_pet;
 mod errors;
-mod faults;
-mod floods;
-mod get;
+mod failures;
+mod get_pet;
+mod harness;
+mod http1;
 mod http2;
+mod http2_floods;
 mod idempotency;
 #[path = "../support/identity.rs"]
 mod identity;
-mod list;
+mod list_pets;
 mod metrics;
 mod orders;
 #[path = "../support/postgres.rs"]
 mod postgres;
-mod public;
-mod rates;
-mod server;
+mod public_endpoints;
+mod rate_limit;
 mod tls;
-mod update;
-mod wire;
+mod update_pet;
 
 use std::pin::Pin;
 
 use libtest_mimic::{Arguments, Trial};
-use server::Backend;
+use harness::Backend;
 
 type Case = fn(Backend) -> Pin<Box<dyn Future<Output = ()>>>;
 
@@ -54,29 +54,29 @@ const CASES: &[(&str, Case)] = cases![
     auth::revoked_and_expired_keys_are_refused,
     auth::a_new_key_works_at_once_and_its_use_is_noted,
     auth::calls_of_deprecated_operations_are_counted_by_key,
-    create::an_animal_comes_back_with_an_id_and_a_place,
-    create::what_is_sent_is_kept_to_the_letter,
-    create::an_omitted_status_stays_absent,
-    create::unknown_members_are_ignored,
-    create::whole_numbers_count_however_they_are_written,
-    create::bad_bodies_are_refused_and_nothing_is_stored,
-    create::content_types_other_than_json_are_refused,
-    create::bodies_over_the_limit_are_refused,
-    create::many_clients_get_distinct_ascending_ids,
+    create_pet::an_animal_comes_back_with_an_id_and_a_place,
+    create_pet::what_is_sent_is_kept_to_the_letter,
+    create_pet::an_omitted_status_stays_absent,
+    create_pet::unknown_members_are_ignored,
+    create_pet::whole_numbers_count_however_they_are_written,
+    create_pet::bad_bodies_are_refused_and_nothing_is_stored,
+    create_pet::content_types_other_than_json_are_refused,
+    create_pet::bodies_over_the_limit_are_refused,
+    create_pet::many_clients_get_distinct_ascending_ids,
     errors::bodies_are_as_recorded,
-    faults::a_panic_is_a_500,
-    faults::broken_storage_is_a_503,
-    faults::a_key_is_not_refused_without_a_look,
-    faults::too_many_requests_at_once_are_shed,
-    faults::a_full_queue_is_a_503_and_nothing_is_stored,
-    floods::they_end_the_connection,
-    floods::who_asks_for_nothing_is_sent_away,
-    floods::requests_may_be_taken_back,
-    floods::a_create_that_is_taken_back_is_stored,
-    get::an_animal_is_found_by_its_id,
-    get::what_is_no_id_is_not_found,
-    get::it_announces_its_removal,
-    get::it_is_gone_from_the_day_of_its_removal,
+    failures::a_panic_is_a_500,
+    failures::broken_storage_is_a_503,
+    failures::a_key_is_not_refused_without_a_look,
+    failures::too_many_requests_at_once_are_shed,
+    failures::a_full_queue_is_a_503_and_nothing_is_stored,
+    http2_floods::they_end_the_connection,
+    http2_floods::who_asks_for_nothing_is_sent_away,
+    http2_floods::requests_may_be_taken_back,
+    http2_floods::a_create_that_is_taken_back_is_stored,
+    get_pet::an_animal_is_found_by_its_id,
+    get_pet::what_is_no_id_is_not_found,
+    get_pet::it_announces_its_removal,
+    get_pet::it_is_gone_from_the_day_of_its_removal,
     http2::answers_are_those_of_http1,
     http2::requests_run_side_by_side,
     http2::a_preface_may_come_in_pieces,
@@ -84,13 +84,13 @@ const CASES: &[(&str, Case)] = cases![
     http2::heads_over_the_limit_are_refused,
     http2::stopping_does_not_wait_for_silent_clients,
     http2::stopping_finishes_what_runs,
-    list::twenty_come_unless_a_limit_says_otherwise,
-    list::a_status_filters,
-    list::links_lead_through_everything_once,
-    list::links_start_with_the_public_address,
-    list::bad_parameters_are_refused,
-    list::an_unchanged_page_is_not_sent_twice,
-    list::a_page_is_never_older_than_an_acknowledged_write,
+    list_pets::twenty_come_unless_a_limit_says_otherwise,
+    list_pets::a_status_filters,
+    list_pets::links_lead_through_everything_once,
+    list_pets::links_start_with_the_public_address,
+    list_pets::bad_parameters_are_refused,
+    list_pets::an_unchanged_page_is_not_sent_twice,
+    list_pets::a_page_is_never_older_than_an_acknowledged_write,
     metrics::requests_are_counted_by_operation_and_status,
     metrics::calls_of_deprecated_operations_are_told_by_key,
     metrics::the_store_tells_what_it_does,
@@ -115,37 +115,37 @@ const CASES: &[(&str, Case)] = cases![
     orders::orders_and_updates_do_not_cross,
     orders::holds_lapse,
     orders::the_inventory_is_that_of_a_recount,
-    public::the_contract_is_served_with_its_addresses,
-    public::visitors_are_led_to_the_docs,
-    public::request_ids_are_taken_over_if_sane,
-    public::unknown_paths_and_methods_have_an_answer,
-    public::its_health_is_told_without_a_key,
-    public::pages_of_named_origins_may_use_it,
-    rates::a_limit_that_is_not_set_is_not_told,
-    rates::every_answer_to_a_key_tells_what_is_left,
-    rates::beyond_the_limit_nothing_is_done,
-    rates::of_many_at_once_exactly_so_many_pass,
-    rates::what_was_used_comes_back,
-    rates::keys_that_are_read_again_have_used_what_they_have,
-    rates::failures_are_limited_by_address,
-    rates::failures_are_limited_by_default,
-    rates::failures_are_limited_while_keys_cannot_be_read,
-    rates::an_address_beyond_its_limit_costs_the_database_nothing,
-    update::what_is_named_changes_and_the_rest_stays,
-    update::bad_changes_are_refused,
-    update::both_types_are_taken_and_no_others,
-    update::a_tag_guards_against_lost_changes,
-    wire::requests_share_a_connection,
-    wire::what_is_not_http_is_refused,
-    wire::heads_over_the_limit_are_refused,
-    wire::silent_clients_are_cut_off,
-    wire::slow_heads_are_cut_off,
-    wire::slow_bodies_are_cut_off,
-    wire::clients_that_do_not_read_are_cut_off,
-    wire::connections_over_the_limit_are_turned_away,
-    wire::a_refused_upload_still_gets_its_answer,
-    wire::half_closed_connections_are_answered,
-    wire::stopping_finishes_what_is_being_sent,
+    public_endpoints::the_contract_is_served_with_its_addresses,
+    public_endpoints::visitors_are_led_to_the_docs,
+    public_endpoints::request_ids_are_taken_over_if_sane,
+    public_endpoints::unknown_paths_and_methods_have_an_answer,
+    public_endpoints::its_health_is_told_without_a_key,
+    public_endpoints::pages_of_named_origins_may_use_it,
+    rate_limit::a_limit_that_is_not_set_is_not_told,
+    rate_limit::every_answer_to_a_key_tells_what_is_left,
+    rate_limit::beyond_the_limit_nothing_is_done,
+    rate_limit::of_many_at_once_exactly_so_many_pass,
+    rate_limit::what_was_used_comes_back,
+    rate_limit::keys_that_are_read_again_have_used_what_they_have,
+    rate_limit::failures_are_limited_by_address,
+    rate_limit::failures_are_limited_by_default,
+    rate_limit::failures_are_limited_while_keys_cannot_be_read,
+    rate_limit::an_address_beyond_its_limit_costs_the_database_nothing,
+    update_pet::what_is_named_changes_and_the_rest_stays,
+    update_pet::bad_changes_are_refused,
+    update_pet::both_types_are_taken_and_no_others,
+    update_pet::a_tag_guards_against_lost_changes,
+    http1::requests_share_a_connection,
+    http1::what_is_not_http_is_refused,
+    http1::heads_over_the_limit_are_refused,
+    http1::silent_clients_are_cut_off,
+    http1::slow_heads_are_cut_off,
+    http1::slow_bodies_are_cut_off,
+    http1::clients_that_do_not_read_are_cut_off,
+    http1::connections_over_the_limit_are_turned_away,
+    http1::a_refused_upload_still_gets_its_answer,
+    http1::half_closed_connections_are_answered,
+    http1::stopping_finishes_what_is_being_sent,
 ];
 
 /// What is there with TLS only.
@@ -162,7 +162,7 @@ const CASES_OF_TLS: &[(&str, Case)] = cases![
 fn main() {
     let arguments = Arguments::from_args();
     if arguments.include_ignored || arguments.ignored {
-        let _ = server::CLUSTER.set(postgres::Cluster::start());
+        let _ = harness::CLUSTER.set(postgres::Cluster::start());
     }
     let trials = Backend::ALL.into_iter().flat_map(|backend| {
         let more = match backend {

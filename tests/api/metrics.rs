@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use http::Method;
 use petstore::api_key::Scope;
 
-use crate::server::{Backend, Server, eventually};
+use crate::harness::{Backend, Server, eventually};
 
 /// An operation, its method and route, and the status of the response.
 type RequestLabels = (&'static str, &'static str, &'static str, u16);

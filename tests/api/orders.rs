@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use petstore::clock::Clock;
 use serde_json::{Value, json};
 
-use crate::server::{Backend, Server, eventually};
+use crate::harness::{Backend, Server, eventually};
 
 /// Three animals and an order on each: placed, completed, cancelled.
 const ORDERS: &str = "

@@ -19,8 +19,8 @@ use tokio_rustls::client::TlsStream;
 
 use crate::{
     identity::make,
-    server::{Backend, Plan, Server, eventually},
-    wire::Wire,
+    harness::{Backend, Plan, Server, eventually},
+    http1::Wire,
 };
 
 const ASK: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";

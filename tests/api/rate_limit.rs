@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::{
     contract,
-    server::{Backend, Reply, Request, Server, eventually},
+    harness::{Backend, Reply, Request, Server, eventually},
 };
 
 async fn limited(backend: Backend, limit: &str) -> Server {

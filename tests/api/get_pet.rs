@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use petstore::clock::Clock;
 use serde_json::json;
 
-use crate::server::{Backend, Server};
+use crate::harness::{Backend, Server};
 
 pub async fn an_animal_is_found_by_its_id(backend: Backend) {
     let server = Server::start(backend).await;

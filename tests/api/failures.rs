@@ -8,7 +8,7 @@ use petstore::{api_key::ApiKeySecret, clock::Clock};
 
 use crate::{
     contract,
-    server::{Backend, Server},
+    harness::{Backend, Server},
 };
 
 /// A request for each operation that succeeds when nothing is broken.
@@ -88,7 +88,7 @@ pub async fn too_many_requests_at_once_are_shed(backend: Backend) {
     let posts = (0..3).map(|_| server.post("/v1/pets", r#"{"name":"A","categoryId":1}"#));
     let others = async {
         let three = async || server.metric("http_server_active_requests").await == 3.0;
-        crate::server::eventually("three requests in progress", three).await;
+        crate::harness::eventually("three requests in progress", three).await;
         sweep(&server, 503, "unavailable").await;
         let stranger = server.request(Method::GET, "/v1/pets").without_key();
         stranger.send().await.assert_error(401, "missing_api_key");

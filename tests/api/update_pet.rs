@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::json;
 
-use crate::server::{Backend, Server};
+use crate::harness::{Backend, Server};
 
 async fn start(backend: Backend) -> Server {
     let server = Server::start(backend).await;

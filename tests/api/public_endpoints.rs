@@ -4,7 +4,7 @@ use http::Method;
 use petstore::api::Contract;
 use serde_json::{Value, json};
 
-use crate::server::{Backend, Request, Server, eventually};
+use crate::harness::{Backend, Request, Server, eventually};
 
 pub async fn the_contract_is_served_with_its_addresses(backend: Backend) {
     let server = Server::start_with(backend, |plan| {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     contract,
-    server::{Backend, Server},
+    harness::{Backend, Server},
 };
 
 pub async fn an_animal_comes_back_with_an_id_and_a_place(backend: Backend) {

@@ -11,9 +11,9 @@ use tokio::{
 };
 
 use crate::{
-    connect::Stream,
+    client::Stream,
     contract,
-    server::{Backend, Plan, Reply, Server},
+    harness::{Backend, Plan, Reply, Server},
 };
 
 const LIST: &str = "GET /v1/pets";

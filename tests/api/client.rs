@@ -20,7 +20,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{
     identity::Identity,
-    server::{Reply, Server},
+    harness::{Reply, Server},
 };
 
 /// A connection, encrypted or not.

@@ -6,7 +6,7 @@ use http::Method;
 use petstore::page::{Cursor, ListKind};
 use serde_json::json;
 
-use crate::server::{Backend, Server};
+use crate::harness::{Backend, Server};
 
 pub async fn twenty_come_unless_a_limit_says_otherwise(backend: Backend) {
     let server = Server::start(backend).await;

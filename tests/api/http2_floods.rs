@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::{
     http2::{PREFACE, SETTINGS},
-    server::{Backend, Server, eventually},
+    harness::{Backend, Server, eventually},
 };
 
 /// Whoever keeps the service busy with nothing is told so and sent away; others
