@@ -7,21 +7,156 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::client::{self, conn::http2::SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ClientConfig;
+use serde_json::Value;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpSocket, TcpStream},
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::{
-    identity::Identity,
-    harness::{Reply, Server},
-};
+use crate::{contract, harness::Server, identity::Identity};
+
+/// A request on its way.
+pub struct Request<'a> {
+    server: &'a Server,
+    pub method: Method,
+    pub path: String,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+    judged: bool,
+    http2: bool,
+    from: Option<IpAddr>,
+}
+
+impl Request<'_> {
+    /// Leaves the body unjudged: it has a number that the judge, who reads
+    /// doubles, cannot hold.
+    pub fn beyond_doubles(mut self) -> Self {
+        self.judged = false;
+        self
+    }
+
+    /// Adds a header, beside others of the same name.
+    pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+        let value = HeaderValue::from_bytes(value.as_ref()).unwrap();
+        self.headers.append(name, value);
+        self
+    }
+
+    pub fn without_key(mut self) -> Self {
+        self.headers.remove(http::header::AUTHORIZATION);
+        self
+    }
+
+    pub fn with_key(self, key: &str) -> Self {
+        self.without_key()
+            .header("authorization", format!("Bearer {key}"))
+    }
+
+    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// Speaks HTTP/2 without asking first.
+    pub fn over_http2(mut self) -> Self {
+        self.http2 = true;
+        self
+    }
+
+    /// Comes from an address of its own.
+    pub fn from(mut self, address: impl Into<IpAddr>) -> Self {
+        self.from = Some(address.into());
+        self
+    }
+
+    /// As hyper takes it.
+    pub fn into_http(self) -> http::Request<Full<Bytes>> {
+        let url = self.server.url(&self.path);
+        let mut request = http::Request::builder().method(self.method).uri(url);
+        *request.headers_mut().unwrap() = self.headers;
+        request.body(Full::from(self.body)).unwrap()
+    }
+
+    /// Sends it and holds the answer against the contract.
+    pub async fn send(self) -> Reply {
+        let (method, path) = (self.method.clone(), self.path.clone());
+        let body = self.judged.then(|| self.body.clone());
+        let reply = match self.server.tls {
+            None => self.send_plain().await,
+            Some(_) => {
+                let (server, from, http2) = (self.server, self.from, self.http2);
+                let request = self.into_http();
+                server.send_encrypted(request, from, http2).await
+            }
+        };
+        contract::check(&method, &path, body.as_deref(), &reply);
+        reply
+    }
+
+    async fn send_plain(self) -> Reply {
+        let mut client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .local_address(self.from);
+        if self.http2 {
+            client = client.http2_prior_knowledge();
+        }
+        let client = client.build().unwrap();
+        let url = self.server.url(&self.path);
+        let request = client
+            .request(self.method, url)
+            .headers(self.headers)
+            .body(self.body);
+        let response = request.send().await.unwrap();
+        assert_eq!(response.version() == Version::HTTP_2, self.http2);
+        Reply {
+            status: response.status(),
+            headers: response.headers().clone(),
+            body: response.bytes().await.unwrap().to_vec(),
+        }
+    }
+}
+
+/// An answer.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    /// The target of the link to the next page.
+    pub fn next(&self) -> Option<String> {
+        let link = self.header("link")?.strip_prefix('<')?;
+        link.strip_suffix(">; rel=\"next\"").map(String::from)
+    }
+
+    #[track_caller]
+    pub fn assert_error(&self, status: u16, code: &str) {
+        let expected = (status, code.to_string());
+        let code = self.json()["code"].as_str().unwrap_or_default().to_string();
+        assert_eq!((self.status.as_u16(), code), expected, "{}", self.text());
+    }
+}
 
 /// A connection, encrypted or not.
 pub type Stream = Box<dyn Duplex>;
@@ -31,6 +166,23 @@ pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Duplex for S {}
 
 impl Server {
+    /// A request with the key of all scopes.
+    pub fn request(&self, method: Method, path: &str) -> Request<'_> {
+        let mut headers = HeaderMap::new();
+        let key = HeaderValue::try_from(format!("Bearer {}", self.key)).unwrap();
+        headers.insert(http::header::AUTHORIZATION, key);
+        Request {
+            server: self,
+            method,
+            path: path.into(),
+            headers,
+            body: Vec::new(),
+            judged: true,
+            http2: false,
+            from: None,
+        }
+    }
+
     /// The certificate of a server that has one.
     pub fn identity(&self) -> &Identity {
         &self.tls.as_ref().expect("the suite runs over TLS").0
@@ -82,7 +234,7 @@ impl Server {
     /// Sends a request over a connection of its own.
     pub async fn send_encrypted(
         &self,
-        mut request: Request<Full<Bytes>>,
+        mut request: http::Request<Full<Bytes>>,
         from: Option<IpAddr>,
         http2: bool,
     ) -> Reply {

@@ -9,7 +9,7 @@ use http::{Method, StatusCode};
 use petstore::api::Contract;
 use serde_json::{Value, json};
 
-use crate::harness::Reply;
+use crate::client::Reply;
 
 static CONTRACT: LazyLock<Value> = LazyLock::new(|| {
     let address = "http://127.0.0.1:8080/v1".parse().unwrap();

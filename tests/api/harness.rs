@@ -1,24 +1,15 @@
 //! Starts the service as production does, over a fresh database, and talks to
 //! it.
 
-use std::{
-    io::Write,
-    net::{IpAddr, SocketAddr},
-    path::PathBuf,
-    process::{Child, Stdio},
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
-use http_body_util::Full;
+use http::Method;
 use jiff::Timestamp;
 use petstore::{
     api_key::{ApiKeySecret, NewApiKey, Scope, Scopes},
     server::Tls,
     service::{self, Listeners, Settings},
-    store::{DatabaseUrl, Options, Role, Store},
+    store::{Options, Role, Store},
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -29,7 +20,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{contract, identity::Identity, postgres::Cluster};
+use crate::{client::Reply, database::Database, identity::Identity};
 
 /// What the suite runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,13 +43,6 @@ impl Backend {
     }
 }
 
-/// The server that all cases on PostgreSQL share, each with its database.
-pub static CLUSTER: OnceLock<Cluster> = OnceLock::new();
-
-fn cluster() -> &'static Cluster {
-    CLUSTER.get().expect("PostgreSQL was started")
-}
-
 /// A service before it starts.
 pub struct Plan {
     pub settings: Settings,
@@ -77,126 +61,6 @@ pub struct Server {
     pub tls: Option<(Identity, TempDir)>,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
-}
-
-/// A database of the test's own.
-pub enum Database {
-    Sqlite(TempDir),
-    Postgres(String),
-}
-
-impl Database {
-    fn new(backend: Backend) -> Self {
-        match backend {
-            Backend::Sqlite | Backend::Tls => Self::Sqlite(tempfile::tempdir().unwrap()),
-            Backend::Postgres => Self::Postgres(cluster().create_database()),
-        }
-    }
-
-    fn url(&self) -> DatabaseUrl {
-        match self {
-            Self::Sqlite(folder) => DatabaseUrl::Sqlite(file(folder)),
-            Self::Postgres(name) => cluster().url(name).parse().unwrap(),
-        }
-    }
-
-    /// Runs statements beside the service.
-    pub fn execute(&self, sql: &str) {
-        match self {
-            Self::Sqlite(folder) => {
-                let db = rusqlite::Connection::open(file(folder)).unwrap();
-                db.busy_timeout(Duration::from_secs(10)).unwrap();
-                db.execute_batch(sql).unwrap();
-            }
-            Self::Postgres(name) => drop(cluster().psql(name, sql)),
-        }
-    }
-
-    /// The one text that a query gives.
-    pub fn query(&self, sql: &str) -> String {
-        match self {
-            Self::Sqlite(folder) => {
-                let db = rusqlite::Connection::open(file(folder)).unwrap();
-                db.query_row(sql, [], |row| row.get(0)).unwrap()
-            }
-            Self::Postgres(name) => cluster().psql(name, sql),
-        }
-    }
-
-    /// Keeps everyone else from adding animals until it is dropped.
-    pub fn lock(&self) -> Lock {
-        match self {
-            Self::Sqlite(folder) => {
-                let db = rusqlite::Connection::open(file(folder)).unwrap();
-                db.execute_batch("BEGIN IMMEDIATE").unwrap();
-                Lock::Sqlite(db)
-            }
-            Self::Postgres(name) => {
-                let mut psql = cluster().psql_command(name);
-                let hold = "BEGIN; LOCK pets IN EXCLUSIVE MODE; SELECT pg_sleep(60)";
-                let child = psql
-                    .arg(hold)
-                    .stdout(Stdio::null())
-                    .stderr(Stdio::null())
-                    .spawn();
-                let held = "SELECT count(*) FROM pg_locks
-                            WHERE relation = 'pets'::regclass AND mode = 'ExclusiveLock' AND granted";
-                let mut tries = 0..1000;
-                while cluster().psql(name, held) == "0" {
-                    tries.next().expect("the lock is taken");
-                    std::thread::sleep(Duration::from_millis(10));
-                }
-                Lock::Postgres(child.unwrap(), name.clone())
-            }
-        }
-    }
-
-    /// Spoils the storage under the running service.
-    pub fn destroy(&self) {
-        match self {
-            Self::Sqlite(folder) => {
-                for name in ["petstore.db-wal", "petstore.db"] {
-                    let path = folder.path().join(name);
-                    let size = std::fs::metadata(&path).unwrap().len();
-                    let mut file = std::fs::File::options().write(true).open(path).unwrap();
-                    file.write_all(&vec![0xff; size as usize]).unwrap();
-                }
-            }
-            Self::Postgres(name) => {
-                let refuse = format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false");
-                cluster().psql("postgres", &refuse);
-                end_sessions(name, "petstore");
-            }
-        }
-    }
-}
-
-fn file(folder: &TempDir) -> PathBuf {
-    folder.path().join("petstore.db")
-}
-
-/// Ends the sessions of a program.
-fn end_sessions(database: &str, application: &str) {
-    let end = format!(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-         WHERE datname = '{database}' AND application_name = '{application}'"
-    );
-    cluster().psql("postgres", &end);
-}
-
-/// Holds everyone else's writes up.
-pub enum Lock {
-    Sqlite(#[expect(dead_code, reason = "it is held")] rusqlite::Connection),
-    Postgres(Child, String),
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        if let Self::Postgres(psql, database) = self {
-            end_sessions(database, "psql");
-            psql.wait().unwrap();
-        }
-    }
 }
 
 /// Asks again and again until it is so; gives up at last.
@@ -279,23 +143,6 @@ impl Server {
         let key = new_key(&store, scopes.iter().copied().collect(), expires_at).await;
         store.close().await;
         key
-    }
-
-    /// A request with the key of all scopes.
-    pub fn request(&self, method: Method, path: &str) -> Request<'_> {
-        let mut headers = HeaderMap::new();
-        let key = HeaderValue::try_from(format!("Bearer {}", self.key)).unwrap();
-        headers.insert(http::header::AUTHORIZATION, key);
-        Request {
-            server: self,
-            method,
-            path: path.into(),
-            headers,
-            body: Vec::new(),
-            judged: true,
-            http2: false,
-            from: None,
-        }
     }
 
     /// What the metrics' own listener answers.
@@ -398,141 +245,4 @@ async fn new_key(store: &Store, scopes: Scopes, expires_at: Option<Timestamp>) -
     };
     store.api_key_create(new, secret.hash()).await.unwrap();
     secret.reveal().into()
-}
-
-/// A request on its way.
-pub struct Request<'a> {
-    server: &'a Server,
-    pub method: Method,
-    pub path: String,
-    pub headers: HeaderMap,
-    pub body: Vec<u8>,
-    judged: bool,
-    http2: bool,
-    from: Option<IpAddr>,
-}
-
-impl Request<'_> {
-    /// Leaves the body unjudged: it has a number that the judge, who reads
-    /// doubles, cannot hold.
-    pub fn beyond_doubles(mut self) -> Self {
-        self.judged = false;
-        self
-    }
-
-    /// Adds a header, beside others of the same name.
-    pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
-        let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
-        let value = HeaderValue::from_bytes(value.as_ref()).unwrap();
-        self.headers.append(name, value);
-        self
-    }
-
-    pub fn without_key(mut self) -> Self {
-        self.headers.remove(http::header::AUTHORIZATION);
-        self
-    }
-
-    pub fn with_key(self, key: &str) -> Self {
-        self.without_key()
-            .header("authorization", format!("Bearer {key}"))
-    }
-
-    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
-        self.body = body.into();
-        self
-    }
-
-    /// Speaks HTTP/2 without asking first.
-    pub fn over_http2(mut self) -> Self {
-        self.http2 = true;
-        self
-    }
-
-    /// Comes from an address of its own.
-    pub fn from(mut self, address: impl Into<IpAddr>) -> Self {
-        self.from = Some(address.into());
-        self
-    }
-
-    /// As hyper takes it.
-    pub fn into_http(self) -> http::Request<Full<Bytes>> {
-        let url = self.server.url(&self.path);
-        let mut request = http::Request::builder().method(self.method).uri(url);
-        *request.headers_mut().unwrap() = self.headers;
-        request.body(Full::from(self.body)).unwrap()
-    }
-
-    /// Sends it and holds the answer against the contract.
-    pub async fn send(self) -> Reply {
-        let (method, path) = (self.method.clone(), self.path.clone());
-        let body = self.judged.then(|| self.body.clone());
-        let reply = match self.server.tls {
-            None => self.send_plain().await,
-            Some(_) => {
-                let (server, from, http2) = (self.server, self.from, self.http2);
-                let request = self.into_http();
-                server.send_encrypted(request, from, http2).await
-            }
-        };
-        contract::check(&method, &path, body.as_deref(), &reply);
-        reply
-    }
-
-    async fn send_plain(self) -> Reply {
-        let mut client = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .local_address(self.from);
-        if self.http2 {
-            client = client.http2_prior_knowledge();
-        }
-        let client = client.build().unwrap();
-        let url = self.server.url(&self.path);
-        let request = client
-            .request(self.method, url)
-            .headers(self.headers)
-            .body(self.body);
-        let response = request.send().await.unwrap();
-        assert_eq!(response.version() == Version::HTTP_2, self.http2);
-        Reply {
-            status: response.status(),
-            headers: response.headers().clone(),
-            body: response.bytes().await.unwrap().to_vec(),
-        }
-    }
-}
-
-/// An answer.
-#[derive(Debug, Clone)]
-pub struct Reply {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    pub body: Vec<u8>,
-}
-
-impl Reply {
-    pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap()
-    }
-
-    pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body).into()
-    }
-
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).map(|value| value.to_str().unwrap())
-    }
-
-    /// The target of the link to the next page.
-    pub fn next(&self) -> Option<String> {
-        let link = self.header("link")?.strip_prefix('<')?;
-        link.strip_suffix(">; rel=\"next\"").map(String::from)
-    }
-
-    #[track_caller]
-    pub fn assert_error(&self, status: u16, code: &str) {
-        let expected = (status, code.to_string());
-        let code = self.json()["code"].as_str().unwrap_or_default().to_string();
-        assert_eq!((self.status.as_u16(), code), expected, "{}", self.text());
-    }
 }

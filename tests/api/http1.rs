@@ -11,9 +11,9 @@ use tokio::{
 };
 
 use crate::{
-    client::Stream,
+    client::{Reply, Stream},
     contract,
-    harness::{Backend, Plan, Reply, Server},
+    harness::{Backend, Plan, Server},
 };
 
 const LIST: &str = "GET /v1/pets";

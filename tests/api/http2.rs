@@ -12,7 +12,10 @@ use tokio::{
     time::timeout,
 };
 
-use crate::harness::{Backend, Reply, Server};
+use crate::{
+    client::Reply,
+    harness::{Backend, Server},
+};
 
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// An empty SETTINGS frame, with which a client goes on.

@@ -11,8 +11,8 @@ use tokio::{
 };
 
 use crate::{
-    http2::{PREFACE, SETTINGS},
     harness::{Backend, Server, eventually},
+    http2::{PREFACE, SETTINGS},
 };
 
 /// Whoever keeps the service busy with nothing is told so and sent away; others

@@ -11,7 +11,10 @@ use jiff::{SignedDuration, Timestamp};
 use petstore::{api_key::Scope, clock::Clock};
 use serde_json::json;
 
-use crate::harness::{Backend, Reply, Request, Server, eventually};
+use crate::{
+    client::{Reply, Request},
+    harness::{Backend, Server, eventually},
+};
 
 const PET: &str = r#"{"name":"Rex","categoryId":1,"status":"available"}"#;
 

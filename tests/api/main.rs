@@ -9,7 +9,9 @@
 mod auth;
 mod client;
 mod contract;
+mod cors;
 mod create_pet;
+mod database;
 mod errors;
 mod failures;
 mod get_pet;
@@ -32,8 +34,8 @@ mod update_pet;
 
 use std::pin::Pin;
 
-use libtest_mimic::{Arguments, Trial};
 use harness::Backend;
+use libtest_mimic::{Arguments, Trial};
 
 type Case = fn(Backend) -> Pin<Box<dyn Future<Output = ()>>>;
 
@@ -120,7 +122,7 @@ const CASES: &[(&str, Case)] = cases![
     public_endpoints::request_ids_are_taken_over_if_sane,
     public_endpoints::unknown_paths_and_methods_have_an_answer,
     public_endpoints::its_health_is_told_without_a_key,
-    public_endpoints::pages_of_named_origins_may_use_it,
+    cors::pages_of_named_origins_may_use_it,
     rate_limit::a_limit_that_is_not_set_is_not_told,
     rate_limit::every_answer_to_a_key_tells_what_is_left,
     rate_limit::beyond_the_limit_nothing_is_done,
@@ -162,7 +164,7 @@ const CASES_OF_TLS: &[(&str, Case)] = cases![
 fn main() {
     let arguments = Arguments::from_args();
     if arguments.include_ignored || arguments.ignored {
-        let _ = harness::CLUSTER.set(postgres::Cluster::start());
+        let _ = database::CLUSTER.set(postgres::Cluster::start());
     }
     let trials = Backend::ALL.into_iter().flat_map(|backend| {
         let more = match backend {

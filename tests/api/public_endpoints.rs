@@ -4,7 +4,7 @@ use http::Method;
 use petstore::api::Contract;
 use serde_json::{Value, json};
 
-use crate::harness::{Backend, Request, Server, eventually};
+use crate::harness::{Backend, Server, eventually};
 
 pub async fn the_contract_is_served_with_its_addresses(backend: Backend) {
     let server = Server::start_with(backend, |plan| {
@@ -176,99 +176,4 @@ pub async fn its_health_is_told_without_a_key(backend: Backend) {
         reply.assert_error(503, "unavailable");
         assert_eq!(server.get("/healthz").await.status, 200);
     }
-}
-
-/// What a browser asks before a page may add an animal.
-fn asks<'a>(server: &'a Server, origin: &str) -> Request<'a> {
-    let request = server.request(Method::OPTIONS, "/v1/pets").without_key();
-    let request = request.header("origin", origin);
-    let request = request.header("access-control-request-method", "POST");
-    request.header(
-        "access-control-request-headers",
-        "authorization,content-type",
-    )
-}
-
-pub async fn pages_of_named_origins_may_use_it(backend: Backend) {
-    let off = Server::start(backend).await;
-    let shop = "https://shop.example";
-    asks(&off, shop)
-        .send()
-        .await
-        .assert_error(401, "missing_api_key");
-
-    let server = Server::start_with(backend, |plan| {
-        plan.settings.api.cors_origins = vec![
-            shop.parse().unwrap(),
-            "http://127.0.0.1:3000".parse().unwrap(),
-        ];
-    })
-    .await;
-    for origin in [shop, "http://127.0.0.1:3000"] {
-        let reply = asks(&server, origin).send().await;
-        assert_eq!((reply.status.as_u16(), reply.body.len()), (204, 0));
-        assert_eq!(reply.header("access-control-allow-origin"), Some(origin));
-        assert_eq!(
-            reply.header("access-control-allow-methods"),
-            Some("GET, HEAD, POST, PATCH")
-        );
-        let headers = reply.header("access-control-allow-headers").unwrap();
-        for name in [
-            "Authorization",
-            "Content-Type",
-            "Idempotency-Key",
-            "If-Match",
-        ] {
-            assert!(headers.split(", ").any(|allowed| allowed == name), "{name}");
-        }
-        assert_eq!(reply.header("vary"), Some("Origin"));
-    }
-    // What it answers can be read, refusals too.
-    for (path, status) in [
-        ("/v1/pets", 200),
-        ("/v1/pets?limit=0", 400),
-        ("/v1/nothing", 404),
-    ] {
-        let request = server.request(Method::GET, path).header("origin", shop);
-        let reply = request.send().await;
-        assert_eq!(reply.status.as_u16(), status);
-        assert_eq!(reply.header("access-control-allow-origin"), Some(shop));
-        let exposed = reply.header("access-control-expose-headers").unwrap();
-        for name in [
-            "Link",
-            "ETag",
-            "Retry-After",
-            "Deprecation",
-            "Sunset",
-            "X-Request-Id",
-            "RateLimit",
-        ] {
-            assert!(exposed.split(", ").any(|header| header == name), "{name}");
-        }
-    }
-    // Others get nothing of the kind.
-    for stranger in ["https://shop.example.evil", "http://shop.example", "null"] {
-        asks(&server, stranger)
-            .send()
-            .await
-            .assert_error(401, "missing_api_key");
-        let request = server
-            .request(Method::GET, "/v1/pets")
-            .header("origin", stranger);
-        let reply = request.send().await;
-        assert_eq!(
-            (
-                reply.status.as_u16(),
-                reply.header("access-control-allow-origin")
-            ),
-            (200, None)
-        );
-        assert_eq!(reply.header("vary"), Some("Origin"));
-    }
-    let any = Server::start_with(backend, |plan| {
-        plan.settings.api.cors_origins = vec!["*".parse().unwrap()]
-    })
-    .await;
-    let reply = asks(&any, "https://tls.example").send().await;
-    assert_eq!(reply.header("access-control-allow-origin"), Some("*"));
 }

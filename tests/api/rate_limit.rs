@@ -10,8 +10,9 @@ use petstore::api_key::{ApiKeySecret, Scope};
 use serde_json::json;
 
 use crate::{
+    client::{Reply, Request},
     contract,
-    harness::{Backend, Reply, Request, Server, eventually},
+    harness::{Backend, Server, eventually},
 };
 
 async fn limited(backend: Backend, limit: &str) -> Server {

@@ -18,9 +18,9 @@ use tokio::{
 use tokio_rustls::client::TlsStream;
 
 use crate::{
-    identity::make,
     harness::{Backend, Plan, Server, eventually},
     http1::Wire,
+    identity::make,
 };
 
 const ASK: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";

@@ -1,0 +1,141 @@
+//! A fresh database for each test, and ways to interfere with it.
+
+use std::{
+    io::Write,
+    path::PathBuf,
+    process::{Child, Stdio},
+    sync::OnceLock,
+    time::Duration,
+};
+
+use petstore::store::DatabaseUrl;
+use tempfile::TempDir;
+
+use crate::{harness::Backend, postgres::Cluster};
+
+/// The server that all cases on PostgreSQL share, each with its database.
+pub static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+
+fn cluster() -> &'static Cluster {
+    CLUSTER.get().expect("PostgreSQL was started")
+}
+
+/// A database of the test's own.
+pub enum Database {
+    Sqlite(TempDir),
+    Postgres(String),
+}
+
+impl Database {
+    pub fn new(backend: Backend) -> Self {
+        match backend {
+            Backend::Sqlite | Backend::Tls => Self::Sqlite(tempfile::tempdir().unwrap()),
+            Backend::Postgres => Self::Postgres(cluster().create_database()),
+        }
+    }
+
+    pub fn url(&self) -> DatabaseUrl {
+        match self {
+            Self::Sqlite(folder) => DatabaseUrl::Sqlite(file(folder)),
+            Self::Postgres(name) => cluster().url(name).parse().unwrap(),
+        }
+    }
+
+    /// Runs statements beside the service.
+    pub fn execute(&self, sql: &str) {
+        match self {
+            Self::Sqlite(folder) => {
+                let db = rusqlite::Connection::open(file(folder)).unwrap();
+                db.busy_timeout(Duration::from_secs(10)).unwrap();
+                db.execute_batch(sql).unwrap();
+            }
+            Self::Postgres(name) => drop(cluster().psql(name, sql)),
+        }
+    }
+
+    /// The one text that a query gives.
+    pub fn query(&self, sql: &str) -> String {
+        match self {
+            Self::Sqlite(folder) => {
+                let db = rusqlite::Connection::open(file(folder)).unwrap();
+                db.query_row(sql, [], |row| row.get(0)).unwrap()
+            }
+            Self::Postgres(name) => cluster().psql(name, sql),
+        }
+    }
+
+    /// Keeps everyone else from adding animals until it is dropped.
+    pub fn lock(&self) -> Lock {
+        match self {
+            Self::Sqlite(folder) => {
+                let db = rusqlite::Connection::open(file(folder)).unwrap();
+                db.execute_batch("BEGIN IMMEDIATE").unwrap();
+                Lock::Sqlite(db)
+            }
+            Self::Postgres(name) => {
+                let mut psql = cluster().psql_command(name);
+                let hold = "BEGIN; LOCK pets IN EXCLUSIVE MODE; SELECT pg_sleep(60)";
+                let child = psql
+                    .arg(hold)
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .spawn();
+                let held = "SELECT count(*) FROM pg_locks
+                            WHERE relation = 'pets'::regclass AND mode = 'ExclusiveLock' AND granted";
+                let mut tries = 0..1000;
+                while cluster().psql(name, held) == "0" {
+                    tries.next().expect("the lock is taken");
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Lock::Postgres(child.unwrap(), name.clone())
+            }
+        }
+    }
+
+    /// Spoils the storage under the running service.
+    pub fn destroy(&self) {
+        match self {
+            Self::Sqlite(folder) => {
+                for name in ["petstore.db-wal", "petstore.db"] {
+                    let path = folder.path().join(name);
+                    let size = std::fs::metadata(&path).unwrap().len();
+                    let mut file = std::fs::File::options().write(true).open(path).unwrap();
+                    file.write_all(&vec![0xff; size as usize]).unwrap();
+                }
+            }
+            Self::Postgres(name) => {
+                let refuse = format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false");
+                cluster().psql("postgres", &refuse);
+                end_sessions(name, "petstore");
+            }
+        }
+    }
+}
+
+fn file(folder: &TempDir) -> PathBuf {
+    folder.path().join("petstore.db")
+}
+
+/// Ends the sessions of a program.
+fn end_sessions(database: &str, application: &str) {
+    let end = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+         WHERE datname = '{database}' AND application_name = '{application}'"
+    );
+    cluster().psql("postgres", &end);
+}
+
+/// Holds everyone else's writes up.
+pub enum Lock {
+    Sqlite(#[expect(dead_code, reason = "it is held")] rusqlite::Connection),
+    Postgres(Child, String),
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Self::Postgres(psql, database) = self {
+            end_sessions(database, "psql");
+            psql.wait().unwrap();
+        }
+    }
+}
