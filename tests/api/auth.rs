@@ -12,7 +12,7 @@ use crate::{
     harness::{Backend, Server},
 };
 
-pub async fn a_sweep_without_a_key_gets_401_everywhere(backend: Backend) {
+pub async fn every_operation_requires_an_api_key(backend: Backend) {
     let server = Server::start(backend).await;
     for (method, path, _) in contract::sweep() {
         let reply = server
@@ -37,7 +37,7 @@ pub async fn a_sweep_without_a_key_gets_401_everywhere(backend: Backend) {
     }
 }
 
-pub async fn only_one_well_formed_header_is_a_key(backend: Backend) {
+pub async fn only_a_single_bearer_token_is_accepted(backend: Backend) {
     let server = Server::start(backend).await;
     let key = server.key.clone();
     let get = |value: Vec<u8>| {
@@ -100,7 +100,7 @@ pub async fn only_one_well_formed_header_is_a_key(backend: Backend) {
         .assert_error(401, "missing_api_key");
 }
 
-pub async fn refusals_come_before_everything_else(backend: Backend) {
+pub async fn auth_precedes_routing_and_validation(backend: Backend) {
     let server = Server::start(backend).await;
     for (method, path, body) in [
         (Method::GET, "/v1/pets?limit=0", ""),
@@ -129,7 +129,7 @@ pub async fn refusals_come_before_everything_else(backend: Backend) {
     create.send().await.assert_error(403, "insufficient_scope");
 }
 
-pub async fn a_key_does_what_its_scopes_say(backend: Backend) {
+pub async fn scopes_restrict_operations(backend: Backend) {
     let server = Server::start(backend).await;
     server
         .create(json!({"name": "A", "categoryId": 1, "status": "available"}))
@@ -162,7 +162,7 @@ pub async fn a_key_does_what_its_scopes_say(backend: Backend) {
     }
 }
 
-pub async fn revoked_and_expired_keys_are_refused(backend: Backend) {
+pub async fn revoked_and_expired_keys_get_401(backend: Backend) {
     let server = Server::start(backend).await;
     let status = async |key: &str| {
         let reply = server
@@ -196,7 +196,7 @@ pub async fn revoked_and_expired_keys_are_refused(backend: Backend) {
     assert_eq!(status(&server.key).await, 200);
 }
 
-pub async fn a_new_key_works_at_once_and_its_use_is_noted(backend: Backend) {
+pub async fn a_new_key_works_at_once_and_its_last_use_is_recorded(backend: Backend) {
     let server = Server::start(backend).await;
     for _ in 0..5 {
         let key = server.make_key(&Scope::ALL, None).await;
@@ -214,7 +214,7 @@ pub async fn a_new_key_works_at_once_and_its_use_is_noted(backend: Backend) {
 }
 
 /// Who still calls what is going to be removed is known by their keys.
-pub async fn calls_of_deprecated_operations_are_counted_by_key(backend: Backend) {
+pub async fn deprecated_calls_are_recorded_per_key(backend: Backend) {
     let server = Server::start(backend).await;
     let key = server.make_key(&Scope::ALL, None).await;
     for path in ["/v1/pets/1", "/v1/pets/2", "/v1/pets/abc", "/v1/pets"] {

@@ -18,7 +18,7 @@ fn asks<'a>(server: &'a Server, origin: &str) -> Request<'a> {
     )
 }
 
-pub async fn pages_of_named_origins_may_use_it(backend: Backend) {
+pub async fn only_allowed_origins_get_cors_headers(backend: Backend) {
     let off = Server::start(backend).await;
     let shop = "https://shop.example";
     asks(&off, shop)

@@ -10,7 +10,7 @@ use crate::{
     harness::{Backend, Server},
 };
 
-pub async fn an_animal_comes_back_with_an_id_and_a_place(backend: Backend) {
+pub async fn create_returns_201_with_the_pet_and_its_location(backend: Backend) {
     let server = Server::start(backend).await;
     for id in 1..=3 {
         let body = json!({"name": "Biscuit", "categoryId": 3, "status": "available"});
@@ -24,7 +24,7 @@ pub async fn an_animal_comes_back_with_an_id_and_a_place(backend: Backend) {
     }
 }
 
-pub async fn what_is_sent_is_kept_to_the_letter(backend: Backend) {
+pub async fn names_and_category_ids_round_trip_exactly(backend: Backend) {
     let server = Server::start(backend).await;
     let long = "ü".repeat(255);
     let names = [
@@ -94,7 +94,7 @@ pub async fn unknown_members_are_ignored(backend: Backend) {
     assert_eq!(reply.json(), json!({"id": 1, "name": "A", "categoryId": 1}));
 }
 
-pub async fn whole_numbers_count_however_they_are_written(backend: Backend) {
+pub async fn integers_are_accepted_in_any_json_notation(backend: Backend) {
     let server = Server::start(backend).await;
     for (written, value) in [
         ("1.0", 1),
@@ -115,7 +115,7 @@ pub async fn whole_numbers_count_however_they_are_written(backend: Backend) {
     }
 }
 
-pub async fn bad_bodies_are_refused_and_nothing_is_stored(backend: Backend) {
+pub async fn invalid_bodies_get_400_and_store_nothing(backend: Backend) {
     let server = Server::start(backend).await;
     let malformed: &[&[u8]] = &[
         b"",
@@ -264,7 +264,7 @@ pub async fn bad_bodies_are_refused_and_nothing_is_stored(backend: Backend) {
     assert_eq!(server.count().await, 0);
 }
 
-pub async fn content_types_other_than_json_are_refused(backend: Backend) {
+pub async fn content_types_other_than_json_get_415(backend: Backend) {
     let server = Server::start(backend).await;
     let body = r#"{"name":"A","categoryId":1}"#;
     let post = |types: &[&str]| {
@@ -305,7 +305,7 @@ pub async fn content_types_other_than_json_are_refused(backend: Backend) {
     }
 }
 
-pub async fn bodies_over_the_limit_are_refused(backend: Backend) {
+pub async fn oversized_bodies_get_413(backend: Backend) {
     let server = Server::start(backend).await;
     let body = |size: usize| {
         let start = r#"{"name":"A","categoryId":1,"x":""#;
@@ -323,7 +323,7 @@ pub async fn bodies_over_the_limit_are_refused(backend: Backend) {
     assert_eq!(server.count().await, 1);
 }
 
-pub async fn many_clients_get_distinct_ascending_ids(backend: Backend) {
+pub async fn concurrent_creates_get_unique_ascending_ids(backend: Backend) {
     let server = Server::start(backend).await;
     let server = &server;
     let clients = (0..32).map(|client| async move {

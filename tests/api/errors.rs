@@ -7,7 +7,7 @@ use petstore::api_key::Scope;
 
 use crate::harness::{Backend, Server};
 
-pub async fn bodies_are_as_recorded(backend: Backend) {
+pub async fn error_bodies_match_the_snapshot(backend: Backend) {
     let server = Server::start(backend).await;
     let narrow = server.make_key(&[Scope::OrdersRead], None).await;
     let get = |path: &str| server.request(Method::GET, path);

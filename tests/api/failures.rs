@@ -21,7 +21,7 @@ async fn sweep(server: &Server, status: u16, code: &str) {
     }
 }
 
-pub async fn a_panic_is_a_500(backend: Backend) {
+pub async fn a_panic_returns_500(backend: Backend) {
     let server = Server::start_with(backend, |plan| {
         plan.settings.api.clock = Clock::new(|| panic!("this clock is broken"));
     })
@@ -35,7 +35,7 @@ pub async fn a_panic_is_a_500(backend: Backend) {
     );
 }
 
-pub async fn broken_storage_is_a_503(backend: Backend) {
+pub async fn broken_storage_returns_503(backend: Backend) {
     let server = Server::start(backend).await;
     // The key is in memory from here on.
     server
@@ -53,7 +53,7 @@ pub async fn broken_storage_is_a_503(backend: Backend) {
 }
 
 /// While the keys cannot be read, nobody can tell whether one is unknown.
-pub async fn a_key_is_not_refused_without_a_look(backend: Backend) {
+pub async fn keys_are_not_rejected_while_the_key_table_is_unreadable(backend: Backend) {
     let server = Server::start(backend).await;
     server
         .get("/v1/nothing")
@@ -80,7 +80,7 @@ pub async fn a_key_is_not_refused_without_a_look(backend: Backend) {
 
 /// Beyond the requests that may be worked on, one more is refused at once and
 /// costs the others nothing. Health and the refusal of strangers go on.
-pub async fn too_many_requests_at_once_are_shed(backend: Backend) {
+pub async fn requests_over_the_in_flight_limit_are_shed(backend: Backend) {
     let server =
         Server::start_with(backend, |plan| plan.settings.api.limits.max_in_flight = 3).await;
     server.create_some(1).await;
@@ -102,7 +102,7 @@ pub async fn too_many_requests_at_once_are_shed(backend: Backend) {
     assert_eq!(server.count().await, 4);
 }
 
-pub async fn a_full_queue_is_a_503_and_nothing_is_stored(backend: Backend) {
+pub async fn a_full_write_queue_returns_503_and_stores_nothing(backend: Backend) {
     let server = Server::start_with(backend, |plan| {
         plan.options.write_queue = 2;
         let fixed = Timestamp::now();

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::harness::{Backend, Server};
 
-pub async fn an_animal_is_found_by_its_id(backend: Backend) {
+pub async fn get_returns_the_pet(backend: Backend) {
     let server = Server::start(backend).await;
     let id = server
         .create(json!({"name": "Moss", "categoryId": 7, "status": "pending"}))
@@ -19,7 +19,7 @@ pub async fn an_animal_is_found_by_its_id(backend: Backend) {
     assert_eq!(server.get("/v1/pets/1?limit=0").await.json(), expected);
 }
 
-pub async fn what_is_no_id_is_not_found(backend: Backend) {
+pub async fn invalid_and_unknown_ids_get_404(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_some(1).await;
     for id in [
@@ -58,7 +58,7 @@ pub async fn what_is_no_id_is_not_found(backend: Backend) {
         .assert_error(404, "not_found");
 }
 
-pub async fn it_announces_its_removal(backend: Backend) {
+pub async fn deprecation_and_sunset_headers_are_sent(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_some(1).await;
     for path in ["/v1/pets/1", "/v1/pets/2"] {
@@ -74,7 +74,7 @@ pub async fn it_announces_its_removal(backend: Backend) {
     }
 }
 
-pub async fn it_is_gone_from_the_day_of_its_removal(backend: Backend) {
+pub async fn get_returns_410_from_the_sunset_date(backend: Backend) {
     for (now, gone) in [
         ("2030-12-04T23:59:59.999999Z", false),
         ("2030-12-05T00:00:00Z", true),

@@ -120,7 +120,7 @@ fn short(plan: &mut Plan) {
     plan.settings.api.limits.body_timeout = Duration::from_millis(200);
 }
 
-pub async fn requests_share_a_connection(backend: Backend) {
+pub async fn keep_alive_pipelining_and_chunked_bodies_work(backend: Backend) {
     let server = Server::start(backend).await;
     let mut wire = Wire::connect(&server).await;
     for _ in 0..3 {
@@ -164,7 +164,7 @@ pub async fn requests_share_a_connection(backend: Backend) {
     assert_eq!(wire.last_answer("GET /v1/pets").await.status, 200);
 }
 
-pub async fn what_is_not_http_is_refused(backend: Backend) {
+pub async fn malformed_requests_get_an_error_body(backend: Backend) {
     let server = Server::start(backend).await;
     for text in [
         "garbage\r\n\r\n",
@@ -198,7 +198,7 @@ pub async fn what_is_not_http_is_refused(backend: Backend) {
     assert_eq!(server.count().await, 0);
 }
 
-pub async fn heads_over_the_limit_are_refused(backend: Backend) {
+pub async fn oversized_heads_get_431(backend: Backend) {
     let server = Server::start(backend).await;
     let request = |size: usize| {
         let start = format!(
@@ -221,7 +221,7 @@ pub async fn heads_over_the_limit_are_refused(backend: Backend) {
     }
 }
 
-pub async fn silent_clients_are_cut_off(backend: Backend) {
+pub async fn idle_connections_time_out(backend: Backend) {
     let server = Server::start_with(backend, short).await;
     let mut silent = Wire::connect(&server).await;
     assert!(silent.next().await.is_none());
@@ -233,7 +233,7 @@ pub async fn silent_clients_are_cut_off(backend: Backend) {
     assert!(idle.next().await.is_none());
 }
 
-pub async fn slow_heads_are_cut_off(backend: Backend) {
+pub async fn slowloris_heads_time_out(backend: Backend) {
     let server = Server::start_with(backend, short).await;
     let mut wire = Wire::connect(&server).await;
     wire.send("GET /v1/pets HTTP/1.1\r\nHost:").await;
@@ -260,7 +260,7 @@ pub async fn slow_heads_are_cut_off(backend: Backend) {
     dripping.await.unwrap();
 }
 
-pub async fn slow_bodies_are_cut_off(backend: Backend) {
+pub async fn slow_bodies_time_out(backend: Backend) {
     let server = Server::start_with(backend, short).await;
     for (method, path, _) in contract::sweep().filter(|(method, ..)| *method != Method::GET) {
         let mut wire = Wire::connect(&server).await;
@@ -286,7 +286,7 @@ pub async fn slow_bodies_are_cut_off(backend: Backend) {
 }
 
 /// The answers pile up until the sockets are full, then the service gives up.
-pub async fn clients_that_do_not_read_are_cut_off(backend: Backend) {
+pub async fn clients_that_do_not_read_time_out(backend: Backend) {
     let server = Server::start_with(backend, short).await;
     server.create_some(100).await;
     let wire = Wire::connect(&server).await;
@@ -303,7 +303,7 @@ pub async fn clients_that_do_not_read_are_cut_off(backend: Backend) {
     assert!(written.await.expect("the service gives up").is_err());
 }
 
-pub async fn connections_over_the_limit_are_turned_away(backend: Backend) {
+pub async fn connections_over_the_limit_get_503(backend: Backend) {
     let server = Server::start_with(backend, |plan| plan.settings.server.max_connections = 2).await;
     let mut first = Wire::connect(&server).await;
     let mut second = Wire::connect(&server).await;
@@ -334,7 +334,7 @@ pub async fn connections_over_the_limit_are_turned_away(backend: Backend) {
 
 /// A client that sends all of its body before it reads gets the answer, not a
 /// reset connection.
-pub async fn a_refused_upload_still_gets_its_answer(backend: Backend) {
+pub async fn a_rejected_upload_still_gets_its_response(backend: Backend) {
     let server = Server::start(backend).await;
     for _ in 0..5 {
         let mut wire = Wire::connect(&server).await;
@@ -353,7 +353,7 @@ pub async fn a_refused_upload_still_gets_its_answer(backend: Backend) {
 }
 
 /// Who has said all may close that side: the answer still comes.
-pub async fn half_closed_connections_are_answered(backend: Backend) {
+pub async fn half_closed_connections_get_their_response(backend: Backend) {
     let server = Server::start(backend).await;
     let body = r#"{"name":"A","categoryId":1}"#;
     for _ in 0..20 {
@@ -370,7 +370,7 @@ pub async fn half_closed_connections_are_answered(backend: Backend) {
 }
 
 /// An answer that is on its way when the service stops arrives whole.
-pub async fn stopping_finishes_what_is_being_sent(backend: Backend) {
+pub async fn shutdown_finishes_responses_in_flight(backend: Backend) {
     let server = Server::start(backend).await;
     for _ in 0..100 {
         server

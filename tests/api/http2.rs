@@ -21,7 +21,7 @@ pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// An empty SETTINGS frame, with which a client goes on.
 pub const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 
-pub async fn answers_are_those_of_http1(backend: Backend) {
+pub async fn responses_match_http1(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_some(3).await;
     let tag = server.get("/v1/pets").await;
@@ -75,7 +75,7 @@ fn lasting(reply: &Reply) -> HeaderMap {
     headers
 }
 
-pub async fn requests_run_side_by_side(backend: Backend) {
+pub async fn requests_are_multiplexed(backend: Backend) {
     let server = Server::start(backend).await;
     let mut client = server.http2().await;
     // With the first answer it is known how many may run at once.
@@ -95,7 +95,7 @@ pub async fn requests_run_side_by_side(backend: Backend) {
     assert_eq!(last.status, 200);
 }
 
-pub async fn a_preface_may_come_in_pieces(backend: Backend) {
+pub async fn a_fragmented_preface_is_accepted(backend: Backend) {
     let server = Server::start(backend).await;
     let mut stream = server.connect(Version::HTTP_2).await;
     for piece in [
@@ -115,7 +115,7 @@ pub async fn a_preface_may_come_in_pieces(backend: Backend) {
     assert_eq!(frame[3], 4);
 }
 
-pub async fn a_silent_connection_is_closed(backend: Backend) {
+pub async fn idle_connections_are_closed(backend: Backend) {
     let server = Server::start_with(backend, |plan| {
         plan.settings.server = Limits {
             idle_timeout: Duration::from_millis(200),
@@ -136,7 +136,7 @@ pub async fn a_silent_connection_is_closed(backend: Backend) {
 }
 
 /// hyper alone would answer with a bare 431, or not at all.
-pub async fn heads_over_the_limit_are_refused(backend: Backend) {
+pub async fn oversized_heads_get_431(backend: Backend) {
     let server = Server::start(backend).await;
     let request = || server.request(Method::GET, "/v1/pets").over_http2();
     let long = request()
@@ -153,7 +153,7 @@ pub async fn heads_over_the_limit_are_refused(backend: Backend) {
 }
 
 /// A client that does not answer a goodbye holds nobody up.
-pub async fn stopping_does_not_wait_for_silent_clients(backend: Backend) {
+pub async fn shutdown_does_not_wait_for_unresponsive_clients(backend: Backend) {
     let server = Server::start(backend).await;
     let mut silent = Vec::new();
     for hello in [PREFACE.to_vec(), [PREFACE, SETTINGS].concat()] {
@@ -168,7 +168,7 @@ pub async fn stopping_does_not_wait_for_silent_clients(backend: Backend) {
     assert!(stopped.is_ok(), "still running");
 }
 
-pub async fn stopping_finishes_what_runs(backend: Backend) {
+pub async fn shutdown_drains_requests_in_flight(backend: Backend) {
     let server = Server::start(backend).await;
     let mut client = server.http2().await;
     let list = server.request(Method::GET, "/v1/pets").into_http();

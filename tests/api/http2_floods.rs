@@ -17,7 +17,7 @@ use crate::{
 
 /// Whoever keeps the service busy with nothing is told so and sent away; others
 /// are served.
-pub async fn they_end_the_connection(backend: Backend) {
+pub async fn rapid_reset_and_continuation_floods_close_the_connection(backend: Backend) {
     let server = Server::start(backend).await;
     let begun = frame(HEADERS, 0, 1, &head("GET", "/healthz"));
     let upload = frame(HEADERS, END_HEADERS, 1, &head("POST", "/v1/pets"));
@@ -56,7 +56,7 @@ pub async fn they_end_the_connection(backend: Backend) {
 
 /// Pings and settings must be answered, but are no reason to stay; and the
 /// answers do not pile up for a client that does not read them.
-pub async fn who_asks_for_nothing_is_sent_away(backend: Backend) {
+pub async fn ping_and_settings_floods_close_the_connection(backend: Backend) {
     let server = Server::start_with(backend, |plan| {
         plan.settings.server.head_timeout = Duration::from_millis(200);
         plan.settings.server.write_timeout = Duration::from_millis(200);
@@ -87,7 +87,7 @@ pub async fn who_asks_for_nothing_is_sent_away(backend: Backend) {
 }
 
 /// Everything that may be asked for at once may be taken back at once.
-pub async fn requests_may_be_taken_back(backend: Backend) {
+pub async fn cancelling_every_concurrent_request_is_allowed(backend: Backend) {
     let server = Server::start(backend).await;
     let mut stream = server.connect(Version::HTTP_2).await;
     let many: Vec<u8> = streams(64).flat_map(asked_and_taken_back).collect();
@@ -111,7 +111,7 @@ pub async fn requests_may_be_taken_back(backend: Backend) {
 }
 
 /// What was handed to the store is carried out, though nobody waits any more.
-pub async fn a_create_that_is_taken_back_is_stored(backend: Backend) {
+pub async fn a_create_cancelled_in_flight_is_still_stored(backend: Backend) {
     let server = Server::start(backend).await;
     assert_eq!(server.count().await, 0);
     let held = server.database.lock();

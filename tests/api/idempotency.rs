@@ -38,7 +38,7 @@ fn assert_replayed(reply: &Reply, first: &Reply) {
     assert_eq!(reply.header("content-type"), first.header("content-type"));
 }
 
-pub async fn a_request_sent_again_is_answered_as_before(backend: Backend) {
+pub async fn a_retry_replays_the_original_response(backend: Backend) {
     let server = Server::start(backend).await;
     for (name, path, body) in [
         ("create", "/v1/pets", PET),
@@ -86,7 +86,7 @@ pub async fn a_request_sent_again_is_answered_as_before(backend: Backend) {
     assert_eq!(orders.as_array().unwrap().len(), 2);
 }
 
-pub async fn a_name_belongs_to_one_request_of_one_key(backend: Backend) {
+pub async fn an_idempotency_key_is_bound_to_one_request_and_api_key(backend: Backend) {
     let server = Server::start(backend).await;
     let first = named(&server, "n", "/v1/pets", PET).send().await;
     assert_eq!(first.status, 201);
@@ -126,7 +126,7 @@ pub async fn a_name_belongs_to_one_request_of_one_key(backend: Backend) {
     assert_eq!(change.body("{}").send().await.status, 200);
 }
 
-pub async fn bad_names_are_refused(backend: Backend) {
+pub async fn invalid_idempotency_keys_get_400(backend: Backend) {
     let server = Server::start(backend).await;
     let paths = [
         ("/v1/pets", PET),
@@ -163,7 +163,7 @@ pub async fn bad_names_are_refused(backend: Backend) {
     }
 }
 
-pub async fn requests_of_a_name_that_run_at_once_are_carried_out_once(backend: Backend) {
+pub async fn concurrent_retries_execute_once(backend: Backend) {
     let server = Server::start(backend).await;
     for round in 0..4 {
         let name = format!("round-{round}");
@@ -198,7 +198,7 @@ fn one_of(replies: &[Reply], status: u16) -> &Reply {
 }
 
 /// A day later, what is named so is another request.
-pub async fn names_are_forgotten_after_a_day(backend: Backend) {
+pub async fn idempotency_keys_expire_after_24_hours(backend: Backend) {
     let start = Timestamp::now();
     let hours = Arc::new(AtomicI64::new(0));
     let moved = hours.clone();

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::harness::{Backend, Server};
 
-pub async fn twenty_come_unless_a_limit_says_otherwise(backend: Backend) {
+pub async fn the_page_size_defaults_to_20(backend: Backend) {
     let server = Server::start(backend).await;
     assert_eq!(server.get("/v1/pets").await.json(), json!([]));
     server.create_some(101).await;
@@ -32,7 +32,7 @@ pub async fn twenty_come_unless_a_limit_says_otherwise(backend: Backend) {
     }
 }
 
-pub async fn a_status_filters(backend: Backend) {
+pub async fn the_list_can_be_filtered_by_status(backend: Backend) {
     let server = Server::start(backend).await;
     for status in ["sold", "available", "pending", "sold"] {
         server
@@ -63,7 +63,7 @@ pub async fn a_status_filters(backend: Backend) {
     assert_eq!(server.count().await, 5);
 }
 
-pub async fn links_lead_through_everything_once(backend: Backend) {
+pub async fn keyset_pagination_visits_every_pet_once(backend: Backend) {
     let server = Server::start(backend).await;
     for n in 0..10 {
         let status = if n % 2 == 0 { "sold" } else { "pending" };
@@ -105,7 +105,7 @@ pub async fn links_lead_through_everything_once(backend: Backend) {
     }
 }
 
-pub async fn links_start_with_the_public_address(backend: Backend) {
+pub async fn links_use_the_public_url(backend: Backend) {
     let address = "https://shop.example/api/v1";
     let server = Server::start_with(backend, |plan| {
         plan.settings.api.public_url = Some(address.parse().unwrap());
@@ -140,7 +140,7 @@ pub async fn links_start_with_the_public_address(backend: Backend) {
     );
 }
 
-pub async fn bad_parameters_are_refused(backend: Backend) {
+pub async fn invalid_query_parameters_get_400(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_some(3).await;
     let good = server.get("/v1/pets?limit=1").await.next().unwrap();
@@ -218,7 +218,7 @@ pub async fn bad_parameters_are_refused(backend: Backend) {
     );
 }
 
-pub async fn an_unchanged_page_is_not_sent_twice(backend: Backend) {
+pub async fn if_none_match_returns_304_for_an_unchanged_page(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_some(2).await;
     for path in [
@@ -286,7 +286,7 @@ pub async fn an_unchanged_page_is_not_sent_twice(backend: Backend) {
 }
 
 /// Writers look for what they wrote right after the 201, while others write.
-pub async fn a_page_is_never_older_than_an_acknowledged_write(backend: Backend) {
+pub async fn reads_see_every_acknowledged_write(backend: Backend) {
     let server = Server::start(backend).await;
     let server = &server;
     let writers = (0..8).map(|writer| async move {

@@ -52,7 +52,7 @@ pub async fn requests_are_counted_by_operation_and_status(backend: Backend) {
     assert_eq!(server.metric("petstore_auth_failures_total").await, 1.0);
 }
 
-pub async fn calls_of_deprecated_operations_are_told_by_key(backend: Backend) {
+pub async fn deprecated_requests_are_counted_per_key(backend: Backend) {
     let server = Server::start(backend).await;
     let key = server.make_key(&Scope::ALL, None).await;
     for path in ["/v1/pets/1", "/v1/pets/2", "/v1/pets"] {
@@ -63,7 +63,7 @@ pub async fn calls_of_deprecated_operations_are_told_by_key(backend: Backend) {
     assert_eq!(server.metric(calls).await, 2.0);
 }
 
-pub async fn the_store_tells_what_it_does(backend: Backend) {
+pub async fn store_and_cache_metrics_are_exported(backend: Backend) {
     let server = Server::start(backend).await;
     let creates = (0..20).map(|_| server.post("/v1/pets", r#"{"name":"A","categoryId":1}"#));
     futures_util::future::join_all(creates).await;
@@ -88,7 +88,7 @@ pub async fn the_store_tells_what_it_does(backend: Backend) {
     }
 }
 
-pub async fn what_waits_and_runs_is_told(backend: Backend) {
+pub async fn active_requests_and_open_connections_are_exported(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_some(1).await;
     let lock = server.database.lock();
@@ -106,7 +106,7 @@ pub async fn what_waits_and_runs_is_told(backend: Backend) {
 }
 
 /// What is no HTTP is refused there with the Error body as well.
-pub async fn the_listener_is_no_less_strict(backend: Backend) {
+pub async fn the_metrics_listener_rejects_malformed_requests(backend: Backend) {
     let server = Server::start(backend).await;
     let answer = server.metrics_bytes("nonsense\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
@@ -117,7 +117,7 @@ pub async fn the_listener_is_no_less_strict(backend: Backend) {
     assert!(answer.contains(r#""code":"head_too_large""#), "{answer}");
 }
 
-pub async fn the_listener_has_metrics_alone(backend: Backend) {
+pub async fn the_metrics_listener_serves_only_metrics(backend: Backend) {
     let server = Server::start(backend).await;
     for (method, path, status) in [
         (Method::GET, "/metrics", 200),
@@ -136,7 +136,7 @@ pub async fn the_listener_has_metrics_alone(backend: Backend) {
 }
 
 /// A client that leaves before its answer is counted all the same.
-pub async fn clients_that_leave_are_counted(backend: Backend) {
+pub async fn client_disconnects_are_counted_as_499(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_some(1).await;
     let lock = server.database.lock();
@@ -158,7 +158,7 @@ pub async fn clients_that_leave_are_counted(backend: Backend) {
 }
 
 /// The dashboard shows what there is, all of it and nothing else.
-pub async fn the_dashboard_fits(backend: Backend) {
+pub async fn the_dashboard_shows_exactly_the_exported_metrics(backend: Backend) {
     let server = Server::start(backend).await;
     let text = server.metrics_request(Method::GET, "/metrics").await;
     let text = text.text().await.unwrap();

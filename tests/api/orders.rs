@@ -35,7 +35,7 @@ async fn inventory(server: &Server) -> [i64; 3] {
     ["available", "pending", "sold"].map(|status| counts[status].as_i64().unwrap())
 }
 
-pub async fn stored_orders_are_listed(backend: Backend) {
+pub async fn orders_are_listed(backend: Backend) {
     let empty = Server::start(backend).await;
     assert_eq!(empty.get("/v1/store/orders").await.json(), json!([]));
 
@@ -53,7 +53,7 @@ pub async fn stored_orders_are_listed(backend: Backend) {
     assert_eq!(server.get("/v1/store/orders/2").await.json(), second);
 }
 
-pub async fn they_are_filtered_and_paged(backend: Backend) {
+pub async fn orders_are_filtered_and_paginated(backend: Backend) {
     let server = Server::start_with(backend, |plan| plan.sql = ORDERS).await;
     for (status, id) in [("placed", 1), ("completed", 2), ("cancelled", 3)] {
         let orders = server
@@ -85,7 +85,7 @@ pub async fn they_are_filtered_and_paged(backend: Backend) {
     }
 }
 
-pub async fn an_order_goes_its_way(backend: Backend) {
+pub async fn an_order_is_placed_then_completed_or_cancelled(backend: Backend) {
     let server = Server::start(backend).await;
     let (sold, kept) = (for_sale(&server).await, for_sale(&server).await);
     let placed = server.order(sold).await;
@@ -126,7 +126,7 @@ pub async fn an_order_goes_its_way(backend: Backend) {
     assert_eq!(pending[0]["id"], kept);
 }
 
-pub async fn unchanged_answers_are_not_sent_twice(backend: Backend) {
+pub async fn if_none_match_returns_304_for_orders_and_inventory(backend: Backend) {
     let server = Server::start(backend).await;
     let pet = for_sale(&server).await;
     let order = server.place(pet).await;
@@ -149,7 +149,7 @@ pub async fn unchanged_answers_are_not_sent_twice(backend: Backend) {
     assert_eq!(changed.send().await.status, 200);
 }
 
-pub async fn what_cannot_be_ordered_is_refused(backend: Backend) {
+pub async fn unavailable_pets_cannot_be_ordered(backend: Backend) {
     let server = Server::start(backend).await;
     server
         .create(json!({"name": "None", "categoryId": 1}))
@@ -192,7 +192,7 @@ pub async fn what_cannot_be_ordered_is_refused(backend: Backend) {
     assert_eq!(inventory(&server).await, [0, 1, 1]);
 }
 
-pub async fn a_closed_order_stays_as_it_is(backend: Backend) {
+pub async fn closed_orders_cannot_be_changed(backend: Backend) {
     let server = Server::start(backend).await;
     for (pet, how) in [(1, "complete"), (2, "cancel")] {
         for_sale(&server).await;
@@ -232,7 +232,7 @@ pub async fn a_closed_order_stays_as_it_is(backend: Backend) {
     assert_eq!(odd.body("not json").send().await.status, 200);
 }
 
-pub async fn one_buyer_gets_an_animal(backend: Backend) {
+pub async fn concurrent_orders_reserve_a_pet_once(backend: Backend) {
     let server = Server::start(backend).await;
     for round in 1..=5 {
         let pet = for_sale(&server).await;
@@ -259,7 +259,7 @@ pub async fn one_buyer_gets_an_animal(backend: Backend) {
     }
 }
 
-pub async fn a_held_animal_keeps_its_status(backend: Backend) {
+pub async fn a_reserved_pet_keeps_its_status(backend: Backend) {
     let server = Server::start(backend).await;
     let pet = for_sale(&server).await;
     let order = server.place(pet).await;
@@ -289,7 +289,7 @@ pub async fn a_held_animal_keeps_its_status(backend: Backend) {
 }
 
 /// An order or an update comes first, whichever it is: never both.
-pub async fn orders_and_updates_do_not_cross(backend: Backend) {
+pub async fn orders_and_status_updates_are_serialized(backend: Backend) {
     let server = Server::start(backend).await;
     for round in 0..20 {
         let pet = for_sale(&server).await;
@@ -319,7 +319,7 @@ fn moved_clock() -> (Clock, impl Fn(i64)) {
     })
 }
 
-pub async fn holds_lapse(backend: Backend) {
+pub async fn expired_orders_are_cancelled(backend: Backend) {
     let (clock, go_on) = moved_clock();
     let server = Server::start_with(backend, |plan| {
         plan.settings.api.clock = clock;
@@ -359,7 +359,7 @@ pub async fn holds_lapse(backend: Backend) {
 }
 
 /// Whatever happens, in whatever order, the counts are those of a recount.
-pub async fn the_inventory_is_that_of_a_recount(backend: Backend) {
+pub async fn the_inventory_matches_a_recount(backend: Backend) {
     let server = Server::start(backend).await;
     let seed = rand::random::<u64>();
     println!("seed {seed}");

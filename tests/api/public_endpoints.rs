@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Backend, Server, eventually};
 
-pub async fn the_contract_is_served_with_its_addresses(backend: Backend) {
+pub async fn the_contract_names_its_server_urls(backend: Backend) {
     let server = Server::start_with(backend, |plan| {
         plan.settings.api.public_url = Some("https://shop.example/v1".parse().unwrap());
         plan.settings.api.staging_url = Some("https://staging.shop.example/v1".parse().unwrap());
@@ -52,7 +52,7 @@ pub async fn the_contract_is_served_with_its_addresses(backend: Backend) {
     assert_eq!(json, same);
 }
 
-pub async fn visitors_are_led_to_the_docs(backend: Backend) {
+pub async fn the_root_redirects_to_the_docs(backend: Backend) {
     let server = Server::start(backend).await;
     let root = server.request(Method::GET, "/").without_key().send().await;
     assert_eq!(
@@ -71,7 +71,7 @@ pub async fn visitors_are_led_to_the_docs(backend: Backend) {
     assert!(docs.text().contains("petstore keys create"));
 }
 
-pub async fn request_ids_are_taken_over_if_sane(backend: Backend) {
+pub async fn valid_request_ids_are_echoed(backend: Backend) {
     let server = Server::start(backend).await;
     let send = |id: Vec<u8>| {
         server
@@ -95,7 +95,7 @@ pub async fn request_ids_are_taken_over_if_sane(backend: Backend) {
     assert_eq!(error.send().await.header("x-request-id"), Some("mine"));
 }
 
-pub async fn unknown_paths_and_methods_have_an_answer(backend: Backend) {
+pub async fn unknown_paths_get_404_and_unsupported_methods_405(backend: Backend) {
     let server = Server::start(backend).await;
     for path in [
         "/v1",
@@ -156,7 +156,7 @@ pub async fn unknown_paths_and_methods_have_an_answer(backend: Backend) {
         .assert_error(404, "not_found");
 }
 
-pub async fn its_health_is_told_without_a_key(backend: Backend) {
+pub async fn health_checks_need_no_api_key(backend: Backend) {
     let server = Server::start(backend).await;
     for (path, status) in [("/healthz", "alive"), ("/readyz", "ready")] {
         let reply = server.request(Method::GET, path).without_key().send().await;

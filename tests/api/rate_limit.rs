@@ -45,14 +45,14 @@ fn assert_limited(reply: &Reply, message: &str) {
     }
 }
 
-pub async fn a_limit_that_is_not_set_is_not_told(backend: Backend) {
+pub async fn no_rate_limit_headers_without_a_limit(backend: Backend) {
     let server = Server::start(backend).await;
     for path in ["/v1/pets", "/v1/pets/1", "/v1/nothing"] {
         assert!(says_nothing(&server.get(path).await), "{path}");
     }
 }
 
-pub async fn every_answer_to_a_key_tells_what_is_left(backend: Backend) {
+pub async fn every_authenticated_response_reports_the_remaining_quota(backend: Backend) {
     let server = limited(backend, "100/24h").await;
     let narrow = server.make_key(&[Scope::OrdersRead], None).await;
     let tag = server.get("/v1/pets").await;
@@ -93,7 +93,7 @@ pub async fn every_answer_to_a_key_tells_what_is_left(backend: Backend) {
     assert!(says_nothing(&reply));
 }
 
-pub async fn beyond_the_limit_nothing_is_done(backend: Backend) {
+pub async fn requests_over_the_limit_get_429_and_have_no_effect(backend: Backend) {
     let server = limited(backend, "3/24h").await;
     let other = server.make_key(&Scope::ALL, None).await;
     let pet = json!({"name": "A", "categoryId": 1, "status": "available"});
@@ -139,7 +139,7 @@ pub async fn beyond_the_limit_nothing_is_done(backend: Backend) {
     assert_eq!(orders[0]["status"], "placed");
 }
 
-pub async fn of_many_at_once_exactly_so_many_pass(backend: Backend) {
+pub async fn concurrent_requests_cannot_exceed_the_limit(backend: Backend) {
     let server = limited(backend, "40/24h").await;
     let other = server.make_key(&Scope::ALL, None).await;
     let get = || server.request(Method::GET, "/v1/pets");
@@ -159,7 +159,7 @@ pub async fn of_many_at_once_exactly_so_many_pass(backend: Backend) {
     assert_eq!(passed(join_all((0..10).map(|_| get().send())).await), 0);
 }
 
-pub async fn what_was_used_comes_back(backend: Backend) {
+pub async fn the_quota_is_replenished(backend: Backend) {
     let server = limited(backend, "1/2s").await;
     let status = async || server.get("/v1/pets").await.status.as_u16();
     eventually("it is used up", async || status().await == 429).await;
@@ -167,7 +167,7 @@ pub async fn what_was_used_comes_back(backend: Backend) {
 }
 
 /// The table of keys is swapped whole; what they have used stays with them.
-pub async fn keys_that_are_read_again_have_used_what_they_have(backend: Backend) {
+pub async fn refreshing_the_keys_keeps_their_usage(backend: Backend) {
     let server = limited(backend, "1/24h").await;
     assert_eq!(server.get("/v1/pets").await.status, 200);
     for _ in 0..3 {
@@ -192,7 +192,7 @@ async fn failing(server: &Server) -> [Request<'_>; 5] {
     ]
 }
 
-pub async fn failures_are_limited_by_address(backend: Backend) {
+pub async fn failed_authentication_is_limited_per_address(backend: Backend) {
     const WORDS: &str = "without a valid API key from an address are limited to 5/86400s";
     let server = wary(backend, "5/24h").await;
     for request in failing(&server).await {
@@ -231,7 +231,7 @@ pub async fn failures_are_limited_by_address(backend: Backend) {
 
 /// While nobody can tell whether a key is known, asking is limited all the
 /// same.
-pub async fn failures_are_limited_while_keys_cannot_be_read(backend: Backend) {
+pub async fn failed_authentication_is_limited_while_keys_cannot_be_read(backend: Backend) {
     let server = wary(backend, "5/24h").await;
     server.get("/v1/nothing").await;
     let away = "ALTER TABLE api_keys RENAME TO away";
@@ -250,7 +250,7 @@ pub async fn failures_are_limited_while_keys_cannot_be_read(backend: Backend) {
 }
 
 /// The limit that holds if none is set leaves room for mistakes.
-pub async fn failures_are_limited_by_default(backend: Backend) {
+pub async fn failed_authentication_is_limited_by_default(backend: Backend) {
     let server = Server::start(backend).await;
     let fail = || server.request(Method::GET, "/v1/pets").without_key().send();
     for reply in join_all((0..60).map(|_| fail())).await {
@@ -265,7 +265,7 @@ pub async fn failures_are_limited_by_default(backend: Backend) {
 }
 
 /// An unknown key makes nobody look for it; a new one is found all the same.
-pub async fn an_address_beyond_its_limit_costs_the_database_nothing(backend: Backend) {
+pub async fn a_limited_address_triggers_no_key_lookup(backend: Backend) {
     let server = wary(backend, "1/24h").await;
     let get = || server.request(Method::GET, "/v1/pets");
     assert_eq!(server.get("/v1/pets").await.status, 200);

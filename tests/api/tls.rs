@@ -25,7 +25,7 @@ use crate::{
 
 const ASK: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
 
-pub async fn the_protocol_is_agreed_on(backend: Backend) {
+pub async fn alpn_selects_the_protocol(backend: Backend) {
     let server = Server::start(backend).await;
     let asked = |protocols: &[&str]| {
         let mut client = server.identity().client();
@@ -51,7 +51,7 @@ pub async fn the_protocol_is_agreed_on(backend: Backend) {
     assert_eq!(get().over_http2().send().await.status, 200);
 }
 
-pub async fn both_versions_of_tls_are_spoken(backend: Backend) {
+pub async fn tls_1_2_and_tls_1_3_are_supported(backend: Backend) {
     let server = Server::start(backend).await;
     for version in [&TLS12, &TLS13] {
         let client = server.identity().client_of(&[version]);
@@ -66,7 +66,7 @@ pub async fn both_versions_of_tls_are_spoken(backend: Backend) {
 
 /// A client can tell that it has all of the last answer, also of one that was
 /// given for something that is no request.
-pub async fn connections_end_in_good_order(backend: Backend) {
+pub async fn connections_end_with_close_notify(backend: Backend) {
     let short = |plan: &mut Plan| plan.settings.server.head_timeout = Duration::from_millis(200);
     let server = Server::start_with(backend, short).await;
     let long = [b"GET /", &[b'x'; 70_000][..], b" HTTP/1.1\r\n\r\n"].concat();
@@ -90,7 +90,7 @@ pub async fn connections_end_in_good_order(backend: Backend) {
 }
 
 /// Whoever forgets the s in https is told so.
-pub async fn clients_without_tls_are_told(backend: Backend) {
+pub async fn plain_http_clients_are_told_to_use_https(backend: Backend) {
     let server = Server::start(backend).await;
     for hello in [ASK, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\0\0\0\0"] {
         let mut wire = Wire::over(&server, Box::new(connect(&server).await));
@@ -102,7 +102,7 @@ pub async fn clients_without_tls_are_told(backend: Backend) {
 }
 
 /// Who does not get on with the handshake is cut off, and holds up no end.
-pub async fn handshakes_that_get_stuck_are_cut_off(backend: Backend) {
+pub async fn stalled_handshakes_time_out(backend: Backend) {
     // A record of 512 bytes is announced.
     let stuck: [&[u8]; 2] = [b"", &[0x16, 3, 1, 2, 0, 1]];
     let short = |plan: &mut Plan| plan.settings.server.head_timeout = Duration::from_millis(200);
@@ -125,7 +125,7 @@ pub async fn handshakes_that_get_stuck_are_cut_off(backend: Backend) {
 }
 
 /// New connections see a renewed certificate; those that are there go on.
-pub async fn a_renewed_certificate_is_taken_up(backend: Backend) {
+pub async fn renewed_certificates_are_reloaded(backend: Backend) {
     let server = Server::start_with(backend, look_often).await;
     let mut old = Wire::connect(&server).await;
     let (certificate, key) = make();
@@ -141,7 +141,7 @@ pub async fn a_renewed_certificate_is_taken_up(backend: Backend) {
 }
 
 /// The last good certificate stays in use until there is another good one.
-pub async fn a_broken_renewal_changes_nothing(backend: Backend) {
+pub async fn a_failed_reload_keeps_the_current_certificate(backend: Backend) {
     let server = Server::start_with(backend, look_often).await;
     let identity = server.identity().clone();
     let first = identity.client();

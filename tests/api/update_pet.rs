@@ -12,7 +12,7 @@ async fn start(backend: Backend) -> Server {
     server
 }
 
-pub async fn what_is_named_changes_and_the_rest_stays(backend: Backend) {
+pub async fn merge_patch_changes_only_the_given_members(backend: Backend) {
     let server = start(backend).await;
     for (patch, name, category, status) in [
         (r#"{"name":"Max"}"#, "Max", 7, Some("available")),
@@ -47,7 +47,7 @@ pub async fn what_is_named_changes_and_the_rest_stays(backend: Backend) {
     assert_eq!(pending[0]["id"], 1);
 }
 
-pub async fn bad_changes_are_refused(backend: Backend) {
+pub async fn invalid_patches_and_unknown_ids_are_rejected(backend: Backend) {
     let server = start(backend).await;
     let before = server.get("/v1/pets/1").await.json();
     for patch in [
@@ -76,7 +76,7 @@ pub async fn bad_changes_are_refused(backend: Backend) {
     assert_eq!(server.get("/v1/pets/1").await.json(), before);
 }
 
-pub async fn both_types_are_taken_and_no_others(backend: Backend) {
+pub async fn only_json_and_merge_patch_are_accepted(backend: Backend) {
     let server = start(backend).await;
     let patch = |types: &[&str]| {
         let request = server.request(Method::PATCH, "/v1/pets/1").body("{}");
@@ -106,7 +106,7 @@ pub async fn both_types_are_taken_and_no_others(backend: Backend) {
     }
 }
 
-pub async fn a_tag_guards_against_lost_changes(backend: Backend) {
+pub async fn if_match_prevents_lost_updates(backend: Backend) {
     let server = start(backend).await;
     let tag = server.get("/v1/pets/1").await;
     let tag = tag.header("etag").unwrap();
