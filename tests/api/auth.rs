@@ -15,25 +15,25 @@ use crate::{
 pub async fn every_operation_requires_an_api_key(backend: Backend) {
     let server = Server::start(backend).await;
     for (method, path, _) in contract::sweep() {
-        let reply = server
+        let response = server
             .request(method.clone(), &path)
             .without_key()
             .send()
             .await;
-        reply.assert_error(401, "missing_api_key");
+        response.assert_error(401, "missing_api_key");
         assert_eq!(
-            reply.header("www-authenticate"),
+            response.header("www-authenticate"),
             Some("Bearer realm=\"petstore\"")
         );
         let stranger = ApiKeySecret::generate();
-        let reply = server
+        let response = server
             .request(method, &path)
             .with_key(stranger.reveal())
             .send()
             .await;
-        reply.assert_error(401, "invalid_api_key");
+        response.assert_error(401, "invalid_api_key");
         let challenge = "Bearer realm=\"petstore\", error=\"invalid_token\"";
-        assert_eq!(reply.header("www-authenticate"), Some(challenge));
+        assert_eq!(response.header("www-authenticate"), Some(challenge));
     }
 }
 
@@ -113,8 +113,8 @@ pub async fn auth_precedes_routing_and_validation(backend: Backend) {
         (Method::POST, "/v1/pets", &"x".repeat(100_000)),
     ] {
         let request = server.request(method, path).without_key().body(body);
-        let reply = request.header("content-type", "text/plain").send().await;
-        reply.assert_error(401, "missing_api_key");
+        let response = request.header("content-type", "text/plain").send().await;
+        response.assert_error(401, "missing_api_key");
     }
     // And a missing scope comes before what is wrong with the input.
     let key = server.make_key(&[Scope::OrdersRead], None).await;
@@ -146,18 +146,18 @@ pub async fn scopes_restrict_operations(backend: Backend) {
                 (true, false) => Scope::OrdersWrite,
             };
             let request = server.request(method, &path).with_key(&key);
-            let reply = request.body(contract::BODY).send().await;
+            let response = request.body(contract::BODY).send().await;
             if scope == needed {
                 // The order may be closed by now, the pet sold.
-                let decided = reply.status.is_success() || reply.status == 409;
-                assert!(decided, "{}", reply.text());
+                let decided = response.status.is_success() || response.status == 409;
+                assert!(decided, "{}", response.text());
                 continue;
             }
-            reply.assert_error(403, "insufficient_scope");
+            response.assert_error(403, "insufficient_scope");
             let challenge = format!(
                 "Bearer realm=\"petstore\", error=\"insufficient_scope\", scope=\"{needed}\""
             );
-            assert_eq!(reply.header("www-authenticate"), Some(&*challenge));
+            assert_eq!(response.header("www-authenticate"), Some(&*challenge));
         }
     }
 }
@@ -165,15 +165,15 @@ pub async fn scopes_restrict_operations(backend: Backend) {
 pub async fn revoked_and_expired_keys_get_401(backend: Backend) {
     let server = Server::start(backend).await;
     let status = async |key: &str| {
-        let reply = server
+        let response = server
             .request(Method::GET, "/v1/pets")
             .with_key(key)
             .send()
             .await;
-        if reply.status != 200 {
-            reply.assert_error(401, "invalid_api_key");
+        if response.status != 200 {
+            response.assert_error(401, "invalid_api_key");
         }
-        reply.status.as_u16()
+        response.status.as_u16()
     };
     let past = server
         .make_key(&[Scope::PetsRead], Some(Timestamp::now()))
@@ -200,12 +200,12 @@ pub async fn a_new_key_works_at_once_and_its_last_use_is_recorded(backend: Backe
     let server = Server::start(backend).await;
     for _ in 0..5 {
         let key = server.make_key(&Scope::ALL, None).await;
-        let reply = server
+        let response = server
             .request(Method::GET, "/v1/pets")
             .with_key(&key)
             .send()
             .await;
-        assert_eq!(reply.status, 200);
+        assert_eq!(response.status, 200);
     }
     let noted = "SELECT count(last_used_at) || ' of ' || count(*) FROM api_keys";
     while server.database.query(noted) != "5 of 6" {

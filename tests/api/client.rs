@@ -85,10 +85,10 @@ impl Request<'_> {
     }
 
     /// Sends it and holds the answer against the contract.
-    pub async fn send(self) -> Reply {
+    pub async fn send(self) -> Response {
         let (method, path) = (self.method.clone(), self.path.clone());
         let body = self.judged.then(|| self.body.clone());
-        let reply = match self.server.tls {
+        let response = match self.server.tls {
             None => self.send_plain().await,
             Some(_) => {
                 let (server, from, http2) = (self.server, self.from, self.http2);
@@ -96,11 +96,11 @@ impl Request<'_> {
                 server.send_encrypted(request, from, http2).await
             }
         };
-        contract::check(&method, &path, body.as_deref(), &reply);
-        reply
+        contract::check(&method, &path, body.as_deref(), &response);
+        response
     }
 
-    async fn send_plain(self) -> Reply {
+    async fn send_plain(self) -> Response {
         let mut client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .local_address(self.from);
@@ -115,7 +115,7 @@ impl Request<'_> {
             .body(self.body);
         let response = request.send().await.unwrap();
         assert_eq!(response.version() == Version::HTTP_2, self.http2);
-        Reply {
+        Response {
             status: response.status(),
             headers: response.headers().clone(),
             body: response.bytes().await.unwrap().to_vec(),
@@ -125,13 +125,13 @@ impl Request<'_> {
 
 /// An answer.
 #[derive(Debug, Clone)]
-pub struct Reply {
+pub struct Response {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
 }
 
-impl Reply {
+impl Response {
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
@@ -237,7 +237,7 @@ impl Server {
         mut request: http::Request<Full<Bytes>>,
         from: Option<IpAddr>,
         http2: bool,
-    ) -> Reply {
+    ) -> Response {
         let response = if http2 {
             self.http2().await.send_request(request).await
         } else {
@@ -252,7 +252,7 @@ impl Server {
             requests.send_request(request).await
         };
         let (head, body) = response.unwrap().into_parts();
-        Reply {
+        Response {
             status: head.status,
             headers: head.headers,
             body: body.collect().await.unwrap().to_bytes().into(),

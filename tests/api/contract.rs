@@ -9,7 +9,7 @@ use http::{Method, StatusCode};
 use petstore::api::Contract;
 use serde_json::{Value, json};
 
-use crate::client::Reply;
+use crate::client::Response;
 
 static CONTRACT: LazyLock<Value> = LazyLock::new(|| {
     let address = "http://127.0.0.1:8080/v1".parse().unwrap();
@@ -60,22 +60,30 @@ pub fn operations() -> Vec<(Method, String, &'static Value)> {
 
 /// Fails if an exchange is not as the contract says.
 #[track_caller]
-pub fn check(method: &Method, target: &str, body: Option<&[u8]>, reply: &Reply) {
-    let context = format!("{method} {target} → {} {}", reply.status, reply.text());
+pub fn check(method: &Method, target: &str, body: Option<&[u8]>, response: &Response) {
+    let context = format!(
+        "{method} {target} → {} {}",
+        response.status,
+        response.text()
+    );
     assert!(
-        reply.header("x-request-id").is_some(),
+        response.header("x-request-id").is_some(),
         "no request id: {context}"
     );
-    if reply.status.as_u16() >= 400 && method != Method::HEAD {
+    if response.status.as_u16() >= 400 && method != Method::HEAD {
         assert_eq!(
-            reply.header("content-type"),
+            response.header("content-type"),
             Some("application/json"),
             "{context}"
         );
-        assert_eq!(reply.json()["status"], reply.status.as_u16(), "{context}");
+        assert_eq!(
+            response.json()["status"],
+            response.status.as_u16(),
+            "{context}"
+        );
         assert_valid(
             &json!({"$ref": "#/components/schemas/Error"}),
-            &reply.json(),
+            &response.json(),
             &context,
         );
     }
@@ -85,7 +93,7 @@ pub fn check(method: &Method, target: &str, body: Option<&[u8]>, reply: &Reply) 
     };
     let code = match method {
         &Method::HEAD => String::new(),
-        _ => serde_json::from_slice::<Value>(&reply.body)
+        _ => serde_json::from_slice::<Value>(&response.body)
             .ok()
             .and_then(|body| Some(body.get("code")?.as_str()?.to_string()))
             .unwrap_or_default(),
@@ -94,12 +102,12 @@ pub fn check(method: &Method, target: &str, body: Option<&[u8]>, reply: &Reply) 
     if ["invalid_request", "head_too_large"].contains(&&*code) {
         return;
     }
-    check_answer(operation, method, reply, &context);
-    check_request(operation, query, body, reply.status, &code, &context);
+    check_response(operation, method, response, &context);
+    check_request(operation, query, body, response.status, &code, &context);
     let id = operation["operationId"].as_str().unwrap().to_string();
     SEEN.lock()
         .unwrap()
-        .insert((id, reply.status.as_u16().to_string()));
+        .insert((id, response.status.as_u16().to_string()));
 }
 
 /// Fails if the contract promises an answer that was never seen.
@@ -137,13 +145,13 @@ fn find(method: &Method, path: &str) -> Option<&'static Value> {
 }
 
 /// Status, headers and body as described, and no header that is not.
-fn check_answer(operation: &'static Value, method: &Method, reply: &Reply, context: &str) {
-    let response = resolve(&operation["responses"][reply.status.as_str()]);
-    assert!(response.is_object(), "an undocumented status: {context}");
-    let documented = response["headers"].as_object().unwrap();
-    for (name, header) in documented {
+fn check_response(operation: &'static Value, method: &Method, response: &Response, context: &str) {
+    let documented = resolve(&operation["responses"][response.status.as_str()]);
+    assert!(documented.is_object(), "an undocumented status: {context}");
+    let documented_headers = documented["headers"].as_object().unwrap();
+    for (name, header) in documented_headers {
         let header = resolve(header);
-        match reply.header(name) {
+        match response.header(name) {
             Some(text) => {
                 let value = match header["schema"]["type"].as_str() {
                     Some("integer") => text.parse::<i64>().unwrap().into(),
@@ -154,8 +162,8 @@ fn check_answer(operation: &'static Value, method: &Method, reply: &Reply, conte
             None => assert_ne!(header["required"], true, "no {name}: {context}"),
         }
     }
-    for name in reply.headers.keys() {
-        let known = documented
+    for name in response.headers.keys() {
+        let known = documented_headers
             .keys()
             .any(|known| known.eq_ignore_ascii_case(name.as_str()));
         assert!(
@@ -163,16 +171,16 @@ fn check_answer(operation: &'static Value, method: &Method, reply: &Reply, conte
             "undocumented {name}: {context}"
         );
     }
-    let content = &response["content"]["application/json"]["schema"];
+    let content = &documented["content"]["application/json"]["schema"];
     if content.is_null() || method == Method::HEAD {
-        assert!(reply.body.is_empty(), "an undocumented body: {context}");
+        assert!(response.body.is_empty(), "an undocumented body: {context}");
     } else {
         assert_eq!(
-            reply.header("content-type"),
+            response.header("content-type"),
             Some("application/json"),
             "{context}"
         );
-        assert_valid(content, &reply.json(), context);
+        assert_valid(content, &response.json(), context);
     }
 }
 

@@ -34,14 +34,14 @@ pub async fn only_allowed_origins_get_cors_headers(backend: Backend) {
     })
     .await;
     for origin in [shop, "http://127.0.0.1:3000"] {
-        let reply = asks(&server, origin).send().await;
-        assert_eq!((reply.status.as_u16(), reply.body.len()), (204, 0));
-        assert_eq!(reply.header("access-control-allow-origin"), Some(origin));
+        let response = asks(&server, origin).send().await;
+        assert_eq!((response.status.as_u16(), response.body.len()), (204, 0));
+        assert_eq!(response.header("access-control-allow-origin"), Some(origin));
         assert_eq!(
-            reply.header("access-control-allow-methods"),
+            response.header("access-control-allow-methods"),
             Some("GET, HEAD, POST, PATCH")
         );
-        let headers = reply.header("access-control-allow-headers").unwrap();
+        let headers = response.header("access-control-allow-headers").unwrap();
         for name in [
             "Authorization",
             "Content-Type",
@@ -50,7 +50,7 @@ pub async fn only_allowed_origins_get_cors_headers(backend: Backend) {
         ] {
             assert!(headers.split(", ").any(|allowed| allowed == name), "{name}");
         }
-        assert_eq!(reply.header("vary"), Some("Origin"));
+        assert_eq!(response.header("vary"), Some("Origin"));
     }
     // What it answers can be read, refusals too.
     for (path, status) in [
@@ -59,10 +59,10 @@ pub async fn only_allowed_origins_get_cors_headers(backend: Backend) {
         ("/v1/nothing", 404),
     ] {
         let request = server.request(Method::GET, path).header("origin", shop);
-        let reply = request.send().await;
-        assert_eq!(reply.status.as_u16(), status);
-        assert_eq!(reply.header("access-control-allow-origin"), Some(shop));
-        let exposed = reply.header("access-control-expose-headers").unwrap();
+        let response = request.send().await;
+        assert_eq!(response.status.as_u16(), status);
+        assert_eq!(response.header("access-control-allow-origin"), Some(shop));
+        let exposed = response.header("access-control-expose-headers").unwrap();
         for name in [
             "Link",
             "ETag",
@@ -84,20 +84,20 @@ pub async fn only_allowed_origins_get_cors_headers(backend: Backend) {
         let request = server
             .request(Method::GET, "/v1/pets")
             .header("origin", stranger);
-        let reply = request.send().await;
+        let response = request.send().await;
         assert_eq!(
             (
-                reply.status.as_u16(),
-                reply.header("access-control-allow-origin")
+                response.status.as_u16(),
+                response.header("access-control-allow-origin")
             ),
             (200, None)
         );
-        assert_eq!(reply.header("vary"), Some("Origin"));
+        assert_eq!(response.header("vary"), Some("Origin"));
     }
     let any = Server::start_with(backend, |plan| {
         plan.settings.api.cors_origins = vec!["*".parse().unwrap()]
     })
     .await;
-    let reply = asks(&any, "https://tls.example").send().await;
-    assert_eq!(reply.header("access-control-allow-origin"), Some("*"));
+    let response = asks(&any, "https://tls.example").send().await;
+    assert_eq!(response.header("access-control-allow-origin"), Some("*"));
 }

@@ -14,11 +14,11 @@ pub async fn create_returns_201_with_the_pet_and_its_location(backend: Backend) 
     let server = Server::start(backend).await;
     for id in 1..=3 {
         let body = json!({"name": "Biscuit", "categoryId": 3, "status": "available"});
-        let reply = server.post("/v1/pets", body.to_string()).await;
-        assert_eq!(reply.status, 201);
+        let response = server.post("/v1/pets", body.to_string()).await;
+        assert_eq!(response.status, 201);
         let pet = json!({"id": id, "name": "Biscuit", "categoryId": 3, "status": "available"});
-        assert_eq!(reply.json(), pet);
-        let place = reply.header("location").unwrap();
+        assert_eq!(response.json(), pet);
+        let place = response.header("location").unwrap();
         assert_eq!(place, format!("/v1/pets/{id}"));
         assert_eq!(server.get(place).await.json(), pet);
     }
@@ -90,8 +90,11 @@ pub async fn unknown_members_are_ignored(backend: Backend) {
     let server = Server::start(backend).await;
     let body =
         r#"{"id":999,"x":{"y":[null,1e5,"\u00e9",{}]},"Name":"no","name":"A","categoryId":1,"":0}"#;
-    let reply = server.post("/v1/pets", body).await;
-    assert_eq!(reply.json(), json!({"id": 1, "name": "A", "categoryId": 1}));
+    let response = server.post("/v1/pets", body).await;
+    assert_eq!(
+        response.json(),
+        json!({"id": 1, "name": "A", "categoryId": 1})
+    );
 }
 
 pub async fn integers_are_accepted_in_any_json_notation(backend: Backend) {
@@ -110,8 +113,8 @@ pub async fn integers_are_accepted_in_any_json_notation(backend: Backend) {
     ] {
         let body = format!(r#"{{"name":"A","categoryId":{written}}}"#);
         let request = server.request(Method::POST, "/v1/pets").body(body);
-        let reply = request.beyond_doubles().send().await;
-        assert_eq!(reply.json()["categoryId"], value, "{written}");
+        let response = request.beyond_doubles().send().await;
+        assert_eq!(response.json()["categoryId"], value, "{written}");
     }
 }
 
@@ -253,9 +256,9 @@ pub async fn invalid_bodies_get_400_and_store_nothing(backend: Backend) {
         if member == "categoryId" && value.len() > 5 {
             request = request.beyond_doubles();
         }
-        let reply = request.send().await;
-        reply.assert_error(400, "invalid_body");
-        let message = reply.json()["message"].as_str().unwrap().to_string();
+        let response = request.send().await;
+        response.assert_error(400, "invalid_body");
+        let message = response.json()["message"].as_str().unwrap().to_string();
         assert!(
             message.starts_with(&format!("{member}: ")),
             "{member} {value}: {message}"
@@ -316,8 +319,8 @@ pub async fn oversized_bodies_get_413(backend: Backend) {
         let huge = if path == "/v1/pets" { 8 << 20 } else { 1 << 20 };
         for size in [65537, huge] {
             let request = server.request(method.clone(), &path).body(body(size));
-            let reply = request.send().await;
-            reply.assert_error(413, "body_too_large");
+            let response = request.send().await;
+            response.assert_error(413, "body_too_large");
         }
     }
     assert_eq!(server.count().await, 1);
@@ -344,11 +347,11 @@ pub async fn concurrent_creates_get_unique_ascending_ids(backend: Backend) {
     let mut names = BTreeSet::new();
     let mut next = Some("/v1/pets?limit=100".to_string());
     while let Some(path) = next {
-        let reply = server.get(&path).await;
-        let pets = reply.json();
+        let response = server.get(&path).await;
+        let pets = response.json();
         let pets = pets.as_array().unwrap().iter().cloned();
         names.extend(pets.map(|pet: Value| pet["name"].as_str().unwrap().to_string()));
-        next = reply.next();
+        next = response.next();
     }
     assert_eq!(names.len(), 320);
 }

@@ -65,8 +65,8 @@ pub async fn error_bodies_match_the_snapshot(backend: Backend) {
         if body.len() > 100 {
             body = format!("({} bytes)", body.len());
         }
-        let reply = request.send().await;
-        writeln!(record, "{method} {path} {body:?}\n  {}", reply.text()).unwrap();
+        let response = request.send().await;
+        writeln!(record, "{method} {path} {body:?}\n  {}", response.text()).unwrap();
     }
     insta::with_settings!({prepend_module_to_snapshot => false, omit_expression => true}, {
         insta::assert_snapshot!("errors", record);

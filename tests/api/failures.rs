@@ -15,9 +15,9 @@ use crate::{
 async fn sweep(server: &Server, status: u16, code: &str) {
     for (method, path, _) in contract::sweep() {
         let request = server.request(method, &path);
-        let reply = request.body(contract::BODY).send().await;
-        reply.assert_error(status, code);
-        assert_eq!(reply.header("retry-after").is_some(), status == 503);
+        let response = request.body(contract::BODY).send().await;
+        response.assert_error(status, code);
+        assert_eq!(response.header("retry-after").is_some(), status == 503);
     }
 }
 
@@ -27,11 +27,11 @@ pub async fn a_panic_returns_500(backend: Backend) {
     })
     .await;
     sweep(&server, 500, "internal_error").await;
-    let reply = server.get("/v1/pets").await;
+    let response = server.get("/v1/pets").await;
     assert!(
-        !reply.text().contains("clock"),
+        !response.text().contains("clock"),
         "the cause stays inside: {}",
-        reply.text()
+        response.text()
     );
 }
 
@@ -44,11 +44,11 @@ pub async fn broken_storage_returns_503(backend: Backend) {
         .assert_error(404, "not_found");
     server.database.destroy();
     sweep(&server, 503, "unavailable").await;
-    let reply = server.get("/v1/pets?limit=99").await;
+    let response = server.get("/v1/pets?limit=99").await;
     assert!(
-        !reply.text().to_lowercase().contains("sqlite"),
+        !response.text().to_lowercase().contains("sqlite"),
         "{}",
-        reply.text()
+        response.text()
     );
 }
 
@@ -67,15 +67,15 @@ pub async fn keys_are_not_rejected_while_the_key_table_is_unreadable(backend: Ba
         let request = server.request(Method::GET, "/v1/pets");
         request.with_key(stranger.reveal()).send()
     });
-    for reply in futures_util::future::join_all(asking).await {
-        reply.assert_error(500, "internal_error");
+    for response in futures_util::future::join_all(asking).await {
+        response.assert_error(500, "internal_error");
     }
     server
         .database
         .execute("ALTER TABLE away RENAME TO api_keys");
     let request = server.request(Method::GET, "/v1/pets");
-    let reply = request.with_key(stranger.reveal()).send().await;
-    reply.assert_error(401, "invalid_api_key");
+    let response = request.with_key(stranger.reveal()).send().await;
+    response.assert_error(401, "invalid_api_key");
 }
 
 /// Beyond the requests that may be worked on, one more is refused at once and
@@ -97,8 +97,8 @@ pub async fn requests_over_the_in_flight_limit_are_shed(backend: Backend) {
         assert_eq!(server.metric("petstore_requests_shed_total").await, shed);
         drop(lock);
     };
-    let (replies, ()) = tokio::join!(futures_util::future::join_all(posts), others);
-    assert!(replies.iter().all(|reply| reply.status == 201));
+    let (responses, ()) = tokio::join!(futures_util::future::join_all(posts), others);
+    assert!(responses.iter().all(|response| response.status == 201));
     assert_eq!(server.count().await, 4);
 }
 
@@ -116,14 +116,20 @@ pub async fn a_full_write_queue_returns_503_and_stores_nothing(backend: Backend)
         tokio::time::sleep(Duration::from_millis(500)).await;
         drop(lock);
     };
-    let (replies, ()) = tokio::join!(futures_util::future::join_all(posts), unlock);
-    let stored = replies.iter().filter(|reply| reply.status == 201).count();
-    let refused: Vec<_> = replies.iter().filter(|reply| reply.status == 503).collect();
+    let (responses, ()) = tokio::join!(futures_util::future::join_all(posts), unlock);
+    let stored = responses
+        .iter()
+        .filter(|response| response.status == 201)
+        .count();
+    let refused: Vec<_> = responses
+        .iter()
+        .filter(|response| response.status == 503)
+        .collect();
     assert_eq!(stored + refused.len(), 20);
     assert!(stored >= 1 && refused.len() >= 10, "{stored} stored");
-    for reply in refused {
-        reply.assert_error(503, "unavailable");
-        assert_eq!(reply.header("retry-after"), Some("1"));
+    for response in refused {
+        response.assert_error(503, "unavailable");
+        assert_eq!(response.header("retry-after"), Some("1"));
     }
     assert_eq!(server.count().await, 1 + stored);
 }

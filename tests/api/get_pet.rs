@@ -62,15 +62,15 @@ pub async fn deprecation_and_sunset_headers_are_sent(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_some(1).await;
     for path in ["/v1/pets/1", "/v1/pets/2"] {
-        let reply = server.get(path).await;
-        assert_eq!(reply.header("deprecation"), Some("@1764892800"));
+        let response = server.get(path).await;
+        assert_eq!(response.header("deprecation"), Some("@1764892800"));
         assert_eq!(
-            reply.header("sunset"),
+            response.header("sunset"),
             Some("Thu, 05 Dec 2030 00:00:00 GMT")
         );
         let link = "</v1/pets>; rel=\"successor-version\", \
                     </docs>; rel=\"deprecation\"; type=\"text/html\"";
-        assert_eq!(reply.header("link"), Some(link));
+        assert_eq!(response.header("link"), Some(link));
     }
 }
 
@@ -86,19 +86,19 @@ pub async fn get_returns_410_from_the_sunset_date(backend: Backend) {
         })
         .await;
         server.create_some(1).await;
-        let reply = server.get("/v1/pets/1").await;
+        let response = server.get("/v1/pets/1").await;
         if gone {
-            reply.assert_error(410, "operation_removed");
+            response.assert_error(410, "operation_removed");
             server
                 .get("/v1/pets/abc")
                 .await
                 .assert_error(410, "operation_removed");
             assert_eq!(
-                reply.header("sunset"),
+                response.header("sunset"),
                 Some("Thu, 05 Dec 2030 00:00:00 GMT")
             );
         } else {
-            assert_eq!(reply.status, 200);
+            assert_eq!(response.status, 200);
         }
         assert_eq!(server.count().await, 1, "the list stays");
     }

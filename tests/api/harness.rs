@@ -20,7 +20,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{client::Reply, database::Database, identity::Identity};
+use crate::{client::Response, database::Database, identity::Identity};
 
 /// What the suite runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,9 +156,9 @@ impl Server {
     pub async fn metrics_bytes(&self, bytes: &str) -> String {
         let mut stream = TcpStream::connect(self.metrics_address).await.unwrap();
         stream.write_all(bytes.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        response
     }
 
     /// The value of a metric, given with its labels; 0 if it is not there.
@@ -170,12 +170,12 @@ impl Server {
         found.map_or(0.0, |(_, value)| value.parse().unwrap())
     }
 
-    pub async fn get(&self, path: &str) -> Reply {
+    pub async fn get(&self, path: &str) -> Response {
         self.request(Method::GET, path).send().await
     }
 
     /// Posts a JSON body.
-    pub async fn post(&self, path: &str, body: impl Into<Vec<u8>>) -> Reply {
+    pub async fn post(&self, path: &str, body: impl Into<Vec<u8>>) -> Response {
         let request = self.request(Method::POST, path);
         request
             .header("content-type", "application/json")
@@ -186,32 +186,32 @@ impl Server {
 
     /// Adds an animal and returns its id.
     pub async fn create(&self, body: Value) -> i64 {
-        let reply = self.post("/v1/pets", body.to_string()).await;
-        assert_eq!(reply.status, 201, "{}", reply.text());
-        reply.json()["id"].as_i64().unwrap()
+        let response = self.post("/v1/pets", body.to_string()).await;
+        assert_eq!(response.status, 201, "{}", response.text());
+        response.json()["id"].as_i64().unwrap()
     }
 
     /// Places an order and returns its id.
     pub async fn place(&self, pet: i64) -> i64 {
-        let reply = self.order(pet).await;
-        assert_eq!(reply.status, 201, "{}", reply.text());
-        reply.json()["id"].as_i64().unwrap()
+        let response = self.order(pet).await;
+        assert_eq!(response.status, 201, "{}", response.text());
+        response.json()["id"].as_i64().unwrap()
     }
 
     /// Asks for an order on a pet.
-    pub async fn order(&self, pet: i64) -> Reply {
+    pub async fn order(&self, pet: i64) -> Response {
         let claim = format!("{{\"petId\":{pet}}}");
         self.post("/v1/store/orders", claim).await
     }
 
     /// Completes or cancels an order.
-    pub async fn close(&self, order: i64, how: &str) -> Reply {
+    pub async fn close(&self, order: i64, how: &str) -> Response {
         let path = format!("/v1/store/orders/{order}/{how}");
         self.request(Method::POST, &path).send().await
     }
 
     /// Sends a merge patch.
-    pub async fn patch(&self, path: &str, patch: impl Into<Vec<u8>>) -> Reply {
+    pub async fn patch(&self, path: &str, patch: impl Into<Vec<u8>>) -> Response {
         let request = self.request(Method::PATCH, path);
         let request = request.header("content-type", "application/merge-patch+json");
         request.body(patch).send().await
@@ -230,8 +230,8 @@ impl Server {
     }
 
     pub async fn count(&self) -> usize {
-        let reply = self.get("/v1/pets?limit=100").await;
-        reply.json().as_array().unwrap().len()
+        let response = self.get("/v1/pets?limit=100").await;
+        response.json().as_array().unwrap().len()
     }
 }
 

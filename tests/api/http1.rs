@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use crate::{
-    client::{Reply, Stream},
+    client::{Response, Stream},
     contract,
     harness::{Backend, Plan, Server},
 };
@@ -51,14 +51,14 @@ impl<'a> Wire<'a> {
 
     /// The next answer, held against the contract, or `None` if the service
     /// closed the connection.
-    pub async fn answer(&mut self, request: &str) -> Option<Reply> {
-        let reply = self.next().await?;
+    pub async fn response(&mut self, request: &str) -> Option<Response> {
+        let response = self.next().await?;
         let (method, target) = request.split_once(' ').unwrap();
-        contract::check(&method.parse().unwrap(), target, None, &reply);
-        Some(reply)
+        contract::check(&method.parse().unwrap(), target, None, &response);
+        Some(response)
     }
 
-    pub async fn next(&mut self) -> Option<Reply> {
+    pub async fn next(&mut self) -> Option<Response> {
         let head_end = loop {
             let end = self
                 .received
@@ -89,7 +89,7 @@ impl<'a> Wire<'a> {
         let body = self.received[head_end..head_end + length].to_vec();
         self.received.drain(..head_end + length);
         let status: StatusCode = status.parse().unwrap();
-        Some(Reply {
+        Some(Response {
             status,
             headers,
             body,
@@ -99,14 +99,14 @@ impl<'a> Wire<'a> {
     async fn read(&mut self) -> usize {
         let reading = self.stream.read_buf(&mut self.received);
         let read = tokio::time::timeout(Duration::from_secs(30), reading).await;
-        read.expect("the service answers or closes").unwrap_or(0)
+        read.expect("the service responds or closes").unwrap_or(0)
     }
 
     /// The last answer: the service says that it closes, and does.
-    pub async fn last_answer(&mut self, request: &str) -> Reply {
-        let reply = self.answer(request).await.expect("an answer");
+    pub async fn last_response(&mut self, request: &str) -> Response {
+        let response = self.response(request).await.expect("an answer");
         assert!(self.next().await.is_none(), "the connection is closed");
-        reply
+        response
     }
 }
 
@@ -126,7 +126,7 @@ pub async fn keep_alive_pipelining_and_chunked_bodies_work(backend: Backend) {
     for _ in 0..3 {
         wire.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
             .await;
-        assert_eq!(wire.answer(LIST).await.unwrap().status, 200);
+        assert_eq!(wire.response(LIST).await.unwrap().status, 200);
     }
     // Pipelined: a create, errors and a list, answered in order.
     let body = r#"{"name":"A","categoryId":1}"#;
@@ -144,7 +144,7 @@ pub async fn keep_alive_pipelining_and_chunked_bodies_work(backend: Backend) {
         } else {
             LIST
         };
-        statuses.push(wire.answer(request).await.unwrap().status.as_u16());
+        statuses.push(wire.response(request).await.unwrap().status.as_u16());
     }
     assert_eq!(statuses, [201, 200, 401, 200]);
     // A byte at a time, with a chunked body.
@@ -156,12 +156,12 @@ pub async fn keep_alive_pipelining_and_chunked_bodies_work(backend: Backend) {
         wire.stream.flush().await.unwrap();
     }
     assert_eq!(
-        wire.answer("POST /v1/pets").await.unwrap().json()["name"],
+        wire.response("POST /v1/pets").await.unwrap().json()["name"],
         "B"
     );
     // And HTTP/1.0, which closes.
     wire.send("GET /v1/pets HTTP/1.0\r\nKEY\r\n\r\n").await;
-    assert_eq!(wire.last_answer("GET /v1/pets").await.status, 200);
+    assert_eq!(wire.last_response("GET /v1/pets").await.status, 200);
 }
 
 pub async fn malformed_requests_get_an_error_body(backend: Backend) {
@@ -184,15 +184,15 @@ pub async fn malformed_requests_get_an_error_body(backend: Backend) {
     ] {
         let mut wire = Wire::connect(&server).await;
         wire.send(text).await;
-        let reply = wire.last_answer("GET /").await;
-        reply.assert_error(400, "invalid_request");
+        let response = wire.last_response("GET /").await;
+        response.assert_error(400, "invalid_request");
     }
     // Behind good requests on the same connection too.
     let mut wire = Wire::connect(&server).await;
     wire.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\ngarbage\r\n\r\n")
         .await;
-    assert_eq!(wire.answer(LIST).await.unwrap().status, 200);
-    wire.last_answer("GET /")
+    assert_eq!(wire.response(LIST).await.unwrap().status, 200);
+    wire.last_response("GET /")
         .await
         .assert_error(400, "invalid_request");
     assert_eq!(server.count().await, 0);
@@ -209,13 +209,13 @@ pub async fn oversized_heads_get_431(backend: Backend) {
     };
     let mut wire = Wire::connect(&server).await;
     wire.send(&request(16384)).await;
-    assert_eq!(wire.answer(LIST).await.unwrap().status, 200);
+    assert_eq!(wire.response(LIST).await.unwrap().status, 200);
     let long_path = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "x".repeat(70_000));
     let many = format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(101));
     for text in [request(16385), request(100_000), long_path, many] {
         let mut wire = Wire::connect(&server).await;
         wire.send(&text).await;
-        wire.last_answer("GET /")
+        wire.last_response("GET /")
             .await
             .assert_error(431, "head_too_large");
     }
@@ -229,7 +229,7 @@ pub async fn idle_connections_time_out(backend: Backend) {
     let mut idle = Wire::connect(&server).await;
     idle.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
         .await;
-    assert_eq!(idle.answer(LIST).await.unwrap().status, 200);
+    assert_eq!(idle.response(LIST).await.unwrap().status, 200);
     assert!(idle.next().await.is_none());
 }
 
@@ -237,7 +237,7 @@ pub async fn slowloris_heads_time_out(backend: Backend) {
     let server = Server::start_with(backend, short).await;
     let mut wire = Wire::connect(&server).await;
     wire.send("GET /v1/pets HTTP/1.1\r\nHost:").await;
-    wire.last_answer("GET /")
+    wire.last_response("GET /")
         .await
         .assert_error(408, "request_timeout");
     // A byte now and then does not buy time.
@@ -269,7 +269,7 @@ pub async fn slow_bodies_time_out(backend: Backend) {
             "{request} HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: 100\r\n\r\n{{\"name\""
         ))
         .await;
-        wire.last_answer(&request)
+        wire.last_response(&request)
             .await
             .assert_error(408, "request_timeout");
     }
@@ -310,15 +310,15 @@ pub async fn connections_over_the_limit_get_503(backend: Backend) {
     for wire in [&mut first, &mut second] {
         wire.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
             .await;
-        assert_eq!(wire.answer(LIST).await.unwrap().status, 200);
+        assert_eq!(wire.response(LIST).await.unwrap().status, 200);
     }
     let mut third = Wire::connect(&server).await;
     third
         .send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
         .await;
-    let reply = third.last_answer("GET /").await;
-    reply.assert_error(503, "unavailable");
-    assert_eq!(reply.header("retry-after"), Some("1"));
+    let response = third.last_response("GET /").await;
+    response.assert_error(503, "unavailable");
+    assert_eq!(response.header("retry-after"), Some("1"));
     drop(first);
     // There is room again as soon as the service has seen it.
     loop {
@@ -341,15 +341,15 @@ pub async fn a_rejected_upload_still_gets_its_response(backend: Backend) {
         wire.send("POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: 500000\r\n\r\n")
             .await;
         wire.send(&"x".repeat(500_000)).await;
-        let reply = wire.last_answer("POST /v1/pets").await;
-        reply.assert_error(413, "body_too_large");
+        let response = wire.last_response("POST /v1/pets").await;
+        response.assert_error(413, "body_too_large");
     }
     // And one that asks first is spared the sending.
     let mut wire = Wire::connect(&server).await;
     let head = "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nExpect: 100-continue\r\nContent-Length: 500000\r\n\r\n";
     wire.send(head).await;
-    let reply = wire.answer("POST /v1/pets").await.unwrap();
-    reply.assert_error(413, "body_too_large");
+    let response = wire.response("POST /v1/pets").await.unwrap();
+    response.assert_error(413, "body_too_large");
 }
 
 /// Who has said all may close that side: the answer still comes.
@@ -364,7 +364,7 @@ pub async fn half_closed_connections_get_their_response(backend: Backend) {
         ))
         .await;
         wire.stream.shutdown().await.unwrap();
-        assert_eq!(wire.last_answer("POST /v1/pets").await.status, 201);
+        assert_eq!(wire.last_response("POST /v1/pets").await.status, 201);
     }
     assert_eq!(server.count().await, 20);
 }
@@ -399,10 +399,10 @@ pub async fn shutdown_finishes_responses_in_flight(backend: Backend) {
     };
     let (received, ()) = tokio::join!(reading, server.stop());
     let text = String::from_utf8(received).unwrap();
-    let answers: Vec<_> = text.split("HTTP/1.1 200 OK\r\n").skip(1).collect();
-    assert!(!answers.is_empty());
-    for answer in answers {
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let responses: Vec<_> = text.split("HTTP/1.1 200 OK\r\n").skip(1).collect();
+    assert!(!responses.is_empty());
+    for response in responses {
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
         assert!(
             head.contains(&format!("content-length: {}", body.len())),
             "{head}"

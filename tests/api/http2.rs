@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use crate::{
-    client::Reply,
+    client::Response,
     harness::{Backend, Server},
 };
 
@@ -67,8 +67,8 @@ pub async fn responses_match_http1(backend: Backend) {
 }
 
 /// The headers that two answers to the same request share.
-fn lasting(reply: &Reply) -> HeaderMap {
-    let mut headers = reply.headers.clone();
+fn lasting(response: &Response) -> HeaderMap {
+    let mut headers = response.headers.clone();
     for name in ["date", "x-request-id", "connection"] {
         headers.remove(name);
     }

@@ -12,7 +12,7 @@ use petstore::{api_key::Scope, clock::Clock};
 use serde_json::json;
 
 use crate::{
-    client::{Reply, Request},
+    client::{Request, Response},
     harness::{Backend, Server, eventually},
 };
 
@@ -25,17 +25,23 @@ fn named<'a>(server: &'a Server, name: &str, path: &str, body: &str) -> Request<
 
 /// It is the same answer as before, and says so.
 #[track_caller]
-fn assert_replayed(reply: &Reply, first: &Reply) {
+fn assert_replayed(response: &Response, first: &Response) {
     assert_eq!(first.header("idempotent-replayed"), None);
     assert_eq!(
-        reply.header("idempotent-replayed"),
+        response.header("idempotent-replayed"),
         Some("true"),
         "{}",
-        reply.text()
+        response.text()
     );
-    assert_eq!((reply.status, &reply.body), (first.status, &first.body));
-    assert_eq!(reply.header("location"), first.header("location"));
-    assert_eq!(reply.header("content-type"), first.header("content-type"));
+    assert_eq!(
+        (response.status, &response.body),
+        (first.status, &first.body)
+    );
+    assert_eq!(response.header("location"), first.header("location"));
+    assert_eq!(
+        response.header("content-type"),
+        first.header("content-type")
+    );
 }
 
 pub async fn a_retry_replays_the_original_response(backend: Backend) {
@@ -144,8 +150,8 @@ pub async fn invalid_idempotency_keys_get_400(backend: Backend) {
             &[b'x'; 256],
         ] {
             let request = server.request(Method::POST, path).body(body);
-            let reply = request.header("idempotency-key", name).send().await;
-            reply.assert_error(400, "invalid_parameter");
+            let response = request.header("idempotency-key", name).send().await;
+            response.assert_error(400, "invalid_parameter");
         }
         let twice = named(&server, "a", path, body).header("idempotency-key", "a");
         twice.send().await.assert_error(400, "invalid_parameter");
@@ -186,12 +192,12 @@ pub async fn concurrent_retries_execute_once(backend: Backend) {
 
 /// All are the same answer, and one is the first.
 #[track_caller]
-fn one_of(replies: &[Reply], status: u16) -> &Reply {
-    let is_first = |reply: &&Reply| reply.header("idempotent-replayed").is_none();
-    let firsts: Vec<_> = replies.iter().filter(is_first).collect();
-    assert_eq!(firsts.len(), 1, "{replies:?}");
+fn one_of(responses: &[Response], status: u16) -> &Response {
+    let is_first = |response: &&Response| response.header("idempotent-replayed").is_none();
+    let firsts: Vec<_> = responses.iter().filter(is_first).collect();
+    assert_eq!(firsts.len(), 1, "{responses:?}");
     assert_eq!(firsts[0].status, status, "{}", firsts[0].text());
-    for again in replies.iter().filter(|reply| !is_first(reply)) {
+    for again in responses.iter().filter(|response| !is_first(response)) {
         assert_replayed(again, firsts[0]);
     }
     firsts[0]

@@ -18,9 +18,9 @@ pub async fn the_page_size_defaults_to_20(backend: Backend) {
         ("/v1/pets?limit=100", 100),
         ("/v1/pets?unknown=1&limit=7&more", 7),
     ] {
-        let reply = server.get(path).await;
-        assert_eq!(reply.status, 200);
-        let ids: Vec<_> = reply
+        let response = server.get(path).await;
+        assert_eq!(response.status, 200);
+        let ids: Vec<_> = response
             .json()
             .as_array()
             .unwrap()
@@ -87,16 +87,16 @@ pub async fn keyset_pagination_visits_every_pet_once(backend: Backend) {
                 start.contains("status=sold"),
                 "{path}"
             );
-            let reply = server.get(&path).await;
+            let response = server.get(&path).await;
             seen.extend(
-                reply
+                response
                     .json()
                     .as_array()
                     .unwrap()
                     .iter()
                     .map(|pet| pet["id"].as_i64().unwrap()),
             );
-            next = reply.next();
+            next = response.next();
             count += 1;
         }
         assert_eq!(count, pages, "{start}");
@@ -203,9 +203,9 @@ pub async fn invalid_query_parameters_get_400(backend: Backend) {
         Cursor::after(-1).encode(ListKind::Pets)
     ));
     for query in queries {
-        let reply = server.get(&format!("/v1/pets?{query}")).await;
-        reply.assert_error(400, "invalid_parameter");
-        let message = reply.json()["message"].as_str().unwrap().to_string();
+        let response = server.get(&format!("/v1/pets?{query}")).await;
+        response.assert_error(400, "invalid_parameter");
+        let message = response.json()["message"].as_str().unwrap().to_string();
         let field = message.split(':').next().unwrap();
         assert!(
             ["limit", "status", "cursor"].contains(&field),
@@ -239,13 +239,13 @@ pub async fn if_none_match_returns_304_for_an_unchanged_page(backend: Backend) {
             let request = server
                 .request(Method::GET, path)
                 .header("if-none-match", &held);
-            let reply = request.send().await;
+            let response = request.send().await;
             assert_eq!(
-                (reply.status.as_u16(), &*reply.body),
+                (response.status.as_u16(), &*response.body),
                 (304, &b""[..]),
                 "{path} {held}"
             );
-            assert_eq!(reply.header("etag"), Some(&*tag));
+            assert_eq!(response.header("etag"), Some(&*tag));
         }
         let two = server.request(Method::GET, path);
         let two = two

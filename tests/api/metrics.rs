@@ -100,21 +100,27 @@ pub async fn active_requests_and_open_connections_are_exported(backend: Backend)
         assert!(server.metric("petstore_open_connections").await >= 5.0);
         drop(lock);
     };
-    let (replies, ()) = tokio::join!(futures_util::future::join_all(creates), look);
-    assert!(replies.iter().all(|reply| reply.status == 201));
+    let (responses, ()) = tokio::join!(futures_util::future::join_all(creates), look);
+    assert!(responses.iter().all(|response| response.status == 201));
     assert_eq!(server.metric(running).await, 0.0);
 }
 
 /// What is no HTTP is refused there with the Error body as well.
 pub async fn the_metrics_listener_rejects_malformed_requests(backend: Backend) {
     let server = Server::start(backend).await;
-    let answer = server.metrics_bytes("nonsense\r\n\r\n").await;
-    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
-    assert!(answer.contains(r#""code":"invalid_request""#), "{answer}");
+    let response = server.metrics_bytes("nonsense\r\n\r\n").await;
+    assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
+    assert!(
+        response.contains(r#""code":"invalid_request""#),
+        "{response}"
+    );
     let head = format!("GET /metrics HTTP/1.1\r\nA: {}\r\n\r\n", "a".repeat(20_000));
-    let answer = server.metrics_bytes(&head).await;
-    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
-    assert!(answer.contains(r#""code":"head_too_large""#), "{answer}");
+    let response = server.metrics_bytes(&head).await;
+    assert!(response.starts_with("HTTP/1.1 431 "), "{response}");
+    assert!(
+        response.contains(r#""code":"head_too_large""#),
+        "{response}"
+    );
 }
 
 pub async fn the_metrics_listener_serves_only_metrics(backend: Backend) {
@@ -126,10 +132,10 @@ pub async fn the_metrics_listener_serves_only_metrics(backend: Backend) {
         (Method::GET, "/", 404),
         (Method::GET, "/v1/pets", 404),
     ] {
-        let reply = server.metrics_request(method, path).await;
-        assert_eq!(reply.status(), status, "{path}");
-        assert!(reply.headers().contains_key("x-request-id"));
-        let text = reply.text().await.unwrap();
+        let response = server.metrics_request(method, path).await;
+        assert_eq!(response.status(), status, "{path}");
+        assert!(response.headers().contains_key("x-request-id"));
+        let text = response.text().await.unwrap();
         assert_eq!(text.contains(r#""code""#), status >= 400, "{text}");
     }
     server.get("/metrics").await.assert_error(404, "not_found");

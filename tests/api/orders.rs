@@ -80,8 +80,8 @@ pub async fn orders_are_filtered_and_paginated(backend: Backend) {
         "status=placed&status=placed",
         "cursor=x",
     ] {
-        let reply = server.get(&format!("/v1/store/orders?{query}")).await;
-        reply.assert_error(400, "invalid_parameter");
+        let response = server.get(&format!("/v1/store/orders?{query}")).await;
+        response.assert_error(400, "invalid_parameter");
     }
 }
 
@@ -178,16 +178,16 @@ pub async fn unavailable_pets_cannot_be_ordered(backend: Backend) {
         r#"{"petId":9007199254740992}"#,
         r#"{"petid":1}"#,
     ] {
-        let reply = server.post("/v1/store/orders", body).await;
-        reply.assert_error(400, "invalid_body");
+        let response = server.post("/v1/store/orders", body).await;
+        response.assert_error(400, "invalid_body");
     }
-    let reply = server.post("/v1/store/orders", r#"{"petId":1"#).await;
-    reply.assert_error(400, "invalid_json");
+    let response = server.post("/v1/store/orders", r#"{"petId":1"#).await;
+    response.assert_error(400, "invalid_json");
     let plain = server
         .request(Method::POST, "/v1/store/orders")
         .body("{\"petId\":1}");
-    let reply = plain.header("content-type", "text/plain").send().await;
-    reply.assert_error(415, "unsupported_media_type");
+    let response = plain.header("content-type", "text/plain").send().await;
+    response.assert_error(415, "unsupported_media_type");
     assert_eq!(server.get("/v1/store/orders").await.json(), json!([]));
     assert_eq!(inventory(&server).await, [0, 1, 1]);
 }
@@ -199,8 +199,8 @@ pub async fn closed_orders_cannot_be_changed(backend: Backend) {
         let order = server.place(pet).await;
         let closed = server.close(order, how).await.json();
         for how in ["complete", "cancel"] {
-            let reply = server.close(order, how).await;
-            reply.assert_error(409, "order_not_open");
+            let response = server.close(order, how).await;
+            response.assert_error(409, "order_not_open");
         }
         let path = format!("/v1/store/orders/{order}");
         assert_eq!(server.get(&path).await.json(), closed);
@@ -236,20 +236,20 @@ pub async fn concurrent_orders_reserve_a_pet_once(backend: Backend) {
     let server = Server::start(backend).await;
     for round in 1..=5 {
         let pet = for_sale(&server).await;
-        let replies = join_all((0..24).map(|_| server.order(pet))).await;
-        let (won, lost): (Vec<_>, Vec<_>) = replies.iter().partition(|r| r.status == 201);
+        let responses = join_all((0..24).map(|_| server.order(pet))).await;
+        let (won, lost): (Vec<_>, Vec<_>) = responses.iter().partition(|r| r.status == 201);
         assert_eq!(won.len(), 1, "round {round}");
-        for reply in lost {
-            reply.assert_error(409, "pet_not_available");
+        for response in lost {
+            response.assert_error(409, "pet_not_available");
         }
         // And one of those who close it.
         let order = won[0].json()["id"].as_i64().unwrap();
         let closes = (0..12).map(|n| server.close(order, ["complete", "cancel"][n % 2]));
-        let replies = join_all(closes).await;
-        let (won, lost): (Vec<_>, Vec<_>) = replies.iter().partition(|r| r.status == 200);
+        let responses = join_all(closes).await;
+        let (won, lost): (Vec<_>, Vec<_>) = responses.iter().partition(|r| r.status == 200);
         assert_eq!(won.len(), 1, "round {round}");
-        for reply in lost {
-            reply.assert_error(409, "order_not_open");
+        for response in lost {
+            response.assert_error(409, "order_not_open");
         }
         let now = server.status_of(pet).await;
         match won[0].json()["status"].as_str() {

@@ -84,8 +84,8 @@ pub async fn valid_request_ids_are_echoed(backend: Backend) {
     }
     let mut made = std::collections::BTreeSet::new();
     for other in ["", "a b", "a\tb", "<script>", &"x".repeat(129), "ü"] {
-        let reply = send(other.into()).await;
-        made.insert(reply.header("x-request-id").unwrap().to_string());
+        let response = send(other.into()).await;
+        made.insert(response.header("x-request-id").unwrap().to_string());
     }
     assert_eq!(made.len(), 6, "each is another");
     let error = server
@@ -137,9 +137,9 @@ pub async fn unknown_paths_get_404_and_unsupported_methods_405(backend: Backend)
         let methods = ["DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "BREW"];
         for method in methods.into_iter().filter(|method| !allow.contains(method)) {
             let method = Method::from_bytes(method.as_bytes()).unwrap();
-            let reply = server.request(method, path).send().await;
-            reply.assert_error(405, "method_not_allowed");
-            assert_eq!(reply.header("allow"), Some(allow), "{path}");
+            let response = server.request(method, path).send().await;
+            response.assert_error(405, "method_not_allowed");
+            assert_eq!(response.header("allow"), Some(allow), "{path}");
         }
     }
     server
@@ -159,12 +159,12 @@ pub async fn unknown_paths_get_404_and_unsupported_methods_405(backend: Backend)
 pub async fn health_checks_need_no_api_key(backend: Backend) {
     let server = Server::start(backend).await;
     for (path, status) in [("/healthz", "alive"), ("/readyz", "ready")] {
-        let reply = server.request(Method::GET, path).without_key().send().await;
+        let response = server.request(Method::GET, path).without_key().send().await;
         assert_eq!(
-            (reply.status.as_u16(), reply.json()),
+            (response.status.as_u16(), response.json()),
             (200, json!({"status": status}))
         );
-        assert_eq!(reply.header("cache-control"), Some("no-store"));
+        assert_eq!(response.header("cache-control"), Some("no-store"));
         let post = server.request(Method::POST, path).send().await;
         post.assert_error(405, "method_not_allowed");
     }
@@ -172,8 +172,8 @@ pub async fn health_checks_need_no_api_key(backend: Backend) {
         server.database.destroy();
         let is_not = async || server.get("/readyz").await.status == 503;
         eventually("it is not ready", is_not).await;
-        let reply = server.get("/readyz").await;
-        reply.assert_error(503, "unavailable");
+        let response = server.get("/readyz").await;
+        response.assert_error(503, "unavailable");
         assert_eq!(server.get("/healthz").await.status, 200);
     }
 }

@@ -10,7 +10,7 @@ use petstore::api_key::{ApiKeySecret, Scope};
 use serde_json::json;
 
 use crate::{
-    client::{Reply, Request},
+    client::{Request, Response},
     contract,
     harness::{Backend, Server, eventually},
 };
@@ -29,18 +29,18 @@ async fn wary(backend: Backend, limit: &str) -> Server {
     .await
 }
 
-fn says_nothing(reply: &Reply) -> bool {
-    reply.header("ratelimit").is_none() && reply.header("ratelimit-policy").is_none()
+fn says_nothing(response: &Response) -> bool {
+    response.header("ratelimit").is_none() && response.header("ratelimit-policy").is_none()
 }
 
 /// Rejection for a limit, with words and headers that agree.
 #[track_caller]
-fn assert_limited(reply: &Reply, message: &str) {
-    reply.assert_error(429, "rate_limited");
-    let wait = reply.header("retry-after").unwrap();
+fn assert_limited(response: &Response, message: &str) {
+    response.assert_error(429, "rate_limited");
+    let wait = response.header("retry-after").unwrap();
     let message = format!("{message}; try again in {wait}s");
-    assert_eq!(reply.json()["message"], message);
-    if let Some(current) = reply.header("ratelimit") {
+    assert_eq!(response.json()["message"], message);
+    if let Some(current) = response.header("ratelimit") {
         assert_eq!(current, format!("\"default\";r=0;t={wait}"));
     }
 }
@@ -73,24 +73,24 @@ pub async fn every_authenticated_response_reports_the_remaining_quota(backend: B
         (of(Method::GET, "/v1/pets").over_http2(), 200),
     ];
     for (left, (request, status)) in (0..99).rev().zip(requests) {
-        let reply = request.send().await;
-        assert_eq!(reply.status, status);
-        let policy = reply.header("ratelimit-policy");
+        let response = request.send().await;
+        assert_eq!(response.status, status);
+        let policy = response.header("ratelimit-policy");
         assert_eq!(policy, Some("\"default\";q=100;w=86400"));
-        let current = reply.header("ratelimit").unwrap();
+        let current = response.header("ratelimit").unwrap();
         let expected = format!("\"default\";r={left};t=");
         assert!(current.starts_with(&expected), "{left}: {current}");
     }
     // Each key has its own.
-    let reply = of(Method::GET, "/v1/pets").with_key(&narrow).send().await;
-    reply.assert_error(403, "insufficient_scope");
-    assert!(reply.header("ratelimit").unwrap().contains(";r=99;"));
+    let response = of(Method::GET, "/v1/pets").with_key(&narrow).send().await;
+    response.assert_error(403, "insufficient_scope");
+    assert!(response.header("ratelimit").unwrap().contains(";r=99;"));
     // What needs no key has none, and who has none learns nothing.
     for path in ["/healthz", "/readyz", "/docs", "/v1/openapi.yaml"] {
         assert!(says_nothing(&server.get(path).await), "{path}");
     }
-    let reply = of(Method::GET, "/v1/pets").without_key().send().await;
-    assert!(says_nothing(&reply));
+    let response = of(Method::GET, "/v1/pets").without_key().send().await;
+    assert!(says_nothing(&response));
 }
 
 pub async fn requests_over_the_limit_get_429_and_have_no_effect(backend: Backend) {
@@ -105,9 +105,9 @@ pub async fn requests_over_the_limit_get_429_and_have_no_effect(backend: Backend
         .assert_error(404, "not_found");
     for (method, path, _) in contract::sweep() {
         let request = server.request(method.clone(), &path);
-        let reply = request.body(contract::BODY).send().await;
-        assert_limited(&reply, "of an API key are limited to 3/86400s");
-        let policy = reply.header("ratelimit-policy");
+        let response = request.body(contract::BODY).send().await;
+        assert_limited(&response, "of an API key are limited to 3/86400s");
+        let policy = response.header("ratelimit-policy");
         assert_eq!(policy, Some("\"default\";q=3;w=86400"));
     }
     // It comes before the path, the scope and the input are looked at.
@@ -116,8 +116,8 @@ pub async fn requests_over_the_limit_get_429_and_have_no_effect(backend: Backend
         (Method::GET, "/v1/pets?limit=0"),
         (Method::DELETE, "/v1/pets"),
     ] {
-        let reply = server.request(method, path).send().await;
-        reply.assert_error(429, "rate_limited");
+        let response = server.request(method, path).send().await;
+        response.assert_error(429, "rate_limited");
     }
     let head = server.request(Method::HEAD, "/v1/pets").send().await;
     assert_eq!(head.status, 429);
@@ -143,14 +143,14 @@ pub async fn concurrent_requests_cannot_exceed_the_limit(backend: Backend) {
     let server = limited(backend, "40/24h").await;
     let other = server.make_key(&Scope::ALL, None).await;
     let get = || server.request(Method::GET, "/v1/pets");
-    let passed = |replies: Vec<Reply>| {
+    let passed = |responses: Vec<Response>| {
         let of = |status| {
-            replies
+            responses
                 .iter()
-                .filter(|reply| reply.status == status)
+                .filter(|response| response.status == status)
                 .count()
         };
-        assert_eq!(of(200) + of(429), replies.len());
+        assert_eq!(of(200) + of(429), responses.len());
         of(200)
     };
     assert_eq!(passed(join_all((0..120).map(|_| get().send())).await), 40);
@@ -174,8 +174,8 @@ pub async fn refreshing_the_keys_keeps_their_usage(backend: Backend) {
         let new = server.make_key(&Scope::ALL, None).await;
         let request = server.request(Method::GET, "/v1/pets").with_key(&new);
         assert_eq!(request.send().await.status, 200);
-        let reply = server.get("/v1/pets").await;
-        reply.assert_error(429, "rate_limited");
+        let response = server.get("/v1/pets").await;
+        response.assert_error(429, "rate_limited");
     }
 }
 
@@ -199,13 +199,13 @@ pub async fn failed_authentication_is_limited_per_address(backend: Backend) {
         assert_eq!(request.send().await.status, 401);
     }
     for request in failing(&server).await {
-        let reply = request.send().await;
-        assert_limited(&reply, WORDS);
-        assert!(says_nothing(&reply));
+        let response = request.send().await;
+        assert_limited(&response, WORDS);
+        assert!(says_nothing(&response));
     }
     for (method, path, _) in contract::sweep() {
-        let reply = server.request(method, &path).without_key().send().await;
-        assert_limited(&reply, WORDS);
+        let response = server.request(method, &path).without_key().send().await;
+        assert_limited(&response, WORDS);
     }
     let head = server.request(Method::HEAD, "/v1/pets").without_key();
     assert_eq!(head.send().await.status, 429);
@@ -218,12 +218,12 @@ pub async fn failed_authentication_is_limited_per_address(backend: Backend) {
         assert_eq!(request.send().await.status, 200, "{path}");
     }
     for request in failing(&server).await {
-        let reply = request.from([127, 0, 0, 2]).send().await;
-        assert_eq!(reply.status, 401);
+        let response = request.from([127, 0, 0, 2]).send().await;
+        assert_eq!(response.status, 401);
     }
     let request = server.request(Method::GET, "/v1/pets").without_key();
-    let reply = request.from([127, 0, 0, 2]).send().await;
-    assert_limited(&reply, WORDS);
+    let response = request.from([127, 0, 0, 2]).send().await;
+    assert_limited(&response, WORDS);
     let counted = r#"petstore_rate_limited_requests_total{limit="address"}"#;
     let limited = 5 + contract::sweep().count() + 3;
     assert_eq!(server.metric(counted).await, limited as f64);
@@ -253,12 +253,12 @@ pub async fn failed_authentication_is_limited_while_keys_cannot_be_read(backend:
 pub async fn failed_authentication_is_limited_by_default(backend: Backend) {
     let server = Server::start(backend).await;
     let fail = || server.request(Method::GET, "/v1/pets").without_key().send();
-    for reply in join_all((0..60).map(|_| fail())).await {
-        reply.assert_error(401, "missing_api_key");
+    for response in join_all((0..60).map(|_| fail())).await {
+        response.assert_error(401, "missing_api_key");
     }
     eventually("there were too many", async || {
-        let replies = join_all((0..20).map(|_| fail())).await;
-        replies.iter().any(|reply| reply.status == 429)
+        let responses = join_all((0..20).map(|_| fail())).await;
+        responses.iter().any(|response| response.status == 429)
     })
     .await;
     assert_eq!(server.get("/v1/pets").await.status, 200);
@@ -277,8 +277,8 @@ pub async fn a_limited_address_triggers_no_key_lookup(backend: Backend) {
     // It would be answered 500 if somebody looked.
     let rename = |from: &str, to: &str| format!("ALTER TABLE {from} RENAME TO {to}");
     server.database.execute(&rename("api_keys", "away"));
-    for reply in join_all((0..20).map(|_| stranger())).await {
-        reply.assert_error(429, "rate_limited");
+    for response in join_all((0..20).map(|_| stranger())).await {
+        response.assert_error(429, "rate_limited");
     }
     server.database.execute(&rename("away", "api_keys"));
     let new = server.make_key(&Scope::ALL, None).await;

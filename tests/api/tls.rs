@@ -58,9 +58,9 @@ pub async fn tls_1_2_and_tls_1_3_are_supported(backend: Backend) {
         let mut stream = shake_hands(&server, client).await.unwrap();
         stream.write_all(ASK).await.unwrap();
         // The end is told: a cut-off answer is not taken for a whole one.
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.ends_with("{\"status\":\"alive\"}"), "{answer}");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        assert!(response.ends_with("{\"status\":\"alive\"}"), "{response}");
     }
 }
 
@@ -80,11 +80,11 @@ pub async fn connections_end_with_close_notify(backend: Backend) {
         let mut stream = shake_hands(&server, client).await.unwrap();
         stream.write_all(request).await.unwrap();
         stream.flush().await.unwrap();
-        let mut answer = Vec::new();
-        let end = stream.read_to_end(&mut answer).await;
-        let answer = String::from_utf8(answer).unwrap();
+        let mut response = Vec::new();
+        let end = stream.read_to_end(&mut response).await;
+        let response = String::from_utf8(response).unwrap();
         let expected = format!("HTTP/1.1 {status}\r\n");
-        assert!(answer.starts_with(&expected), "{answer}");
+        assert!(response.starts_with(&expected), "{response}");
         end.unwrap_or_else(|error| panic!("{status}: {error}"));
     }
 }
@@ -95,9 +95,9 @@ pub async fn plain_http_clients_are_told_to_use_https(backend: Backend) {
     for hello in [ASK, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\0\0\0\0"] {
         let mut wire = Wire::over(&server, Box::new(connect(&server).await));
         wire.stream.write_all(hello).await.unwrap();
-        let reply = wire.last_answer("GET /").await;
-        reply.assert_error(400, "invalid_request");
-        assert!(reply.text().contains("https://"), "{}", reply.text());
+        let response = wire.last_response("GET /").await;
+        response.assert_error(400, "invalid_request");
+        assert!(response.text().contains("https://"), "{}", response.text());
     }
 }
 
@@ -137,7 +137,7 @@ pub async fn renewed_certificates_are_reloaded(backend: Backend) {
     eventually("the renewed certificate", trusted).await;
     old.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
         .await;
-    assert_eq!(old.answer("GET /v1/pets").await.unwrap().status, 200);
+    assert_eq!(old.response("GET /v1/pets").await.unwrap().status, 200);
 }
 
 /// The last good certificate stays in use until there is another good one.

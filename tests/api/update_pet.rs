@@ -32,15 +32,15 @@ pub async fn merge_patch_changes_only_the_given_members(backend: Backend) {
         if let Some(status) = status {
             pet["status"] = status.into();
         }
-        let reply = server.patch("/v1/pets/1", patch).await;
+        let response = server.patch("/v1/pets/1", patch).await;
         assert_eq!(
-            (reply.status.as_u16(), reply.json()),
+            (response.status.as_u16(), response.json()),
             (200, pet.clone()),
             "{patch}"
         );
         let fetched = server.get("/v1/pets/1").await;
         assert_eq!(fetched.json(), pet, "{patch}");
-        assert_eq!(fetched.header("etag"), reply.header("etag"));
+        assert_eq!(fetched.header("etag"), response.header("etag"));
         assert_eq!(server.get("/v1/pets").await.json(), json!([pet]), "{patch}");
     }
     let pending = server.get("/v1/pets?status=pending").await.json();
@@ -62,16 +62,16 @@ pub async fn invalid_patches_and_unknown_ids_are_rejected(backend: Backend) {
         r#"{"status":"lost"}"#,
         r#"{"status":{}}"#,
     ] {
-        let reply = server.patch("/v1/pets/1", patch).await;
-        reply.assert_error(400, "invalid_body");
+        let response = server.patch("/v1/pets/1", patch).await;
+        response.assert_error(400, "invalid_body");
     }
     for patch in ["", "{", r#"{"name":"A","name":"B"}"#] {
-        let reply = server.patch("/v1/pets/1", patch).await;
-        reply.assert_error(400, "invalid_json");
+        let response = server.patch("/v1/pets/1", patch).await;
+        response.assert_error(400, "invalid_json");
     }
     for id in ["2", "0", "abc", "9223372036854775808"] {
-        let reply = server.patch(&format!("/v1/pets/{id}"), "{}").await;
-        reply.assert_error(404, "not_found");
+        let response = server.patch(&format!("/v1/pets/{id}"), "{}").await;
+        response.assert_error(404, "not_found");
     }
     assert_eq!(server.get("/v1/pets/1").await.json(), before);
 }
@@ -99,10 +99,10 @@ pub async fn only_json_and_merge_patch_are_accepted(backend: Backend) {
         &["application/merge-patch+json; charset=latin1"],
         &["application/json", "application/json"],
     ] {
-        let reply = patch(refused).await;
-        reply.assert_error(415, "unsupported_media_type");
+        let response = patch(refused).await;
+        response.assert_error(415, "unsupported_media_type");
         let types = "application/merge-patch+json, application/json";
-        assert_eq!(reply.header("accept-patch"), Some(types));
+        assert_eq!(response.header("accept-patch"), Some(types));
     }
 }
 
@@ -126,8 +126,8 @@ pub async fn if_match_prevents_lost_updates(backend: Backend) {
         &[""],
         &["\"a\", \"b\""],
     ] {
-        let reply = patch("Max", refused).await;
-        reply.assert_error(412, "precondition_failed");
+        let response = patch("Max", refused).await;
+        response.assert_error(412, "precondition_failed");
     }
     assert_eq!(server.get("/v1/pets/1").await.json()["name"], "Rex");
     let several = format!("\"other\", {tag}");
@@ -157,8 +157,11 @@ pub async fn if_match_prevents_lost_updates(backend: Backend) {
     let changes = names
         .iter()
         .map(|name| patch(name, std::slice::from_ref(&tag)));
-    let replies = futures_util::future::join_all(changes).await;
-    let won: Vec<_> = replies.iter().filter(|reply| reply.status == 200).collect();
+    let responses = futures_util::future::join_all(changes).await;
+    let won: Vec<_> = responses
+        .iter()
+        .filter(|response| response.status == 200)
+        .collect();
     assert_eq!(won.len(), 1);
     assert_eq!(server.get("/v1/pets/1").await.json(), won[0].json());
 }
