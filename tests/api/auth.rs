@@ -14,7 +14,7 @@ use crate::{
 
 pub async fn every_operation_requires_an_api_key(backend: Backend) {
     let server = Server::start(backend).await;
-    for (method, path, _) in contract::sweep() {
+    for (method, path, _) in contract::callable_operations() {
         let response = server
             .request(method.clone(), &path)
             .without_key()
@@ -25,10 +25,10 @@ pub async fn every_operation_requires_an_api_key(backend: Backend) {
             response.header("www-authenticate"),
             Some("Bearer realm=\"petstore\"")
         );
-        let stranger = ApiKeySecret::generate();
+        let unknown_key = ApiKeySecret::generate();
         let response = server
             .request(method, &path)
-            .with_key(stranger.reveal())
+            .with_key(unknown_key.reveal())
             .send()
             .await;
         response.assert_error(401, "invalid_api_key");
@@ -44,11 +44,11 @@ pub async fn only_a_single_bearer_token_is_accepted(backend: Backend) {
         let request = server.request(Method::GET, "/v1/pets").without_key();
         request.header("authorization", value).send()
     };
-    for taken in ["Bearer", "bearer", "BEARER", "Bearer   "] {
+    for scheme in ["Bearer", "bearer", "BEARER", "Bearer   "] {
         assert_eq!(
-            get(format!("{taken} {key}").into()).await.status,
+            get(format!("{scheme} {key}").into()).await.status,
             200,
-            "{taken}"
+            "{scheme}"
         );
     }
     for value in [
@@ -117,7 +117,7 @@ pub async fn auth_precedes_routing_and_validation(backend: Backend) {
         response.assert_error(401, "missing_api_key");
     }
     // And a missing scope comes before what is wrong with the input.
-    let key = server.make_key(&[Scope::OrdersRead], None).await;
+    let key = server.create_key(&[Scope::OrdersRead], None).await;
     let list = server
         .request(Method::GET, "/v1/pets?limit=0")
         .with_key(&key);
@@ -134,10 +134,10 @@ pub async fn scopes_restrict_operations(backend: Backend) {
     server
         .create(json!({"name": "A", "categoryId": 1, "status": "available"}))
         .await;
-    server.place(1).await;
+    server.place_order(1).await;
     for scope in Scope::ALL {
-        let key = server.make_key(&[scope], None).await;
-        for (method, path, _) in contract::sweep() {
+        let key = server.create_key(&[scope], None).await;
+        for (method, path, _) in contract::callable_operations() {
             let orders = path.starts_with("/v1/store/orders");
             let needed = match (orders, method == Method::GET) {
                 (false, true) => Scope::PetsRead,
@@ -176,17 +176,17 @@ pub async fn revoked_and_expired_keys_get_401(backend: Backend) {
         response.status.as_u16()
     };
     let past = server
-        .make_key(&[Scope::PetsRead], Some(Timestamp::now()))
+        .create_key(&[Scope::PetsRead], Some(Timestamp::now()))
         .await;
     assert_eq!(status(&past).await, 401);
 
     let soon = Timestamp::now() + SignedDuration::from_millis(1500);
-    let expiring = server.make_key(&[Scope::PetsRead], Some(soon)).await;
+    let expiring = server.create_key(&[Scope::PetsRead], Some(soon)).await;
     assert_eq!(status(&expiring).await, 200);
     tokio::time::sleep(Duration::from_millis(1600)).await;
     assert_eq!(status(&expiring).await, 401);
 
-    let key = server.make_key(&[Scope::PetsRead], None).await;
+    let key = server.create_key(&[Scope::PetsRead], None).await;
     assert_eq!(status(&key).await, 200);
     server
         .database
@@ -199,7 +199,7 @@ pub async fn revoked_and_expired_keys_get_401(backend: Backend) {
 pub async fn a_new_key_works_at_once_and_its_last_use_is_recorded(backend: Backend) {
     let server = Server::start(backend).await;
     for _ in 0..5 {
-        let key = server.make_key(&Scope::ALL, None).await;
+        let key = server.create_key(&Scope::ALL, None).await;
         let response = server
             .request(Method::GET, "/v1/pets")
             .with_key(&key)
@@ -207,8 +207,8 @@ pub async fn a_new_key_works_at_once_and_its_last_use_is_recorded(backend: Backe
             .await;
         assert_eq!(response.status, 200);
     }
-    let noted = "SELECT count(last_used_at) || ' of ' || count(*) FROM api_keys";
-    while server.database.query(noted) != "5 of 6" {
+    let recorded = "SELECT count(last_used_at) || ' of ' || count(*) FROM api_keys";
+    while server.database.query(recorded) != "5 of 6" {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -216,14 +216,14 @@ pub async fn a_new_key_works_at_once_and_its_last_use_is_recorded(backend: Backe
 /// Who still calls what is going to be removed is known by their keys.
 pub async fn deprecated_calls_are_recorded_per_key(backend: Backend) {
     let server = Server::start(backend).await;
-    let key = server.make_key(&Scope::ALL, None).await;
+    let key = server.create_key(&Scope::ALL, None).await;
     for path in ["/v1/pets/1", "/v1/pets/2", "/v1/pets/abc", "/v1/pets"] {
         let request = server.request(Method::GET, path).with_key(&key);
         request.send().await;
     }
-    let noted = "SELECT max(deprecated_calls) || ' by ' || count(last_deprecated_call_at)
-                 FROM api_keys";
-    while server.database.query(noted) != "3 by 1" {
+    let recorded = "SELECT max(deprecated_calls) || ' by ' || count(last_deprecated_call_at) \
+                    FROM api_keys";
+    while server.database.query(recorded) != "3 by 1" {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

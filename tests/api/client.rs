@@ -28,7 +28,7 @@ pub struct Request<'a> {
     pub path: String,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
-    judged: bool,
+    check_body: bool,
     http2: bool,
     from: Option<IpAddr>,
 }
@@ -36,8 +36,8 @@ pub struct Request<'a> {
 impl Request<'_> {
     /// Leaves the body unjudged: it has a number that the judge, who reads
     /// doubles, cannot hold.
-    pub fn beyond_doubles(mut self) -> Self {
-        self.judged = false;
+    pub fn skip_body_check(mut self) -> Self {
+        self.check_body = false;
         self
     }
 
@@ -87,7 +87,7 @@ impl Request<'_> {
     /// Sends it and holds the answer against the contract.
     pub async fn send(self) -> Response {
         let (method, path) = (self.method.clone(), self.path.clone());
-        let body = self.judged.then(|| self.body.clone());
+        let body = self.check_body.then(|| self.body.clone());
         let response = match self.server.tls {
             None => self.send_plain().await,
             Some(_) => {
@@ -177,7 +177,7 @@ impl Server {
             path: path.into(),
             headers,
             body: Vec::new(),
-            judged: true,
+            check_body: true,
             http2: false,
             from: None,
         }
@@ -210,10 +210,10 @@ impl Server {
             Version::HTTP_2 => vec![b"h2".into()],
             _ => vec![b"http/1.1".into()],
         };
-        Box::new(self.shake_hands(stream, client).await.unwrap())
+        Box::new(self.tls_handshake(stream, client).await.unwrap())
     }
 
-    pub async fn shake_hands(
+    pub async fn tls_handshake(
         &self,
         stream: TcpStream,
         client: ClientConfig,
@@ -225,8 +225,8 @@ impl Server {
     /// A connection of HTTP/2 that many requests can share.
     pub async fn http2(&self) -> SendRequest<Full<Bytes>> {
         let stream = TokioIo::new(self.connect(Version::HTTP_2).await);
-        let shaken = client::conn::http2::handshake(TokioExecutor::new(), stream).await;
-        let (requests, connection) = shaken.unwrap();
+        let handshake = client::conn::http2::handshake(TokioExecutor::new(), stream).await;
+        let (requests, connection) = handshake.unwrap();
         tokio::spawn(connection);
         requests
     }

@@ -21,7 +21,7 @@ static SEEN: Mutex<BTreeSet<(String, String)>> = Mutex::new(BTreeSet::new());
 
 /// Headers that HTTP itself asks for, and those for browsers, which the contract
 /// describes in its text.
-const PLAIN: [&str; 7] = [
+const STANDARD_HEADERS: [&str; 7] = [
     "content-type",
     "content-length",
     "date",
@@ -35,7 +35,7 @@ const PLAIN: [&str; 7] = [
 pub const BODY: &str = r#"{"name":"A","categoryId":1,"petId":1}"#;
 
 /// Every operation with a path that can be called.
-pub fn sweep() -> impl Iterator<Item = (Method, String, &'static Value)> {
+pub fn callable_operations() -> impl Iterator<Item = (Method, String, &'static Value)> {
     operations().into_iter().map(|(method, path, operation)| {
         let path = path.replace("{petId}", "1").replace("{orderId}", "1");
         (method, path, operation)
@@ -130,7 +130,7 @@ fn find(method: &Method, path: &str) -> Option<&'static Value> {
     } else {
         method
     };
-    let fits = |template: &str| {
+    let matches = |template: &str| {
         let (mut a, mut b) = (template.split('/'), path.split('/'));
         loop {
             match (a.next(), b.next()) {
@@ -141,7 +141,7 @@ fn find(method: &Method, path: &str) -> Option<&'static Value> {
         }
     };
     let mut operations = operations().into_iter();
-    operations.find_map(|(m, template, op)| (m == *method && fits(&template)).then_some(op))
+    operations.find_map(|(m, template, op)| (m == *method && matches(&template)).then_some(op))
 }
 
 /// Status, headers and body as described, and no header that is not.
@@ -167,7 +167,7 @@ fn check_response(operation: &'static Value, method: &Method, response: &Respons
             .keys()
             .any(|known| known.eq_ignore_ascii_case(name.as_str()));
         assert!(
-            known || PLAIN.contains(&name.as_str()),
+            known || STANDARD_HEADERS.contains(&name.as_str()),
             "undocumented {name}: {context}"
         );
     }
@@ -199,33 +199,33 @@ fn check_request(
         .unwrap()
         .iter()
         .map(resolve);
-    let mut fits = true;
+    let mut valid = true;
     let mut has_cursor = false;
-    let names_requests = parameters
+    let takes_idempotency_key = parameters
         .clone()
         .any(|parameter| parameter["name"] == "Idempotency-Key");
     for parameter in parameters.filter(|parameter| parameter["in"] == "query") {
-        let given = form_urlencoded::parse(query.as_bytes());
-        let given: Vec<_> = given
+        let values = form_urlencoded::parse(query.as_bytes());
+        let values: Vec<_> = values
             .filter(|(name, _)| parameter["name"] == **name)
             .collect();
-        has_cursor |= parameter["name"] == "cursor" && !given.is_empty();
-        fits &= given.len() <= 1;
-        for (_, text) in given {
+        has_cursor |= parameter["name"] == "cursor" && !values.is_empty();
+        valid &= values.len() <= 1;
+        for (_, text) in values {
             let number = text.parse::<i64>().ok().filter(|n| n.to_string() == text);
             let value = match parameter["schema"]["type"].as_str() {
                 Some("integer") => number.map_or(Value::from(&*text), Value::from),
                 _ => Value::from(&*text),
             };
-            fits &= is_valid(&parameter["schema"], &value);
+            valid &= is_valid(&parameter["schema"], &value);
         }
     }
     if status.is_success() {
-        assert!(fits, "accepted against the contract: {context}");
+        assert!(valid, "accepted against the contract: {context}");
     } else if code == "invalid_parameter" {
         // Only the service can tell whether a well-formed cursor is its own.
         assert!(
-            !fits || has_cursor || names_requests,
+            !valid || has_cursor || takes_idempotency_key,
             "refused against the contract: {context}"
         );
     }

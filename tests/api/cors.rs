@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// What a browser asks before a page may add an animal.
-fn asks<'a>(server: &'a Server, origin: &str) -> Request<'a> {
+fn preflight<'a>(server: &'a Server, origin: &str) -> Request<'a> {
     let request = server.request(Method::OPTIONS, "/v1/pets").without_key();
     let request = request.header("origin", origin);
     let request = request.header("access-control-request-method", "POST");
@@ -19,22 +19,22 @@ fn asks<'a>(server: &'a Server, origin: &str) -> Request<'a> {
 }
 
 pub async fn only_allowed_origins_get_cors_headers(backend: Backend) {
-    let off = Server::start(backend).await;
+    let disabled = Server::start(backend).await;
     let shop = "https://shop.example";
-    asks(&off, shop)
+    preflight(&disabled, shop)
         .send()
         .await
         .assert_error(401, "missing_api_key");
 
-    let server = Server::start_with(backend, |plan| {
-        plan.settings.api.cors_origins = vec![
+    let server = Server::start_with(backend, |config| {
+        config.settings.api.cors_origins = vec![
             shop.parse().unwrap(),
             "http://127.0.0.1:3000".parse().unwrap(),
         ];
     })
     .await;
     for origin in [shop, "http://127.0.0.1:3000"] {
-        let response = asks(&server, origin).send().await;
+        let response = preflight(&server, origin).send().await;
         assert_eq!((response.status.as_u16(), response.body.len()), (204, 0));
         assert_eq!(response.header("access-control-allow-origin"), Some(origin));
         assert_eq!(
@@ -76,14 +76,14 @@ pub async fn only_allowed_origins_get_cors_headers(backend: Backend) {
         }
     }
     // Others get nothing of the kind.
-    for stranger in ["https://shop.example.evil", "http://shop.example", "null"] {
-        asks(&server, stranger)
+    for origin in ["https://shop.example.evil", "http://shop.example", "null"] {
+        preflight(&server, origin)
             .send()
             .await
             .assert_error(401, "missing_api_key");
         let request = server
             .request(Method::GET, "/v1/pets")
-            .header("origin", stranger);
+            .header("origin", origin);
         let response = request.send().await;
         assert_eq!(
             (
@@ -94,10 +94,10 @@ pub async fn only_allowed_origins_get_cors_headers(backend: Backend) {
         );
         assert_eq!(response.header("vary"), Some("Origin"));
     }
-    let any = Server::start_with(backend, |plan| {
-        plan.settings.api.cors_origins = vec!["*".parse().unwrap()]
+    let any_origin = Server::start_with(backend, |config| {
+        config.settings.api.cors_origins = vec!["*".parse().unwrap()]
     })
     .await;
-    let response = asks(&any, "https://tls.example").send().await;
+    let response = preflight(&any_origin, "https://tls.example").send().await;
     assert_eq!(response.header("access-control-allow-origin"), Some("*"));
 }

@@ -36,7 +36,7 @@ impl Database {
 
     pub fn url(&self) -> DatabaseUrl {
         match self {
-            Self::Sqlite(folder) => DatabaseUrl::Sqlite(file(folder)),
+            Self::Sqlite(dir) => DatabaseUrl::Sqlite(database_file(dir)),
             Self::Postgres(name) => cluster().url(name).parse().unwrap(),
         }
     }
@@ -44,8 +44,8 @@ impl Database {
     /// Runs statements beside the service.
     pub fn execute(&self, sql: &str) {
         match self {
-            Self::Sqlite(folder) => {
-                let db = rusqlite::Connection::open(file(folder)).unwrap();
+            Self::Sqlite(dir) => {
+                let db = rusqlite::Connection::open(database_file(dir)).unwrap();
                 db.busy_timeout(Duration::from_secs(10)).unwrap();
                 db.execute_batch(sql).unwrap();
             }
@@ -56,8 +56,8 @@ impl Database {
     /// The one text that a query gives.
     pub fn query(&self, sql: &str) -> String {
         match self {
-            Self::Sqlite(folder) => {
-                let db = rusqlite::Connection::open(file(folder)).unwrap();
+            Self::Sqlite(dir) => {
+                let db = rusqlite::Connection::open(database_file(dir)).unwrap();
                 db.query_row(sql, [], |row| row.get(0)).unwrap()
             }
             Self::Postgres(name) => cluster().psql(name, sql),
@@ -67,23 +67,23 @@ impl Database {
     /// Keeps everyone else from adding animals until it is dropped.
     pub fn lock(&self) -> Lock {
         match self {
-            Self::Sqlite(folder) => {
-                let db = rusqlite::Connection::open(file(folder)).unwrap();
+            Self::Sqlite(dir) => {
+                let db = rusqlite::Connection::open(database_file(dir)).unwrap();
                 db.execute_batch("BEGIN IMMEDIATE").unwrap();
                 Lock::Sqlite(db)
             }
             Self::Postgres(name) => {
                 let mut psql = cluster().psql_command(name);
-                let hold = "BEGIN; LOCK pets IN EXCLUSIVE MODE; SELECT pg_sleep(60)";
+                let lock = "BEGIN; LOCK pets IN EXCLUSIVE MODE; SELECT pg_sleep(60)";
                 let child = psql
-                    .arg(hold)
+                    .arg(lock)
                     .stdout(Stdio::null())
                     .stderr(Stdio::null())
                     .spawn();
-                let held = "SELECT count(*) FROM pg_locks
+                let locked = "SELECT count(*) FROM pg_locks
                             WHERE relation = 'pets'::regclass AND mode = 'ExclusiveLock' AND granted";
                 let mut tries = 0..1000;
-                while cluster().psql(name, held) == "0" {
+                while cluster().psql(name, locked) == "0" {
                     tries.next().expect("the lock is taken");
                     std::thread::sleep(Duration::from_millis(10));
                 }
@@ -95,34 +95,34 @@ impl Database {
     /// Spoils the storage under the running service.
     pub fn destroy(&self) {
         match self {
-            Self::Sqlite(folder) => {
+            Self::Sqlite(dir) => {
                 for name in ["petstore.db-wal", "petstore.db"] {
-                    let path = folder.path().join(name);
+                    let path = dir.path().join(name);
                     let size = std::fs::metadata(&path).unwrap().len();
                     let mut file = std::fs::File::options().write(true).open(path).unwrap();
                     file.write_all(&vec![0xff; size as usize]).unwrap();
                 }
             }
             Self::Postgres(name) => {
-                let refuse = format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false");
-                cluster().psql("postgres", &refuse);
-                end_sessions(name, "petstore");
+                let deny = format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false");
+                cluster().psql("postgres", &deny);
+                terminate_sessions(name, "petstore");
             }
         }
     }
 }
 
-fn file(folder: &TempDir) -> PathBuf {
-    folder.path().join("petstore.db")
+fn database_file(dir: &TempDir) -> PathBuf {
+    dir.path().join("petstore.db")
 }
 
 /// Ends the sessions of a program.
-fn end_sessions(database: &str, application: &str) {
-    let end = format!(
+fn terminate_sessions(database: &str, application: &str) {
+    let terminate = format!(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
          WHERE datname = '{database}' AND application_name = '{application}'"
     );
-    cluster().psql("postgres", &end);
+    cluster().psql("postgres", &terminate);
 }
 
 /// Holds everyone else's writes up.
@@ -134,7 +134,7 @@ pub enum Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         if let Self::Postgres(psql, database) = self {
-            end_sessions(database, "psql");
+            terminate_sessions(database, "psql");
             psql.wait().unwrap();
         }
     }

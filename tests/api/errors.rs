@@ -9,7 +9,7 @@ use crate::harness::{Backend, Server};
 
 pub async fn error_bodies_match_the_snapshot(backend: Backend) {
     let server = Server::start(backend).await;
-    let narrow = server.make_key(&[Scope::OrdersRead], None).await;
+    let orders_only = server.create_key(&[Scope::OrdersRead], None).await;
     let get = |path: &str| server.request(Method::GET, path);
     let post = |body: &str| server.request(Method::POST, "/v1/pets").body(body);
     let patch = |body: &str| server.request(Method::PATCH, "/v1/pets/1").body(body);
@@ -19,8 +19,8 @@ pub async fn error_bodies_match_the_snapshot(backend: Backend) {
         get("/v1/pets").with_key("psk_typo"),
         get("/v1/pets").with_key("psk_00000000000000000000000000000000272EL9"),
         get("/v1/pets").header("authorization", "Bearer x"),
-        get("/v1/pets").with_key(&narrow),
-        post("{}").with_key(&narrow),
+        get("/v1/pets").with_key(&orders_only),
+        post("{}").with_key(&orders_only),
         get("/v1/pets?limit=0"),
         get("/v1/pets?limit=a%0Ab"),
         get("/v1/pets?limit=1&limit=2"),

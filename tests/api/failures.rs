@@ -12,8 +12,8 @@ use crate::{
 };
 
 /// A request for each operation that succeeds when nothing is broken.
-async fn sweep(server: &Server, status: u16, code: &str) {
-    for (method, path, _) in contract::sweep() {
+async fn assert_every_operation_fails(server: &Server, status: u16, code: &str) {
+    for (method, path, _) in contract::callable_operations() {
         let request = server.request(method, &path);
         let response = request.body(contract::BODY).send().await;
         response.assert_error(status, code);
@@ -22,11 +22,11 @@ async fn sweep(server: &Server, status: u16, code: &str) {
 }
 
 pub async fn a_panic_returns_500(backend: Backend) {
-    let server = Server::start_with(backend, |plan| {
-        plan.settings.api.clock = Clock::new(|| panic!("this clock is broken"));
+    let server = Server::start_with(backend, |config| {
+        config.settings.api.clock = Clock::new(|| panic!("this clock is broken"));
     })
     .await;
-    sweep(&server, 500, "internal_error").await;
+    assert_every_operation_fails(&server, 500, "internal_error").await;
     let response = server.get("/v1/pets").await;
     assert!(
         !response.text().contains("clock"),
@@ -43,7 +43,7 @@ pub async fn broken_storage_returns_503(backend: Backend) {
         .await
         .assert_error(404, "not_found");
     server.database.destroy();
-    sweep(&server, 503, "unavailable").await;
+    assert_every_operation_fails(&server, 503, "unavailable").await;
     let response = server.get("/v1/pets?limit=99").await;
     assert!(
         !response.text().to_lowercase().contains("sqlite"),
@@ -59,57 +59,62 @@ pub async fn keys_are_not_rejected_while_the_key_table_is_unreadable(backend: Ba
         .get("/v1/nothing")
         .await
         .assert_error(404, "not_found");
-    let stranger = ApiKeySecret::generate();
+    let unknown_key = ApiKeySecret::generate();
     server
         .database
         .execute("ALTER TABLE api_keys RENAME TO away");
-    let asking = (0..8).map(|_| {
+    let requests = (0..8).map(|_| {
         let request = server.request(Method::GET, "/v1/pets");
-        request.with_key(stranger.reveal()).send()
+        request.with_key(unknown_key.reveal()).send()
     });
-    for response in futures_util::future::join_all(asking).await {
+    for response in futures_util::future::join_all(requests).await {
         response.assert_error(500, "internal_error");
     }
     server
         .database
         .execute("ALTER TABLE away RENAME TO api_keys");
     let request = server.request(Method::GET, "/v1/pets");
-    let response = request.with_key(stranger.reveal()).send().await;
+    let response = request.with_key(unknown_key.reveal()).send().await;
     response.assert_error(401, "invalid_api_key");
 }
 
 /// Beyond the requests that may be worked on, one more is refused at once and
 /// costs the others nothing. Health and the refusal of strangers go on.
 pub async fn requests_over_the_in_flight_limit_are_shed(backend: Backend) {
-    let server =
-        Server::start_with(backend, |plan| plan.settings.api.limits.max_in_flight = 3).await;
-    server.create_some(1).await;
+    let server = Server::start_with(backend, |config| {
+        config.settings.api.limits.max_in_flight = 3
+    })
+    .await;
+    server.create_pets(1).await;
     let lock = server.database.lock();
     let posts = (0..3).map(|_| server.post("/v1/pets", r#"{"name":"A","categoryId":1}"#));
     let others = async {
-        let three = async || server.metric("http_server_active_requests").await == 3.0;
-        crate::harness::eventually("three requests in progress", three).await;
-        sweep(&server, 503, "unavailable").await;
-        let stranger = server.request(Method::GET, "/v1/pets").without_key();
-        stranger.send().await.assert_error(401, "missing_api_key");
+        let saturated = async || server.metric("http_server_active_requests").await == 3.0;
+        crate::harness::eventually("three requests in progress", saturated).await;
+        assert_every_operation_fails(&server, 503, "unavailable").await;
+        let unauthenticated = server.request(Method::GET, "/v1/pets").without_key();
+        unauthenticated
+            .send()
+            .await
+            .assert_error(401, "missing_api_key");
         assert_eq!(server.get("/healthz").await.status, 200);
-        let shed = contract::sweep().count() as f64;
+        let shed = contract::callable_operations().count() as f64;
         assert_eq!(server.metric("petstore_requests_shed_total").await, shed);
         drop(lock);
     };
     let (responses, ()) = tokio::join!(futures_util::future::join_all(posts), others);
     assert!(responses.iter().all(|response| response.status == 201));
-    assert_eq!(server.count().await, 4);
+    assert_eq!(server.count_pets().await, 4);
 }
 
 pub async fn a_full_write_queue_returns_503_and_stores_nothing(backend: Backend) {
-    let server = Server::start_with(backend, |plan| {
-        plan.options.write_queue = 2;
+    let server = Server::start_with(backend, |config| {
+        config.options.write_queue = 2;
         let fixed = Timestamp::now();
-        plan.settings.api.clock = Clock::new(move || fixed);
+        config.settings.api.clock = Clock::new(move || fixed);
     })
     .await;
-    server.create_some(1).await;
+    server.create_pets(1).await;
     let lock = server.database.lock();
     let posts = (0..20).map(|_| server.post("/v1/pets", r#"{"name":"A","categoryId":1}"#));
     let unlock = async {
@@ -121,15 +126,15 @@ pub async fn a_full_write_queue_returns_503_and_stores_nothing(backend: Backend)
         .iter()
         .filter(|response| response.status == 201)
         .count();
-    let refused: Vec<_> = responses
+    let rejected: Vec<_> = responses
         .iter()
         .filter(|response| response.status == 503)
         .collect();
-    assert_eq!(stored + refused.len(), 20);
-    assert!(stored >= 1 && refused.len() >= 10, "{stored} stored");
-    for response in refused {
+    assert_eq!(stored + rejected.len(), 20);
+    assert!(stored >= 1 && rejected.len() >= 10, "{stored} stored");
+    for response in rejected {
         response.assert_error(503, "unavailable");
         assert_eq!(response.header("retry-after"), Some("1"));
     }
-    assert_eq!(server.count().await, 1 + stored);
+    assert_eq!(server.count_pets().await, 1 + stored);
 }

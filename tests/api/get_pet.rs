@@ -21,7 +21,7 @@ pub async fn get_returns_the_pet(backend: Backend) {
 
 pub async fn invalid_and_unknown_ids_get_404(backend: Backend) {
     let server = Server::start(backend).await;
-    server.create_some(1).await;
+    server.create_pets(1).await;
     for id in [
         "2",
         "0",
@@ -60,7 +60,7 @@ pub async fn invalid_and_unknown_ids_get_404(backend: Backend) {
 
 pub async fn deprecation_and_sunset_headers_are_sent(backend: Backend) {
     let server = Server::start(backend).await;
-    server.create_some(1).await;
+    server.create_pets(1).await;
     for path in ["/v1/pets/1", "/v1/pets/2"] {
         let response = server.get(path).await;
         assert_eq!(response.header("deprecation"), Some("@1764892800"));
@@ -81,11 +81,11 @@ pub async fn get_returns_410_from_the_sunset_date(backend: Backend) {
         ("2031-01-01T00:00:00Z", true),
     ] {
         let now: Timestamp = now.parse().unwrap();
-        let server = Server::start_with(backend, |plan| {
-            plan.settings.api.clock = Clock::new(move || now);
+        let server = Server::start_with(backend, |config| {
+            config.settings.api.clock = Clock::new(move || now);
         })
         .await;
-        server.create_some(1).await;
+        server.create_pets(1).await;
         let response = server.get("/v1/pets/1").await;
         if gone {
             response.assert_error(410, "operation_removed");
@@ -100,6 +100,6 @@ pub async fn get_returns_410_from_the_sunset_date(backend: Backend) {
         } else {
             assert_eq!(response.status, 200);
         }
-        assert_eq!(server.count().await, 1, "the list stays");
+        assert_eq!(server.count_pets().await, 1, "the list stays");
     }
 }

@@ -44,7 +44,7 @@ impl Backend {
 }
 
 /// A service before it starts.
-pub struct Plan {
+pub struct ServerConfig {
     pub settings: Settings,
     pub options: Options,
     /// Statements that are run on the database first.
@@ -64,14 +64,14 @@ pub struct Server {
 }
 
 /// Asks again and again until it is so; gives up at last.
-pub async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let asking = async {
-        while !is_so().await {
+pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let polling = async {
+        while !condition().await {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let asked = tokio::time::timeout(Duration::from_secs(30), asking).await;
-    asked.unwrap_or_else(|_| panic!("gave up waiting: {what}"));
+    let met = tokio::time::timeout(Duration::from_secs(30), polling).await;
+    met.unwrap_or_else(|_| panic!("gave up waiting: {what}"));
 }
 
 impl Server {
@@ -79,25 +79,25 @@ impl Server {
         Self::start_with(backend, |_| {}).await
     }
 
-    pub async fn start_with(backend: Backend, change: impl FnOnce(&mut Plan)) -> Self {
-        let mut plan = Plan {
+    pub async fn start_with(backend: Backend, configure: impl FnOnce(&mut ServerConfig)) -> Self {
+        let mut config = ServerConfig {
             settings: Settings::default(),
             options: Options::new(Role::Service),
             sql: "",
         };
         let tls = (backend == Backend::Tls).then(|| {
-            let folder = tempfile::tempdir().unwrap();
-            (Identity::new(folder.path()), folder)
+            let dir = tempfile::tempdir().unwrap();
+            (Identity::new(dir.path()), dir)
         });
         if let Some((identity, _)) = &tls {
             let tls = Tls::load(&identity.certificate, &identity.key);
-            plan.settings.tls = Some(Arc::new(tls.unwrap()));
+            config.settings.tls = Some(Arc::new(tls.unwrap()));
         }
-        change(&mut plan);
+        configure(&mut config);
         let database = Database::new(backend);
-        let store = Store::open(&database.url(), &plan.options).await.unwrap();
-        database.execute(plan.sql);
-        let key = new_key(&store, Scopes::all(), None).await;
+        let store = Store::open(&database.url(), &config.options).await.unwrap();
+        database.execute(config.sql);
+        let key = insert_key(&store, Scopes::all(), None).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let metrics = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -109,7 +109,7 @@ impl Server {
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
             let shutdown = async { drop(stopped.await) };
-            service::run(listeners, store, plan.settings, shutdown)
+            service::run(listeners, store, config.settings, shutdown)
                 .await
                 .unwrap();
         });
@@ -136,11 +136,11 @@ impl Server {
     }
 
     /// Makes another key, as `petstore keys create` does beside the service.
-    pub async fn make_key(&self, scopes: &[Scope], expires_at: Option<Timestamp>) -> String {
+    pub async fn create_key(&self, scopes: &[Scope], expires_at: Option<Timestamp>) -> String {
         let store = Store::open(&self.database.url(), &Options::new(Role::Tool))
             .await
             .unwrap();
-        let key = new_key(&store, scopes.iter().copied().collect(), expires_at).await;
+        let key = insert_key(&store, scopes.iter().copied().collect(), expires_at).await;
         store.close().await;
         key
     }
@@ -192,21 +192,21 @@ impl Server {
     }
 
     /// Places an order and returns its id.
-    pub async fn place(&self, pet: i64) -> i64 {
-        let response = self.order(pet).await;
+    pub async fn place_order(&self, pet: i64) -> i64 {
+        let response = self.post_order(pet).await;
         assert_eq!(response.status, 201, "{}", response.text());
         response.json()["id"].as_i64().unwrap()
     }
 
     /// Asks for an order on a pet.
-    pub async fn order(&self, pet: i64) -> Response {
+    pub async fn post_order(&self, pet: i64) -> Response {
         let claim = format!("{{\"petId\":{pet}}}");
         self.post("/v1/store/orders", claim).await
     }
 
     /// Completes or cancels an order.
-    pub async fn close(&self, order: i64, how: &str) -> Response {
-        let path = format!("/v1/store/orders/{order}/{how}");
+    pub async fn transition(&self, order: i64, action: &str) -> Response {
+        let path = format!("/v1/store/orders/{order}/{action}");
         self.request(Method::POST, &path).send().await
     }
 
@@ -218,24 +218,24 @@ impl Server {
     }
 
     /// The status of a pet.
-    pub async fn status_of(&self, pet: i64) -> Value {
+    pub async fn pet_status(&self, pet: i64) -> Value {
         self.get(&format!("/v1/pets/{pet}")).await.json()["status"].clone()
     }
 
-    pub async fn create_some(&self, count: usize) {
+    pub async fn create_pets(&self, count: usize) {
         for n in 1..=count {
             self.create(serde_json::json!({"name": format!("Pet {n}"), "categoryId": 1}))
                 .await;
         }
     }
 
-    pub async fn count(&self) -> usize {
+    pub async fn count_pets(&self) -> usize {
         let response = self.get("/v1/pets?limit=100").await;
         response.json().as_array().unwrap().len()
     }
 }
 
-async fn new_key(store: &Store, scopes: Scopes, expires_at: Option<Timestamp>) -> String {
+async fn insert_key(store: &Store, scopes: Scopes, expires_at: Option<Timestamp>) -> String {
     let secret = ApiKeySecret::generate();
     let new = NewApiKey {
         name: "test".parse().unwrap(),

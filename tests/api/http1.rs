@@ -13,19 +13,19 @@ use tokio::{
 use crate::{
     client::{Response, Stream},
     contract,
-    harness::{Backend, Plan, Server},
+    harness::{Backend, Server, ServerConfig},
 };
 
 const LIST: &str = "GET /v1/pets";
 
 /// A raw connection to the service.
-pub struct Wire<'a> {
+pub struct RawConnection<'a> {
     server: &'a Server,
     pub stream: Stream,
     received: Vec<u8>,
 }
 
-impl<'a> Wire<'a> {
+impl<'a> RawConnection<'a> {
     pub async fn connect(server: &'a Server) -> Self {
         Self::over(server, server.connect(Version::HTTP_11).await)
     }
@@ -110,23 +110,23 @@ impl<'a> Wire<'a> {
     }
 }
 
-fn short(plan: &mut Plan) {
-    plan.settings.server = Limits {
+fn with_short_timeouts(config: &mut ServerConfig) {
+    config.settings.server = Limits {
         head_timeout: Duration::from_millis(200),
         idle_timeout: Duration::from_millis(300),
         write_timeout: Duration::from_millis(200),
         ..Limits::default()
     };
-    plan.settings.api.limits.body_timeout = Duration::from_millis(200);
+    config.settings.api.limits.body_timeout = Duration::from_millis(200);
 }
 
 pub async fn keep_alive_pipelining_and_chunked_bodies_work(backend: Backend) {
     let server = Server::start(backend).await;
-    let mut wire = Wire::connect(&server).await;
+    let mut conn = RawConnection::connect(&server).await;
     for _ in 0..3 {
-        wire.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
+        conn.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
             .await;
-        assert_eq!(wire.response(LIST).await.unwrap().status, 200);
+        assert_eq!(conn.response(LIST).await.unwrap().status, 200);
     }
     // Pipelined: a create, errors and a list, answered in order.
     let body = r#"{"name":"A","categoryId":1}"#;
@@ -135,8 +135,9 @@ pub async fn keep_alive_pipelining_and_chunked_bodies_work(backend: Backend) {
         body.len()
     );
     let list = "GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n";
-    let nobody = "GET /v1/pets HTTP/1.1\r\nHost: x\r\n\r\n";
-    wire.send(&format!("{create}{list}{nobody}{list}")).await;
+    let unauthenticated = "GET /v1/pets HTTP/1.1\r\nHost: x\r\n\r\n";
+    conn.send(&format!("{create}{list}{unauthenticated}{list}"))
+        .await;
     let mut statuses = Vec::new();
     for _ in 0..4 {
         let request = if statuses.is_empty() {
@@ -144,7 +145,7 @@ pub async fn keep_alive_pipelining_and_chunked_bodies_work(backend: Backend) {
         } else {
             LIST
         };
-        statuses.push(wire.response(request).await.unwrap().status.as_u16());
+        statuses.push(conn.response(request).await.unwrap().status.as_u16());
     }
     assert_eq!(statuses, [201, 200, 401, 200]);
     // A byte at a time, with a chunked body.
@@ -152,16 +153,16 @@ pub async fn keep_alive_pipelining_and_chunked_bodies_work(backend: Backend) {
                    a\r\n{\"name\":\"B\r\n11\r\n\",\"categoryId\":1}\r\n0\r\n\r\n";
     let key = format!("Authorization: Bearer {}", server.key);
     for byte in chunked.replace("KEY", &key).bytes() {
-        wire.stream.write_all(&[byte]).await.unwrap();
-        wire.stream.flush().await.unwrap();
+        conn.stream.write_all(&[byte]).await.unwrap();
+        conn.stream.flush().await.unwrap();
     }
     assert_eq!(
-        wire.response("POST /v1/pets").await.unwrap().json()["name"],
+        conn.response("POST /v1/pets").await.unwrap().json()["name"],
         "B"
     );
     // And HTTP/1.0, which closes.
-    wire.send("GET /v1/pets HTTP/1.0\r\nKEY\r\n\r\n").await;
-    assert_eq!(wire.last_response("GET /v1/pets").await.status, 200);
+    conn.send("GET /v1/pets HTTP/1.0\r\nKEY\r\n\r\n").await;
+    assert_eq!(conn.last_response("GET /v1/pets").await.status, 200);
 }
 
 pub async fn malformed_requests_get_an_error_body(backend: Backend) {
@@ -182,20 +183,20 @@ pub async fn malformed_requests_get_an_error_body(backend: Backend) {
         "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nTransfer-Encoding: gzip\r\n\r\n",
         "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nTransfer-Encoding: chunked\r\n\r\nnot a size\r\n",
     ] {
-        let mut wire = Wire::connect(&server).await;
-        wire.send(text).await;
-        let response = wire.last_response("GET /").await;
+        let mut conn = RawConnection::connect(&server).await;
+        conn.send(text).await;
+        let response = conn.last_response("GET /").await;
         response.assert_error(400, "invalid_request");
     }
     // Behind good requests on the same connection too.
-    let mut wire = Wire::connect(&server).await;
-    wire.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\ngarbage\r\n\r\n")
+    let mut conn = RawConnection::connect(&server).await;
+    conn.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\ngarbage\r\n\r\n")
         .await;
-    assert_eq!(wire.response(LIST).await.unwrap().status, 200);
-    wire.last_response("GET /")
+    assert_eq!(conn.response(LIST).await.unwrap().status, 200);
+    conn.last_response("GET /")
         .await
         .assert_error(400, "invalid_request");
-    assert_eq!(server.count().await, 0);
+    assert_eq!(server.count_pets().await, 0);
 }
 
 pub async fn oversized_heads_get_431(backend: Backend) {
@@ -207,26 +208,26 @@ pub async fn oversized_heads_get_431(backend: Backend) {
         );
         format!("{start}{}\r\n\r\n", "x".repeat(size - start.len() - 4))
     };
-    let mut wire = Wire::connect(&server).await;
-    wire.send(&request(16384)).await;
-    assert_eq!(wire.response(LIST).await.unwrap().status, 200);
+    let mut conn = RawConnection::connect(&server).await;
+    conn.send(&request(16384)).await;
+    assert_eq!(conn.response(LIST).await.unwrap().status, 200);
     let long_path = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "x".repeat(70_000));
     let many = format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(101));
     for text in [request(16385), request(100_000), long_path, many] {
-        let mut wire = Wire::connect(&server).await;
-        wire.send(&text).await;
-        wire.last_response("GET /")
+        let mut conn = RawConnection::connect(&server).await;
+        conn.send(&text).await;
+        conn.last_response("GET /")
             .await
             .assert_error(431, "head_too_large");
     }
 }
 
 pub async fn idle_connections_time_out(backend: Backend) {
-    let server = Server::start_with(backend, short).await;
-    let mut silent = Wire::connect(&server).await;
+    let server = Server::start_with(backend, with_short_timeouts).await;
+    let mut silent = RawConnection::connect(&server).await;
     assert!(silent.next().await.is_none());
     // Also after a request, when the connection could be used again.
-    let mut idle = Wire::connect(&server).await;
+    let mut idle = RawConnection::connect(&server).await;
     idle.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
         .await;
     assert_eq!(idle.response(LIST).await.unwrap().status, 200);
@@ -234,17 +235,17 @@ pub async fn idle_connections_time_out(backend: Backend) {
 }
 
 pub async fn slowloris_heads_time_out(backend: Backend) {
-    let server = Server::start_with(backend, short).await;
-    let mut wire = Wire::connect(&server).await;
-    wire.send("GET /v1/pets HTTP/1.1\r\nHost:").await;
-    wire.last_response("GET /")
+    let server = Server::start_with(backend, with_short_timeouts).await;
+    let mut conn = RawConnection::connect(&server).await;
+    conn.send("GET /v1/pets HTTP/1.1\r\nHost:").await;
+    conn.last_response("GET /")
         .await
         .assert_error(408, "request_timeout");
     // A byte now and then does not buy time.
-    let mut wire = Wire::connect(&server).await;
-    wire.send("GET /v1/pets HTTP/1.1\r\nX: ").await;
-    let (mut reading, mut writing) = tokio::io::split(wire.stream);
-    let dripping = tokio::spawn(async move {
+    let mut conn = RawConnection::connect(&server).await;
+    conn.send("GET /v1/pets HTTP/1.1\r\nX: ").await;
+    let (mut reading, mut writing) = tokio::io::split(conn.stream);
+    let trickle = tokio::spawn(async move {
         while writing.write_all(b"x").await.is_ok() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -257,45 +258,47 @@ pub async fn slowloris_heads_time_out(backend: Backend) {
         String::from_utf8_lossy(&received)
     );
     drop(reading);
-    dripping.await.unwrap();
+    trickle.await.unwrap();
 }
 
 pub async fn slow_bodies_time_out(backend: Backend) {
-    let server = Server::start_with(backend, short).await;
-    for (method, path, _) in contract::sweep().filter(|(method, ..)| *method != Method::GET) {
-        let mut wire = Wire::connect(&server).await;
+    let server = Server::start_with(backend, with_short_timeouts).await;
+    for (method, path, _) in
+        contract::callable_operations().filter(|(method, ..)| *method != Method::GET)
+    {
+        let mut conn = RawConnection::connect(&server).await;
         let request = format!("{method} {path}");
-        wire.send(&format!(
+        conn.send(&format!(
             "{request} HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: 100\r\n\r\n{{\"name\""
         ))
         .await;
-        wire.last_response(&request)
+        conn.last_response(&request)
             .await
             .assert_error(408, "request_timeout");
     }
     // A body that breaks off is not carried out.
-    let mut wire = Wire::connect(&server).await;
+    let mut conn = RawConnection::connect(&server).await;
     let body = r#"{"name":"A","categoryId":1}"#;
-    wire.send(&format!(
+    conn.send(&format!(
         "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: 100\r\n\r\n{body}"
     ))
     .await;
-    wire.stream.shutdown().await.unwrap();
-    while wire.next().await.is_some() {}
-    assert_eq!(server.count().await, 0);
+    conn.stream.shutdown().await.unwrap();
+    while conn.next().await.is_some() {}
+    assert_eq!(server.count_pets().await, 0);
 }
 
 /// The answers pile up until the sockets are full, then the service gives up.
 pub async fn clients_that_do_not_read_time_out(backend: Backend) {
-    let server = Server::start_with(backend, short).await;
-    server.create_some(100).await;
-    let wire = Wire::connect(&server).await;
+    let server = Server::start_with(backend, with_short_timeouts).await;
+    server.create_pets(100).await;
+    let conn = RawConnection::connect(&server).await;
     let request = format!(
         "GET /v1/pets?limit=100 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n",
         server.key
     );
     let requests = request.repeat(50_000);
-    let mut stream = wire.stream;
+    let mut stream = conn.stream;
     let written = tokio::time::timeout(
         Duration::from_secs(30),
         stream.write_all(requests.as_bytes()),
@@ -304,15 +307,16 @@ pub async fn clients_that_do_not_read_time_out(backend: Backend) {
 }
 
 pub async fn connections_over_the_limit_get_503(backend: Backend) {
-    let server = Server::start_with(backend, |plan| plan.settings.server.max_connections = 2).await;
-    let mut first = Wire::connect(&server).await;
-    let mut second = Wire::connect(&server).await;
-    for wire in [&mut first, &mut second] {
-        wire.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
+    let server =
+        Server::start_with(backend, |config| config.settings.server.max_connections = 2).await;
+    let mut first = RawConnection::connect(&server).await;
+    let mut second = RawConnection::connect(&server).await;
+    for conn in [&mut first, &mut second] {
+        conn.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
             .await;
-        assert_eq!(wire.response(LIST).await.unwrap().status, 200);
+        assert_eq!(conn.response(LIST).await.unwrap().status, 200);
     }
-    let mut third = Wire::connect(&server).await;
+    let mut third = RawConnection::connect(&server).await;
     third
         .send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
         .await;
@@ -322,10 +326,10 @@ pub async fn connections_over_the_limit_get_503(backend: Backend) {
     drop(first);
     // There is room again as soon as the service has seen it.
     loop {
-        let mut wire = Wire::connect(&server).await;
-        wire.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
+        let mut conn = RawConnection::connect(&server).await;
+        conn.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
             .await;
-        if wire.next().await.unwrap().status == 200 {
+        if conn.next().await.unwrap().status == 200 {
             break;
         }
     }
@@ -337,18 +341,18 @@ pub async fn connections_over_the_limit_get_503(backend: Backend) {
 pub async fn a_rejected_upload_still_gets_its_response(backend: Backend) {
     let server = Server::start(backend).await;
     for _ in 0..5 {
-        let mut wire = Wire::connect(&server).await;
-        wire.send("POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: 500000\r\n\r\n")
+        let mut conn = RawConnection::connect(&server).await;
+        conn.send("POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: 500000\r\n\r\n")
             .await;
-        wire.send(&"x".repeat(500_000)).await;
-        let response = wire.last_response("POST /v1/pets").await;
+        conn.send(&"x".repeat(500_000)).await;
+        let response = conn.last_response("POST /v1/pets").await;
         response.assert_error(413, "body_too_large");
     }
     // And one that asks first is spared the sending.
-    let mut wire = Wire::connect(&server).await;
+    let mut conn = RawConnection::connect(&server).await;
     let head = "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nExpect: 100-continue\r\nContent-Length: 500000\r\n\r\n";
-    wire.send(head).await;
-    let response = wire.response("POST /v1/pets").await.unwrap();
+    conn.send(head).await;
+    let response = conn.response("POST /v1/pets").await.unwrap();
     response.assert_error(413, "body_too_large");
 }
 
@@ -357,16 +361,16 @@ pub async fn half_closed_connections_get_their_response(backend: Backend) {
     let server = Server::start(backend).await;
     let body = r#"{"name":"A","categoryId":1}"#;
     for _ in 0..20 {
-        let mut wire = Wire::connect(&server).await;
+        let mut conn = RawConnection::connect(&server).await;
         let length = body.len();
-        wire.send(&format!(
+        conn.send(&format!(
             "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: {length}\r\n\r\n{body}"
         ))
         .await;
-        wire.stream.shutdown().await.unwrap();
-        assert_eq!(wire.last_response("POST /v1/pets").await.status, 201);
+        conn.stream.shutdown().await.unwrap();
+        assert_eq!(conn.last_response("POST /v1/pets").await.status, 201);
     }
-    assert_eq!(server.count().await, 20);
+    assert_eq!(server.count_pets().await, 20);
 }
 
 /// An answer that is on its way when the service stops arrives whole.

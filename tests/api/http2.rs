@@ -23,39 +23,39 @@ pub const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 
 pub async fn responses_match_http1(backend: Backend) {
     let server = Server::start(backend).await;
-    server.create_some(3).await;
+    server.create_pets(3).await;
     let tag = server.get("/v1/pets").await;
     let tag = tag.header("etag").unwrap();
-    let of = |method: Method, path: &str| server.request(method, path);
+    let request = |method: Method, path: &str| server.request(method, path);
     let requests = || {
         [
-            of(Method::GET, "/v1/pets?limit=2"),
-            of(Method::GET, "/v1/pets").header("if-none-match", tag),
-            of(Method::HEAD, "/v1/pets"),
-            of(Method::HEAD, "/v1/pets").header("if-none-match", tag),
-            of(Method::GET, "/v1/pets/1"),
-            of(Method::GET, "/v1/pets/9"),
-            of(Method::HEAD, "/v1/pets/9"),
-            of(Method::GET, "/v1/pets?limit=0"),
-            of(Method::GET, "/v1/pets").without_key(),
-            of(Method::GET, "/v1/nothing"),
-            of(Method::DELETE, "/v1/pets"),
-            of(Method::POST, "/v1/pets").body("{}"),
-            of(Method::POST, "/v1/pets").body(vec![b' '; 70_000]),
-            of(Method::GET, "/docs"),
+            request(Method::GET, "/v1/pets?limit=2"),
+            request(Method::GET, "/v1/pets").header("if-none-match", tag),
+            request(Method::HEAD, "/v1/pets"),
+            request(Method::HEAD, "/v1/pets").header("if-none-match", tag),
+            request(Method::GET, "/v1/pets/1"),
+            request(Method::GET, "/v1/pets/9"),
+            request(Method::HEAD, "/v1/pets/9"),
+            request(Method::GET, "/v1/pets?limit=0"),
+            request(Method::GET, "/v1/pets").without_key(),
+            request(Method::GET, "/v1/nothing"),
+            request(Method::DELETE, "/v1/pets"),
+            request(Method::POST, "/v1/pets").body("{}"),
+            request(Method::POST, "/v1/pets").body(vec![b' '; 70_000]),
+            request(Method::GET, "/docs"),
         ]
     };
-    for (one, two) in requests().into_iter().zip(requests()) {
-        let path = one.path.clone();
-        let (one, two) = (one.send().await, two.over_http2().send().await);
+    for (http1, http2) in requests().into_iter().zip(requests()) {
+        let path = http1.path.clone();
+        let (http1, http2) = (http1.send().await, http2.over_http2().send().await);
         assert_eq!(
-            (one.status, &one.body, lasting(&one)),
-            (two.status, &two.body, lasting(&two)),
+            (http1.status, &http1.body, stable_headers(&http1)),
+            (http2.status, &http2.body, stable_headers(&http2)),
             "{path}"
         );
     }
     let pet = json!({"name": "Rex", "categoryId": 1}).to_string();
-    let created = of(Method::POST, "/v1/pets")
+    let created = request(Method::POST, "/v1/pets")
         .body(pet)
         .over_http2()
         .send()
@@ -67,7 +67,7 @@ pub async fn responses_match_http1(backend: Backend) {
 }
 
 /// The headers that two answers to the same request share.
-fn lasting(response: &Response) -> HeaderMap {
+fn stable_headers(response: &Response) -> HeaderMap {
     let mut headers = response.headers.clone();
     for name in ["date", "x-request-id", "connection"] {
         headers.remove(name);
@@ -116,8 +116,8 @@ pub async fn a_fragmented_preface_is_accepted(backend: Backend) {
 }
 
 pub async fn idle_connections_are_closed(backend: Backend) {
-    let server = Server::start_with(backend, |plan| {
-        plan.settings.server = Limits {
+    let server = Server::start_with(backend, |config| {
+        config.settings.server = Limits {
             idle_timeout: Duration::from_millis(200),
             write_timeout: Duration::from_millis(200),
             ..Limits::default()
@@ -156,9 +156,9 @@ pub async fn oversized_heads_get_431(backend: Backend) {
 pub async fn shutdown_does_not_wait_for_unresponsive_clients(backend: Backend) {
     let server = Server::start(backend).await;
     let mut silent = Vec::new();
-    for hello in [PREFACE.to_vec(), [PREFACE, SETTINGS].concat()] {
+    for sent in [PREFACE.to_vec(), [PREFACE, SETTINGS].concat()] {
         let mut stream = server.connect(Version::HTTP_2).await;
-        stream.write_all(&hello).await.unwrap();
+        stream.write_all(&sent).await.unwrap();
         let mut frame = [0; 9];
         stream.read_exact(&mut frame).await.unwrap();
         silent.push(stream);
@@ -174,14 +174,14 @@ pub async fn shutdown_drains_requests_in_flight(backend: Backend) {
     let list = server.request(Method::GET, "/v1/pets").into_http();
     let listed = client.send_request(list.clone()).await.unwrap();
     assert_eq!(listed.status(), 200);
-    let held = server.database.lock();
+    let lock = server.database.lock();
     let pet = json!({"name": "Rex", "categoryId": 1}).to_string();
     let create = server.request(Method::POST, "/v1/pets").body(pet);
     let create = tokio::spawn(client.send_request(create.into_http()));
     tokio::time::sleep(Duration::from_millis(300)).await;
     let stopping = tokio::spawn(server.stop());
     tokio::time::sleep(Duration::from_millis(300)).await;
-    drop(held);
+    drop(lock);
     assert_eq!(create.await.unwrap().unwrap().status(), 201);
     stopping.await.unwrap();
     assert!(client.send_request(list).await.is_err());

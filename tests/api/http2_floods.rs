@@ -19,37 +19,37 @@ use crate::{
 /// are served.
 pub async fn rapid_reset_and_continuation_floods_close_the_connection(backend: Backend) {
     let server = Server::start(backend).await;
-    let begun = frame(HEADERS, 0, 1, &head("GET", "/healthz"));
-    let upload = frame(HEADERS, END_HEADERS, 1, &head("POST", "/v1/pets"));
-    let piece = |block: &[u8]| frame(CONTINUATION, 0, 1, block);
-    let kilobyte = header("x", &"y".repeat(100)).repeat(10);
+    let open_head = frame(HEADERS, 0, 1, &request_head("GET", "/healthz"));
+    let upload = frame(HEADERS, END_HEADERS, 1, &request_head("POST", "/v1/pets"));
+    let continuation = |block: &[u8]| frame(CONTINUATION, 0, 1, block);
+    let kilobyte = literal_header("x", &"y".repeat(100)).repeat(10);
     for (flood, frames) in [
         // CVE-2023-44487.
         (
-            "resets",
-            streams(10_000).flat_map(asked_and_taken_back).collect(),
+            "rapid reset",
+            stream_ids(10_000).flat_map(request_and_cancel).collect(),
         ),
         (
-            "broken requests",
-            streams(10_000).flat_map(broken).collect(),
+            "malformed requests",
+            stream_ids(10_000).flat_map(request_without_path).collect(),
         ),
         // CVE-2024-27316.
         (
-            "pieces of a head",
-            [begun.clone(), piece(&[]).repeat(10_000)].concat(),
+            "CONTINUATION flood of empty frames",
+            [open_head.clone(), continuation(&[]).repeat(10_000)].concat(),
         ),
         (
-            "an endless head",
-            [begun, piece(&kilobyte).repeat(10_000)].concat(),
+            "CONTINUATION flood of headers",
+            [open_head, continuation(&kilobyte).repeat(10_000)].concat(),
         ),
         (
-            "empty pieces of a body",
+            "empty DATA frames",
             [upload, frame(DATA, 0, 1, &[]).repeat(100_000)].concat(),
         ),
     ] {
-        let received = flooded(&server, &frames).await;
-        let goodbye = last_reason(&received);
-        assert_eq!(goodbye, Some(ENHANCE_YOUR_CALM), "{flood}");
+        let received = send_flood(&server, &frames).await;
+        let error_code = goaway_error_code(&received);
+        assert_eq!(error_code, Some(ENHANCE_YOUR_CALM), "{flood}");
         assert_eq!(server.get("/v1/pets").await.status, 200, "{flood}");
     }
 }
@@ -57,9 +57,9 @@ pub async fn rapid_reset_and_continuation_floods_close_the_connection(backend: B
 /// Pings and settings must be answered, but are no reason to stay; and the
 /// answers do not pile up for a client that does not read them.
 pub async fn ping_and_settings_floods_close_the_connection(backend: Backend) {
-    let server = Server::start_with(backend, |plan| {
-        plan.settings.server.head_timeout = Duration::from_millis(200);
-        plan.settings.server.write_timeout = Duration::from_millis(200);
+    let server = Server::start_with(backend, |config| {
+        config.settings.server.head_timeout = Duration::from_millis(200);
+        config.settings.server.write_timeout = Duration::from_millis(200);
     })
     .await;
     for flood in [frame(PING, 0, 0, &[0; 8]), SETTINGS.to_vec()] {
@@ -90,22 +90,22 @@ pub async fn ping_and_settings_floods_close_the_connection(backend: Backend) {
 pub async fn cancelling_every_concurrent_request_is_allowed(backend: Backend) {
     let server = Server::start(backend).await;
     let mut stream = server.connect(Version::HTTP_2).await;
-    let many: Vec<u8> = streams(64).flat_map(asked_and_taken_back).collect();
+    let many: Vec<u8> = stream_ids(64).flat_map(request_and_cancel).collect();
     let one = frame(
         HEADERS,
         END_STREAM | END_HEADERS,
         1001,
-        &head("GET", "/healthz"),
+        &request_head("GET", "/healthz"),
     );
     let all = [PREFACE, SETTINGS, &many, &one].concat();
     stream.write_all(&all).await.unwrap();
     let mut received = Vec::new();
-    let answered = async {
+    let wait_for_response = async {
         while !frames(&received).any(|(kind, id, _)| (kind, id) == (HEADERS, 1001)) {
             assert_ne!(stream.read_buf(&mut received).await.unwrap(), 0, "closed");
         }
     };
-    timeout(Duration::from_secs(30), answered)
+    timeout(Duration::from_secs(30), wait_for_response)
         .await
         .expect("an answer");
 }
@@ -113,11 +113,11 @@ pub async fn cancelling_every_concurrent_request_is_allowed(backend: Backend) {
 /// What was handed to the store is carried out, though nobody waits any more.
 pub async fn a_create_cancelled_in_flight_is_still_stored(backend: Backend) {
     let server = Server::start(backend).await;
-    assert_eq!(server.count().await, 0);
-    let held = server.database.lock();
+    assert_eq!(server.count_pets().await, 0);
+    let lock = server.database.lock();
     let mut stream = server.connect(Version::HTTP_2).await;
-    let key = header("authorization", &format!("Bearer {}", server.key));
-    let head = [head("POST", "/v1/pets"), key].concat();
+    let key = literal_header("authorization", &format!("Bearer {}", server.key));
+    let head = [request_head("POST", "/v1/pets"), key].concat();
     let pet = json!({"name": "Rex", "categoryId": 1}).to_string();
     let create = [
         frame(HEADERS, END_HEADERS, 1, &head),
@@ -126,14 +126,14 @@ pub async fn a_create_cancelled_in_flight_is_still_stored(backend: Backend) {
     let create = [PREFACE, SETTINGS, &create.concat()].concat();
     stream.write_all(&create).await.unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
-    stream.write_all(&taken_back(1)).await.unwrap();
+    stream.write_all(&rst_stream(1)).await.unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
-    drop(held);
-    eventually("the animal", async || server.count().await == 1).await;
+    drop(lock);
+    eventually("the pet is stored", async || server.count_pets().await == 1).await;
 }
 
 /// Sends frames and gives all that comes back until the service closes.
-async fn flooded(server: &Server, flood: &[u8]) -> Vec<u8> {
+async fn send_flood(server: &Server, flood: &[u8]) -> Vec<u8> {
     let stream = server.connect(Version::HTTP_2).await;
     let (mut reading, mut writing) = tokio::io::split(stream);
     let flood = [PREFACE, SETTINGS, flood].concat();
@@ -183,43 +183,48 @@ fn frames(mut received: &[u8]) -> impl Iterator<Item = (u8, u32, &[u8])> {
 }
 
 /// Why the service said goodbye at last.
-fn last_reason(received: &[u8]) -> Option<u32> {
-    let goodbyes = frames(received).filter(|(kind, ..)| *kind == GOAWAY);
-    let (.., payload) = goodbyes.last()?;
+fn goaway_error_code(received: &[u8]) -> Option<u32> {
+    let goaways = frames(received).filter(|(kind, ..)| *kind == GOAWAY);
+    let (.., payload) = goaways.last()?;
     Some(u32::from_be_bytes(payload[4..8].try_into().unwrap()))
 }
 
 /// The numbers of a client's first streams.
-fn streams(count: u32) -> impl Iterator<Item = u32> {
+fn stream_ids(count: u32) -> impl Iterator<Item = u32> {
     (0..count).map(|n| 2 * n + 1)
 }
 
-fn asked_and_taken_back(stream: u32) -> Vec<u8> {
-    let head = head("GET", "/healthz");
+fn request_and_cancel(stream: u32) -> Vec<u8> {
+    let head = request_head("GET", "/healthz");
     [
         frame(HEADERS, END_STREAM | END_HEADERS, stream, &head),
-        taken_back(stream),
+        rst_stream(stream),
     ]
     .concat()
 }
 
-fn taken_back(stream: u32) -> Vec<u8> {
+fn rst_stream(stream: u32) -> Vec<u8> {
     frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes())
 }
 
 /// A request without a path.
-fn broken(stream: u32) -> Vec<u8> {
-    let head = header(":method", "GET");
+fn request_without_path(stream: u32) -> Vec<u8> {
+    let head = literal_header(":method", "GET");
     frame(HEADERS, END_STREAM | END_HEADERS, stream, &head)
 }
 
-fn head(method: &str, path: &str) -> Vec<u8> {
-    let scheme = header(":scheme", "https");
-    [header(":method", method), scheme, header(":path", path)].concat()
+fn request_head(method: &str, path: &str) -> Vec<u8> {
+    let scheme = literal_header(":scheme", "https");
+    [
+        literal_header(":method", method),
+        scheme,
+        literal_header(":path", path),
+    ]
+    .concat()
 }
 
 /// A header as it is, without compression.
-fn header(name: &str, value: &str) -> Vec<u8> {
+fn literal_header(name: &str, value: &str) -> Vec<u8> {
     let length = |text: &str| u8::try_from(text.len()).unwrap();
     let mut block = vec![0, length(name)];
     block.extend(name.bytes());

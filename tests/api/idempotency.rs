@@ -18,9 +18,9 @@ use crate::{
 
 const PET: &str = r#"{"name":"Rex","categoryId":1,"status":"available"}"#;
 
-fn named<'a>(server: &'a Server, name: &str, path: &str, body: &str) -> Request<'a> {
+fn idempotent_post<'a>(server: &'a Server, key: &str, path: &str, body: &str) -> Request<'a> {
     let request = server.request(Method::POST, path).body(body);
-    request.header("idempotency-key", name)
+    request.header("idempotency-key", key)
 }
 
 /// It is the same answer as before, and says so.
@@ -46,7 +46,7 @@ fn assert_replayed(response: &Response, first: &Response) {
 
 pub async fn a_retry_replays_the_original_response(backend: Backend) {
     let server = Server::start(backend).await;
-    for (name, path, body) in [
+    for (key, path, body) in [
         ("create", "/v1/pets", PET),
         ("another", "/v1/pets", PET),
         ("place", "/v1/store/orders", r#"{"petId":1}"#),
@@ -58,14 +58,14 @@ pub async fn a_retry_replays_the_original_response(backend: Backend) {
         ("place another", "/v1/store/orders", r#"{"petId":2}"#),
         ("cancel", "/v1/store/orders/2/cancel", "{}"),
     ] {
-        let name = name.replace(' ', "-");
-        let first = named(&server, &name, path, body).send().await;
+        let key = key.replace(' ', "-");
+        let first = idempotent_post(&server, &key, path, body).send().await;
         for _ in 0..2 {
-            let again = named(&server, &name, path, body).send().await;
+            let again = idempotent_post(&server, &key, path, body).send().await;
             assert_replayed(&again, &first);
         }
     }
-    assert_eq!(server.count().await, 2);
+    assert_eq!(server.count_pets().await, 2);
     let orders = server.get("/v1/store/orders").await.json();
     assert_eq!(orders.as_array().unwrap().len(), 2);
 
@@ -73,28 +73,30 @@ pub async fn a_retry_replays_the_original_response(backend: Backend) {
     server
         .patch("/v1/pets/1", r#"{"name":"Max","status":null}"#)
         .await;
-    let created = named(&server, "create", "/v1/pets", PET).send().await;
+    let created = idempotent_post(&server, "create", "/v1/pets", PET)
+        .send()
+        .await;
     assert_eq!(
         created.json(),
         json!({"id": 1, "name": "Rex", "categoryId": 1, "status": "available"})
     );
-    let placed = named(&server, "place", "/v1/store/orders", r#"{"petId":1}"#)
+    let placed = idempotent_post(&server, "place", "/v1/store/orders", r#"{"petId":1}"#)
         .send()
         .await;
     assert_eq!(placed.json()["status"], "placed");
     assert_eq!(placed.json()["updatedAt"], placed.json()["createdAt"]);
     // The animal 2 is available again, and stays so.
-    let claim = r#"{"petId":2}"#;
-    let placed = named(&server, "place-another", "/v1/store/orders", claim);
+    let order_body = r#"{"petId":2}"#;
+    let placed = idempotent_post(&server, "place-another", "/v1/store/orders", order_body);
     assert_eq!(placed.send().await.status, 201);
-    assert_eq!(server.status_of(2).await, "available");
+    assert_eq!(server.pet_status(2).await, "available");
     let orders = server.get("/v1/store/orders").await.json();
     assert_eq!(orders.as_array().unwrap().len(), 2);
 }
 
 pub async fn an_idempotency_key_is_bound_to_one_request_and_api_key(backend: Backend) {
     let server = Server::start(backend).await;
-    let first = named(&server, "n", "/v1/pets", PET).send().await;
+    let first = idempotent_post(&server, "n", "/v1/pets", PET).send().await;
     assert_eq!(first.status, 201);
     for (path, body) in [
         ("/v1/pets", r#"{"name":"Max","categoryId":1}"#),
@@ -103,12 +105,12 @@ pub async fn an_idempotency_key_is_bound_to_one_request_and_api_key(backend: Bac
         ("/v1/store/orders/1/complete", ""),
         ("/v1/store/orders/1/cancel", ""),
     ] {
-        let other = named(&server, "n", path, body).send().await;
+        let other = idempotent_post(&server, "n", path, body).send().await;
         other.assert_error(422, "idempotency_key_reused");
     }
-    assert_eq!(server.count().await, 1);
-    let key = server.make_key(&Scope::ALL, None).await;
-    let other = named(&server, "n", "/v1/pets", PET)
+    assert_eq!(server.count_pets().await, 1);
+    let key = server.create_key(&Scope::ALL, None).await;
+    let other = idempotent_post(&server, "n", "/v1/pets", PET)
         .with_key(&key)
         .send()
         .await;
@@ -116,11 +118,11 @@ pub async fn an_idempotency_key_is_bound_to_one_request_and_api_key(backend: Bac
         (other.status.as_u16(), other.header("idempotent-replayed")),
         (201, None)
     );
-    assert_eq!(server.count().await, 2);
+    assert_eq!(server.count_pets().await, 2);
     // What was not carried out has taken no name.
-    let bad = named(&server, "m", "/v1/pets", "{}").send().await;
+    let bad = idempotent_post(&server, "m", "/v1/pets", "{}").send().await;
     bad.assert_error(400, "invalid_body");
-    let good = named(&server, "m", "/v1/pets", PET).send().await;
+    let good = idempotent_post(&server, "m", "/v1/pets", PET).send().await;
     assert_eq!(
         (good.status.as_u16(), good.header("idempotent-replayed")),
         (201, None)
@@ -141,7 +143,7 @@ pub async fn invalid_idempotency_keys_get_400(backend: Backend) {
         ("/v1/store/orders/1/cancel", ""),
     ];
     for (path, body) in paths {
-        for name in [
+        for key in [
             "".as_bytes(),
             b"a b",
             b"a\tb",
@@ -150,20 +152,23 @@ pub async fn invalid_idempotency_keys_get_400(backend: Backend) {
             &[b'x'; 256],
         ] {
             let request = server.request(Method::POST, path).body(body);
-            let response = request.header("idempotency-key", name).send().await;
+            let response = request.header("idempotency-key", key).send().await;
             response.assert_error(400, "invalid_parameter");
         }
-        let twice = named(&server, "a", path, body).header("idempotency-key", "a");
+        let twice = idempotent_post(&server, "a", path, body).header("idempotency-key", "a");
         twice.send().await.assert_error(400, "invalid_parameter");
     }
-    assert_eq!(server.count().await, 0);
-    for name in [
+    assert_eq!(server.count_pets().await, 0);
+    for key in [
         "\"8e03978e-40d5-43dd-bc93-6894a57f9324\"",
         &"x".repeat(255),
         "~!@#",
     ] {
         assert_eq!(
-            named(&server, name, "/v1/pets", PET).send().await.status,
+            idempotent_post(&server, key, "/v1/pets", PET)
+                .send()
+                .await
+                .status,
             201
         );
     }
@@ -172,27 +177,34 @@ pub async fn invalid_idempotency_keys_get_400(backend: Backend) {
 pub async fn concurrent_retries_execute_once(backend: Backend) {
     let server = Server::start(backend).await;
     for round in 0..4 {
-        let name = format!("round-{round}");
-        let pets = join_all((0..16).map(|_| named(&server, &name, "/v1/pets", PET).send())).await;
-        let pet = one_of(&pets, 201).json()["id"].as_i64().unwrap();
-        assert_eq!(server.count().await, round + 1);
-        let claim = format!("{{\"petId\":{pet}}}");
+        let key = format!("round-{round}");
+        let pets =
+            join_all((0..16).map(|_| idempotent_post(&server, &key, "/v1/pets", PET).send())).await;
+        let pet = assert_executed_once(&pets, 201).json()["id"]
+            .as_i64()
+            .unwrap();
+        assert_eq!(server.count_pets().await, round + 1);
+        let order_body = format!("{{\"petId\":{pet}}}");
         let path = "/v1/store/orders";
-        let orders = join_all(
-            (0..16).map(|_| named(&server, &format!("{name}-order"), path, &claim).send()),
-        )
-        .await;
-        let order = one_of(&orders, 201).json()["id"].as_i64().unwrap();
+        let orders =
+            join_all((0..16).map(|_| {
+                idempotent_post(&server, &format!("{key}-order"), path, &order_body).send()
+            }))
+            .await;
+        let order = assert_executed_once(&orders, 201).json()["id"]
+            .as_i64()
+            .unwrap();
         let path = format!("/v1/store/orders/{order}/complete");
-        let closed =
-            join_all((0..16).map(|_| named(&server, &format!("{name}-sale"), &path, "").send()));
-        one_of(&closed.await, 200);
+        let closed = join_all(
+            (0..16).map(|_| idempotent_post(&server, &format!("{key}-sale"), &path, "").send()),
+        );
+        assert_executed_once(&closed.await, 200);
     }
 }
 
 /// All are the same answer, and one is the first.
 #[track_caller]
-fn one_of(responses: &[Response], status: u16) -> &Response {
+fn assert_executed_once(responses: &[Response], status: u16) -> &Response {
     let is_first = |response: &&Response| response.header("idempotent-replayed").is_none();
     let firsts: Vec<_> = responses.iter().filter(is_first).collect();
     assert_eq!(firsts.len(), 1, "{responses:?}");
@@ -207,20 +219,21 @@ fn one_of(responses: &[Response], status: u16) -> &Response {
 pub async fn idempotency_keys_expire_after_24_hours(backend: Backend) {
     let start = Timestamp::now();
     let hours = Arc::new(AtomicI64::new(0));
-    let moved = hours.clone();
-    let server = Server::start_with(backend, |plan| {
-        plan.settings.api.clock =
-            Clock::new(move || start + SignedDuration::from_hours(moved.load(Ordering::Relaxed)));
+    let clock_hours = hours.clone();
+    let server = Server::start_with(backend, |config| {
+        config.settings.api.clock = Clock::new(move || {
+            start + SignedDuration::from_hours(clock_hours.load(Ordering::Relaxed))
+        });
     })
     .await;
-    let first = named(&server, "n", "/v1/pets", PET).send().await;
+    let first = idempotent_post(&server, "n", "/v1/pets", PET).send().await;
     hours.store(23, Ordering::Relaxed);
-    let again = named(&server, "n", "/v1/pets", PET).send().await;
+    let again = idempotent_post(&server, "n", "/v1/pets", PET).send().await;
     assert_replayed(&again, &first);
     hours.store(25, Ordering::Relaxed);
     let count = "SELECT count(*) || '' FROM idempotency_keys";
-    let forgotten = async || server.database.query(count) == "0";
-    eventually("the name is forgotten", forgotten).await;
-    let other = named(&server, "n", "/v1/pets", r#"{"name":"Max","categoryId":1}"#);
+    let purged = async || server.database.query(count) == "0";
+    eventually("the name is forgotten", purged).await;
+    let other = idempotent_post(&server, "n", "/v1/pets", r#"{"name":"Max","categoryId":1}"#);
     assert_eq!(other.send().await.status, 201);
 }

@@ -11,7 +11,7 @@ use crate::harness::{Backend, Server};
 pub async fn the_page_size_defaults_to_20(backend: Backend) {
     let server = Server::start(backend).await;
     assert_eq!(server.get("/v1/pets").await.json(), json!([]));
-    server.create_some(101).await;
+    server.create_pets(101).await;
     for (path, count) in [
         ("/v1/pets", 20),
         ("/v1/pets?limit=1", 1),
@@ -60,7 +60,7 @@ pub async fn the_list_can_be_filtered_by_status(backend: Backend) {
             ids
         );
     }
-    assert_eq!(server.count().await, 5);
+    assert_eq!(server.count_pets().await, 5);
 }
 
 pub async fn keyset_pagination_visits_every_pet_once(backend: Backend) {
@@ -107,11 +107,11 @@ pub async fn keyset_pagination_visits_every_pet_once(backend: Backend) {
 
 pub async fn links_use_the_public_url(backend: Backend) {
     let address = "https://shop.example/api/v1";
-    let server = Server::start_with(backend, |plan| {
-        plan.settings.api.public_url = Some(address.parse().unwrap());
+    let server = Server::start_with(backend, |config| {
+        config.settings.api.public_url = Some(address.parse().unwrap());
     })
     .await;
-    server.create_some(2).await;
+    server.create_pets(2).await;
     let next = server.get("/v1/pets?limit=1").await.next().unwrap();
     assert!(
         next.starts_with("https://shop.example/api/v1/pets?limit=1&cursor="),
@@ -142,7 +142,7 @@ pub async fn links_use_the_public_url(backend: Backend) {
 
 pub async fn invalid_query_parameters_get_400(backend: Backend) {
     let server = Server::start(backend).await;
-    server.create_some(3).await;
+    server.create_pets(3).await;
     let good = server.get("/v1/pets?limit=1").await.next().unwrap();
     let good = good.split_once("cursor=").unwrap().1.to_string();
     let tampered = |at: usize| {
@@ -220,7 +220,7 @@ pub async fn invalid_query_parameters_get_400(backend: Backend) {
 
 pub async fn if_none_match_returns_304_for_an_unchanged_page(backend: Backend) {
     let server = Server::start(backend).await;
-    server.create_some(2).await;
+    server.create_pets(2).await;
     for path in [
         "/v1/pets",
         "/v1/pets?limit=2",
@@ -230,7 +230,7 @@ pub async fn if_none_match_returns_304_for_an_unchanged_page(backend: Backend) {
         let first = server.get(path).await;
         let tag = first.header("etag").unwrap().to_string();
         assert_eq!(server.get(path).await.header("etag"), Some(&*tag), "{path}");
-        for held in [
+        for validator in [
             tag.clone(),
             format!("W/{tag}"),
             "*".into(),
@@ -238,27 +238,27 @@ pub async fn if_none_match_returns_304_for_an_unchanged_page(backend: Backend) {
         ] {
             let request = server
                 .request(Method::GET, path)
-                .header("if-none-match", &held);
+                .header("if-none-match", &validator);
             let response = request.send().await;
             assert_eq!(
                 (response.status.as_u16(), &*response.body),
                 (304, &b""[..]),
-                "{path} {held}"
+                "{path} {validator}"
             );
             assert_eq!(response.header("etag"), Some(&*tag));
         }
-        let two = server.request(Method::GET, path);
-        let two = two
+        let two_headers = server.request(Method::GET, path);
+        let two_headers = two_headers
             .header("if-none-match", "\"x\"")
             .header("if-none-match", &tag)
             .send()
             .await;
-        assert_eq!(two.status, 304);
-        for held in ["\"x\"", "", "x", &tag[1..], &tag.to_uppercase()] {
+        assert_eq!(two_headers.status, 304);
+        for validator in ["\"x\"", "", "x", &tag[1..], &tag.to_uppercase()] {
             let request = server
                 .request(Method::GET, path)
-                .header("if-none-match", held);
-            assert_eq!(request.send().await.status, 200, "{path} {held}");
+                .header("if-none-match", validator);
+            assert_eq!(request.send().await.status, 200, "{path} {validator}");
         }
         let head = server.request(Method::HEAD, path).send().await;
         assert_eq!(
@@ -279,7 +279,7 @@ pub async fn if_none_match_returns_304_for_an_unchanged_page(backend: Backend) {
     }
     // A page that gets a next one has changed, though its animals have not.
     let before = server.get("/v1/pets?limit=2").await;
-    server.create_some(1).await;
+    server.create_pets(1).await;
     let after = server.get("/v1/pets?limit=2").await;
     assert_eq!(before.body, after.body);
     assert_ne!(before.header("etag"), after.header("etag"));

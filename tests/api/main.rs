@@ -151,7 +151,7 @@ const CASES: &[(&str, Case)] = cases![
 ];
 
 /// What is there with TLS only.
-const CASES_OF_TLS: &[(&str, Case)] = cases![
+const TLS_CASES: &[(&str, Case)] = cases![
     tls::alpn_selects_the_protocol,
     tls::tls_1_2_and_tls_1_3_are_supported,
     tls::connections_end_with_close_notify,
@@ -168,7 +168,7 @@ fn main() {
     }
     let trials = Backend::ALL.into_iter().flat_map(|backend| {
         let more = match backend {
-            Backend::Tls => CASES_OF_TLS,
+            Backend::Tls => TLS_CASES,
             Backend::Sqlite | Backend::Postgres => &[],
         };
         CASES.iter().chain(more).map(move |(name, case)| {

@@ -28,12 +28,15 @@ async fn requests(server: &Server, labels: RequestLabels) -> f64 {
 
 pub async fn requests_are_counted_by_operation_and_status(backend: Backend) {
     let server = Server::start(backend).await;
-    server.create_some(3).await;
+    server.create_pets(3).await;
     server.get("/v1/pets?limit=2").await;
     server.get("/v1/pets?limit=no").await;
     server.get("/v1/nothing").await;
-    let stranger = server.request(Method::GET, "/v1/pets").without_key();
-    stranger.send().await.assert_error(401, "missing_api_key");
+    let unauthenticated = server.request(Method::GET, "/v1/pets").without_key();
+    unauthenticated
+        .send()
+        .await
+        .assert_error(401, "missing_api_key");
     for (labels, count) in [
         (("createPet", "POST", "/v1/pets", 201), 3.0),
         (("listPets", "GET", "/v1/pets", 200), 1.0),
@@ -54,7 +57,7 @@ pub async fn requests_are_counted_by_operation_and_status(backend: Backend) {
 
 pub async fn deprecated_requests_are_counted_per_key(backend: Backend) {
     let server = Server::start(backend).await;
-    let key = server.make_key(&Scope::ALL, None).await;
+    let key = server.create_key(&Scope::ALL, None).await;
     for path in ["/v1/pets/1", "/v1/pets/2", "/v1/pets"] {
         let request = server.request(Method::GET, path).with_key(&key);
         request.send().await;
@@ -90,19 +93,19 @@ pub async fn store_and_cache_metrics_are_exported(backend: Backend) {
 
 pub async fn active_requests_and_open_connections_are_exported(backend: Backend) {
     let server = Server::start(backend).await;
-    server.create_some(1).await;
+    server.create_pets(1).await;
     let lock = server.database.lock();
     let creates = (0..5).map(|_| server.post("/v1/pets", r#"{"name":"A","categoryId":1}"#));
-    let running = "http_server_active_requests";
-    let look = async {
-        let five = async || server.metric(running).await == 5.0;
-        eventually("five requests in progress", five).await;
+    let active = "http_server_active_requests";
+    let observe = async {
+        let all_active = async || server.metric(active).await == 5.0;
+        eventually("five requests in progress", all_active).await;
         assert!(server.metric("petstore_open_connections").await >= 5.0);
         drop(lock);
     };
-    let (responses, ()) = tokio::join!(futures_util::future::join_all(creates), look);
+    let (responses, ()) = tokio::join!(futures_util::future::join_all(creates), observe);
     assert!(responses.iter().all(|response| response.status == 201));
-    assert_eq!(server.metric(running).await, 0.0);
+    assert_eq!(server.metric(active).await, 0.0);
 }
 
 /// What is no HTTP is refused there with the Error body as well.
@@ -144,23 +147,23 @@ pub async fn the_metrics_listener_serves_only_metrics(backend: Backend) {
 /// A client that leaves before its answer is counted all the same.
 pub async fn client_disconnects_are_counted_as_499(backend: Backend) {
     let server = Server::start(backend).await;
-    server.create_some(1).await;
+    server.create_pets(1).await;
     let lock = server.database.lock();
     let create = server.request(Method::POST, "/v1/pets");
     let create = create.header("content-type", "application/json");
     let create = create.body(r#"{"name":"A","categoryId":1}"#).into_http();
     let mut client = server.http2().await;
-    let running = async || server.metric("http_server_active_requests").await == 1.0;
+    let active = async || server.metric("http_server_active_requests").await == 1.0;
     tokio::select! {
         _ = client.send_request(create) => panic!("nobody can write"),
-        () = eventually("a request in progress", running) => {}
+        () = eventually("a request in progress", active) => {}
     }
-    let left = ("createPet", "POST", "/v1/pets", 499);
-    let counted = async || requests(&server, left).await == 1.0;
+    let disconnected = ("createPet", "POST", "/v1/pets", 499);
+    let counted = async || requests(&server, disconnected).await == 1.0;
     eventually("one who left", counted).await;
     drop(lock);
     // What was begun is carried out.
-    eventually("two animals", async || server.count().await == 2).await;
+    eventually("two animals", async || server.count_pets().await == 2).await;
 }
 
 /// The dashboard shows what there is, all of it and nothing else.

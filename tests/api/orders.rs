@@ -25,7 +25,7 @@ const ORDERS: &str = "
         (3, 'cancelled', 1763200000000000, 1763200002000000);";
 
 /// Adds an animal that is for sale.
-async fn for_sale(server: &Server) -> i64 {
+async fn create_available_pet(server: &Server) -> i64 {
     let pet = json!({"name": "Rex", "categoryId": 1, "status": "available"});
     server.create(pet).await
 }
@@ -39,7 +39,7 @@ pub async fn orders_are_listed(backend: Backend) {
     let empty = Server::start(backend).await;
     assert_eq!(empty.get("/v1/store/orders").await.json(), json!([]));
 
-    let server = Server::start_with(backend, |plan| plan.sql = ORDERS).await;
+    let server = Server::start_with(backend, |config| config.sql = ORDERS).await;
     let orders = server.get("/v1/store/orders").await.json();
     assert_eq!(orders.as_array().unwrap().len(), 3);
     let second = json!({
@@ -54,7 +54,7 @@ pub async fn orders_are_listed(backend: Backend) {
 }
 
 pub async fn orders_are_filtered_and_paginated(backend: Backend) {
-    let server = Server::start_with(backend, |plan| plan.sql = ORDERS).await;
+    let server = Server::start_with(backend, |config| config.sql = ORDERS).await;
     for (status, id) in [("placed", 1), ("completed", 2), ("cancelled", 3)] {
         let orders = server
             .get(&format!("/v1/store/orders?status={status}"))
@@ -87,8 +87,11 @@ pub async fn orders_are_filtered_and_paginated(backend: Backend) {
 
 pub async fn an_order_is_placed_then_completed_or_cancelled(backend: Backend) {
     let server = Server::start(backend).await;
-    let (sold, kept) = (for_sale(&server).await, for_sale(&server).await);
-    let placed = server.order(sold).await;
+    let (sold, kept) = (
+        create_available_pet(&server).await,
+        create_available_pet(&server).await,
+    );
+    let placed = server.post_order(sold).await;
     assert_eq!(placed.status, 201, "{}", placed.text());
     assert_eq!(placed.header("location"), Some("/v1/store/orders/1"));
     let order = placed.json();
@@ -97,29 +100,29 @@ pub async fn an_order_is_placed_then_completed_or_cancelled(backend: Backend) {
     assert_eq!(order["createdAt"], order["updatedAt"]);
     assert_eq!(order.get("expiresAt"), None);
     assert_eq!(server.get("/v1/store/orders/1").await.json(), order);
-    assert_eq!(server.status_of(sold).await, "pending");
+    assert_eq!(server.pet_status(sold).await, "pending");
     assert_eq!(inventory(&server).await, [1, 1, 0]);
 
-    let completed = server.close(1, "complete").await;
+    let completed = server.transition(1, "complete").await;
     assert_eq!(completed.status, 200);
     let now = completed.json();
     assert_eq!(now["status"], "completed");
     assert_eq!(now["createdAt"], order["createdAt"]);
     assert!(now["updatedAt"].as_str() >= order["updatedAt"].as_str());
     assert_eq!(server.get("/v1/store/orders/1").await.json(), now);
-    assert_eq!(server.status_of(sold).await, "sold");
+    assert_eq!(server.pet_status(sold).await, "sold");
     assert_eq!(inventory(&server).await, [1, 0, 1]);
 
-    let order = server.place(kept).await;
-    let cancelled = server.close(order, "cancel").await;
+    let order = server.place_order(kept).await;
+    let cancelled = server.transition(order, "cancel").await;
     assert_eq!(
         (cancelled.status.as_u16(), &cancelled.json()["status"]),
         (200, &json!("cancelled"))
     );
-    assert_eq!(server.status_of(kept).await, "available");
+    assert_eq!(server.pet_status(kept).await, "available");
     assert_eq!(inventory(&server).await, [1, 0, 1]);
     // It can be ordered again, and every page knows of it.
-    let again = server.place(kept).await;
+    let again = server.place_order(kept).await;
     let open = server.get("/v1/store/orders?status=placed").await.json();
     assert_eq!(open[0]["id"], again);
     let pending = server.get("/v1/pets?status=pending").await.json();
@@ -128,8 +131,8 @@ pub async fn an_order_is_placed_then_completed_or_cancelled(backend: Backend) {
 
 pub async fn if_none_match_returns_304_for_orders_and_inventory(backend: Backend) {
     let server = Server::start(backend).await;
-    let pet = for_sale(&server).await;
-    let order = server.place(pet).await;
+    let pet = create_available_pet(&server).await;
+    let order = server.place_order(pet).await;
     for path in ["/v1/store/orders/1", "/v1/store/inventory"] {
         let first = server.get(path).await;
         let tag = first.header("etag").unwrap();
@@ -142,7 +145,7 @@ pub async fn if_none_match_returns_304_for_orders_and_inventory(backend: Backend
     }
     let tag = server.get("/v1/store/orders/1").await;
     let tag = tag.header("etag").unwrap();
-    server.close(order, "cancel").await;
+    server.transition(order, "cancel").await;
     let changed = server
         .request(Method::GET, "/v1/store/orders/1")
         .header("if-none-match", tag);
@@ -160,12 +163,12 @@ pub async fn unavailable_pets_cannot_be_ordered(backend: Backend) {
     }
     for pet in 1..=3 {
         server
-            .order(pet)
+            .post_order(pet)
             .await
             .assert_error(409, "pet_not_available");
     }
     for pet in [4, (1 << 53) - 1] {
-        server.order(pet).await.assert_error(404, "not_found");
+        server.post_order(pet).await.assert_error(404, "not_found");
     }
     for body in [
         "{}",
@@ -194,12 +197,12 @@ pub async fn unavailable_pets_cannot_be_ordered(backend: Backend) {
 
 pub async fn closed_orders_cannot_be_changed(backend: Backend) {
     let server = Server::start(backend).await;
-    for (pet, how) in [(1, "complete"), (2, "cancel")] {
-        for_sale(&server).await;
-        let order = server.place(pet).await;
-        let closed = server.close(order, how).await.json();
-        for how in ["complete", "cancel"] {
-            let response = server.close(order, how).await;
+    for (pet, action) in [(1, "complete"), (2, "cancel")] {
+        create_available_pet(&server).await;
+        let order = server.place_order(pet).await;
+        let closed = server.transition(order, action).await.json();
+        for action in ["complete", "cancel"] {
+            let response = server.transition(order, action).await;
             response.assert_error(409, "order_not_open");
         }
         let path = format!("/v1/store/orders/{order}");
@@ -217,14 +220,14 @@ pub async fn closed_orders_cannot_be_changed(backend: Backend) {
     ] {
         let path = format!("/v1/store/orders/{id}");
         server.get(&path).await.assert_error(404, "not_found");
-        for how in ["complete", "cancel"] {
-            let close = server.request(Method::POST, &format!("{path}/{how}"));
+        for action in ["complete", "cancel"] {
+            let close = server.request(Method::POST, &format!("{path}/{action}"));
             close.send().await.assert_error(404, "not_found");
         }
     }
     // What is sent along does not matter.
-    for_sale(&server).await;
-    let order = server.place(3).await;
+    create_available_pet(&server).await;
+    let order = server.place_order(3).await;
     let path = format!("/v1/store/orders/{order}/complete");
     let odd = server
         .request(Method::POST, &path)
@@ -235,8 +238,8 @@ pub async fn closed_orders_cannot_be_changed(backend: Backend) {
 pub async fn concurrent_orders_reserve_a_pet_once(backend: Backend) {
     let server = Server::start(backend).await;
     for round in 1..=5 {
-        let pet = for_sale(&server).await;
-        let responses = join_all((0..24).map(|_| server.order(pet))).await;
+        let pet = create_available_pet(&server).await;
+        let responses = join_all((0..24).map(|_| server.post_order(pet))).await;
         let (won, lost): (Vec<_>, Vec<_>) = responses.iter().partition(|r| r.status == 201);
         assert_eq!(won.len(), 1, "round {round}");
         for response in lost {
@@ -244,14 +247,14 @@ pub async fn concurrent_orders_reserve_a_pet_once(backend: Backend) {
         }
         // And one of those who close it.
         let order = won[0].json()["id"].as_i64().unwrap();
-        let closes = (0..12).map(|n| server.close(order, ["complete", "cancel"][n % 2]));
+        let closes = (0..12).map(|n| server.transition(order, ["complete", "cancel"][n % 2]));
         let responses = join_all(closes).await;
         let (won, lost): (Vec<_>, Vec<_>) = responses.iter().partition(|r| r.status == 200);
         assert_eq!(won.len(), 1, "round {round}");
         for response in lost {
             response.assert_error(409, "order_not_open");
         }
-        let now = server.status_of(pet).await;
+        let now = server.pet_status(pet).await;
         match won[0].json()["status"].as_str() {
             Some("completed") => assert_eq!(now, "sold"),
             _ => assert_eq!(now, "available"),
@@ -261,8 +264,8 @@ pub async fn concurrent_orders_reserve_a_pet_once(backend: Backend) {
 
 pub async fn a_reserved_pet_keeps_its_status(backend: Backend) {
     let server = Server::start(backend).await;
-    let pet = for_sale(&server).await;
-    let order = server.place(pet).await;
+    let pet = create_available_pet(&server).await;
+    let order = server.place_order(pet).await;
     let path = format!("/v1/pets/{pet}");
     for patch in [
         r#"{"status":"available"}"#,
@@ -279,11 +282,11 @@ pub async fn a_reserved_pet_keeps_its_status(backend: Backend) {
     let changed = server.patch(&path, patch).await;
     assert_eq!(changed.status, 200, "{}", changed.text());
     assert_eq!(changed.json()["name"], "Max");
-    server.close(order, "cancel").await;
+    server.transition(order, "cancel").await;
     let freed = server.patch(&path, r#"{"status":"sold"}"#).await;
     assert_eq!(freed.json()["status"], "sold");
     server
-        .order(pet)
+        .post_order(pet)
         .await
         .assert_error(409, "pet_not_available");
 }
@@ -292,13 +295,13 @@ pub async fn a_reserved_pet_keeps_its_status(backend: Backend) {
 pub async fn orders_and_status_updates_are_serialized(backend: Backend) {
     let server = Server::start(backend).await;
     for round in 0..20 {
-        let pet = for_sale(&server).await;
+        let pet = create_available_pet(&server).await;
         let path = format!("/v1/pets/{pet}");
         let (order, update) = tokio::join!(
-            server.order(pet),
+            server.post_order(pet),
             server.patch(&path, r#"{"status":"sold"}"#)
         );
-        let now = server.status_of(pet).await;
+        let now = server.pet_status(pet).await;
         match (order.status.as_u16(), update.status.as_u16()) {
             (201, 409) => assert_eq!(now, "pending", "round {round}"),
             (409, 200) => assert_eq!(now, "sold", "round {round}"),
@@ -308,7 +311,7 @@ pub async fn orders_and_status_updates_are_serialized(backend: Backend) {
 }
 
 /// A clock that the test moves.
-fn moved_clock() -> (Clock, impl Fn(i64)) {
+fn manual_clock() -> (Clock, impl Fn(i64)) {
     let ahead = Arc::new(AtomicI64::new(0));
     let start = Timestamp::now();
     let seconds = ahead.clone();
@@ -320,23 +323,29 @@ fn moved_clock() -> (Clock, impl Fn(i64)) {
 }
 
 pub async fn expired_orders_are_cancelled(backend: Backend) {
-    let (clock, go_on) = moved_clock();
-    let server = Server::start_with(backend, |plan| {
-        plan.settings.api.clock = clock;
-        plan.settings.api.reserve_for = Some(SignedDuration::from_mins(30));
+    let (clock, advance) = manual_clock();
+    let server = Server::start_with(backend, |config| {
+        config.settings.api.clock = clock;
+        config.settings.api.reserve_for = Some(SignedDuration::from_mins(30));
     })
     .await;
     let time = |value: &Value| value.as_str().unwrap().parse::<Timestamp>().unwrap();
-    let pets = [for_sale(&server).await, for_sale(&server).await];
-    let placed = server.order(pets[0]).await.json();
-    let hold = time(&placed["expiresAt"]) - time(&placed["createdAt"]);
-    assert_eq!(hold.get_seconds() + 60 * hold.get_minutes(), 1800);
-    let in_time = server.place(pets[1]).await;
-    go_on(1799);
-    let completed = server.close(in_time, "complete").await;
+    let pets = [
+        create_available_pet(&server).await,
+        create_available_pet(&server).await,
+    ];
+    let placed = server.post_order(pets[0]).await.json();
+    let reserved_for = time(&placed["expiresAt"]) - time(&placed["createdAt"]);
+    assert_eq!(
+        reserved_for.get_seconds() + 60 * reserved_for.get_minutes(),
+        1800
+    );
+    let in_time = server.place_order(pets[1]).await;
+    advance(1799);
+    let completed = server.transition(in_time, "complete").await;
     assert_eq!(completed.json()["expiresAt"], placed["expiresAt"]);
-    go_on(1);
-    let late = server.close(1, "complete").await;
+    advance(1);
+    let late = server.transition(1, "complete").await;
     late.assert_error(409, "order_not_open");
     eventually("the hold lapses", async || {
         server.get("/v1/store/orders/1").await.json()["status"] != "placed"
@@ -345,17 +354,17 @@ pub async fn expired_orders_are_cancelled(backend: Backend) {
     let order = server.get("/v1/store/orders/1").await.json();
     assert_eq!(order["status"], "cancelled");
     assert_eq!(order["updatedAt"], placed["expiresAt"]);
-    assert_eq!(server.status_of(pets[0]).await, "available");
+    assert_eq!(server.pet_status(pets[0]).await, "available");
     assert_eq!(inventory(&server).await, [1, 0, 1]);
     // Idempotent only: whoever has it next keeps it.
-    let next = server.place(pets[0]).await;
+    let next = server.place_order(pets[0]).await;
     tokio::time::sleep(Duration::from_millis(2100)).await;
     assert_eq!(
         server.get(&format!("/v1/store/orders/{next}")).await.json()["status"],
         "placed"
     );
     assert_eq!(server.get("/v1/store/orders/1").await.json(), order);
-    assert_eq!(server.status_of(pets[1]).await, "sold");
+    assert_eq!(server.pet_status(pets[1]).await, "sold");
 }
 
 /// Whatever happens, in whatever order, the counts are those of a recount.
@@ -375,11 +384,11 @@ pub async fn the_inventory_matches_a_recount(backend: Backend) {
             async move {
                 let id = id as i64;
                 match what {
-                    0 if status == "null" => server.create_some(1).await,
+                    0 if status == "null" => server.create_pets(1).await,
                     0 => drop(server.create(json!({"name": "A", "categoryId": 1, "status": status.trim_matches('"')})).await),
-                    1 => drop(server.order(id).await),
-                    2 => drop(server.close(id, "complete").await),
-                    3 => drop(server.close(id, "cancel").await),
+                    1 => drop(server.post_order(id).await),
+                    2 => drop(server.transition(id, "complete").await),
+                    3 => drop(server.transition(id, "cancel").await),
                     _ => drop(server.patch(&format!("/v1/pets/{id}"), format!("{{\"status\":{status}}}")).await),
                 }
             }
@@ -392,11 +401,11 @@ pub async fn the_inventory_matches_a_recount(backend: Backend) {
         );
         let counted = inventory(&server).await.map(|n| n.to_string()).join(" ");
         assert_eq!(counted, recount, "seed {seed}, step {step}");
-        let crossed = server.database.query(
+        let inconsistent = server.database.query(
             "SELECT count(*) || '' FROM orders JOIN pets ON pets.id = orders.pet_id
              WHERE orders.status = 'placed' AND pets.status IS NOT NULL AND pets.status <> 'pending'
                 OR orders.status = 'placed' AND pets.status IS NULL",
         );
-        assert_eq!(crossed, "0", "seed {seed}, step {step}");
+        assert_eq!(inconsistent, "0", "seed {seed}, step {step}");
     }
 }

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use crate::harness::{Backend, Server, eventually};
 
 pub async fn the_contract_names_its_server_urls(backend: Backend) {
-    let server = Server::start_with(backend, |plan| {
-        plan.settings.api.public_url = Some("https://shop.example/v1".parse().unwrap());
-        plan.settings.api.staging_url = Some("https://staging.shop.example/v1".parse().unwrap());
+    let server = Server::start_with(backend, |config| {
+        config.settings.api.public_url = Some("https://shop.example/v1".parse().unwrap());
+        config.settings.api.staging_url = Some("https://staging.shop.example/v1".parse().unwrap());
     })
     .await;
     let get = |path| server.request(Method::GET, path).without_key().send();
@@ -79,15 +79,15 @@ pub async fn valid_request_ids_are_echoed(backend: Backend) {
             .header("x-request-id", id)
             .send()
     };
-    for sane in ["a", "7f3a-till_2.x~", &"x".repeat(128)] {
-        assert_eq!(send(sane.into()).await.header("x-request-id"), Some(sane));
+    for valid in ["a", "7f3a-till_2.x~", &"x".repeat(128)] {
+        assert_eq!(send(valid.into()).await.header("x-request-id"), Some(valid));
     }
-    let mut made = std::collections::BTreeSet::new();
-    for other in ["", "a b", "a\tb", "<script>", &"x".repeat(129), "ü"] {
-        let response = send(other.into()).await;
-        made.insert(response.header("x-request-id").unwrap().to_string());
+    let mut generated = std::collections::BTreeSet::new();
+    for invalid in ["", "a b", "a\tb", "<script>", &"x".repeat(129), "ü"] {
+        let response = send(invalid.into()).await;
+        generated.insert(response.header("x-request-id").unwrap().to_string());
     }
-    assert_eq!(made.len(), 6, "each is another");
+    assert_eq!(generated.len(), 6, "each is another");
     let error = server
         .request(Method::GET, "/v1/pets")
         .without_key()
@@ -170,8 +170,8 @@ pub async fn health_checks_need_no_api_key(backend: Backend) {
     }
     if backend == Backend::Postgres {
         server.database.destroy();
-        let is_not = async || server.get("/readyz").await.status == 503;
-        eventually("it is not ready", is_not).await;
+        let not_ready = async || server.get("/readyz").await.status == 503;
+        eventually("it is not ready", not_ready).await;
         let response = server.get("/readyz").await;
         response.assert_error(503, "unavailable");
         assert_eq!(server.get("/healthz").await.status, 200);

@@ -15,21 +15,21 @@ use crate::{
     harness::{Backend, Server, eventually},
 };
 
-async fn limited(backend: Backend, limit: &str) -> Server {
-    Server::start_with(backend, |plan| {
-        plan.settings.api.rate_limit = Some(limit.parse().unwrap());
+async fn start_with_key_limit(backend: Backend, limit: &str) -> Server {
+    Server::start_with(backend, |config| {
+        config.settings.api.rate_limit = Some(limit.parse().unwrap());
     })
     .await
 }
 
-async fn wary(backend: Backend, limit: &str) -> Server {
-    Server::start_with(backend, |plan| {
-        plan.settings.api.failed_auth_limit = limit.parse().unwrap();
+async fn start_with_address_limit(backend: Backend, limit: &str) -> Server {
+    Server::start_with(backend, |config| {
+        config.settings.api.failed_auth_limit = limit.parse().unwrap();
     })
     .await
 }
 
-fn says_nothing(response: &Response) -> bool {
+fn has_no_rate_limit_headers(response: &Response) -> bool {
     response.header("ratelimit").is_none() && response.header("ratelimit-policy").is_none()
 }
 
@@ -48,29 +48,29 @@ fn assert_limited(response: &Response, message: &str) {
 pub async fn no_rate_limit_headers_without_a_limit(backend: Backend) {
     let server = Server::start(backend).await;
     for path in ["/v1/pets", "/v1/pets/1", "/v1/nothing"] {
-        assert!(says_nothing(&server.get(path).await), "{path}");
+        assert!(has_no_rate_limit_headers(&server.get(path).await), "{path}");
     }
 }
 
 pub async fn every_authenticated_response_reports_the_remaining_quota(backend: Backend) {
-    let server = limited(backend, "100/24h").await;
-    let narrow = server.make_key(&[Scope::OrdersRead], None).await;
+    let server = start_with_key_limit(backend, "100/24h").await;
+    let orders_only = server.create_key(&[Scope::OrdersRead], None).await;
     let tag = server.get("/v1/pets").await;
     let tag = tag.header("etag").unwrap();
-    let of = |method: Method, path: &str| server.request(method, path);
+    let request = |method: Method, path: &str| server.request(method, path);
     let requests = [
-        (of(Method::GET, "/v1/pets"), 200),
+        (request(Method::GET, "/v1/pets"), 200),
         (
-            of(Method::GET, "/v1/pets").header("if-none-match", tag),
+            request(Method::GET, "/v1/pets").header("if-none-match", tag),
             304,
         ),
-        (of(Method::HEAD, "/v1/pets"), 200),
-        (of(Method::POST, "/v1/pets").body(contract::BODY), 201),
-        (of(Method::POST, "/v1/pets").body("{}"), 400),
-        (of(Method::GET, "/v1/pets/9"), 404),
-        (of(Method::GET, "/v1/nothing"), 404),
-        (of(Method::DELETE, "/v1/pets"), 405),
-        (of(Method::GET, "/v1/pets").over_http2(), 200),
+        (request(Method::HEAD, "/v1/pets"), 200),
+        (request(Method::POST, "/v1/pets").body(contract::BODY), 201),
+        (request(Method::POST, "/v1/pets").body("{}"), 400),
+        (request(Method::GET, "/v1/pets/9"), 404),
+        (request(Method::GET, "/v1/nothing"), 404),
+        (request(Method::DELETE, "/v1/pets"), 405),
+        (request(Method::GET, "/v1/pets").over_http2(), 200),
     ];
     for (left, (request, status)) in (0..99).rev().zip(requests) {
         let response = request.send().await;
@@ -82,28 +82,31 @@ pub async fn every_authenticated_response_reports_the_remaining_quota(backend: B
         assert!(current.starts_with(&expected), "{left}: {current}");
     }
     // Each key has its own.
-    let response = of(Method::GET, "/v1/pets").with_key(&narrow).send().await;
+    let response = request(Method::GET, "/v1/pets")
+        .with_key(&orders_only)
+        .send()
+        .await;
     response.assert_error(403, "insufficient_scope");
     assert!(response.header("ratelimit").unwrap().contains(";r=99;"));
     // What needs no key has none, and who has none learns nothing.
     for path in ["/healthz", "/readyz", "/docs", "/v1/openapi.yaml"] {
-        assert!(says_nothing(&server.get(path).await), "{path}");
+        assert!(has_no_rate_limit_headers(&server.get(path).await), "{path}");
     }
-    let response = of(Method::GET, "/v1/pets").without_key().send().await;
-    assert!(says_nothing(&response));
+    let response = request(Method::GET, "/v1/pets").without_key().send().await;
+    assert!(has_no_rate_limit_headers(&response));
 }
 
 pub async fn requests_over_the_limit_get_429_and_have_no_effect(backend: Backend) {
-    let server = limited(backend, "3/24h").await;
-    let other = server.make_key(&Scope::ALL, None).await;
+    let server = start_with_key_limit(backend, "3/24h").await;
+    let other = server.create_key(&Scope::ALL, None).await;
     let pet = json!({"name": "A", "categoryId": 1, "status": "available"});
     server.create(pet).await;
-    server.place(1).await;
+    server.place_order(1).await;
     server
         .get("/v1/nothing")
         .await
         .assert_error(404, "not_found");
-    for (method, path, _) in contract::sweep() {
+    for (method, path, _) in contract::callable_operations() {
         let request = server.request(method.clone(), &path);
         let response = request.body(contract::BODY).send().await;
         assert_limited(&response, "of an API key are limited to 3/86400s");
@@ -121,13 +124,13 @@ pub async fn requests_over_the_limit_get_429_and_have_no_effect(backend: Backend
     }
     let head = server.request(Method::HEAD, "/v1/pets").send().await;
     assert_eq!(head.status, 429);
-    let two = server.request(Method::GET, "/v1/pets").over_http2().send();
-    two.await.assert_error(429, "rate_limited");
+    let over_http2 = server.request(Method::GET, "/v1/pets").over_http2().send();
+    over_http2.await.assert_error(429, "rate_limited");
     for path in ["/healthz", "/readyz", "/docs", "/v1/openapi.json"] {
         assert_eq!(server.get(path).await.status, 200, "{path}");
     }
     let counted = r#"petstore_rate_limited_requests_total{limit="api_key"}"#;
-    let limited = contract::sweep().count() + 5;
+    let limited = contract::callable_operations().count() + 5;
     assert_eq!(server.metric(counted).await, limited as f64);
     // Another key sees that nothing has happened.
     let of_other = |path: &str| server.request(Method::GET, path).with_key(&other).send();
@@ -140,27 +143,33 @@ pub async fn requests_over_the_limit_get_429_and_have_no_effect(backend: Backend
 }
 
 pub async fn concurrent_requests_cannot_exceed_the_limit(backend: Backend) {
-    let server = limited(backend, "40/24h").await;
-    let other = server.make_key(&Scope::ALL, None).await;
+    let server = start_with_key_limit(backend, "40/24h").await;
+    let other = server.create_key(&Scope::ALL, None).await;
     let get = || server.request(Method::GET, "/v1/pets");
-    let passed = |responses: Vec<Response>| {
-        let of = |status| {
+    let count_allowed = |responses: Vec<Response>| {
+        let count = |status| {
             responses
                 .iter()
                 .filter(|response| response.status == status)
                 .count()
         };
-        assert_eq!(of(200) + of(429), responses.len());
-        of(200)
+        assert_eq!(count(200) + count(429), responses.len());
+        count(200)
     };
-    assert_eq!(passed(join_all((0..120).map(|_| get().send())).await), 40);
+    assert_eq!(
+        count_allowed(join_all((0..120).map(|_| get().send())).await),
+        40
+    );
     let others = (0..40).map(|_| get().with_key(&other).send());
-    assert_eq!(passed(join_all(others).await), 40);
-    assert_eq!(passed(join_all((0..10).map(|_| get().send())).await), 0);
+    assert_eq!(count_allowed(join_all(others).await), 40);
+    assert_eq!(
+        count_allowed(join_all((0..10).map(|_| get().send())).await),
+        0
+    );
 }
 
 pub async fn the_quota_is_replenished(backend: Backend) {
-    let server = limited(backend, "1/2s").await;
+    let server = start_with_key_limit(backend, "1/2s").await;
     let status = async || server.get("/v1/pets").await.status.as_u16();
     eventually("it is used up", async || status().await == 429).await;
     eventually("it is back", async || status().await == 200).await;
@@ -168,10 +177,10 @@ pub async fn the_quota_is_replenished(backend: Backend) {
 
 /// The table of keys is swapped whole; what they have used stays with them.
 pub async fn refreshing_the_keys_keeps_their_usage(backend: Backend) {
-    let server = limited(backend, "1/24h").await;
+    let server = start_with_key_limit(backend, "1/24h").await;
     assert_eq!(server.get("/v1/pets").await.status, 200);
     for _ in 0..3 {
-        let new = server.make_key(&Scope::ALL, None).await;
+        let new = server.create_key(&Scope::ALL, None).await;
         let request = server.request(Method::GET, "/v1/pets").with_key(&new);
         assert_eq!(request.send().await.status, 200);
         let response = server.get("/v1/pets").await;
@@ -180,9 +189,9 @@ pub async fn refreshing_the_keys_keeps_their_usage(backend: Backend) {
 }
 
 /// Every way of having no valid key.
-async fn failing(server: &Server) -> [Request<'_>; 5] {
+async fn unauthenticated_requests(server: &Server) -> [Request<'_>; 5] {
     let get = || server.request(Method::GET, "/v1/pets");
-    let expired = server.make_key(&Scope::ALL, Some(Timestamp::now())).await;
+    let expired = server.create_key(&Scope::ALL, Some(Timestamp::now())).await;
     [
         get().without_key(),
         get().with_key("psk_typo"),
@@ -193,50 +202,50 @@ async fn failing(server: &Server) -> [Request<'_>; 5] {
 }
 
 pub async fn failed_authentication_is_limited_per_address(backend: Backend) {
-    const WORDS: &str = "without a valid API key from an address are limited to 5/86400s";
-    let server = wary(backend, "5/24h").await;
-    for request in failing(&server).await {
+    const MESSAGE: &str = "without a valid API key from an address are limited to 5/86400s";
+    let server = start_with_address_limit(backend, "5/24h").await;
+    for request in unauthenticated_requests(&server).await {
         assert_eq!(request.send().await.status, 401);
     }
-    for request in failing(&server).await {
+    for request in unauthenticated_requests(&server).await {
         let response = request.send().await;
-        assert_limited(&response, WORDS);
-        assert!(says_nothing(&response));
+        assert_limited(&response, MESSAGE);
+        assert!(has_no_rate_limit_headers(&response));
     }
-    for (method, path, _) in contract::sweep() {
+    for (method, path, _) in contract::callable_operations() {
         let response = server.request(method, &path).without_key().send().await;
-        assert_limited(&response, WORDS);
+        assert_limited(&response, MESSAGE);
     }
     let head = server.request(Method::HEAD, "/v1/pets").without_key();
     assert_eq!(head.send().await.status, 429);
-    let two = server.request(Method::GET, "/v1/pets").without_key();
-    assert_limited(&two.over_http2().send().await, WORDS);
+    let unauthenticated = server.request(Method::GET, "/v1/pets").without_key();
+    assert_limited(&unauthenticated.over_http2().send().await, MESSAGE);
     // A valid key and what needs none are not affected, nor is another address.
     assert_eq!(server.get("/v1/pets").await.status, 200);
     for path in ["/healthz", "/readyz", "/docs", "/v1/openapi.yaml"] {
         let request = server.request(Method::GET, path).without_key();
         assert_eq!(request.send().await.status, 200, "{path}");
     }
-    for request in failing(&server).await {
+    for request in unauthenticated_requests(&server).await {
         let response = request.from([127, 0, 0, 2]).send().await;
         assert_eq!(response.status, 401);
     }
     let request = server.request(Method::GET, "/v1/pets").without_key();
     let response = request.from([127, 0, 0, 2]).send().await;
-    assert_limited(&response, WORDS);
+    assert_limited(&response, MESSAGE);
     let counted = r#"petstore_rate_limited_requests_total{limit="address"}"#;
-    let limited = 5 + contract::sweep().count() + 3;
+    let limited = 5 + contract::callable_operations().count() + 3;
     assert_eq!(server.metric(counted).await, limited as f64);
 }
 
 /// While nobody can tell whether a key is known, asking is limited all the
 /// same.
 pub async fn failed_authentication_is_limited_while_keys_cannot_be_read(backend: Backend) {
-    let server = wary(backend, "5/24h").await;
+    let server = start_with_address_limit(backend, "5/24h").await;
     server.get("/v1/nothing").await;
     let away = "ALTER TABLE api_keys RENAME TO away";
     server.database.execute(away);
-    let stranger = async || {
+    let send_unknown_key = async || {
         let request = server.request(Method::GET, "/v1/pets");
         request
             .with_key(ApiKeySecret::generate().reveal())
@@ -244,9 +253,9 @@ pub async fn failed_authentication_is_limited_while_keys_cannot_be_read(backend:
             .await
     };
     for _ in 0..5 {
-        stranger().await.assert_error(500, "internal_error");
+        send_unknown_key().await.assert_error(500, "internal_error");
     }
-    stranger().await.assert_error(429, "rate_limited");
+    send_unknown_key().await.assert_error(429, "rate_limited");
 }
 
 /// The limit that holds if none is set leaves room for mistakes.
@@ -266,22 +275,22 @@ pub async fn failed_authentication_is_limited_by_default(backend: Backend) {
 
 /// An unknown key makes nobody look for it; a new one is found all the same.
 pub async fn a_limited_address_triggers_no_key_lookup(backend: Backend) {
-    let server = wary(backend, "1/24h").await;
+    let server = start_with_address_limit(backend, "1/24h").await;
     let get = || server.request(Method::GET, "/v1/pets");
     assert_eq!(server.get("/v1/pets").await.status, 200);
     assert_eq!(get().without_key().send().await.status, 401);
-    let stranger = || async {
+    let send_unknown_key = || async {
         let key = ApiKeySecret::generate();
         get().with_key(key.reveal()).send().await
     };
     // It would be answered 500 if somebody looked.
     let rename = |from: &str, to: &str| format!("ALTER TABLE {from} RENAME TO {to}");
     server.database.execute(&rename("api_keys", "away"));
-    for response in join_all((0..20).map(|_| stranger())).await {
+    for response in join_all((0..20).map(|_| send_unknown_key())).await {
         response.assert_error(429, "rate_limited");
     }
     server.database.execute(&rename("away", "api_keys"));
-    let new = server.make_key(&Scope::ALL, None).await;
+    let new = server.create_key(&Scope::ALL, None).await;
     eventually("the new key works", async || {
         get().with_key(&new).send().await.status == 200
     })

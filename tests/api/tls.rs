@@ -18,16 +18,16 @@ use tokio::{
 use tokio_rustls::client::TlsStream;
 
 use crate::{
-    harness::{Backend, Plan, Server, eventually},
-    http1::Wire,
+    harness::{Backend, Server, ServerConfig, eventually},
+    http1::RawConnection,
     identity::make,
 };
 
-const ASK: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
 
 pub async fn alpn_selects_the_protocol(backend: Backend) {
     let server = Server::start(backend).await;
-    let asked = |protocols: &[&str]| {
+    let client_offering = |protocols: &[&str]| {
         let mut client = server.identity().client();
         client.alpn_protocols = protocols.iter().map(|name| (*name).into()).collect();
         client
@@ -39,13 +39,17 @@ pub async fn alpn_selects_the_protocol(backend: Backend) {
         (&["http/1.0"], Some("http/1.0")),
         (&[], None),
     ] {
-        let stream = shake_hands(&server, asked(offered)).await.unwrap();
+        let stream = tls_handshake(&server, client_offering(offered))
+            .await
+            .unwrap();
         let chosen = stream.get_ref().1.alpn_protocol();
         assert_eq!(chosen, agreed.map(str::as_bytes), "{offered:?}");
     }
-    let refused = shake_hands(&server, asked(&["spdy/3"])).await.unwrap_err();
-    let refused = refused.to_string();
-    assert!(refused.contains("NoApplicationProtocol"), "{refused}");
+    let error = tls_handshake(&server, client_offering(&["spdy/3"]))
+        .await
+        .unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("NoApplicationProtocol"), "{error}");
     let get = || server.request(Method::GET, "/v1/pets");
     assert_eq!(get().send().await.status, 200);
     assert_eq!(get().over_http2().send().await.status, 200);
@@ -54,9 +58,9 @@ pub async fn alpn_selects_the_protocol(backend: Backend) {
 pub async fn tls_1_2_and_tls_1_3_are_supported(backend: Backend) {
     let server = Server::start(backend).await;
     for version in [&TLS12, &TLS13] {
-        let client = server.identity().client_of(&[version]);
-        let mut stream = shake_hands(&server, client).await.unwrap();
-        stream.write_all(ASK).await.unwrap();
+        let client = server.identity().client_with_versions(&[version]);
+        let mut stream = tls_handshake(&server, client).await.unwrap();
+        stream.write_all(REQUEST).await.unwrap();
         // The end is told: a cut-off answer is not taken for a whole one.
         let mut response = String::new();
         stream.read_to_string(&mut response).await.unwrap();
@@ -67,17 +71,19 @@ pub async fn tls_1_2_and_tls_1_3_are_supported(backend: Backend) {
 /// A client can tell that it has all of the last answer, also of one that was
 /// given for something that is no request.
 pub async fn connections_end_with_close_notify(backend: Backend) {
-    let short = |plan: &mut Plan| plan.settings.server.head_timeout = Duration::from_millis(200);
-    let server = Server::start_with(backend, short).await;
+    let with_short_timeouts = |config: &mut ServerConfig| {
+        config.settings.server.head_timeout = Duration::from_millis(200)
+    };
+    let server = Server::start_with(backend, with_short_timeouts).await;
     let long = [b"GET /", &[b'x'; 70_000][..], b" HTTP/1.1\r\n\r\n"].concat();
     for (request, status) in [
-        (ASK, "200 OK"),
+        (REQUEST, "200 OK"),
         (b"garbage\r\n\r\n", "400 Bad Request"),
         (b"GET / HTTP/1.1\r\nHost:", "408 Request Timeout"),
         (&long, "431 Request Header Fields Too Large"),
     ] {
         let client = server.identity().client();
-        let mut stream = shake_hands(&server, client).await.unwrap();
+        let mut stream = tls_handshake(&server, client).await.unwrap();
         stream.write_all(request).await.unwrap();
         stream.flush().await.unwrap();
         let mut response = Vec::new();
@@ -92,10 +98,10 @@ pub async fn connections_end_with_close_notify(backend: Backend) {
 /// Whoever forgets the s in https is told so.
 pub async fn plain_http_clients_are_told_to_use_https(backend: Backend) {
     let server = Server::start(backend).await;
-    for hello in [ASK, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\0\0\0\0"] {
-        let mut wire = Wire::over(&server, Box::new(connect(&server).await));
-        wire.stream.write_all(hello).await.unwrap();
-        let response = wire.last_response("GET /").await;
+    for bytes in [REQUEST, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\0\0\0\0"] {
+        let mut conn = RawConnection::over(&server, Box::new(connect(&server).await));
+        conn.stream.write_all(bytes).await.unwrap();
+        let response = conn.last_response("GET /").await;
         response.assert_error(400, "invalid_request");
         assert!(response.text().contains("https://"), "{}", response.text());
     }
@@ -104,19 +110,21 @@ pub async fn plain_http_clients_are_told_to_use_https(backend: Backend) {
 /// Who does not get on with the handshake is cut off, and holds up no end.
 pub async fn stalled_handshakes_time_out(backend: Backend) {
     // A record of 512 bytes is announced.
-    let stuck: [&[u8]; 2] = [b"", &[0x16, 3, 1, 2, 0, 1]];
-    let short = |plan: &mut Plan| plan.settings.server.head_timeout = Duration::from_millis(200);
-    let server = Server::start_with(backend, short).await;
-    for hello in stuck {
-        let mut wire = Wire::over(&server, Box::new(connect(&server).await));
-        wire.stream.write_all(hello).await.unwrap();
-        assert!(wire.next().await.is_none());
+    let stalled: [&[u8]; 2] = [b"", &[0x16, 3, 1, 2, 0, 1]];
+    let with_short_timeouts = |config: &mut ServerConfig| {
+        config.settings.server.head_timeout = Duration::from_millis(200)
+    };
+    let server = Server::start_with(backend, with_short_timeouts).await;
+    for bytes in stalled {
+        let mut conn = RawConnection::over(&server, Box::new(connect(&server).await));
+        conn.stream.write_all(bytes).await.unwrap();
+        assert!(conn.next().await.is_none());
     }
     let server = Server::start(backend).await;
     let mut streams = Vec::new();
-    for hello in stuck {
+    for bytes in stalled {
         let mut stream = connect(&server).await;
-        stream.write_all(hello).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
         streams.push(stream);
     }
     // Well below the limit after which connections are cut off.
@@ -126,15 +134,15 @@ pub async fn stalled_handshakes_time_out(backend: Backend) {
 
 /// New connections see a renewed certificate; those that are there go on.
 pub async fn renewed_certificates_are_reloaded(backend: Backend) {
-    let server = Server::start_with(backend, look_often).await;
-    let mut old = Wire::connect(&server).await;
+    let server = Server::start_with(backend, reload_often).await;
+    let mut old = RawConnection::connect(&server).await;
     let (certificate, key) = make();
     let identity = server.identity();
     identity.replace_key(&key);
     identity.replace_certificate(&certificate);
     // This client trusts the new one alone.
-    let trusted = async || shake_hands(&server, identity.client()).await.is_ok();
-    eventually("the renewed certificate", trusted).await;
+    let new_is_served = async || tls_handshake(&server, identity.client()).await.is_ok();
+    eventually("the renewed certificate", new_is_served).await;
     old.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
         .await;
     assert_eq!(old.response("GET /v1/pets").await.unwrap().status, 200);
@@ -142,43 +150,43 @@ pub async fn renewed_certificates_are_reloaded(backend: Backend) {
 
 /// The last good certificate stays in use until there is another good one.
 pub async fn a_failed_reload_keeps_the_current_certificate(backend: Backend) {
-    let server = Server::start_with(backend, look_often).await;
+    let server = Server::start_with(backend, reload_often).await;
     let identity = server.identity().clone();
     let first = identity.client();
-    let still = async || {
+    let assert_first_certificate_in_use = async || {
         // It has been looked at by then. If it has not, nothing is proven, and
         // nothing fails.
         tokio::time::sleep(Duration::from_millis(200)).await;
-        let trusted = shake_hands(&server, first.clone()).await;
+        let trusted = tls_handshake(&server, first.clone()).await;
         trusted.expect("the first certificate is in use");
     };
     let (certificate, key) = make();
     identity.replace_key(&key);
-    still().await;
+    assert_first_certificate_in_use().await;
     identity.replace_key("no key");
-    still().await;
+    assert_first_certificate_in_use().await;
     std::fs::remove_file(&identity.key).unwrap();
-    still().await;
+    assert_first_certificate_in_use().await;
     identity.replace_certificate(&certificate[..certificate.len() / 2]);
-    still().await;
+    assert_first_certificate_in_use().await;
     identity.replace_certificate("");
-    still().await;
+    assert_first_certificate_in_use().await;
     identity.replace_certificate(&certificate);
     identity.replace_key(&key);
-    let trusted = async || shake_hands(&server, identity.client()).await.is_ok();
-    eventually("the renewed certificate", trusted).await;
+    let new_is_served = async || tls_handshake(&server, identity.client()).await.is_ok();
+    eventually("the renewed certificate", new_is_served).await;
 }
 
 async fn connect(server: &Server) -> TcpStream {
     TcpStream::connect(server.address).await.unwrap()
 }
 
-async fn shake_hands(server: &Server, client: ClientConfig) -> io::Result<TlsStream<TcpStream>> {
-    server.shake_hands(connect(server).await, client).await
+async fn tls_handshake(server: &Server, client: ClientConfig) -> io::Result<TlsStream<TcpStream>> {
+    server.tls_handshake(connect(server).await, client).await
 }
 
-fn look_often(plan: &mut Plan) {
-    let tls = plan.settings.tls.as_mut().and_then(Arc::get_mut);
+fn reload_often(config: &mut ServerConfig) {
+    let tls = config.settings.tls.as_mut().and_then(Arc::get_mut);
     let tls: &mut Tls = tls.expect("the suite runs over TLS");
     tls.reload_interval = Duration::from_millis(10);
 }

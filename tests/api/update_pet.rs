@@ -85,21 +85,21 @@ pub async fn only_json_and_merge_patch_are_accepted(backend: Backend) {
         });
         typed.send()
     };
-    for taken in [
+    for accepted in [
         &[][..],
         &["application/json"],
         &["application/merge-patch+json"],
         &["Application/Merge-Patch+JSON; charset=utf-8"],
     ] {
-        assert_eq!(patch(taken).await.status, 200, "{taken:?}");
+        assert_eq!(patch(accepted).await.status, 200, "{accepted:?}");
     }
-    for refused in [
+    for rejected in [
         &["application/json-patch+json"][..],
         &["text/plain"],
         &["application/merge-patch+json; charset=latin1"],
         &["application/json", "application/json"],
     ] {
-        let response = patch(refused).await;
+        let response = patch(rejected).await;
         response.assert_error(415, "unsupported_media_type");
         let types = "application/merge-patch+json, application/json";
         assert_eq!(response.header("accept-patch"), Some(types));
@@ -113,25 +113,25 @@ pub async fn if_match_prevents_lost_updates(backend: Backend) {
     let patch = |name: &str, tags: &[&str]| {
         let request = server.request(Method::PATCH, "/v1/pets/1");
         let request = request.body(json!({"name": name}).to_string());
-        let guarded = tags
+        let conditional = tags
             .iter()
             .fold(request, |request, tag| request.header("if-match", tag));
-        guarded.send()
+        conditional.send()
     };
     let weak = format!("W/{tag}");
-    for refused in [
+    for rejected in [
         &["\"other\""][..],
         &[&weak],
         &["garbage"],
         &[""],
         &["\"a\", \"b\""],
     ] {
-        let response = patch("Max", refused).await;
+        let response = patch("Max", rejected).await;
         response.assert_error(412, "precondition_failed");
     }
     assert_eq!(server.get("/v1/pets/1").await.json()["name"], "Rex");
-    let several = format!("\"other\", {tag}");
-    let first = patch("Max", &[&several]).await;
+    let any_of = format!("\"other\", {tag}");
+    let first = patch("Max", &[&any_of]).await;
     assert_eq!(first.status, 200, "{}", first.text());
     patch("Late", &[tag])
         .await

@@ -45,11 +45,14 @@ impl Identity {
     /// A client that trusts what is in the file now.
     #[allow(dead_code, reason = "not every test program has one")]
     pub fn client(&self) -> ClientConfig {
-        self.client_of(rustls::DEFAULT_VERSIONS)
+        self.client_with_versions(rustls::DEFAULT_VERSIONS)
     }
 
     #[allow(dead_code, reason = "not every test program has one")]
-    pub fn client_of(&self, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
+    pub fn client_with_versions(
+        &self,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> ClientConfig {
         let mut trusted = RootCertStore::empty();
         let certificate = CertificateDer::from_pem_file(&self.certificate).unwrap();
         trusted.add(certificate).unwrap();
