@@ -1,30 +1,30 @@
-//! What counts as breaking: taking away what a client may rely on, or demanding
-//! what it did not have to send.
+//! What counts as a breaking change: removing something that clients may rely on, or
+//! requiring something that they did not have to send.
 
 use serde_json::{Map, Value};
 
-/// Lists what in `new` could break a client that was made for `old`. Operations
-/// that were marked as not stable may change.
+/// Lists the changes in `new` that could break a client written for `old`. Operations
+/// marked `x-stability: experimental` or `beta` may change.
 pub fn breaking_changes(old: &Value, new: &Value) -> Vec<String> {
-    let mut gate = Gate {
+    let mut comparison = Comparison {
         old,
         new,
-        breaks: Vec::new(),
+        breaking: Vec::new(),
     };
     for (path, operations) in members(&old["paths"]) {
         for (method, operation) in members(operations) {
             if !["experimental", "beta"].contains(&text(&operation["x-stability"])) {
-                let place = format!("{method} {path}");
-                gate.operation(&place, operation, &new["paths"][path][method]);
+                let location = format!("{method} {path}");
+                comparison.operation(&location, operation, &new["paths"][path][method]);
             }
         }
     }
-    gate.breaks
+    comparison.breaking
 }
 
-/// What the gate can judge in a schema. Anything else is refused until a rule
-/// for it is written.
-const KNOWN: [&str; 20] = [
+/// The schema keywords that the comparison understands. Any other is reported as
+/// breaking until there is a rule for it.
+const SUPPORTED_KEYWORDS: [&str; 20] = [
     "type",
     "format",
     "const",
@@ -47,57 +47,58 @@ const KNOWN: [&str; 20] = [
     "additionalProperties",
 ];
 
-struct Gate<'a> {
+struct Comparison<'a> {
     old: &'a Value,
     new: &'a Value,
-    breaks: Vec<String>,
+    breaking: Vec<String>,
 }
 
-/// Who makes the value: a client, or the service.
+/// Who sends the value. Clients must not have to send more, and the service must not
+/// send less.
 #[derive(Clone, Copy, PartialEq)]
-enum Maker {
+enum Sender {
     Client,
     Service,
 }
 
-impl<'a> Gate<'a> {
-    fn breaks(&mut self, place: &str, what: &str) {
-        self.breaks.push(format!("{place}: {what}"));
+impl<'a> Comparison<'a> {
+    fn report(&mut self, location: &str, what: &str) {
+        self.breaking.push(format!("{location}: {what}"));
     }
 
-    fn operation(&mut self, place: &str, old: &'a Value, new: &'a Value) {
+    fn operation(&mut self, location: &str, old: &'a Value, new: &'a Value) {
         if new.is_null() {
-            return self.breaks(place, "removed");
+            return self.report(location, "removed");
         }
         if !new["x-stability"].is_null() {
-            self.breaks(place, "no longer stable");
+            self.report(location, "no longer stable");
         }
         if old["operationId"] != new["operationId"] {
-            self.breaks(place, "another operationId");
+            self.report(location, "operationId changed");
         }
-        self.parameters(place, &old["parameters"], &new["parameters"]);
+        self.parameters(location, &old["parameters"], &new["parameters"]);
         let (body, new_body) = (
             resolve(self.old, &old["requestBody"]),
             resolve(self.new, &new["requestBody"]),
         );
         if new_body["required"] == true && body["required"] != true {
-            self.breaks(place, "a body is newly required");
+            self.report(location, "body newly required");
         }
-        self.content(&format!("{place} body"), body, new_body, Maker::Client);
+        self.content(&format!("{location} body"), body, new_body, Sender::Client);
         for (status, response) in members(&old["responses"]) {
-            let place = format!("{place} response {status}");
+            let location = format!("{location} response {status}");
             let response = resolve(self.old, response);
             let new_response = resolve(self.new, &new["responses"][status]);
             if new_response.is_null() {
-                self.breaks(&place, "removed");
+                self.report(&location, "removed");
                 continue;
             }
-            self.headers(&place, response, new_response);
-            self.content(&place, response, new_response, Maker::Service);
+            self.headers(&location, response, new_response);
+            self.content(&location, response, new_response, Sender::Service);
         }
     }
 
-    fn parameters(&mut self, place: &str, old: &'a Value, new: &'a Value) {
+    fn parameters(&mut self, location: &str, old: &'a Value, new: &'a Value) {
         let list = |root, parameters: &'a Value| -> Vec<&'a Value> {
             let parameters = parameters.as_array().into_iter().flatten();
             parameters
@@ -108,91 +109,91 @@ impl<'a> Gate<'a> {
         let same = |a: &Value, b: &Value| a["name"] == b["name"] && a["in"] == b["in"];
         for parameter in &new {
             let before = old.iter().find(|before| same(before, parameter));
-            let place = format!("{place} parameter {}", text(&parameter["name"]));
+            let location = format!("{location} parameter {}", text(&parameter["name"]));
             if parameter["required"] == true
                 && before.is_none_or(|before| before["required"] != true)
             {
-                self.breaks(&place, "newly required");
+                self.report(&location, "newly required");
             }
             if let Some(before) = before {
                 self.schema(
-                    &place,
+                    &location,
                     &before["schema"],
                     &parameter["schema"],
-                    Maker::Client,
+                    Sender::Client,
                 );
             }
         }
         for parameter in &old {
             if !new.iter().any(|after| same(parameter, after)) {
-                self.breaks(
-                    &format!("{place} parameter {}", text(&parameter["name"])),
+                self.report(
+                    &format!("{location} parameter {}", text(&parameter["name"])),
                     "removed",
                 );
             }
         }
     }
 
-    fn headers(&mut self, place: &str, old: &'a Value, new: &'a Value) {
+    fn headers(&mut self, location: &str, old: &'a Value, new: &'a Value) {
         for (name, header) in members(&old["headers"]) {
-            let place = format!("{place} header {name}");
+            let location = format!("{location} header {name}");
             let header = resolve(self.old, header);
             let new_header = resolve(self.new, &new["headers"][name]);
             if new_header.is_null() {
-                self.breaks(&place, "removed");
+                self.report(&location, "removed");
             } else if header["required"] == true && new_header["required"] != true {
-                self.breaks(&place, "no longer certain");
+                self.report(&location, "no longer guaranteed");
             }
             self.schema(
-                &place,
+                &location,
                 &header["schema"],
                 &new_header["schema"],
-                Maker::Service,
+                Sender::Service,
             );
         }
     }
 
-    fn content(&mut self, place: &str, old: &'a Value, new: &'a Value, maker: Maker) {
+    fn content(&mut self, location: &str, old: &'a Value, new: &'a Value, sender: Sender) {
         for (media_type, content) in members(&old["content"]) {
-            let place = format!("{place} {media_type}");
+            let location = format!("{location} {media_type}");
             match &new["content"][media_type] {
-                Value::Null => self.breaks(&place, "removed"),
-                new => self.schema(&place, &content["schema"], &new["schema"], maker),
+                Value::Null => self.report(&location, "removed"),
+                new => self.schema(&location, &content["schema"], &new["schema"], sender),
             }
         }
     }
 
-    fn schema(&mut self, place: &str, old: &'a Value, new: &'a Value, maker: Maker) {
+    fn schema(&mut self, location: &str, old: &'a Value, new: &'a Value, sender: Sender) {
         let (old, new) = (resolve(self.old, old), resolve(self.new, new));
         for keyword in ["type", "format", "const"] {
             if old[keyword] != new[keyword] {
-                self.breaks(place, &format!("another {keyword}"));
+                self.report(location, &format!("{keyword} changed"));
             }
         }
         for (keyword, _) in members(new) {
-            if !KNOWN.contains(&&**keyword) {
-                self.breaks(place, &format!("the gate does not know {keyword}"));
+            if !SUPPORTED_KEYWORDS.contains(&&**keyword) {
+                self.report(location, &format!("unsupported keyword {keyword}"));
             }
         }
-        if maker == Maker::Client && old["enum"].is_null() && !new["enum"].is_null() {
-            self.breaks(place, "newly limited to some values");
+        if sender == Sender::Client && old["enum"].is_null() && !new["enum"].is_null() {
+            self.report(location, "newly restricted to an enum");
         }
         if new["additionalProperties"] == false && old["additionalProperties"] != false {
-            self.breaks(place, "newly closed to other members");
+            self.report(location, "additional members newly forbidden");
         }
-        if maker == Maker::Client && old["default"] != new["default"] {
-            self.breaks(place, "another default");
+        if sender == Sender::Client && old["default"] != new["default"] {
+            self.report(location, "default changed");
         }
         for value in old["enum"].as_array().into_iter().flatten() {
             if new["enum"]
                 .as_array()
                 .is_some_and(|values| !values.contains(value))
             {
-                self.breaks(place, &format!("value {value}: removed"));
+                self.report(location, &format!("value {value}: removed"));
             }
         }
-        if maker == Maker::Client {
-            self.limits(place, old, new);
+        if sender == Sender::Client {
+            self.limits(location, old, new);
         }
         let required = |schema: &Value, name: &str| {
             schema["required"]
@@ -200,39 +201,39 @@ impl<'a> Gate<'a> {
                 .is_some_and(|names| names.iter().any(|n| n == name))
         };
         for (name, property) in members(&old["properties"]) {
-            let place = format!("{place} {name}");
+            let location = format!("{location} {name}");
             match &new["properties"][name] {
-                Value::Null => self.breaks(&place, "removed"),
-                new => self.schema(&place, property, new, maker),
+                Value::Null => self.report(&location, "removed"),
+                new => self.schema(&location, property, new, sender),
             }
-            if maker == Maker::Service && required(old, name) && !required(new, name) {
-                self.breaks(&place, "no longer certain");
+            if sender == Sender::Service && required(old, name) && !required(new, name) {
+                self.report(&location, "no longer guaranteed");
             }
         }
         for name in new["required"].as_array().into_iter().flatten() {
-            if maker == Maker::Client && !required(old, text(name)) {
-                self.breaks(&format!("{place} {}", text(name)), "newly required");
+            if sender == Sender::Client && !required(old, text(name)) {
+                self.report(&format!("{location} {}", text(name)), "newly required");
             }
         }
         if old["items"].is_object() {
             self.schema(
-                &format!("{place} items"),
+                &format!("{location} items"),
                 &old["items"],
                 &new["items"],
-                maker,
+                sender,
             );
         }
     }
 
-    /// What a client may send must not shrink.
-    fn limits(&mut self, place: &str, old: &Value, new: &Value) {
+    /// Limits on what a client may send must not become stricter.
+    fn limits(&mut self, location: &str, old: &Value, new: &Value) {
         for limit in ["minimum", "minLength", "minItems"] {
             let (old, new) = (
                 old[limit].as_i64().unwrap_or(i64::MIN),
                 new[limit].as_i64().unwrap_or(i64::MIN),
             );
             if new > old {
-                self.breaks(place, &format!("a higher {limit}"));
+                self.report(location, &format!("{limit} raised"));
             }
         }
         for limit in ["maximum", "maxLength", "maxItems"] {
@@ -241,11 +242,11 @@ impl<'a> Gate<'a> {
                 new[limit].as_i64().unwrap_or(i64::MAX),
             );
             if new < old {
-                self.breaks(place, &format!("a lower {limit}"));
+                self.report(location, &format!("{limit} lowered"));
             }
         }
         if !new["pattern"].is_null() && new["pattern"] != old["pattern"] {
-            self.breaks(place, "another pattern");
+            self.report(location, "pattern changed");
         }
     }
 }
@@ -258,8 +259,8 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Follows references. One with further keywords beside it stays as it is: the
-/// gate does not know `$ref` there.
+/// Follows references. One with sibling keywords is not resolved, so that it is reported
+/// as an unsupported keyword.
 fn resolve<'a>(root: &'a Value, value: &'a Value) -> &'a Value {
     match value["$ref"].as_str() {
         Some(reference) if members(value).count() == 1 => resolve(

@@ -1,5 +1,5 @@
-//! A certificate of the tests' own, in files as an operator has them, and
-//! clients that trust it alone.
+//! A self-signed certificate in PEM files, as an operator provides them, and TLS
+//! clients that trust only it.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject},
 };
 
-/// The files of a certificate and its key, for the loopback address.
+/// The PEM files of a certificate for localhost and of its private key.
 #[derive(Debug, Clone)]
 pub struct Identity {
     pub certificate: PathBuf,
@@ -22,11 +22,11 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Makes both in a folder.
-    pub fn new(folder: &Path) -> Self {
+    /// Generates both files in a directory.
+    pub fn new(dir: &Path) -> Self {
         let identity = Self {
-            certificate: folder.join("cert.pem"),
-            key: folder.join("key.pem"),
+            certificate: dir.join("cert.pem"),
+            key: dir.join("key.pem"),
         };
         let (certificate, key) = make();
         identity.replace_certificate(&certificate);
@@ -42,13 +42,13 @@ impl Identity {
         replace(&self.key, text);
     }
 
-    /// A client that trusts what is in the file now.
-    #[allow(dead_code, reason = "not every test program has one")]
+    /// A client configuration that trusts only the certificate now in the file.
+    #[allow(dead_code, reason = "not every test binary uses it")]
     pub fn client(&self) -> ClientConfig {
         self.client_with_versions(rustls::DEFAULT_VERSIONS)
     }
 
-    #[allow(dead_code, reason = "not every test program has one")]
+    #[allow(dead_code, reason = "not every test binary uses it")]
     pub fn client_with_versions(
         &self,
         versions: &[&'static SupportedProtocolVersion],
@@ -64,7 +64,7 @@ impl Identity {
     }
 }
 
-/// A new certificate and its key, in PEM form.
+/// Generates a self-signed certificate and its private key as PEM.
 pub fn make() -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(["localhost".into(), "127.0.0.1".into()]).unwrap();
@@ -72,7 +72,7 @@ pub fn make() -> (String, String) {
     (certificate.pem(), key.serialize_pem())
 }
 
-/// Puts a new file in the place of one, as those who renew certificates do.
+/// Replaces a file atomically with a rename, as certificate renewal tools do.
 fn replace(file: &Path, text: &str) {
     let new = file.with_extension("new");
     fs::write(&new, text).unwrap();

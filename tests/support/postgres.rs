@@ -1,5 +1,5 @@
-//! A PostgreSQL server of the tests' own: a fresh cluster on a free port of
-//! the loopback address, which ends with the process that started it.
+//! A throwaway PostgreSQL server: a fresh cluster on a free loopback port that does not
+//! outlive the test process.
 
 use std::{
     fs,
@@ -19,18 +19,18 @@ use std::{
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tempfile::{NamedTempFile, TempDir};
 
-/// A running server.
+/// A running PostgreSQL server.
 pub struct Cluster {
     pub port: u16,
-    folder: TempDir,
+    dir: TempDir,
     settings: Vec<String>,
     server: Mutex<Child>,
     databases: AtomicU32,
 }
 
 impl Cluster {
-    /// Starts a server. It must be called on a thread that lives as long as
-    /// the server shall: the system ends the server with that thread.
+    /// Starts a server. The calling thread must outlive it: the kernel kills the server
+    /// when that thread exits (`PR_SET_PDEATHSIG`).
     pub fn start() -> Self {
         Self::start_from(
             as_owner("initdb")
@@ -39,9 +39,9 @@ impl Cluster {
         )
     }
 
-    /// Starts a server that speaks TLS as `localhost`, and gives the authority
-    /// that its certificate is from.
-    #[allow(dead_code, reason = "not every test program has one")]
+    /// Starts a server with a TLS certificate for `localhost`, and returns the CA
+    /// certificate that signed it.
+    #[allow(dead_code, reason = "not every test binary uses it")]
     pub fn start_with_tls() -> (Self, NamedTempFile) {
         let key = KeyPair::generate().unwrap();
         let mut authority = CertificateParams::new([]).unwrap();
@@ -52,7 +52,7 @@ impl Cluster {
         let certificate = certificate.signed_by(&key, &authority).unwrap();
 
         let cluster = Self::start();
-        let data = cluster.folder.path().join("data");
+        let data = cluster.dir.path().join("data");
         for (name, text) in [
             ("server.crt", certificate.pem()),
             ("server.key", key.serialize_pem()),
@@ -73,8 +73,8 @@ impl Cluster {
         (cluster, file)
     }
 
-    /// Starts a server that follows this one.
-    #[allow(dead_code, reason = "not every test program has one")]
+    /// Starts a streaming replication standby of this server.
+    #[allow(dead_code, reason = "not every test binary uses it")]
     pub fn start_standby(&self) -> Self {
         Self::start_from(
             as_owner("pg_basebackup")
@@ -84,37 +84,37 @@ impl Cluster {
         )
     }
 
-    /// Starts a server on the data that a command makes in the folder that is
-    /// added to it.
-    fn start_from(make: &mut Command) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+    /// Starts a server on the data directory that `init` creates; its path is appended
+    /// to the arguments.
+    fn start_from(init: &mut Command) -> Self {
+        let dir = tempfile::tempdir().unwrap();
         if let Some((user, group)) = owner() {
-            chown(folder.path(), Some(user), Some(group)).unwrap();
+            chown(dir.path(), Some(user), Some(group)).unwrap();
         }
-        let made = make.arg(folder.path().join("data")).output().unwrap();
-        let said = String::from_utf8_lossy(&made.stderr);
-        assert!(made.status.success(), "{said}");
+        let output = init.arg(dir.path().join("data")).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{stderr}");
         let port = free_port();
-        let all = vec![
+        let settings = vec![
             "listen_addresses=127.0.0.1".into(),
             "max_connections=300".into(),
             format!("port={port}"),
-            format!("unix_socket_directories={}", folder.path().display()),
+            format!("unix_socket_directories={}", dir.path().display()),
         ];
         let cluster = Self {
             port,
-            server: Mutex::new(spawn(folder.path(), &all)),
-            folder,
-            settings: all,
+            server: Mutex::new(spawn(dir.path(), &settings)),
+            dir,
+            settings,
             databases: AtomicU32::new(0),
         };
-        cluster.wait();
+        cluster.wait_until_ready();
         cluster
     }
 
-    /// Ends the server at once, as `pg_ctl stop -m immediate` does: it has to
-    /// recover at its next start.
-    #[allow(dead_code, reason = "not every test program restarts it")]
+    /// Crashes the server, as `pg_ctl stop -m immediate` does: it recovers from the WAL
+    /// when it restarts.
+    #[allow(dead_code, reason = "not every test binary uses it")]
     pub fn crash(&self) {
         let mut server = self.server.lock().unwrap();
         let mut quit = Command::new("sh");
@@ -128,14 +128,14 @@ impl Cluster {
         server.wait().unwrap();
     }
 
-    /// Starts it again, on the same thread as before.
-    #[allow(dead_code, reason = "not every test program restarts it")]
+    /// Restarts the server; call it on the thread that started it.
+    #[allow(dead_code, reason = "not every test binary uses it")]
     pub fn restart(&self) {
-        *self.server.lock().unwrap() = spawn(self.folder.path(), &self.settings);
-        self.wait();
+        *self.server.lock().unwrap() = spawn(self.dir.path(), &self.settings);
+        self.wait_until_ready();
     }
 
-    fn wait(&self) {
+    fn wait_until_ready(&self) {
         for _ in 0..600 {
             let ready = Command::new(program("pg_isready"))
                 .args(["--quiet", "--host=127.0.0.1", "--username=petstore"])
@@ -146,11 +146,11 @@ impl Cluster {
             }
             sleep(Duration::from_millis(50));
         }
-        let log = fs::read_to_string(self.folder.path().join("log")).unwrap();
+        let log = fs::read_to_string(self.dir.path().join("log")).unwrap();
         panic!("PostgreSQL did not start:\n{log}");
     }
 
-    /// Makes an empty database and gives its name.
+    /// Creates an empty database and returns its name.
     pub fn create_database(&self) -> String {
         let name = format!("test{}", self.databases.fetch_add(1, Ordering::Relaxed));
         self.psql("postgres", &format!("CREATE DATABASE {name}"));
@@ -161,22 +161,22 @@ impl Cluster {
         format!("postgres://petstore@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Runs statements and gives what they print.
+    /// Runs SQL statements and returns what `psql` prints.
     pub fn psql(&self, database: &str, sql: &str) -> String {
-        let done = self.psql_command(database).arg(sql).output().unwrap();
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "{sql}: {said}");
-        String::from_utf8(done.stdout).unwrap().trim().into()
+        let output = self.psql_command(database).arg(sql).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{sql}: {stderr}");
+        String::from_utf8(output.stdout).unwrap().trim().into()
     }
 
-    /// Changes a setting of the running server.
-    #[allow(dead_code, reason = "not every test program changes one")]
+    /// Changes a setting of the running server and reloads its configuration.
+    #[allow(dead_code, reason = "not every test binary uses it")]
     pub fn set(&self, setting: &str) {
         self.psql("postgres", &format!("ALTER SYSTEM SET {setting}"));
         self.psql("postgres", "SELECT pg_reload_conf()");
     }
 
-    /// `psql`, to be given a statement.
+    /// A `psql` command that still needs the statement as its last argument.
     pub fn psql_command(&self, database: &str) -> Command {
         let mut psql = Command::new(program("psql"));
         psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align"])
@@ -194,14 +194,14 @@ impl Drop for Cluster {
     }
 }
 
-fn spawn(folder: &Path, settings: &[String]) -> Child {
+fn spawn(dir: &Path, settings: &[String]) -> Child {
     let log = fs::File::options()
         .create(true)
         .append(true)
-        .open(folder.join("log"))
+        .open(dir.join("log"))
         .unwrap();
     let mut server = as_owner("postgres");
-    server.arg("-D").arg(folder.join("data"));
+    server.arg("-D").arg(dir.join("data"));
     for setting in settings {
         server.args(["-c", setting]);
     }
@@ -213,8 +213,8 @@ fn spawn(folder: &Path, settings: &[String]) -> Child {
         .unwrap()
 }
 
-/// A program of PostgreSQL that must not run as root, with `setpriv` before it
-/// so that it does not outlive the tests.
+/// A command for a PostgreSQL program that refuses to run as root. `setpriv` drops
+/// privileges and has the kernel kill it when the tests exit.
 pub fn as_owner(name: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.arg("--pdeathsig=KILL");
@@ -230,7 +230,7 @@ pub fn as_owner(name: &str) -> Command {
     command
 }
 
-/// The user and group that PostgreSQL runs as, if this one is root.
+/// The user and group to run PostgreSQL as, if the tests run as root.
 fn owner() -> Option<(u32, u32)> {
     rustix::process::getuid().is_root().then(|| {
         let users = fs::read_to_string("/etc/passwd").unwrap();
@@ -242,8 +242,8 @@ fn owner() -> Option<(u32, u32)> {
     })
 }
 
-/// A program of PostgreSQL: where Debian puts it, or on the path. Users who are
-/// not root may not have `/usr/sbin` there.
+/// The path of a PostgreSQL program: Debian's newest installation, or on `PATH`, to
+/// which `/usr/sbin` is added because ordinary users may not have it.
 fn program(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
@@ -252,8 +252,8 @@ fn program(name: &str) -> PathBuf {
         .collect();
     debian.sort();
     let path = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
-    let mut places = debian.into_iter().rev().chain(path);
-    let found = places.find_map(|place| Some(place.join(name)).filter(|file| file.exists()));
+    let mut dirs = debian.into_iter().rev().chain(path);
+    let found = dirs.find_map(|dir| Some(dir.join(name)).filter(|file| file.exists()));
     found.unwrap_or_else(|| panic!("{name} is not installed; `make tools` installs it"))
 }
 
