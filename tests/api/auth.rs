@@ -1,4 +1,4 @@
-//! Keys: who gets in, and what they may do.
+//! Authentication and authorization: API keys, scopes, expiry and revocation.
 
 use std::time::Duration;
 
@@ -116,7 +116,7 @@ pub async fn auth_precedes_routing_and_validation(backend: Backend) {
         let response = request.header("content-type", "text/plain").send().await;
         response.assert_error(401, "missing_api_key");
     }
-    // And a missing scope comes before what is wrong with the input.
+    // A missing scope is reported before invalid input.
     let key = server.create_key(&[Scope::OrdersRead], None).await;
     let list = server
         .request(Method::GET, "/v1/pets?limit=0")
@@ -148,7 +148,7 @@ pub async fn scopes_restrict_operations(backend: Backend) {
             let request = server.request(method, &path).with_key(&key);
             let response = request.body(contract::BODY).send().await;
             if scope == needed {
-                // The order may be closed by now, the pet sold.
+                // An earlier request may have closed the order or sold the pet.
                 let decided = response.status.is_success() || response.status == 409;
                 assert!(decided, "{}", response.text());
                 continue;
@@ -213,7 +213,7 @@ pub async fn a_new_key_works_at_once_and_its_last_use_is_recorded(backend: Backe
     }
 }
 
-/// Who still calls what is going to be removed is known by their keys.
+/// The operator can find the clients that still call a deprecated operation.
 pub async fn deprecated_calls_are_recorded_per_key(backend: Backend) {
     let server = Server::start(backend).await;
     let key = server.create_key(&Scope::ALL, None).await;

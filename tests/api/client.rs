@@ -1,4 +1,4 @@
-//! Connections to the service, encrypted if the suite runs over TLS.
+//! The client side: requests, responses, and connections that use TLS if the suite does.
 
 use std::{
     io,
@@ -21,7 +21,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{contract, harness::Server, identity::Identity};
 
-/// A request on its way.
+/// A request to build and send.
 pub struct Request<'a> {
     server: &'a Server,
     pub method: Method,
@@ -34,14 +34,14 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Leaves the body unjudged: it has a number that the judge, who reads
-    /// doubles, cannot hold.
+    /// Does not validate the body against the contract: the validator parses numbers
+    /// as doubles, and this body has one that a double cannot represent.
     pub fn skip_body_check(mut self) -> Self {
         self.check_body = false;
         self
     }
 
-    /// Adds a header, beside others of the same name.
+    /// Appends a header, keeping others of the same name.
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
         let value = HeaderValue::from_bytes(value.as_ref()).unwrap();
@@ -64,19 +64,19 @@ impl Request<'_> {
         self
     }
 
-    /// Speaks HTTP/2 without asking first.
+    /// Uses HTTP/2: with prior knowledge on plain TCP, negotiated by ALPN over TLS.
     pub fn over_http2(mut self) -> Self {
         self.http2 = true;
         self
     }
 
-    /// Comes from an address of its own.
+    /// Connects from this local address.
     pub fn from(mut self, address: impl Into<IpAddr>) -> Self {
         self.from = Some(address.into());
         self
     }
 
-    /// As hyper takes it.
+    /// Converts it for hyper.
     pub fn into_http(self) -> http::Request<Full<Bytes>> {
         let url = self.server.url(&self.path);
         let mut request = http::Request::builder().method(self.method).uri(url);
@@ -84,7 +84,7 @@ impl Request<'_> {
         request.body(Full::from(self.body)).unwrap()
     }
 
-    /// Sends it and holds the answer against the contract.
+    /// Sends it and checks the exchange against the contract.
     pub async fn send(self) -> Response {
         let (method, path) = (self.method.clone(), self.path.clone());
         let body = self.check_body.then(|| self.body.clone());
@@ -123,7 +123,7 @@ impl Request<'_> {
     }
 }
 
-/// An answer.
+/// A response with its whole body.
 #[derive(Debug, Clone)]
 pub struct Response {
     pub status: StatusCode,
@@ -158,7 +158,7 @@ impl Response {
     }
 }
 
-/// A connection, encrypted or not.
+/// A byte stream, over TLS or plain TCP.
 pub type Stream = Box<dyn Duplex>;
 
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -166,7 +166,7 @@ pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Duplex for S {}
 
 impl Server {
-    /// A request with the key of all scopes.
+    /// Builds a request that carries the key with all scopes.
     pub fn request(&self, method: Method, path: &str) -> Request<'_> {
         let mut headers = HeaderMap::new();
         let key = HeaderValue::try_from(format!("Bearer {}", self.key)).unwrap();
@@ -183,12 +183,12 @@ impl Server {
         }
     }
 
-    /// The certificate of a server that has one.
+    /// The TLS certificate of the server; panics without TLS.
     pub fn identity(&self) -> &Identity {
         &self.tls.as_ref().expect("the suite runs over TLS").0
     }
 
-    /// A raw connection, encrypted if the suite runs over TLS.
+    /// Opens a connection, over TLS if the suite runs over TLS.
     pub async fn connect(&self, version: Version) -> Stream {
         self.connect_from(Ipv4Addr::LOCALHOST.into(), version).await
     }
@@ -222,7 +222,7 @@ impl Server {
         client.connect(self.address.ip().into(), stream).await
     }
 
-    /// A connection of HTTP/2 that many requests can share.
+    /// Opens an HTTP/2 connection for concurrent requests.
     pub async fn http2(&self) -> SendRequest<Full<Bytes>> {
         let stream = TokioIo::new(self.connect(Version::HTTP_2).await);
         let handshake = client::conn::http2::handshake(TokioExecutor::new(), stream).await;
@@ -231,7 +231,7 @@ impl Server {
         requests
     }
 
-    /// Sends a request over a connection of its own.
+    /// Sends a request on a new TLS connection.
     pub async fn send_encrypted(
         &self,
         mut request: http::Request<Full<Bytes>>,

@@ -1,4 +1,5 @@
-//! Holds every exchange against `openapi.yaml`, and remembers what was seen.
+//! Validates every exchange against `openapi.yaml` and tracks which documented
+//! responses the tests have covered.
 
 use std::{
     collections::BTreeSet,
@@ -16,11 +17,11 @@ static CONTRACT: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(&Contract::new(&address, None).json).unwrap()
 });
 
-/// The operations and statuses that were seen.
+/// The operation ids and statuses that the tests have received.
 static SEEN: Mutex<BTreeSet<(String, String)>> = Mutex::new(BTreeSet::new());
 
-/// Headers that HTTP itself asks for, and those for browsers, which the contract
-/// describes in its text.
+/// Standard HTTP headers, and the CORS headers that the contract describes in prose
+/// rather than per operation.
 const STANDARD_HEADERS: [&str; 7] = [
     "content-type",
     "content-length",
@@ -31,10 +32,10 @@ const STANDARD_HEADERS: [&str; 7] = [
     "access-control-expose-headers",
 ];
 
-/// A body that every operation takes, and that some ignore.
+/// A body that is valid for every operation; some ignore it.
 pub const BODY: &str = r#"{"name":"A","categoryId":1,"petId":1}"#;
 
-/// Every operation with a path that can be called.
+/// Every operation, with its path parameters filled in.
 pub fn callable_operations() -> impl Iterator<Item = (Method, String, &'static Value)> {
     operations().into_iter().map(|(method, path, operation)| {
         let path = path.replace("{petId}", "1").replace("{orderId}", "1");
@@ -42,7 +43,7 @@ pub fn callable_operations() -> impl Iterator<Item = (Method, String, &'static V
     })
 }
 
-/// Every operation: its method, its path and its description.
+/// Every operation of the contract: method, path template and OpenAPI object.
 pub fn operations() -> Vec<(Method, String, &'static Value)> {
     let paths = CONTRACT["paths"].as_object().unwrap();
     let operations = paths.iter().flat_map(|(path, methods)| {
@@ -58,7 +59,7 @@ pub fn operations() -> Vec<(Method, String, &'static Value)> {
     operations.collect()
 }
 
-/// Fails if an exchange is not as the contract says.
+/// Panics if an exchange violates the contract.
 #[track_caller]
 pub fn check(method: &Method, target: &str, body: Option<&[u8]>, response: &Response) {
     let context = format!(
@@ -68,7 +69,7 @@ pub fn check(method: &Method, target: &str, body: Option<&[u8]>, response: &Resp
     );
     assert!(
         response.header("x-request-id").is_some(),
-        "no request id: {context}"
+        "missing x-request-id: {context}"
     );
     if response.status.as_u16() >= 400 && method != Method::HEAD {
         assert_eq!(
@@ -98,7 +99,7 @@ pub fn check(method: &Method, target: &str, body: Option<&[u8]>, response: &Resp
             .and_then(|body| Some(body.get("code")?.as_str()?.to_string()))
             .unwrap_or_default(),
     };
-    // These belong to no operation: the contract describes them in its text.
+    // Sent before routing, so they belong to no operation; the contract describes them in prose.
     if ["invalid_request", "head_too_large"].contains(&&*code) {
         return;
     }
@@ -110,7 +111,7 @@ pub fn check(method: &Method, target: &str, body: Option<&[u8]>, response: &Resp
         .insert((id, response.status.as_u16().to_string()));
 }
 
-/// Fails if the contract promises an answer that was never seen.
+/// Panics if the contract documents a response that no test has received.
 pub fn assert_all_seen() {
     let seen = SEEN.lock().unwrap();
     let promised = operations().into_iter().flat_map(|(_, _, operation)| {
@@ -121,7 +122,10 @@ pub fn assert_all_seen() {
             .map(move |status| (id.to_string(), status.clone()))
     });
     let unseen: Vec<_> = promised.filter(|promise| !seen.contains(promise)).collect();
-    assert!(unseen.is_empty(), "promised, but never seen: {unseen:?}");
+    assert!(
+        unseen.is_empty(),
+        "documented, but never received: {unseen:?}"
+    );
 }
 
 fn find(method: &Method, path: &str) -> Option<&'static Value> {
@@ -144,10 +148,10 @@ fn find(method: &Method, path: &str) -> Option<&'static Value> {
     operations.find_map(|(m, template, op)| (m == *method && matches(&template)).then_some(op))
 }
 
-/// Status, headers and body as described, and no header that is not.
+/// The status, every header and the body must be documented and match their schemas.
 fn check_response(operation: &'static Value, method: &Method, response: &Response, context: &str) {
     let documented = resolve(&operation["responses"][response.status.as_str()]);
-    assert!(documented.is_object(), "an undocumented status: {context}");
+    assert!(documented.is_object(), "undocumented status: {context}");
     let documented_headers = documented["headers"].as_object().unwrap();
     for (name, header) in documented_headers {
         let header = resolve(header);
@@ -159,7 +163,7 @@ fn check_response(operation: &'static Value, method: &Method, response: &Respons
                 };
                 assert_valid(&header["schema"], &value, &format!("{name}: {context}"));
             }
-            None => assert_ne!(header["required"], true, "no {name}: {context}"),
+            None => assert_ne!(header["required"], true, "missing header {name}: {context}"),
         }
     }
     for name in response.headers.keys() {
@@ -168,12 +172,12 @@ fn check_response(operation: &'static Value, method: &Method, response: &Respons
             .any(|known| known.eq_ignore_ascii_case(name.as_str()));
         assert!(
             known || STANDARD_HEADERS.contains(&name.as_str()),
-            "undocumented {name}: {context}"
+            "undocumented header {name}: {context}"
         );
     }
     let content = &documented["content"]["application/json"]["schema"];
     if content.is_null() || method == Method::HEAD {
-        assert!(response.body.is_empty(), "an undocumented body: {context}");
+        assert!(response.body.is_empty(), "undocumented body: {context}");
     } else {
         assert_eq!(
             response.header("content-type"),
@@ -184,8 +188,8 @@ fn check_response(operation: &'static Value, method: &Method, response: &Respons
     }
 }
 
-/// What was accepted is allowed by the contract, and what was refused as
-/// invalid is not.
+/// A request that succeeds must be valid by the contract, and one that is rejected as
+/// invalid must not be.
 fn check_request(
     operation: &'static Value,
     query: &str,
@@ -221,21 +225,31 @@ fn check_request(
         }
     }
     if status.is_success() {
-        assert!(valid, "accepted against the contract: {context}");
+        assert!(
+            valid,
+            "the contract forbids a request that was accepted: {context}"
+        );
     } else if code == "invalid_parameter" {
-        // Only the service can tell whether a well-formed cursor is its own.
+        // The schema cannot tell whether a well-formed cursor is one of this list, and this
+        // check does not see the Idempotency-Key header.
         assert!(
             !valid || has_cursor || takes_idempotency_key,
-            "refused against the contract: {context}"
+            "the contract allows a request that was rejected: {context}"
         );
     }
-    // Where there are two types, they have one schema.
+    // Every media type of a body has the same schema.
     let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
     if let Some(body) = body.filter(|_| schema.is_object()) {
         let valid = serde_json::from_slice(body).is_ok_and(|body| is_valid(schema, &body));
         match code {
-            _ if status.is_success() => assert!(valid, "accepted against the contract: {context}"),
-            "invalid_body" => assert!(!valid, "refused against the contract: {context}"),
+            _ if status.is_success() => assert!(
+                valid,
+                "the contract forbids a request that was accepted: {context}"
+            ),
+            "invalid_body" => assert!(
+                !valid,
+                "the contract allows a request that was rejected: {context}"
+            ),
             _ => {}
         }
     }

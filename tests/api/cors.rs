@@ -7,7 +7,7 @@ use crate::{
     harness::{Backend, Server},
 };
 
-/// What a browser asks before a page may add an animal.
+/// The preflight request that a browser sends before a page on `origin` may create a pet.
 fn preflight<'a>(server: &'a Server, origin: &str) -> Request<'a> {
     let request = server.request(Method::OPTIONS, "/v1/pets").without_key();
     let request = request.header("origin", origin);
@@ -52,7 +52,7 @@ pub async fn only_allowed_origins_get_cors_headers(backend: Backend) {
         }
         assert_eq!(response.header("vary"), Some("Origin"));
     }
-    // What it answers can be read, refusals too.
+    // Pages can read responses, errors included.
     for (path, status) in [
         ("/v1/pets", 200),
         ("/v1/pets?limit=0", 400),
@@ -75,7 +75,7 @@ pub async fn only_allowed_origins_get_cors_headers(backend: Backend) {
             assert!(exposed.split(", ").any(|header| header == name), "{name}");
         }
     }
-    // Others get nothing of the kind.
+    // Other origins get no CORS headers.
     for origin in ["https://shop.example.evil", "http://shop.example", "null"] {
         preflight(&server, origin)
             .send()

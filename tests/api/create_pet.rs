@@ -1,4 +1,4 @@
-//! `POST /pets`: what is taken, what is refused.
+//! `POST /pets`: valid and invalid bodies, media types, size limits and ids.
 
 use std::collections::BTreeSet;
 
@@ -58,7 +58,7 @@ pub async fn names_and_category_ids_round_trip_exactly(backend: Backend) {
             );
             assert!(
                 pet.text().contains(&category.to_string()),
-                "digits are exact"
+                "the number keeps every digit"
             );
         }
     }

@@ -13,14 +13,14 @@ use tempfile::TempDir;
 
 use crate::{harness::Backend, postgres::Cluster};
 
-/// The server that all cases on PostgreSQL share, each with its database.
+/// The PostgreSQL server that all tests share; each has its own database.
 pub static CLUSTER: OnceLock<Cluster> = OnceLock::new();
 
 fn cluster() -> &'static Cluster {
-    CLUSTER.get().expect("PostgreSQL was started")
+    CLUSTER.get().expect("PostgreSQL is running")
 }
 
-/// A database of the test's own.
+/// The database of one test, deleted with it.
 pub enum Database {
     Sqlite(TempDir),
     Postgres(String),
@@ -41,7 +41,7 @@ impl Database {
         }
     }
 
-    /// Runs statements beside the service.
+    /// Runs SQL statements on a connection of its own, beside the service.
     pub fn execute(&self, sql: &str) {
         match self {
             Self::Sqlite(dir) => {
@@ -53,7 +53,7 @@ impl Database {
         }
     }
 
-    /// The one text that a query gives.
+    /// Runs a query that returns a single text value.
     pub fn query(&self, sql: &str) -> String {
         match self {
             Self::Sqlite(dir) => {
@@ -64,7 +64,7 @@ impl Database {
         }
     }
 
-    /// Keeps everyone else from adding animals until it is dropped.
+    /// Blocks writes to `pets` by all others until the lock is dropped.
     pub fn lock(&self) -> Lock {
         match self {
             Self::Sqlite(dir) => {
@@ -84,7 +84,7 @@ impl Database {
                             WHERE relation = 'pets'::regclass AND mode = 'ExclusiveLock' AND granted";
                 let mut tries = 0..1000;
                 while cluster().psql(name, locked) == "0" {
-                    tries.next().expect("the lock is taken");
+                    tries.next().expect("the lock is granted");
                     std::thread::sleep(Duration::from_millis(10));
                 }
                 Lock::Postgres(child.unwrap(), name.clone())
@@ -92,7 +92,7 @@ impl Database {
         }
     }
 
-    /// Spoils the storage under the running service.
+    /// Corrupts the SQLite files, or cuts off PostgreSQL, under the running service.
     pub fn destroy(&self) {
         match self {
             Self::Sqlite(dir) => {
@@ -116,7 +116,7 @@ fn database_file(dir: &TempDir) -> PathBuf {
     dir.path().join("petstore.db")
 }
 
-/// Ends the sessions of a program.
+/// Terminates all sessions of an application.
 fn terminate_sessions(database: &str, application: &str) {
     let terminate = format!(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -125,9 +125,9 @@ fn terminate_sessions(database: &str, application: &str) {
     cluster().psql("postgres", &terminate);
 }
 
-/// Holds everyone else's writes up.
+/// Holds a write lock.
 pub enum Lock {
-    Sqlite(#[expect(dead_code, reason = "it is held")] rusqlite::Connection),
+    Sqlite(#[expect(dead_code, reason = "holds the transaction open")] rusqlite::Connection),
     Postgres(Child, String),
 }
 

@@ -1,4 +1,4 @@
-//! The words of the errors, on record: a change of them is seen in review.
+//! Snapshot of the error bodies, so that review shows every change of wording.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! What goes wrong inside has a designed answer too.
+//! Internal failures: panics, broken storage, overload.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     harness::{Backend, Server},
 };
 
-/// A request for each operation that succeeds when nothing is broken.
+/// Sends every operation a valid request and expects the error.
 async fn assert_every_operation_fails(server: &Server, status: u16, code: &str) {
     for (method, path, _) in contract::callable_operations() {
         let request = server.request(method, &path);
@@ -30,14 +30,14 @@ pub async fn a_panic_returns_500(backend: Backend) {
     let response = server.get("/v1/pets").await;
     assert!(
         !response.text().contains("clock"),
-        "the cause stays inside: {}",
+        "the response leaks the cause: {}",
         response.text()
     );
 }
 
 pub async fn broken_storage_returns_503(backend: Backend) {
     let server = Server::start(backend).await;
-    // The key is in memory from here on.
+    // Loads the API key into memory.
     server
         .get("/v1/nothing")
         .await
@@ -52,7 +52,7 @@ pub async fn broken_storage_returns_503(backend: Backend) {
     );
 }
 
-/// While the keys cannot be read, nobody can tell whether one is unknown.
+/// A key missing from the cache may be new: without the database it is a 500, not a 401.
 pub async fn keys_are_not_rejected_while_the_key_table_is_unreadable(backend: Backend) {
     let server = Server::start(backend).await;
     server
@@ -78,8 +78,8 @@ pub async fn keys_are_not_rejected_while_the_key_table_is_unreadable(backend: Ba
     response.assert_error(401, "invalid_api_key");
 }
 
-/// Beyond the requests that may be worked on, one more is refused at once and
-/// costs the others nothing. Health and the refusal of strangers go on.
+/// Load shedding: requests over the in-flight limit fail at once with 503 and do not
+/// affect those in flight. Health checks and authentication errors are still served.
 pub async fn requests_over_the_in_flight_limit_are_shed(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.settings.api.limits.max_in_flight = 3
@@ -90,7 +90,7 @@ pub async fn requests_over_the_in_flight_limit_are_shed(backend: Backend) {
     let posts = (0..3).map(|_| server.post("/v1/pets", r#"{"name":"A","categoryId":1}"#));
     let others = async {
         let saturated = async || server.metric("http_server_active_requests").await == 3.0;
-        crate::harness::eventually("three requests in progress", saturated).await;
+        crate::harness::eventually("three requests are in flight", saturated).await;
         assert_every_operation_fails(&server, 503, "unavailable").await;
         let unauthenticated = server.request(Method::GET, "/v1/pets").without_key();
         unauthenticated

@@ -1,4 +1,4 @@
-//! `GET /pets/{petId}`: deprecated, and gone from its day on.
+//! `GET /pets/{petId}`: deprecated (RFC 9745), and gone from its sunset date (RFC 8594).
 
 use jiff::Timestamp;
 use petstore::clock::Clock;
@@ -100,6 +100,6 @@ pub async fn get_returns_410_from_the_sunset_date(backend: Backend) {
         } else {
             assert_eq!(response.status, 200);
         }
-        assert_eq!(server.count_pets().await, 1, "the list stays");
+        assert_eq!(server.count_pets().await, 1, "listing still works");
     }
 }

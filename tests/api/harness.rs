@@ -1,5 +1,5 @@
-//! Starts the service as production does, over a fresh database, and talks to
-//! it.
+//! Starts the real service on a free port with a fresh database, with helpers for
+//! common requests.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -22,12 +22,12 @@ use tokio::{
 
 use crate::{client::Response, database::Database, identity::Identity};
 
-/// What the suite runs on.
+/// A configuration that the whole suite runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
     Sqlite,
     Postgres,
-    /// SQLite, and every connection is encrypted.
+    /// SQLite, with every connection over TLS.
     Tls,
 }
 
@@ -43,19 +43,19 @@ impl Backend {
     }
 }
 
-/// A service before it starts.
+/// The configuration of a service, before it starts.
 pub struct ServerConfig {
     pub settings: Settings,
     pub options: Options,
-    /// Statements that are run on the database first.
+    /// SQL to run on the new database before the service starts.
     pub sql: &'static str,
 }
 
-/// A running service. It ends with the test.
+/// A running service. It stops with the runtime of its test.
 pub struct Server {
     pub address: SocketAddr,
     metrics_address: SocketAddr,
-    /// The secret of a key with all scopes.
+    /// The secret of an API key with all scopes.
     pub key: String,
     pub database: Database,
     pub tls: Option<(Identity, TempDir)>,
@@ -63,7 +63,7 @@ pub struct Server {
     task: JoinHandle<()>,
 }
 
-/// Asks again and again until it is so; gives up at last.
+/// Polls until the condition holds; panics after 30 seconds.
 pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let polling = async {
         while !condition().await {
@@ -71,7 +71,7 @@ pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
         }
     };
     let met = tokio::time::timeout(Duration::from_secs(30), polling).await;
-    met.unwrap_or_else(|_| panic!("gave up waiting: {what}"));
+    met.unwrap_or_else(|_| panic!("timed out waiting: {what}"));
 }
 
 impl Server {
@@ -124,7 +124,7 @@ impl Server {
         }
     }
 
-    /// Stops the service in good order.
+    /// Shuts the service down gracefully.
     pub async fn stop(mut self) {
         drop(self.stop.take());
         (&mut self.task).await.unwrap();
@@ -135,7 +135,7 @@ impl Server {
         format!("{scheme}://{}{path}", self.address)
     }
 
-    /// Makes another key, as `petstore keys create` does beside the service.
+    /// Creates another API key the way `petstore keys create` does, while the service runs.
     pub async fn create_key(&self, scopes: &[Scope], expires_at: Option<Timestamp>) -> String {
         let store = Store::open(&self.database.url(), &Options::new(Role::Tool))
             .await
@@ -145,14 +145,14 @@ impl Server {
         key
     }
 
-    /// What the metrics' own listener answers.
+    /// Sends a request to the metrics listener.
     pub async fn metrics_request(&self, method: Method, path: &str) -> reqwest::Response {
         let url = format!("http://{}{path}", self.metrics_address);
         let request = reqwest::Client::new().request(method, url);
         request.send().await.unwrap()
     }
 
-    /// Sends bytes to that listener, and gives all that it answers.
+    /// Sends raw bytes to the metrics listener and returns everything it sends back.
     pub async fn metrics_bytes(&self, bytes: &str) -> String {
         let mut stream = TcpStream::connect(self.metrics_address).await.unwrap();
         stream.write_all(bytes.as_bytes()).await.unwrap();
@@ -161,7 +161,7 @@ impl Server {
         response
     }
 
-    /// The value of a metric, given with its labels; 0 if it is not there.
+    /// The value of a time series, `name` including its labels; 0 if it is not exported.
     pub async fn metric(&self, name: &str) -> f64 {
         let text = self.metrics_request(Method::GET, "/metrics").await;
         let text = text.text().await.unwrap();
@@ -184,7 +184,7 @@ impl Server {
             .await
     }
 
-    /// Adds an animal and returns its id.
+    /// Creates a pet and returns its id.
     pub async fn create(&self, body: Value) -> i64 {
         let response = self.post("/v1/pets", body.to_string()).await;
         assert_eq!(response.status, 201, "{}", response.text());
@@ -198,7 +198,7 @@ impl Server {
         response.json()["id"].as_i64().unwrap()
     }
 
-    /// Asks for an order on a pet.
+    /// Sends `placeOrder` for a pet and returns the response.
     pub async fn post_order(&self, pet: i64) -> Response {
         let claim = format!("{{\"petId\":{pet}}}");
         self.post("/v1/store/orders", claim).await
@@ -217,7 +217,7 @@ impl Server {
         request.body(patch).send().await
     }
 
-    /// The status of a pet.
+    /// The current status of a pet.
     pub async fn pet_status(&self, pet: i64) -> Value {
         self.get(&format!("/v1/pets/{pet}")).await.json()["status"].clone()
     }

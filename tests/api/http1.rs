@@ -1,4 +1,4 @@
-//! Below HTTP: what a socket may do to the service.
+//! HTTP/1.1 on raw sockets: keep-alive, malformed requests, timeouts, limits and drain.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{
 
 const LIST: &str = "GET /v1/pets";
 
-/// A raw connection to the service.
+/// A raw HTTP/1.1 connection to the service.
 pub struct RawConnection<'a> {
     server: &'a Server,
     pub stream: Stream,
@@ -39,7 +39,7 @@ impl<'a> RawConnection<'a> {
         }
     }
 
-    /// Sends text; `KEY` in it stands for the header with the key.
+    /// Sends text, with `KEY` replaced by the `Authorization` header.
     pub async fn send(&mut self, text: &str) {
         let key = format!("Authorization: Bearer {}", self.server.key);
         self.stream
@@ -49,7 +49,7 @@ impl<'a> RawConnection<'a> {
         self.stream.flush().await.unwrap();
     }
 
-    /// The next answer, held against the contract, or `None` if the service
+    /// The next response, checked against the contract, or `None` if the service
     /// closed the connection.
     pub async fn response(&mut self, request: &str) -> Option<Response> {
         let response = self.next().await?;
@@ -67,7 +67,7 @@ impl<'a> RawConnection<'a> {
             match end {
                 Some(end) => break end + 4,
                 None if self.read().await == 0 => {
-                    assert!(self.received.is_empty(), "half an answer");
+                    assert!(self.received.is_empty(), "the response head is incomplete");
                     return None;
                 }
                 None => {}
@@ -84,7 +84,7 @@ impl<'a> RawConnection<'a> {
         }
         let length: usize = headers["content-length"].to_str().unwrap().parse().unwrap();
         while self.received.len() < head_end + length {
-            assert_ne!(self.read().await, 0, "half a body");
+            assert_ne!(self.read().await, 0, "the response body is incomplete");
         }
         let body = self.received[head_end..head_end + length].to_vec();
         self.received.drain(..head_end + length);
@@ -102,9 +102,9 @@ impl<'a> RawConnection<'a> {
         read.expect("the service responds or closes").unwrap_or(0)
     }
 
-    /// The last answer: the service says that it closes, and does.
+    /// The next response, after which the service must close the connection.
     pub async fn last_response(&mut self, request: &str) -> Response {
-        let response = self.response(request).await.expect("an answer");
+        let response = self.response(request).await.expect("a response");
         assert!(self.next().await.is_none(), "the connection is closed");
         response
     }
@@ -128,7 +128,7 @@ pub async fn keep_alive_pipelining_and_chunked_bodies_work(backend: Backend) {
             .await;
         assert_eq!(conn.response(LIST).await.unwrap().status, 200);
     }
-    // Pipelined: a create, errors and a list, answered in order.
+    // Pipelining: responses come in the order of the requests.
     let body = r#"{"name":"A","categoryId":1}"#;
     let create = format!(
         "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: {}\r\n\r\n{body}",
@@ -148,7 +148,7 @@ pub async fn keep_alive_pipelining_and_chunked_bodies_work(backend: Backend) {
         statuses.push(conn.response(request).await.unwrap().status.as_u16());
     }
     assert_eq!(statuses, [201, 200, 401, 200]);
-    // A byte at a time, with a chunked body.
+    // One byte per write, with a chunked body.
     let chunked = "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nTransfer-Encoding: chunked\r\n\r\n\
                    a\r\n{\"name\":\"B\r\n11\r\n\",\"categoryId\":1}\r\n0\r\n\r\n";
     let key = format!("Authorization: Bearer {}", server.key);
@@ -160,7 +160,7 @@ pub async fn keep_alive_pipelining_and_chunked_bodies_work(backend: Backend) {
         conn.response("POST /v1/pets").await.unwrap().json()["name"],
         "B"
     );
-    // And HTTP/1.0, which closes.
+    // HTTP/1.0 closes the connection after the response.
     conn.send("GET /v1/pets HTTP/1.0\r\nKEY\r\n\r\n").await;
     assert_eq!(conn.last_response("GET /v1/pets").await.status, 200);
 }
@@ -188,7 +188,7 @@ pub async fn malformed_requests_get_an_error_body(backend: Backend) {
         let response = conn.last_response("GET /").await;
         response.assert_error(400, "invalid_request");
     }
-    // Behind good requests on the same connection too.
+    // Also when pipelined behind a valid request.
     let mut conn = RawConnection::connect(&server).await;
     conn.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\ngarbage\r\n\r\n")
         .await;
@@ -226,7 +226,7 @@ pub async fn idle_connections_time_out(backend: Backend) {
     let server = Server::start_with(backend, with_short_timeouts).await;
     let mut silent = RawConnection::connect(&server).await;
     assert!(silent.next().await.is_none());
-    // Also after a request, when the connection could be used again.
+    // The keep-alive timeout applies after a response.
     let mut idle = RawConnection::connect(&server).await;
     idle.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
         .await;
@@ -241,7 +241,7 @@ pub async fn slowloris_heads_time_out(backend: Backend) {
     conn.last_response("GET /")
         .await
         .assert_error(408, "request_timeout");
-    // A byte now and then does not buy time.
+    // Trickling bytes does not extend the deadline.
     let mut conn = RawConnection::connect(&server).await;
     conn.send("GET /v1/pets HTTP/1.1\r\nX: ").await;
     let (mut reading, mut writing) = tokio::io::split(conn.stream);
@@ -276,7 +276,7 @@ pub async fn slow_bodies_time_out(backend: Backend) {
             .await
             .assert_error(408, "request_timeout");
     }
-    // A body that breaks off is not carried out.
+    // A request with an incomplete body is not executed.
     let mut conn = RawConnection::connect(&server).await;
     let body = r#"{"name":"A","categoryId":1}"#;
     conn.send(&format!(
@@ -288,7 +288,7 @@ pub async fn slow_bodies_time_out(backend: Backend) {
     assert_eq!(server.count_pets().await, 0);
 }
 
-/// The answers pile up until the sockets are full, then the service gives up.
+/// Pipelined responses fill the socket buffers until the write timeout closes the connection.
 pub async fn clients_that_do_not_read_time_out(backend: Backend) {
     let server = Server::start_with(backend, with_short_timeouts).await;
     server.create_pets(100).await;
@@ -303,7 +303,12 @@ pub async fn clients_that_do_not_read_time_out(backend: Backend) {
         Duration::from_secs(30),
         stream.write_all(requests.as_bytes()),
     );
-    assert!(written.await.expect("the service gives up").is_err());
+    assert!(
+        written
+            .await
+            .expect("the service closes the connection")
+            .is_err()
+    );
 }
 
 pub async fn connections_over_the_limit_get_503(backend: Backend) {
@@ -324,7 +329,7 @@ pub async fn connections_over_the_limit_get_503(backend: Backend) {
     response.assert_error(503, "unavailable");
     assert_eq!(response.header("retry-after"), Some("1"));
     drop(first);
-    // There is room again as soon as the service has seen it.
+    // The slot is free once the service notices that the client is gone.
     loop {
         let mut conn = RawConnection::connect(&server).await;
         conn.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
@@ -336,8 +341,8 @@ pub async fn connections_over_the_limit_get_503(backend: Backend) {
     server.stop().await;
 }
 
-/// A client that sends all of its body before it reads gets the answer, not a
-/// reset connection.
+/// A client that sends its whole body before it reads must see the 413, not a TCP
+/// reset: the service lingers and discards the body before it closes.
 pub async fn a_rejected_upload_still_gets_its_response(backend: Backend) {
     let server = Server::start(backend).await;
     for _ in 0..5 {
@@ -348,7 +353,7 @@ pub async fn a_rejected_upload_still_gets_its_response(backend: Backend) {
         let response = conn.last_response("POST /v1/pets").await;
         response.assert_error(413, "body_too_large");
     }
-    // And one that asks first is spared the sending.
+    // With `Expect: 100-continue` the client learns of the error before it sends the body.
     let mut conn = RawConnection::connect(&server).await;
     let head = "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nExpect: 100-continue\r\nContent-Length: 500000\r\n\r\n";
     conn.send(head).await;
@@ -356,7 +361,7 @@ pub async fn a_rejected_upload_still_gets_its_response(backend: Backend) {
     response.assert_error(413, "body_too_large");
 }
 
-/// Who has said all may close that side: the answer still comes.
+/// A client may half-close (FIN) after its request and still read the response.
 pub async fn half_closed_connections_get_their_response(backend: Backend) {
     let server = Server::start(backend).await;
     let body = r#"{"name":"A","categoryId":1}"#;
@@ -373,7 +378,7 @@ pub async fn half_closed_connections_get_their_response(backend: Backend) {
     assert_eq!(server.count_pets().await, 20);
 }
 
-/// An answer that is on its way when the service stops arrives whole.
+/// Graceful shutdown: a response that is being written when it begins arrives complete.
 pub async fn shutdown_finishes_responses_in_flight(backend: Backend) {
     let server = Server::start(backend).await;
     for _ in 0..100 {

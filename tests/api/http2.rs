@@ -1,5 +1,5 @@
-//! HTTP/2, with prior knowledge or agreed on in the handshake: the same service
-//! over another wire.
+//! HTTP/2, with prior knowledge on plain TCP or negotiated by ALPN over TLS: same
+//! responses as HTTP/1.1, multiplexing, timeouts and drain.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// An empty SETTINGS frame, with which a client goes on.
+/// An empty SETTINGS frame, which a client sends after the preface (RFC 9113, 3.4).
 pub const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 
 pub async fn responses_match_http1(backend: Backend) {
@@ -66,7 +66,7 @@ pub async fn responses_match_http1(backend: Backend) {
     );
 }
 
-/// The headers that two answers to the same request share.
+/// The headers that do not differ between responses to the same request.
 fn stable_headers(response: &Response) -> HeaderMap {
     let mut headers = response.headers.clone();
     for name in ["date", "x-request-id", "connection"] {
@@ -78,7 +78,7 @@ fn stable_headers(response: &Response) -> HeaderMap {
 pub async fn requests_are_multiplexed(backend: Backend) {
     let server = Server::start(backend).await;
     let mut client = server.http2().await;
-    // With the first answer it is known how many may run at once.
+    // By the first response hyper knows SETTINGS_MAX_CONCURRENT_STREAMS.
     let list = server.request(Method::GET, "/v1/pets").into_http();
     assert_eq!(client.send_request(list).await.unwrap().status(), 200);
     let creates = (0..300).map(|n| {
@@ -109,7 +109,7 @@ pub async fn a_fragmented_preface_is_accepted(backend: Backend) {
         stream.flush().await.unwrap();
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // The service answers with its settings.
+    // The service responds with its SETTINGS frame.
     let mut frame = [0; 9];
     stream.read_exact(&mut frame).await.unwrap();
     assert_eq!(frame[3], 4);
@@ -131,11 +131,11 @@ pub async fn idle_connections_are_closed(backend: Backend) {
         .unwrap();
     let mut received = Vec::new();
     let closed = timeout(Duration::from_secs(20), stream.read_to_end(&mut received)).await;
-    // It may be closed hard, as the client has left pings unanswered.
+    // A reset is fine too, since the client did not acknowledge the keep-alive PINGs.
     assert!(closed.is_ok(), "still open");
 }
 
-/// hyper alone would answer with a bare 431, or not at all.
+/// On its own, hyper would send a 431 without a body, or only reset the stream.
 pub async fn oversized_heads_get_431(backend: Backend) {
     let server = Server::start(backend).await;
     let request = || server.request(Method::GET, "/v1/pets").over_http2();
@@ -152,7 +152,7 @@ pub async fn oversized_heads_get_431(backend: Backend) {
     assert_eq!(request().send().await.status, 200);
 }
 
-/// A client that does not answer a goodbye holds nobody up.
+/// A client that does not react to GOAWAY does not delay shutdown.
 pub async fn shutdown_does_not_wait_for_unresponsive_clients(backend: Backend) {
     let server = Server::start(backend).await;
     let mut silent = Vec::new();
@@ -163,7 +163,7 @@ pub async fn shutdown_does_not_wait_for_unresponsive_clients(backend: Backend) {
         stream.read_exact(&mut frame).await.unwrap();
         silent.push(stream);
     }
-    // Well below the limit after which connections are cut off.
+    // Well below the drain timeout, so the connections were not merely aborted.
     let stopped = timeout(Duration::from_secs(20), server.stop()).await;
     assert!(stopped.is_ok(), "still running");
 }

@@ -1,5 +1,5 @@
-//! Below HTTP/2: frames that a client sends to keep the service busy, or takes
-//! back.
+//! HTTP/2 on the frame level: denial-of-service floods, which must close the
+//! connection, and cancellations, which must not.
 
 use std::time::Duration;
 
@@ -15,25 +15,25 @@ use crate::{
     http2::{PREFACE, SETTINGS},
 };
 
-/// Whoever keeps the service busy with nothing is told so and sent away; others
-/// are served.
-pub async fn rapid_reset_and_continuation_floods_close_the_connection(backend: Backend) {
+/// Each flood ends with GOAWAY(ENHANCE_YOUR_CALM), and other clients are still served.
+pub async fn rapid_reset_continuation_and_data_floods_close_the_connection(backend: Backend) {
     let server = Server::start(backend).await;
     let open_head = frame(HEADERS, 0, 1, &request_head("GET", "/healthz"));
     let upload = frame(HEADERS, END_HEADERS, 1, &request_head("POST", "/v1/pets"));
     let continuation = |block: &[u8]| frame(CONTINUATION, 0, 1, block);
     let kilobyte = literal_header("x", &"y".repeat(100)).repeat(10);
     for (flood, frames) in [
-        // CVE-2023-44487.
+        // Rapid reset, CVE-2023-44487.
         (
             "rapid reset",
             stream_ids(10_000).flat_map(request_and_cancel).collect(),
         ),
+        // Requests that provoke a RST_STREAM each, CVE-2019-9514.
         (
             "malformed requests",
             stream_ids(10_000).flat_map(request_without_path).collect(),
         ),
-        // CVE-2024-27316.
+        // CONTINUATION floods, CVE-2024-27316.
         (
             "CONTINUATION flood of empty frames",
             [open_head.clone(), continuation(&[]).repeat(10_000)].concat(),
@@ -42,6 +42,7 @@ pub async fn rapid_reset_and_continuation_floods_close_the_connection(backend: B
             "CONTINUATION flood of headers",
             [open_head, continuation(&kilobyte).repeat(10_000)].concat(),
         ),
+        // CVE-2019-9518.
         (
             "empty DATA frames",
             [upload, frame(DATA, 0, 1, &[]).repeat(100_000)].concat(),
@@ -54,8 +55,9 @@ pub async fn rapid_reset_and_continuation_floods_close_the_connection(backend: B
     }
 }
 
-/// Pings and settings must be answered, but are no reason to stay; and the
-/// answers do not pile up for a client that does not read them.
+/// PING and SETTINGS must be acknowledged (CVE-2019-9512, CVE-2019-9515), but they do not
+/// keep a connection without requests open, and the acknowledgements are not buffered
+/// without bound for a client that does not read.
 pub async fn ping_and_settings_floods_close_the_connection(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.settings.server.head_timeout = Duration::from_millis(200);
@@ -86,7 +88,7 @@ pub async fn ping_and_settings_floods_close_the_connection(backend: Backend) {
     assert_eq!(server.get("/v1/pets").await.status, 200);
 }
 
-/// Everything that may be asked for at once may be taken back at once.
+/// A client may cancel as many requests as it may have open; only more than that is a flood.
 pub async fn cancelling_every_concurrent_request_is_allowed(backend: Backend) {
     let server = Server::start(backend).await;
     let mut stream = server.connect(Version::HTTP_2).await;
@@ -107,10 +109,10 @@ pub async fn cancelling_every_concurrent_request_is_allowed(backend: Backend) {
     };
     timeout(Duration::from_secs(30), wait_for_response)
         .await
-        .expect("an answer");
+        .expect("a response");
 }
 
-/// What was handed to the store is carried out, though nobody waits any more.
+/// A write that the store has accepted is executed even if its client has reset the stream.
 pub async fn a_create_cancelled_in_flight_is_still_stored(backend: Backend) {
     let server = Server::start(backend).await;
     assert_eq!(server.count_pets().await, 0);
@@ -132,13 +134,13 @@ pub async fn a_create_cancelled_in_flight_is_still_stored(backend: Backend) {
     eventually("the pet is stored", async || server.count_pets().await == 1).await;
 }
 
-/// Sends frames and gives all that comes back until the service closes.
+/// Sends frames and returns everything received until the service closes the connection.
 async fn send_flood(server: &Server, flood: &[u8]) -> Vec<u8> {
     let stream = server.connect(Version::HTTP_2).await;
     let (mut reading, mut writing) = tokio::io::split(stream);
     let flood = [PREFACE, SETTINGS, flood].concat();
     let flooding = tokio::spawn(async move {
-        // It breaks off when the service has had enough.
+        // Fails once the service closes the connection.
         let _ = writing.write_all(&flood).await;
         writing
     });
@@ -166,8 +168,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// The frames of what was received, each with its kind, stream and payload; the
-/// last may be cut off.
+/// Parses frames into type, stream id and payload; ignores an incomplete last frame.
 fn frames(mut received: &[u8]) -> impl Iterator<Item = (u8, u32, &[u8])> {
     std::iter::from_fn(move || {
         let (start, rest) = received.split_at_checked(9)?;
@@ -182,14 +183,14 @@ fn frames(mut received: &[u8]) -> impl Iterator<Item = (u8, u32, &[u8])> {
     })
 }
 
-/// Why the service said goodbye at last.
+/// The error code of the last GOAWAY frame.
 fn goaway_error_code(received: &[u8]) -> Option<u32> {
     let goaways = frames(received).filter(|(kind, ..)| *kind == GOAWAY);
     let (.., payload) = goaways.last()?;
     Some(u32::from_be_bytes(payload[4..8].try_into().unwrap()))
 }
 
-/// The numbers of a client's first streams.
+/// The first stream ids of a client, which are odd.
 fn stream_ids(count: u32) -> impl Iterator<Item = u32> {
     (0..count).map(|n| 2 * n + 1)
 }
@@ -207,7 +208,7 @@ fn rst_stream(stream: u32) -> Vec<u8> {
     frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes())
 }
 
-/// A request without a path.
+/// A malformed request: it lacks the `:path` pseudo-header.
 fn request_without_path(stream: u32) -> Vec<u8> {
     let head = literal_header(":method", "GET");
     frame(HEADERS, END_STREAM | END_HEADERS, stream, &head)
@@ -223,7 +224,7 @@ fn request_head(method: &str, path: &str) -> Vec<u8> {
     .concat()
 }
 
-/// A header as it is, without compression.
+/// An HPACK literal header field without indexing or Huffman coding (RFC 7541, 6.2.2).
 fn literal_header(name: &str, value: &str) -> Vec<u8> {
     let length = |text: &str| u8::try_from(text.len()).unwrap();
     let mut block = vec![0, length(name)];

@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: a request that is sent again is not carried out again.
+//! `Idempotency-Key`: a retry replays the stored response instead of executing again.
 
 use std::sync::{
     Arc,
@@ -23,7 +23,7 @@ fn idempotent_post<'a>(server: &'a Server, key: &str, path: &str, body: &str) ->
     request.header("idempotency-key", key)
 }
 
-/// It is the same answer as before, and says so.
+/// The response is marked as a replay and equals the first one.
 #[track_caller]
 fn assert_replayed(response: &Response, first: &Response) {
     assert_eq!(first.header("idempotent-replayed"), None);
@@ -69,7 +69,7 @@ pub async fn a_retry_replays_the_original_response(backend: Backend) {
     let orders = server.get("/v1/store/orders").await.json();
     assert_eq!(orders.as_array().unwrap().len(), 2);
 
-    // Whatever came of it since.
+    // Replays show the original outcome, whatever has changed since.
     server
         .patch("/v1/pets/1", r#"{"name":"Max","status":null}"#)
         .await;
@@ -85,7 +85,7 @@ pub async fn a_retry_replays_the_original_response(backend: Backend) {
         .await;
     assert_eq!(placed.json()["status"], "placed");
     assert_eq!(placed.json()["updatedAt"], placed.json()["createdAt"]);
-    // The animal 2 is available again, and stays so.
+    // Pet 2 is available again, and the replay does not reserve it.
     let order_body = r#"{"petId":2}"#;
     let placed = idempotent_post(&server, "place-another", "/v1/store/orders", order_body);
     assert_eq!(placed.send().await.status, 201);
@@ -119,7 +119,7 @@ pub async fn an_idempotency_key_is_bound_to_one_request_and_api_key(backend: Bac
         (201, None)
     );
     assert_eq!(server.count_pets().await, 2);
-    // What was not carried out has taken no name.
+    // A request that was not executed does not use up its key.
     let bad = idempotent_post(&server, "m", "/v1/pets", "{}").send().await;
     bad.assert_error(400, "invalid_body");
     let good = idempotent_post(&server, "m", "/v1/pets", PET).send().await;
@@ -127,7 +127,7 @@ pub async fn an_idempotency_key_is_bound_to_one_request_and_api_key(backend: Bac
         (good.status.as_u16(), good.header("idempotent-replayed")),
         (201, None)
     );
-    // A change of an animal has no name: it can be sent again as it is.
+    // PATCH ignores the header: a merge patch is idempotent by itself.
     let change = server
         .request(Method::PATCH, "/v1/pets/1")
         .header("idempotency-key", "n");
@@ -202,7 +202,7 @@ pub async fn concurrent_retries_execute_once(backend: Backend) {
     }
 }
 
-/// All are the same answer, and one is the first.
+/// Exactly one response is original; the others replay it.
 #[track_caller]
 fn assert_executed_once(responses: &[Response], status: u16) -> &Response {
     let is_first = |response: &&Response| response.header("idempotent-replayed").is_none();
@@ -215,7 +215,7 @@ fn assert_executed_once(responses: &[Response], status: u16) -> &Response {
     firsts[0]
 }
 
-/// A day later, what is named so is another request.
+/// After retention, the same key may be used for another request.
 pub async fn idempotency_keys_expire_after_24_hours(backend: Backend) {
     let start = Timestamp::now();
     let hours = Arc::new(AtomicI64::new(0));
@@ -233,7 +233,7 @@ pub async fn idempotency_keys_expire_after_24_hours(backend: Backend) {
     hours.store(25, Ordering::Relaxed);
     let count = "SELECT count(*) || '' FROM idempotency_keys";
     let purged = async || server.database.query(count) == "0";
-    eventually("the name is forgotten", purged).await;
+    eventually("the idempotency key is purged", purged).await;
     let other = idempotent_post(&server, "n", "/v1/pets", r#"{"name":"Max","categoryId":1}"#);
     assert_eq!(other.send().await.status, 201);
 }

@@ -1,4 +1,4 @@
-//! `GET /pets`: limits, filter, paging, tags.
+//! `GET /pets`: page size, filter, keyset pagination, conditional requests.
 
 use std::collections::BTreeSet;
 
@@ -81,7 +81,7 @@ pub async fn keyset_pagination_visits_every_pet_once(backend: Backend) {
         let mut next = Some(start.to_string());
         let (mut seen, mut count) = (Vec::new(), 0);
         while let Some(path) = next {
-            assert!(path.contains("limit="), "a link keeps the limit: {path}");
+            assert!(path.contains("limit="), "the link lost the limit: {path}");
             assert_eq!(
                 path.contains("status=sold"),
                 start.contains("status=sold"),
@@ -277,7 +277,7 @@ pub async fn if_none_match_returns_304_for_an_unchanged_page(backend: Backend) {
             .await;
         assert_eq!(head.status, 304);
     }
-    // A page that gets a next one has changed, though its animals have not.
+    // A new next page changes the ETag of this one, although the body is the same.
     let before = server.get("/v1/pets?limit=2").await;
     server.create_pets(1).await;
     let after = server.get("/v1/pets?limit=2").await;
@@ -285,7 +285,7 @@ pub async fn if_none_match_returns_304_for_an_unchanged_page(backend: Backend) {
     assert_ne!(before.header("etag"), after.header("etag"));
 }
 
-/// Writers look for what they wrote right after the 201, while others write.
+/// Read-your-writes under concurrency: the response cache must never be staler than a 201.
 pub async fn reads_see_every_acknowledged_write(backend: Backend) {
     let server = Server::start(backend).await;
     let server = &server;
@@ -294,8 +294,8 @@ pub async fn reads_see_every_acknowledged_write(backend: Backend) {
         for n in 0..25 {
             let pet = json!({"name": format!("{writer}-{n}"), "categoryId": n, "status": "sold"});
             let id = server.create(pet).await;
-            // What is not there yet is looked for as well, and must not be
-            // remembered as missing.
+            // Also read what does not exist yet: a cached empty page or 404 must be
+            // invalidated by the create.
             let later = id + 4;
             let after = Cursor::after(later - 1).encode(ListKind::Pets);
             server

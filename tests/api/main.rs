@@ -1,8 +1,8 @@
-//! The interface as a client sees it: real requests to the real service, each
-//! answer held against the contract.
+//! The API as a client sees it: real requests to the real service, with every response
+//! checked against the contract.
 //!
-//! Every case runs on every database, and over TLS. The closing test, which runs after all
-//! of them, fails if the contract promises something that no case has seen.
+//! Every case runs on SQLite, on PostgreSQL and over TLS. The closing test runs after all
+//! of them and fails if the contract documents a response that no case has received.
 
 #![allow(clippy::unwrap_used)]
 
@@ -94,7 +94,7 @@ const CASES: &[(&str, Case)] = cases![
     http2::oversized_heads_get_431,
     http2::shutdown_does_not_wait_for_unresponsive_clients,
     http2::shutdown_drains_requests_in_flight,
-    http2_floods::rapid_reset_and_continuation_floods_close_the_connection,
+    http2_floods::rapid_reset_continuation_and_data_floods_close_the_connection,
     http2_floods::ping_and_settings_floods_close_the_connection,
     http2_floods::cancelling_every_concurrent_request_is_allowed,
     http2_floods::a_create_cancelled_in_flight_is_still_stored,
@@ -150,7 +150,7 @@ const CASES: &[(&str, Case)] = cases![
     update_pet::if_match_prevents_lost_updates,
 ];
 
-/// What is there with TLS only.
+/// Cases that need TLS.
 const TLS_CASES: &[(&str, Case)] = cases![
     tls::alpn_selects_the_protocol,
     tls::tls_1_2_and_tls_1_3_are_supported,

@@ -1,4 +1,4 @@
-//! What is counted is what has happened.
+//! `/metrics`: the exported metrics, the listener that serves them, and the dashboard.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use petstore::api_key::Scope;
 
 use crate::harness::{Backend, Server, eventually};
 
-/// An operation, its method and route, and the status of the response.
+/// Operation, method, route and response status.
 type RequestLabels = (&'static str, &'static str, &'static str, u16);
 
 fn duration_metric(
@@ -73,7 +73,7 @@ pub async fn store_and_cache_metrics_are_exported(backend: Backend) {
     server.get("/v1/pets").await;
     server.get("/v1/pets").await;
     let metric = async |name: &str| server.metric(name).await;
-    // Every write is in a commit; the uses of keys may be among them.
+    // Group commit may also have written the last use of API keys.
     assert!(metric("petstore_commit_batch_size_sum").await >= 20.0);
     let commits = metric("petstore_commit_duration_seconds_count").await;
     assert_eq!(metric("petstore_commit_batch_size_count").await, commits);
@@ -99,7 +99,7 @@ pub async fn active_requests_and_open_connections_are_exported(backend: Backend)
     let active = "http_server_active_requests";
     let observe = async {
         let all_active = async || server.metric(active).await == 5.0;
-        eventually("five requests in progress", all_active).await;
+        eventually("five requests are in flight", all_active).await;
         assert!(server.metric("petstore_open_connections").await >= 5.0);
         drop(lock);
     };
@@ -108,7 +108,7 @@ pub async fn active_requests_and_open_connections_are_exported(backend: Backend)
     assert_eq!(server.metric(active).await, 0.0);
 }
 
-/// What is no HTTP is refused there with the Error body as well.
+/// Malformed requests get the same error body as on the API listener.
 pub async fn the_metrics_listener_rejects_malformed_requests(backend: Backend) {
     let server = Server::start(backend).await;
     let response = server.metrics_bytes("nonsense\r\n\r\n").await;
@@ -144,7 +144,7 @@ pub async fn the_metrics_listener_serves_only_metrics(backend: Backend) {
     server.get("/metrics").await.assert_error(404, "not_found");
 }
 
-/// A client that leaves before its answer is counted all the same.
+/// A client that disconnects before its response is counted under status 499.
 pub async fn client_disconnects_are_counted_as_499(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_pets(1).await;
@@ -155,18 +155,21 @@ pub async fn client_disconnects_are_counted_as_499(backend: Backend) {
     let mut client = server.http2().await;
     let active = async || server.metric("http_server_active_requests").await == 1.0;
     tokio::select! {
-        _ = client.send_request(create) => panic!("nobody can write"),
-        () = eventually("a request in progress", active) => {}
+        _ = client.send_request(create) => panic!("a create succeeded despite the lock"),
+        () = eventually("a request is in flight", active) => {}
     }
     let disconnected = ("createPet", "POST", "/v1/pets", 499);
     let counted = async || requests(&server, disconnected).await == 1.0;
-    eventually("one who left", counted).await;
+    eventually("the disconnect is counted", counted).await;
     drop(lock);
-    // What was begun is carried out.
-    eventually("two animals", async || server.count_pets().await == 2).await;
+    // The write that was in flight is still executed.
+    eventually("the second pet is stored", async || {
+        server.count_pets().await == 2
+    })
+    .await;
 }
 
-/// The dashboard shows what there is, all of it and nothing else.
+/// The Grafana dashboard and the exporter must not drift apart.
 pub async fn the_dashboard_shows_exactly_the_exported_metrics(backend: Backend) {
     let server = Server::start(backend).await;
     let text = server.metrics_request(Method::GET, "/metrics").await;

@@ -1,4 +1,4 @@
-//! The store area: orders, and what they do to animals.
+//! Orders: their lifecycle, the reservation of pets, expiry, and the inventory.
 
 use std::{
     sync::{
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Backend, Server, eventually};
 
-/// Three animals and an order on each: placed, completed, cancelled.
+/// Three pets with one order each: placed, completed, cancelled.
 const ORDERS: &str = "
     INSERT INTO pets (name, category_id) VALUES ('A', 1), ('B', 1), ('C', 1);
     INSERT INTO orders (pet_id, status, created_at, updated_at) VALUES
@@ -24,7 +24,7 @@ const ORDERS: &str = "
         (2, 'completed', 1763200000123000, 1763200001000000),
         (3, 'cancelled', 1763200000000000, 1763200002000000);";
 
-/// Adds an animal that is for sale.
+/// Creates a pet that can be ordered.
 async fn create_available_pet(server: &Server) -> i64 {
     let pet = json!({"name": "Rex", "categoryId": 1, "status": "available"});
     server.create(pet).await
@@ -121,7 +121,7 @@ pub async fn an_order_is_placed_then_completed_or_cancelled(backend: Backend) {
     );
     assert_eq!(server.pet_status(kept).await, "available");
     assert_eq!(inventory(&server).await, [1, 0, 1]);
-    // It can be ordered again, and every page knows of it.
+    // The pet can be ordered again, and no cached page is stale.
     let again = server.place_order(kept).await;
     let open = server.get("/v1/store/orders?status=placed").await.json();
     assert_eq!(open[0]["id"], again);
@@ -225,7 +225,7 @@ pub async fn closed_orders_cannot_be_changed(backend: Backend) {
             close.send().await.assert_error(404, "not_found");
         }
     }
-    // What is sent along does not matter.
+    // A transition ignores its body and content type.
     create_available_pet(&server).await;
     let order = server.place_order(3).await;
     let path = format!("/v1/store/orders/{order}/complete");
@@ -245,7 +245,7 @@ pub async fn concurrent_orders_reserve_a_pet_once(backend: Backend) {
         for response in lost {
             response.assert_error(409, "pet_not_available");
         }
-        // And one of those who close it.
+        // Concurrent transitions: exactly one closes the order.
         let order = won[0].json()["id"].as_i64().unwrap();
         let closes = (0..12).map(|n| server.transition(order, ["complete", "cancel"][n % 2]));
         let responses = join_all(closes).await;
@@ -277,7 +277,7 @@ pub async fn a_reserved_pet_keeps_its_status(backend: Backend) {
             .await
             .assert_error(409, "pet_reserved");
     }
-    // The rest of it is free, and so is the status that it has.
+    // Other members may change, and repeating the current status is no conflict.
     let patch = r#"{"name":"Max","status":"pending"}"#;
     let changed = server.patch(&path, patch).await;
     assert_eq!(changed.status, 200, "{}", changed.text());
@@ -291,7 +291,7 @@ pub async fn a_reserved_pet_keeps_its_status(backend: Backend) {
         .assert_error(409, "pet_not_available");
 }
 
-/// An order or an update comes first, whichever it is: never both.
+/// Either the order or the status update wins the race, never both.
 pub async fn orders_and_status_updates_are_serialized(backend: Backend) {
     let server = Server::start(backend).await;
     for round in 0..20 {
@@ -310,7 +310,7 @@ pub async fn orders_and_status_updates_are_serialized(backend: Backend) {
     }
 }
 
-/// A clock that the test moves.
+/// A clock and a function that advances it by seconds.
 fn manual_clock() -> (Clock, impl Fn(i64)) {
     let ahead = Arc::new(AtomicI64::new(0));
     let start = Timestamp::now();
@@ -347,7 +347,7 @@ pub async fn expired_orders_are_cancelled(backend: Backend) {
     advance(1);
     let late = server.transition(1, "complete").await;
     late.assert_error(409, "order_not_open");
-    eventually("the hold lapses", async || {
+    eventually("the order expires", async || {
         server.get("/v1/store/orders/1").await.json()["status"] != "placed"
     })
     .await;
@@ -356,7 +356,7 @@ pub async fn expired_orders_are_cancelled(backend: Backend) {
     assert_eq!(order["updatedAt"], placed["expiresAt"]);
     assert_eq!(server.pet_status(pets[0]).await, "available");
     assert_eq!(inventory(&server).await, [1, 0, 1]);
-    // Idempotent only: whoever has it next keeps it.
+    // Expiry runs once per order: the next order of the same pet is not affected.
     let next = server.place_order(pets[0]).await;
     tokio::time::sleep(Duration::from_millis(2100)).await;
     assert_eq!(
@@ -367,7 +367,7 @@ pub async fn expired_orders_are_cancelled(backend: Backend) {
     assert_eq!(server.pet_status(pets[1]).await, "sold");
 }
 
-/// Whatever happens, in whatever order, the counts are those of a recount.
+/// Random concurrent operations: the maintained counts always equal a full recount.
 pub async fn the_inventory_matches_a_recount(backend: Backend) {
     let server = Server::start(backend).await;
     let seed = rand::random::<u64>();

@@ -1,4 +1,5 @@
-//! What needs no key, and what every answer has.
+//! Endpoints without authentication (contract, docs, health checks), request ids, and
+//! unknown paths and methods.
 
 use http::Method;
 use petstore::api::Contract;
@@ -27,7 +28,7 @@ pub async fn the_contract_names_its_server_urls(backend: Backend) {
         .without_key();
     assert_eq!(again.header("if-none-match", tag).send().await.status, 304);
 
-    // By default it names the address that it listens on, and no staging.
+    // By default the only server is the listen address.
     let server = Server::start(backend).await;
     let json = server
         .request(Method::GET, "/v1/openapi.json")
@@ -87,7 +88,11 @@ pub async fn valid_request_ids_are_echoed(backend: Backend) {
         let response = send(invalid.into()).await;
         generated.insert(response.header("x-request-id").unwrap().to_string());
     }
-    assert_eq!(generated.len(), 6, "each is another");
+    assert_eq!(
+        generated.len(),
+        6,
+        "each invalid id is replaced by a unique one"
+    );
     let error = server
         .request(Method::GET, "/v1/pets")
         .without_key()
@@ -171,7 +176,7 @@ pub async fn health_checks_need_no_api_key(backend: Backend) {
     if backend == Backend::Postgres {
         server.database.destroy();
         let not_ready = async || server.get("/readyz").await.status == 503;
-        eventually("it is not ready", not_ready).await;
+        eventually("the readiness probe fails", not_ready).await;
         let response = server.get("/readyz").await;
         response.assert_error(503, "unavailable");
         assert_eq!(server.get("/healthz").await.status, 200);

@@ -1,7 +1,7 @@
-//! Rate limits: of keys, where they are set, and of addresses that have none.
+//! Rate limits: per API key, and per address for failed authentication.
 //!
-//! Windows are a day long where a count is expected, so that it does not matter
-//! how long a test takes.
+//! Where a test counts requests the window is a day long, so that nothing is
+//! replenished while it runs.
 
 use futures_util::future::join_all;
 use http::Method;
@@ -33,7 +33,7 @@ fn has_no_rate_limit_headers(response: &Response) -> bool {
     response.header("ratelimit").is_none() && response.header("ratelimit-policy").is_none()
 }
 
-/// Rejection for a limit, with words and headers that agree.
+/// A 429 whose message agrees with its `Retry-After` and `RateLimit` headers.
 #[track_caller]
 fn assert_limited(response: &Response, message: &str) {
     response.assert_error(429, "rate_limited");
@@ -81,14 +81,14 @@ pub async fn every_authenticated_response_reports_the_remaining_quota(backend: B
         let expected = format!("\"default\";r={left};t=");
         assert!(current.starts_with(&expected), "{left}: {current}");
     }
-    // Each key has its own.
+    // Each key has its own quota.
     let response = request(Method::GET, "/v1/pets")
         .with_key(&orders_only)
         .send()
         .await;
     response.assert_error(403, "insufficient_scope");
     assert!(response.header("ratelimit").unwrap().contains(";r=99;"));
-    // What needs no key has none, and who has none learns nothing.
+    // Public endpoints and unauthenticated responses carry no rate limit headers.
     for path in ["/healthz", "/readyz", "/docs", "/v1/openapi.yaml"] {
         assert!(has_no_rate_limit_headers(&server.get(path).await), "{path}");
     }
@@ -113,7 +113,7 @@ pub async fn requests_over_the_limit_get_429_and_have_no_effect(backend: Backend
         let policy = response.header("ratelimit-policy");
         assert_eq!(policy, Some("\"default\";q=3;w=86400"));
     }
-    // It comes before the path, the scope and the input are looked at.
+    // The limit is checked before routing, scopes and validation.
     for (method, path) in [
         (Method::GET, "/v1/nothing"),
         (Method::GET, "/v1/pets?limit=0"),
@@ -132,7 +132,7 @@ pub async fn requests_over_the_limit_get_429_and_have_no_effect(backend: Backend
     let counted = r#"petstore_rate_limited_requests_total{limit="api_key"}"#;
     let limited = contract::callable_operations().count() + 5;
     assert_eq!(server.metric(counted).await, limited as f64);
-    // Another key sees that nothing has happened.
+    // Another key can see that the limited requests had no effect.
     let of_other = |path: &str| server.request(Method::GET, path).with_key(&other).send();
     let pets = of_other("/v1/pets").await.json();
     let pet = json!([{"id": 1, "name": "A", "categoryId": 1, "status": "pending"}]);
@@ -171,11 +171,11 @@ pub async fn concurrent_requests_cannot_exceed_the_limit(backend: Backend) {
 pub async fn the_quota_is_replenished(backend: Backend) {
     let server = start_with_key_limit(backend, "1/2s").await;
     let status = async || server.get("/v1/pets").await.status.as_u16();
-    eventually("it is used up", async || status().await == 429).await;
-    eventually("it is back", async || status().await == 200).await;
+    eventually("the quota is used up", async || status().await == 429).await;
+    eventually("the quota is replenished", async || status().await == 200).await;
 }
 
-/// The table of keys is swapped whole; what they have used stays with them.
+/// A refresh replaces the in-memory key table, but each key keeps its used quota.
 pub async fn refreshing_the_keys_keeps_their_usage(backend: Backend) {
     let server = start_with_key_limit(backend, "1/24h").await;
     assert_eq!(server.get("/v1/pets").await.status, 200);
@@ -188,7 +188,7 @@ pub async fn refreshing_the_keys_keeps_their_usage(backend: Backend) {
     }
 }
 
-/// Every way of having no valid key.
+/// A request for each way to fail authentication.
 async fn unauthenticated_requests(server: &Server) -> [Request<'_>; 5] {
     let get = || server.request(Method::GET, "/v1/pets");
     let expired = server.create_key(&Scope::ALL, Some(Timestamp::now())).await;
@@ -220,7 +220,7 @@ pub async fn failed_authentication_is_limited_per_address(backend: Backend) {
     assert_eq!(head.send().await.status, 429);
     let unauthenticated = server.request(Method::GET, "/v1/pets").without_key();
     assert_limited(&unauthenticated.over_http2().send().await, MESSAGE);
-    // A valid key and what needs none are not affected, nor is another address.
+    // Valid keys, public endpoints and other addresses are not affected.
     assert_eq!(server.get("/v1/pets").await.status, 200);
     for path in ["/healthz", "/readyz", "/docs", "/v1/openapi.yaml"] {
         let request = server.request(Method::GET, path).without_key();
@@ -238,8 +238,7 @@ pub async fn failed_authentication_is_limited_per_address(backend: Backend) {
     assert_eq!(server.metric(counted).await, limited as f64);
 }
 
-/// While nobody can tell whether a key is known, asking is limited all the
-/// same.
+/// Attempts count against the limit even while no key can be verified.
 pub async fn failed_authentication_is_limited_while_keys_cannot_be_read(backend: Backend) {
     let server = start_with_address_limit(backend, "5/24h").await;
     server.get("/v1/nothing").await;
@@ -258,14 +257,14 @@ pub async fn failed_authentication_is_limited_while_keys_cannot_be_read(backend:
     send_unknown_key().await.assert_error(429, "rate_limited");
 }
 
-/// The limit that holds if none is set leaves room for mistakes.
+/// The default limit tolerates a burst of failures.
 pub async fn failed_authentication_is_limited_by_default(backend: Backend) {
     let server = Server::start(backend).await;
     let fail = || server.request(Method::GET, "/v1/pets").without_key().send();
     for response in join_all((0..60).map(|_| fail())).await {
         response.assert_error(401, "missing_api_key");
     }
-    eventually("there were too many", async || {
+    eventually("the address is limited", async || {
         let responses = join_all((0..20).map(|_| fail())).await;
         responses.iter().any(|response| response.status == 429)
     })
@@ -273,7 +272,7 @@ pub async fn failed_authentication_is_limited_by_default(backend: Backend) {
     assert_eq!(server.get("/v1/pets").await.status, 200);
 }
 
-/// An unknown key makes nobody look for it; a new one is found all the same.
+/// Unknown keys from a limited address do not reach the database; new keys still work there.
 pub async fn a_limited_address_triggers_no_key_lookup(backend: Backend) {
     let server = start_with_address_limit(backend, "1/24h").await;
     let get = || server.request(Method::GET, "/v1/pets");
@@ -283,7 +282,7 @@ pub async fn a_limited_address_triggers_no_key_lookup(backend: Backend) {
         let key = ApiKeySecret::generate();
         get().with_key(key.reveal()).send().await
     };
-    // It would be answered 500 if somebody looked.
+    // A lookup would now fail with 500.
     let rename = |from: &str, to: &str| format!("ALTER TABLE {from} RENAME TO {to}");
     server.database.execute(&rename("api_keys", "away"));
     for response in join_all((0..20).map(|_| send_unknown_key())).await {

@@ -1,6 +1,6 @@
-//! TLS: how it begins and ends, and certificates that are renewed.
+//! TLS: ALPN, protocol versions, close_notify, handshake timeouts, certificate reload.
 //!
-//! Everything else is seen over TLS too, as the whole suite runs over it.
+//! The whole suite runs over TLS as well; these are the cases that need it.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -61,15 +61,15 @@ pub async fn tls_1_2_and_tls_1_3_are_supported(backend: Backend) {
         let client = server.identity().client_with_versions(&[version]);
         let mut stream = tls_handshake(&server, client).await.unwrap();
         stream.write_all(REQUEST).await.unwrap();
-        // The end is told: a cut-off answer is not taken for a whole one.
+        // Without close_notify rustls reports an unexpected EOF, as after a truncation attack.
         let mut response = String::new();
         stream.read_to_string(&mut response).await.unwrap();
         assert!(response.ends_with("{\"status\":\"alive\"}"), "{response}");
     }
 }
 
-/// A client can tell that it has all of the last answer, also of one that was
-/// given for something that is no request.
+/// The service sends close_notify after the last response, also after one to a
+/// malformed request, so that a client can rule out truncation.
 pub async fn connections_end_with_close_notify(backend: Backend) {
     let with_short_timeouts = |config: &mut ServerConfig| {
         config.settings.server.head_timeout = Duration::from_millis(200)
@@ -95,7 +95,7 @@ pub async fn connections_end_with_close_notify(backend: Backend) {
     }
 }
 
-/// Whoever forgets the s in https is told so.
+/// Plain HTTP on the TLS port gets a 400 that names the https:// URL.
 pub async fn plain_http_clients_are_told_to_use_https(backend: Backend) {
     let server = Server::start(backend).await;
     for bytes in [REQUEST, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\0\0\0\0"] {
@@ -107,9 +107,9 @@ pub async fn plain_http_clients_are_told_to_use_https(backend: Backend) {
     }
 }
 
-/// Who does not get on with the handshake is cut off, and holds up no end.
+/// A stalled handshake times out, and does not delay shutdown.
 pub async fn stalled_handshakes_time_out(backend: Backend) {
-    // A record of 512 bytes is announced.
+    // Nothing at all, and the header of a handshake record of 512 bytes.
     let stalled: [&[u8]; 2] = [b"", &[0x16, 3, 1, 2, 0, 1]];
     let with_short_timeouts = |config: &mut ServerConfig| {
         config.settings.server.head_timeout = Duration::from_millis(200)
@@ -127,12 +127,12 @@ pub async fn stalled_handshakes_time_out(backend: Backend) {
         stream.write_all(bytes).await.unwrap();
         streams.push(stream);
     }
-    // Well below the limit after which connections are cut off.
+    // Well below the handshake timeout, so shutdown did not wait for it.
     let stopped = timeout(Limits::default().head_timeout / 2, server.stop()).await;
     assert!(stopped.is_ok(), "still running");
 }
 
-/// New connections see a renewed certificate; those that are there go on.
+/// New connections get the renewed certificate; open ones stay up.
 pub async fn renewed_certificates_are_reloaded(backend: Backend) {
     let server = Server::start_with(backend, reload_often).await;
     let mut old = RawConnection::connect(&server).await;
@@ -140,7 +140,7 @@ pub async fn renewed_certificates_are_reloaded(backend: Backend) {
     let identity = server.identity();
     identity.replace_key(&key);
     identity.replace_certificate(&certificate);
-    // This client trusts the new one alone.
+    // This client trusts only the new certificate.
     let new_is_served = async || tls_handshake(&server, identity.client()).await.is_ok();
     eventually("the renewed certificate", new_is_served).await;
     old.send("GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n")
@@ -148,17 +148,17 @@ pub async fn renewed_certificates_are_reloaded(backend: Backend) {
     assert_eq!(old.response("GET /v1/pets").await.unwrap().status, 200);
 }
 
-/// The last good certificate stays in use until there is another good one.
+/// A certificate that cannot be loaded is ignored until a valid one replaces it.
 pub async fn a_failed_reload_keeps_the_current_certificate(backend: Backend) {
     let server = Server::start_with(backend, reload_often).await;
     let identity = server.identity().clone();
     let first = identity.client();
     let assert_first_certificate_in_use = async || {
-        // It has been looked at by then. If it has not, nothing is proven, and
-        // nothing fails.
+        // Gives the reload time to run. If it has not run, the check proves nothing
+        // but does not fail either.
         tokio::time::sleep(Duration::from_millis(200)).await;
         let trusted = tls_handshake(&server, first.clone()).await;
-        trusted.expect("the first certificate is in use");
+        trusted.expect("the first certificate is still in use");
     };
     let (certificate, key) = make();
     identity.replace_key(&key);

@@ -1,4 +1,4 @@
-//! `PATCH /pets/{petId}`.
+//! `PATCH /pets/{petId}`: merge patch (RFC 7396) and optimistic concurrency with `If-Match`.
 
 use http::Method;
 use serde_json::json;
@@ -136,11 +136,11 @@ pub async fn if_match_prevents_lost_updates(backend: Backend) {
     patch("Late", &[tag])
         .await
         .assert_error(412, "precondition_failed");
-    // The answer to a change has the tag for the next one.
+    // The response carries the ETag for the next update.
     let next = patch("Moritz", &[first.header("etag").unwrap()]).await;
     assert_eq!(next.json()["name"], "Moritz");
     assert_eq!(patch("Any", &["*"]).await.status, 200);
-    // What is not there has no tag to be wrong.
+    // A missing pet is a 404, not a failed precondition.
     let missing = server
         .request(Method::PATCH, "/v1/pets/9")
         .header("if-match", "*");
@@ -150,7 +150,7 @@ pub async fn if_match_prevents_lost_updates(backend: Backend) {
         .await
         .assert_error(404, "not_found");
 
-    // Many with the same tag: one change.
+    // Of concurrent updates with the same ETag exactly one succeeds.
     let tag = server.get("/v1/pets/1").await;
     let tag = tag.header("etag").unwrap();
     let names: Vec<_> = (0..16).map(|n| format!("Pet {n}")).collect();
