@@ -2,7 +2,7 @@
 
 use std::{error, io, path::PathBuf, sync::Arc};
 
-use super::postgres::PostgresError;
+pub(super) type Cause = Arc<dyn error::Error + Send + Sync>;
 
 /// Why a store cannot be opened. Nothing was changed in it.
 #[derive(Debug, thiserror::Error)]
@@ -42,10 +42,7 @@ pub enum OpenError {
         cause: rusqlite::Error,
     },
     #[error("cannot use {server}: {cause}")]
-    Postgres {
-        server: String,
-        cause: PostgresError,
-    },
+    Postgres { server: String, cause: Cause },
     #[error(
         "cannot use {server}: the database must be encoded in UTF8, but is in {encoding}; create \
          one with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
@@ -54,8 +51,6 @@ pub enum OpenError {
     #[error("cannot set up TLS for {server}: {cause}")]
     Tls { server: String, cause: io::Error },
 }
-
-pub(super) type Cause = Arc<dyn error::Error + Send + Sync>;
 
 /// Why a call to the store failed.
 #[derive(Debug, Clone, thiserror::Error)]

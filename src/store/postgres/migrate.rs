@@ -1,8 +1,10 @@
 //! Migrating the PostgreSQL schema, however many replicas start at once.
 
+use std::sync::Arc;
+
 use tokio_postgres::{Client, GenericClient};
 
-use super::super::error::OpenError;
+use super::{super::error::OpenError, error::PostgresError};
 
 /// The migrations in order. A released one is never changed.
 const MIGRATIONS: [&str; 1] = [include_str!("../../../migrations/postgres/1_initial.sql")];
@@ -58,7 +60,7 @@ impl SchemaVersion {
 pub(super) async fn migrate(client: &mut Client, url: &str) -> Result<(), OpenError> {
     let failed = |cause: tokio_postgres::Error| OpenError::Postgres {
         server: url.into(),
-        cause: cause.into(),
+        cause: Arc::new(PostgresError::from(cause)),
     };
     // Nothing is prepared outside a transaction: a pooler may run each statement
     // in another session.

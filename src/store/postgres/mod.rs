@@ -86,9 +86,9 @@ async fn prepare(url: &PostgresUrl) -> Result<(Connector, Client, Arc<AtomicU64>
         server: shown.clone(),
         cause,
     })?;
-    let failed = |cause| OpenError::Postgres {
+    let failed = |cause: PostgresError| OpenError::Postgres {
         server: shown.clone(),
-        cause,
+        cause: Arc::new(cause),
     };
     let (mut client, warnings) = connector.connect().await.map_err(failed)?;
     let migrated = timeout(MIGRATION_TIMEOUT, migrate::migrate(&mut client, &shown)).await;

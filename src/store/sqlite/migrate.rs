@@ -6,7 +6,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::{
     super::error::OpenError,
-    open::{BUSY_TIMEOUT, connect_read_only},
+    connect::{BUSY_TIMEOUT, connect_read_only},
 };
 
 /// The migrations in order. A released one is never changed; `user_version`

@@ -2,6 +2,7 @@
 //! reader threads.
 
 mod api_keys;
+mod connect;
 mod idempotency;
 mod migrate;
 mod open;

@@ -18,7 +18,8 @@ use super::{
         error::Error,
         queue::{try_enqueue, wait},
     },
-    classify, open,
+    classify,
+    connect::connect_read_only,
 };
 
 const QUEUE_CAPACITY: usize = 4096;
@@ -42,7 +43,7 @@ impl Readers {
         let (queue, messages) = bounded(QUEUE_CAPACITY);
         let threads = (0..count)
             .map(|n| {
-                let db = open::connect_read_only(path)?;
+                let db = connect_read_only(path)?;
                 let messages: Receiver<Message> = messages.clone();
                 Ok(thread::Builder::new()
                     .name(format!("sqlite-reader-{n}"))

@@ -28,7 +28,8 @@ use super::{
         metrics::CommitMetrics,
         queue::{try_enqueue, wait},
     },
-    classify, open,
+    classify,
+    connect::connect,
 };
 
 /// The maximum number of writes that share a commit.
@@ -300,7 +301,7 @@ impl WriterThread {
         }
         let db = match &mut self.db {
             Some(db) => db,
-            none => none.insert(open::connect(&self.path, self.role).map_err(classify)?),
+            none => none.insert(connect(&self.path, self.role).map_err(classify)?),
         };
         execute(db, "BEGIN IMMEDIATE").map_err(classify)?;
         let results = batch.iter_mut().map(|write| run_one(db, write.as_mut()));

@@ -1,0 +1,61 @@
+//! Connections to an SQLite file, and how they are configured.
+
+use std::{
+    io::{self, Write},
+    path::Path,
+    thread,
+    time::Duration,
+};
+
+use rusqlite::{Connection, OpenFlags, config::DbConfig};
+
+use super::super::Role;
+
+/// How long to wait for another process that has the file locked.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Opens a prepared file for writing.
+pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
+    let mut db = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    match role {
+        Role::Service => {
+            db.busy_timeout(BUSY_TIMEOUT)?;
+            // A restored backup may not be in WAL mode.
+            db.pragma_update(None, "journal_mode", "WAL")?;
+        }
+        Role::Tool => db.busy_handler(Some(tool_busy_handler))?,
+    }
+    db.pragma_update(None, "synchronous", "FULL")?;
+    db.pragma_update(None, "foreign_keys", true)?;
+    db.pragma_update(None, "journal_size_limit", 64 << 20)?;
+    // Larger than the number of distinct statements.
+    db.set_prepared_statement_cache_capacity(64);
+    Ok(db)
+}
+
+/// Retries every millisecond for half a minute: a service under load leaves only
+/// short gaps between its commits, which SQLite's own backoff would miss.
+fn tool_busy_handler(tries: i32) -> bool {
+    if tries == 2_000 {
+        // A closed stderr is not an error.
+        let _ = writeln!(io::stderr(), "The database is busy. Waiting for it.");
+    }
+    thread::sleep(Duration::from_millis(1));
+    tries < 30_000
+}
+
+/// Opens a prepared file for reading.
+pub(super) fn connect_read_only(path: &Path) -> rusqlite::Result<Connection> {
+    let db = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    db.busy_timeout(BUSY_TIMEOUT)?;
+    // The query planner stability guarantee: plans do not depend on bound
+    // values, so a cached statement is not re-planned for each list.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(db)
+}
