@@ -120,7 +120,7 @@ pub struct NewApiKey {
     pub expires_at: Option<Timestamp>,
 }
 
-/// The display name of a key: 1 to 100 characters, not only white space, no
+/// The display name of a key: 1 to 100 characters, not only whitespace, no
 /// control characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyName(String);
@@ -143,7 +143,8 @@ impl FromStr for KeyName {
         if fits && !name.chars().any(char::is_control) && !name.trim().is_empty() {
             return Ok(Self(name.into()));
         }
-        let reason = "must have 1 to 100 characters, no control characters, not only white space";
+        let reason =
+            "must be 1 to 100 characters long, without control characters and not only whitespace";
         Err(Invalid::new("name", reason))
     }
 }

@@ -24,7 +24,7 @@ pub enum ObjectError {
     #[error("{0}")]
     Malformed(String),
     /// The bytes are JSON, but not an object.
-    #[error("must be a JSON object, not {0}")]
+    #[error("must be a JSON object, got {0}")]
     NotAnObject(&'static str),
 }
 
@@ -36,12 +36,12 @@ impl<'a> Object<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ObjectError> {
         let malformed = |reason: String| ObjectError::Malformed(reason);
         if bytes.is_empty() {
-            return Err(malformed("the body is empty".into()));
+            return Err(malformed("empty body".into()));
         }
         let text = str::from_utf8(bytes)
             .map_err(|e| malformed(format!("invalid UTF-8 at byte {}", e.valid_up_to())))?;
         if text.starts_with('\u{feff}') {
-            return Err(malformed("starts with a byte order mark".into()));
+            return Err(malformed("must not start with a byte order mark".into()));
         }
         let start = text.trim_start_matches([' ', '\t', '\r', '\n']);
         if !start.is_empty() && !start.starts_with('{') {

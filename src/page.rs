@@ -23,7 +23,7 @@ impl PageLimit {
                 let got = quoted(text);
                 Invalid::new(
                     "limit",
-                    format!("must be a whole number from {min} to {max}, got {got}"),
+                    format!("must be an integer from {min} to {max}, got {got}"),
                 )
             })
     }

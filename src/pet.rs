@@ -160,12 +160,12 @@ impl PetId {
     /// Parses a reference to a pet in a body.
     pub fn from_json(value: Option<Value>) -> Result<Self, Invalid> {
         let Some(value) = value else {
-            return Err(Invalid::new("petId", "is required and must be a pet's id"));
+            return Err(Invalid::new("petId", "required; must be the id of a pet"));
         };
         let id = value.as_int64().filter(|id| (1..=Self::MAX).contains(id));
         id.map(Self).ok_or_else(|| {
             let (max, got) = (Self::MAX, value.describe());
-            let reason = format!("must be a whole number from 1 to {max}, got {got}");
+            let reason = format!("must be an integer from 1 to {max}, got {got}");
             Invalid::new("petId", reason)
         })
     }
@@ -179,7 +179,7 @@ impl PetId {
     }
 }
 
-/// A pet's name: 1 to 255 characters, not only white space, no control
+/// A pet's name: 1 to 255 characters, not only whitespace, no control
 /// characters. Kept exactly as sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
@@ -193,23 +193,23 @@ impl PetName {
         let length = name.chars().count();
         if length == 0 || length > Self::MAX_CHARS {
             let max = Self::MAX_CHARS;
-            return invalid(format!("must have 1 to {max} characters, has {length}"));
+            return invalid(format!("must be 1 to {max} characters long, got {length}"));
         }
         if let Some(control) = name.chars().find(|c| c.is_control()) {
             let code = u32::from(control);
             return invalid(format!(
-                "must not contain control characters, has U+{code:04X}"
+                "must not contain control characters, got U+{code:04X}"
             ));
         }
         if name.chars().all(char::is_whitespace) {
-            return invalid("must not be only white space".into());
+            return invalid("must not be only whitespace".into());
         }
         Ok(Self(name.into()))
     }
 
     fn from_json(value: Option<Value>) -> Result<Self, Invalid> {
         let Some(value) = value else {
-            return Err(Invalid::new("name", "is required and must be a string"));
+            return Err(Invalid::new("name", "required; must be a string"));
         };
         match value.as_string() {
             Some(name) => Self::parse(&name),
@@ -262,12 +262,12 @@ impl PetStatus {
 
 fn category_id(value: Option<Value>) -> Result<i64, Invalid> {
     let Some(value) = value else {
-        let reason = "is required and must be a whole number (int64)";
+        let reason = "required; must be an integer (int64)";
         return Err(Invalid::new("categoryId", reason));
     };
     value.as_int64().ok_or_else(|| {
         let (min, max, got) = (i64::MIN, i64::MAX, value.describe());
-        let reason = format!("must be a whole number from {min} to {max}, got {got}");
+        let reason = format!("must be an integer from {min} to {max}, got {got}");
         Invalid::new("categoryId", reason)
     })
 }

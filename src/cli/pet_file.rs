@@ -238,7 +238,7 @@ impl Columns {
         let category = cell(self.category);
         let category_id = category.trim().parse::<i64>().map_err(|_| {
             let (min, max, got) = (i64::MIN, i64::MAX, quoted(category));
-            let reason = format!("must be a whole number from {min} to {max}, got {got}");
+            let reason = format!("must be an integer from {min} to {max}, got {got}");
             Invalid::new("categoryId", reason)
         });
         let status = match self.status.map(|column| cell(column).trim()) {

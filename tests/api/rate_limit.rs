@@ -38,7 +38,7 @@ fn has_no_rate_limit_headers(response: &Response) -> bool {
 fn assert_limited(response: &Response, message: &str) {
     response.assert_error(429, "rate_limited");
     let wait = response.header("retry-after").unwrap();
-    let message = format!("{message}; try again in {wait}s");
+    let message = format!("{message}; retry in {wait}s");
     assert_eq!(response.json()["message"], message);
     if let Some(current) = response.header("ratelimit") {
         assert_eq!(current, format!("\"default\";r=0;t={wait}"));
@@ -109,7 +109,7 @@ pub async fn requests_over_the_limit_get_429_and_have_no_effect(backend: Backend
     for (method, path, _) in contract::callable_operations() {
         let request = server.request(method.clone(), &path);
         let response = request.body(contract::BODY).send().await;
-        assert_limited(&response, "of an API key are limited to 3/86400s");
+        assert_limited(&response, "rate limit of 3/86400s per API key exceeded");
         let policy = response.header("ratelimit-policy");
         assert_eq!(policy, Some("\"default\";q=3;w=86400"));
     }
@@ -202,7 +202,8 @@ async fn unauthenticated_requests(server: &Server) -> [Request<'_>; 5] {
 }
 
 pub async fn failed_authentication_is_limited_per_address(backend: Backend) {
-    const MESSAGE: &str = "without a valid API key from an address are limited to 5/86400s";
+    const MESSAGE: &str = "rate limit of 5/86400s for requests without a valid API key exceeded for this \
+                           address";
     let server = start_with_address_limit(backend, "5/24h").await;
     for request in unauthenticated_requests(&server).await {
         assert_eq!(request.send().await.status, 401);

@@ -81,10 +81,10 @@ fn invalid_lines_are_reported_and_nothing_is_imported() {
     assert_eq!(reported.len(), 100);
     assert_eq!(
         reported[0],
-        "animals.csv, line 3: name: must have 1 to 255 characters, has 0"
+        "animals.csv, line 3: name: must be 1 to 255 characters long, got 0"
     );
     assert!(
-        reported[1].starts_with("animals.csv, line 4: categoryId: must be a whole number"),
+        reported[1].starts_with("animals.csv, line 4: categoryId: must be an integer"),
         "{}",
         reported[1]
     );
