@@ -1,8 +1,8 @@
--- What wrk sends: the requests of a file, one a line, again and again.
+-- wrk script: replays the requests of a file in a loop.
 --
 -- wrk … URL -- FILE BODY
--- A line of the file is a method, a path, and perhaps a body. BODY goes with
--- every POST that has none.
+-- Each line of the file is a method, a path and an optional body. BODY is sent
+-- with every POST that has none.
 
 local requests, position = {}, 0
 
@@ -22,7 +22,7 @@ function request()
   return requests[position]
 end
 
--- One line for the program that started wrk.
+-- One line of results for load.py to parse.
 function done(summary, latency)
   local errors = summary.errors
   print(string.format("RESULT %d %d %d %d %d %d",

@@ -1,4 +1,4 @@
-"""Asks a server for a while, and reads what it spent on that."""
+"""Runs a load generator (wrk or h2load) against a server and measures the server's CPU and memory."""
 
 import os
 import re
@@ -13,9 +13,9 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class Load:
-    """What is asked: requests in turn, over so many connections."""
+    """A workload: requests in round-robin order, over a number of connections."""
 
-    requests: list[str]  # "GET /path", or with a body of its own "POST /path {}"
+    requests: list[str]  # "GET /path", or "POST /path {}" with a body
     connections: int = 64
     headers: dict[str, str] | None = None
     body: str = ""
@@ -24,22 +24,22 @@ class Load:
 
 @dataclass
 class Measured:
-    requests: float  # a second
-    cpu: float  # microseconds of the server's processor time a request
+    requests: float  # per second
+    cpu: float  # microseconds of server CPU time per request
     p50: float  # milliseconds
     p99: float
-    refused: float  # the share of answers of 400 and above
-    broken: int  # connections that failed and requests without an answer
+    refused: float  # share of responses with status 400 and above
+    broken: int  # failed connections and requests without a response
     memory: float  # megabytes
 
     @property
     def served(self) -> float:
-        """The requests a second that were not refused."""
+        """Successful requests per second (goodput)."""
         return self.requests * (1 - self.refused)
 
 
 def measure(process: int, base: str, load: Load, seconds: int) -> Measured:
-    """Puts the load on a server and gives its figures."""
+    """Runs the load and returns its measurements."""
     with tempfile.NamedTemporaryFile("w", suffix=".requests") as file:
         file.write("\n".join(load.requests) + "\n")
         file.flush()
@@ -48,7 +48,7 @@ def measure(process: int, base: str, load: Load, seconds: int) -> Measured:
         count, duration, p50, p99, refused, broken = run(base, load, file.name, seconds)
         spent = processor_time(process) - before
     if not count:
-        raise RuntimeError(f"{base} answered nothing")
+        raise RuntimeError(f"no responses from {base}")
     return Measured(
         requests=count / duration,
         cpu=spent / count * 1e6,
@@ -71,7 +71,7 @@ def wrk(base: str, load: Load, file: str, seconds: int):
 
 
 def h2load(base: str, load: Load, file: str, seconds: int):
-    """HTTP/2 with prior knowledge; it can only repeat GETs."""
+    """HTTP/2 with prior knowledge. Only repeats one GET."""
     streams = 4
     headers = [f"-H{name}: {value}" for name, value in (load.headers or {}).items()]
     with tempfile.NamedTemporaryFile("r") as log:
@@ -79,7 +79,7 @@ def h2load(base: str, load: Load, file: str, seconds: int):
         command = ["h2load", "-t1", f"-c{load.connections // streams}", f"-m{streams}"]
         command += ["-D", str(seconds), f"--log-file={log.name}", *headers, base + path]
         printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        # The start, the status and the microseconds of each request.
+        # Start time, status and latency in microseconds of each request.
         rows = [line.split("\t") for line in log]
     times = sorted(int(row[2]) / 1e3 for row in rows)
     refused = sum(int(row[1]) >= 400 for row in rows)
@@ -95,7 +95,7 @@ def family(process: int) -> list[int]:
         try:
             parent = int(entry.read_text().rpartition(") ")[2].split()[1])
         except OSError:
-            continue  # It has just ended.
+            continue  # The process has just exited.
         children.setdefault(parent, []).append(int(entry.parent.name))
     found = [process]
     for member in found:
@@ -104,25 +104,25 @@ def family(process: int) -> list[int]:
 
 
 def processor_time(process: int) -> float:
-    """The seconds that a server has spent so far, with those of children that have ended."""
+    """CPU seconds used so far by a process tree, including children that have exited."""
     total = 0
     for member in family(process):
         try:
             fields = Path(f"/proc/{member}/stat").read_text().rpartition(") ")[2].split()
         except OSError:
-            continue  # It has just ended.
+            continue  # The process has just exited.
         total += sum(int(field) for field in fields[11:15])
     return total / TICK
 
 
 def memory(process: int) -> float:
-    """The megabytes of a server; what its processes share counts once."""
+    """Memory of a process tree in megabytes (PSS: shared pages count once)."""
     total = 0
     for member in family(process):
         try:
             text = Path(f"/proc/{member}/smaps_rollup").read_text()
         except OSError:
-            continue  # It has just ended.
+            continue  # The process has just exited.
         if found := re.search(r"^Pss:\s+(\d+)", text, re.M):
             total += int(found[1])
     return total / 1024

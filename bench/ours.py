@@ -1,4 +1,4 @@
-"""The service, the limits of the machine, and the simplest service of its kind."""
+"""Starts the programs of this repository: the service, the baselines and the simplest service."""
 
 import re
 import shutil
@@ -12,7 +12,7 @@ from pathlib import Path
 from peers import BODY, Started, bearer, ready, spawn
 
 ANIMALS = 1_000_000
-# Enough for five rounds of two seconds, one more than there are by default.
+# Enough for five rounds of two seconds; the default is four.
 ORDERS = 500_000
 ROOT = Path(__file__).resolve().parent.parent
 PATHS = {
@@ -39,7 +39,7 @@ class Ours:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
     def fill(self, animals: int) -> Path:
-        """A store with that many animals, made once."""
+        """A database with that many animals, created once and kept."""
         kept = self.work / "stores" / f"{animals}.db"
         key = kept.with_suffix(".key")
         if not key.exists():
@@ -48,12 +48,12 @@ class Ours:
             secret = self.program("petstore", "keys", "create", "bench", f"--database=sqlite:{kept}")
             self.program("raw-sqlite", kept, "fill", animals)
             key.write_text(secret)
-        # One that is left from before may have an older schema.
+        # Migrates a database that an earlier run left with an older schema.
         self.program("petstore", "keys", "list", f"--database=sqlite:{kept}")
         return kept
 
     def store(self, animals: int) -> tuple[Path, str]:
-        """A copy of such a store, and its key."""
+        """A copy of such a database, and its API key."""
         kept = self.fill(animals)
         key = kept.with_suffix(".key")
         folder = self.work / "data" / f"{animals}-{time.monotonic_ns()}"
@@ -66,7 +66,7 @@ class Ours:
         return self.serve(store, key, animals)
 
     def service_with_orders(self) -> Started:
-        """A million animals for sale, and open orders on the first of them."""
+        """A million available animals, with open orders for the first of them."""
         store, key = self.store(ANIMALS)
         with sqlite3.connect(store) as db:
             db.executescript(f"UPDATE pets SET status = 'available'; {open_orders(ORDERS)}")
@@ -77,12 +77,12 @@ class Ours:
 
     def serve_from(self, database: str, folder: Path, key: str, animals: int) -> Started:
         serve = [self.programs / "petstore", "serve", "--listen=127.0.0.1:0"]
-        serve += ["--failed-auth-limit=1000000/1s"]  # The load of wrong keys comes from one address.
+        serve += ["--failed-auth-limit=1000000/1s"]  # All invalid keys come from one address.
         process = spawn([*serve, f"--database={database}"], folder, {})
         log = folder / "server.log"
         while not (url := re.search(r'"url":"([^"]+)"', log.read_text())):
             if process.poll() is not None:
-                raise RuntimeError(f"The service did not come up:\n{log.read_text()}")
+                raise RuntimeError(f"The service did not start:\n{log.read_text()}")
             time.sleep(0.001)
         started = Started(
             process=process,
@@ -96,7 +96,7 @@ class Ours:
         return ready(started, folder, "listening", workers=1)
 
     def unknown_key(self) -> str:
-        """A well-formed key of another store."""
+        """A well-formed key of another database."""
         other = self.work / "other.db"
         return self.program("petstore", "keys", "create", "other", f"--database=sqlite:{other}")
 
@@ -110,15 +110,15 @@ class Ours:
         return ready(started, store.parent, ":", workers=1)
 
     def bare_hyper(self, like: Started, request: str, headers: dict[str, str], body: str) -> Started:
-        """hyper alone, with the bytes that another server answers."""
+        """hyper alone, sending the same response as another server."""
         folder = self.work / "data" / f"hyper-{time.monotonic_ns()}"
         folder.mkdir(parents=True)
-        (folder / "answer").write_bytes(exchange(like.base, request, headers, body))
-        process = spawn([self.programs / "bare-hyper", folder / "answer"], folder, {})
+        (folder / "response").write_bytes(exchange(like.base, request, headers, body))
+        process = spawn([self.programs / "bare-hyper", folder / "response"], folder, {})
         return replace(like, process=process, base="http://" + first_line(folder / "server.log"))
 
     def raw(self, animals: int, action: str, count: int) -> float:
-        """The microseconds of processor time of one statement in a loop."""
+        """CPU time of one statement in a loop, in microseconds."""
         store, _ = self.store(animals)
         spent = float(self.program("raw-sqlite", store, action, count))
         shutil.rmtree(store.parent)
@@ -127,14 +127,14 @@ class Ours:
 
 
 def open_orders(count: int) -> str:
-    """SQL for an open order on each of the first animals."""
+    """SQL that opens an order for each of the first animals."""
     return f"""INSERT INTO orders (pet_id, status, created_at, updated_at)
         SELECT id, 'placed', 0, 0 FROM pets WHERE id <= {count} ORDER BY id;
         UPDATE pets SET status = 'pending' WHERE id <= {count};"""
 
 
 def first_line(log: Path) -> str:
-    """Waits for what a program prints first: its address."""
+    """Waits for the first line a program prints: its address."""
     for _ in range(2000):
         if log.read_text().endswith("\n"):
             return log.read_text().strip()
@@ -143,12 +143,12 @@ def first_line(log: Path) -> str:
 
 
 def exchange(base: str, request: str, headers: dict[str, str], body: str) -> bytes:
-    """An answer as it is on the wire."""
+    """The raw bytes of a response."""
     host, port = base.removeprefix("http://").split(":")
     body = body if request.startswith("POST") else ""
     head = [f"{request} HTTP/1.1", f"Host: {host}", f"Content-Length: {len(body)}"]
     head += [f"{name}: {value}" for name, value in headers.items()]
     with socket.create_connection((host, int(port))) as client:
         client.sendall("\r\n".join([*head, "Connection: close", "", body]).encode())
-        answer = b"".join(iter(lambda: client.recv(1 << 16), b""))
-    return answer.replace(b"connection: close\r\n", b"")
+        response = b"".join(iter(lambda: client.recv(1 << 16), b""))
+    return response.replace(b"connection: close\r\n", b"")

@@ -1,7 +1,7 @@
-"""The programs that the service is measured against, each set up as well as it can be.
+"""The peers that the service is compared with, each configured for its best performance.
 
 `python3 bench/peers.py` installs them, starts each with a thousand animals and
-checks that it does what the benchmark asks of it.
+checks that it supports what the benchmark requests.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STATUSES = ("available", "pending", "sold")
 BODY = json.dumps({"name": "Biscuit", "categoryId": 3, "status": "available"})
 KEY = "psk_" + "bench" * 7 + "key"
 WRONG_KEY = "psk_" + "wrong" * 7 + "key"
-PATIENCE = 20.0  # Seconds that a server has to come up.
+START_TIMEOUT = 20.0  # Seconds.
 
 Ids = Sequence[int] | Sequence[str]
 Command = Sequence[str | Path]
@@ -44,22 +44,22 @@ def bearer(secret: str) -> dict[str, str]:
 
 @dataclass
 class Started:
-    """A peer that serves, with all that a client needs to know."""
+    """A running server, with all that a client needs to know."""
 
     process: subprocess.Popen[bytes]
     base: str
     headers: dict[str, str]
     wrong_headers: dict[str, str]
-    # What to ask for: "list", "status", "get" with {id}, "create", and "walk"
-    # with {after}, the last id seen, or {page}, counted from 1, unless links
-    # lead on.
+    # Paths by operation: "list", "status", "get" with {id}, "create", and
+    # "walk" with {after}, the last id seen, or {page}, counted from 1; without
+    # "walk", pages are linked.
     paths: dict[str, str]
     body: str
-    # The ids of the animals that were there at the start, ascending.
+    # The ids of the initial animals, ascending.
     ids: Ids
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """Ends the server and its children, by force after five seconds."""
+        """Stops the server and its children; SIGKILL after five seconds."""
         group = self.process.pid
         for number in (how, signal.SIGKILL):
             try:
@@ -72,28 +72,28 @@ class Started:
 
 
 class Peer(ABC):
-    """A program that can be installed, filled with animals, and started."""
+    """A server that can be installed, seeded with animals, and started."""
 
     name: str
-    # What its acknowledgement of a create promises.
+    # The durability of an acknowledged create.
     commits: str
-    # What it is made of, known once it is installed.
+    # Versions of its packages, known once it is installed.
     version: str = "not installed"
 
     @abstractmethod
     def install(self, folder: Path) -> None:
-        """Installs the pinned versions below `folder`, unless they are there."""
+        """Installs the pinned versions below `folder`, unless installed already."""
 
     @abstractmethod
     def seed(self, folder: Path, data: Path, animals: int) -> Ids:
-        """Makes a store in the empty folder `data`."""
+        """Creates a database in the empty directory `data`."""
 
     @abstractmethod
     def serve(self, folder: Path, data: Path, ids: Ids) -> Started:
-        """Serves the store that is in `data`."""
+        """Serves the database in `data`."""
 
     def start(self, folder: Path, data: Path, animals: int) -> Started:
-        """Serves a fresh store with that many animals, a third of each status."""
+        """Serves a new database with that many animals, a third in each status."""
         folder, data = folder.resolve(), data.resolve()
         shutil.rmtree(data, ignore_errors=True)
         data.mkdir(parents=True)
@@ -101,12 +101,12 @@ class Peer(ABC):
 
 
 class OwnServer(Peer):
-    """A peer whose server is a file here, over pets with numbers for ids."""
+    """A peer whose server is a file in `peers/`, with numeric ids."""
 
     store: str
-    # What each of its workers logs once it listens.
+    # Logged by each worker once it listens.
     announcement: str
-    # A process a core, unless it says otherwise.
+    # One process per core by default.
     workers: int = len(os.sched_getaffinity(0))
     walk: str = "/v1/pets?after={after}"
     page: str = "/v1/pets"
@@ -114,7 +114,7 @@ class OwnServer(Peer):
 
     @abstractmethod
     def command(self, home: Path, port: int) -> Command:
-        """Starts the server. Its environment has DATABASE, KEY_SHA256, PORT and WORKERS."""
+        """The command of the server. It reads DATABASE, KEY_SHA256, PORT and WORKERS."""
 
     def serve(self, folder: Path, data: Path, ids: Ids) -> Started:
         port = free_port()
@@ -146,7 +146,7 @@ class SqlServer(OwnServer):
     """A peer over SQLite with the table in `peers/schema.sql`."""
 
     store = "pets.db"
-    commits = "on disk: WAL, synchronous=FULL, one commit a create"
+    commits = "on disk: WAL, synchronous=FULL, one commit per create"
 
     def seed(self, folder: Path, data: Path, animals: int) -> Ids:
         rows = ((number, *animal) for number, animal in enumerate(herd(animals), 1))
@@ -192,7 +192,7 @@ class JsonServer(OwnServer):
     commits = "handed to the kernel: the whole file rewritten in place, no fsync"
     store = "pets.json"
     announcement = "listening"
-    workers = 1  # All animals are in its memory.
+    workers = 1  # It keeps all animals in memory.
     page = "/v1/pets?_limit=20"
     status = "/v1/pets?status=available&_limit=20"
     walk = "/v1/pets?_page={page}&_limit=20"
@@ -214,10 +214,10 @@ class JsonServer(OwnServer):
 
 
 class PocketBase(Peer):
-    """PocketBase with hooks that make its promises those of the service."""
+    """PocketBase with hooks that give it the durability and authentication of the service."""
 
     name = "pocketbase"
-    commits = "on disk: WAL, synchronous=FULL set by a hook, one commit a create"
+    commits = "on disk: WAL, synchronous=FULL set by a hook, one commit per create"
 
     def install(self, folder: Path) -> None:
         home = pip_install(folder, "pocketbase")
@@ -245,9 +245,9 @@ class PocketBase(Peer):
 
         login = "/api/collections/users/auth-with-password"
         guest = self.launch(folder, data, ids, ("--hooksDir", "none"), token="")
-        _, answer = ask(guest, login, {}, json.dumps(user))
+        _, session = ask(guest, login, {}, json.dumps(user))
         guest.stop()
-        (data / "token").write_text(answer["token"])
+        (data / "token").write_text(session["token"])
         return ids
 
     def serve(self, folder: Path, data: Path, ids: Ids) -> Started:
@@ -266,7 +266,7 @@ class PocketBase(Peer):
             process=spawn(command, data, {}),
             base=f"http://127.0.0.1:{port}",
             headers=bearer(token),
-            # The signature is the end of a token.
+            # The signature is the last part of a JWT.
             wrong_headers=bearer(token[:-43] + token[-43:].swapcase()),
             paths={
                 "list": page,
@@ -315,14 +315,14 @@ def pip_install(folder: Path, name: str) -> Path:
 
 
 def copied(folder: Path, name: str) -> Path:
-    """The peer's files outside the source tree, where its modules can be put beside them."""
+    """Copies the peer's files out of the source tree, to install its packages beside them."""
     home = folder.resolve() / name
     shutil.copytree(SOURCE / name, home, dirs_exist_ok=True)
     return home
 
 
 def once(home: Path, pins: bytes, install: Callable[[], object]) -> None:
-    """Installs unless the same pins were installed before."""
+    """Installs unless the same pins are installed already."""
     stamp, pinned = home / "installed", hashlib.sha256(pins).hexdigest()
     if not stamp.exists() or stamp.read_text() != pinned:
         install()
@@ -348,7 +348,7 @@ def pip_versions(home: Path, *packages: str) -> str:
 
 
 def run(command: Command, folder: Path | None = None, **variables: str) -> str:
-    """What a command prints; its failure shows it too."""
+    """The output of a command; a failure includes it."""
     done = subprocess.run(
         command,
         check=False,
@@ -370,7 +370,7 @@ def free_port() -> int:
 
 
 def spawn(command: Command, data: Path, variables: dict[str, str]) -> subprocess.Popen[bytes]:
-    """Starts a server as the leader of its own process group."""
+    """Starts a server in its own process group."""
     with (data / "server.log").open("wb") as log:
         return subprocess.Popen(
             command,
@@ -384,9 +384,9 @@ def spawn(command: Command, data: Path, variables: dict[str, str]) -> subprocess
 
 
 def ready(started: Started, data: Path, announcement: str, workers: int) -> Started:
-    """Returns once every worker has announced itself and a list is answered."""
+    """Waits until every worker listens and a list request succeeds."""
     log = data / "server.log"
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + START_TIMEOUT
     while time.monotonic() < deadline and started.process.poll() is None:
         if log.read_text().count(announcement) >= workers:
             try:
@@ -397,20 +397,20 @@ def ready(started: Started, data: Path, announcement: str, workers: int) -> Star
                 pass
         time.sleep(0.02)
     started.stop(signal.SIGKILL)
-    raise RuntimeError(f"The server did not come up:\n{log.read_text()}")
+    raise RuntimeError(f"The server did not start:\n{log.read_text()}")
 
 
 def ask(
     started: Started, path: str, headers: dict[str, str], body: str | None = None
 ) -> tuple[int, Any]:
-    """The status and the JSON of an answer, a POST if there is a body."""
+    """The status and JSON body of a response; a POST if there is a request body."""
     request = urllib.request.Request(started.base + path, headers=headers)
     if body:
         request.data = body.encode()
         request.add_header("Content-Type", "application/json")
     try:
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-            return answer.status, json.load(answer)
+        with urllib.request.urlopen(request, timeout=START_TIMEOUT) as response:
+            return response.status, json.load(response)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
 
@@ -419,7 +419,7 @@ def ask(
 
 
 def check(peer: Peer, folder: Path, data: Path, animals: int) -> None:
-    """Fails unless the peer does all that the benchmark asks of it."""
+    """Fails unless the peer supports all that the benchmark requests."""
     started = peer.start(folder, data, animals)
     try:
         ids: list[Any] = list(started.ids)

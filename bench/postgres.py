@@ -1,4 +1,4 @@
-"""A PostgreSQL server with a million animals, and its own benchmark beside the service's."""
+"""A PostgreSQL server with a million animals, and pgbench as the baseline."""
 
 import os
 import pwd
@@ -11,7 +11,7 @@ from ours import ANIMALS, Ours, open_orders
 from peers import Started, free_port
 
 PET = "SELECT id, name, category_id, status FROM pets"
-# What pgbench runs: the statements of the service.
+# pgbench scripts: the same statements as the service's.
 SCRIPTS = {
     "list": f"{PET} WHERE id > 0 ORDER BY id LIMIT 21;",
     "walk": f"\\set after random(1, {ANIMALS - 100})\n{PET} WHERE id > :after ORDER BY id LIMIT 21;",
@@ -22,7 +22,7 @@ SCRIPTS = {
 
 
 class Postgres:
-    """A server of the newest version that Debian has installed, with its default settings."""
+    """The newest PostgreSQL that Debian has installed, with default settings."""
 
     def __init__(self, ours: Ours, work: Path):
         self.programs = max(Path("/usr/lib/postgresql").iterdir()) / "bin"
@@ -62,14 +62,14 @@ class Postgres:
         return ours.serve_from(self.url, folder, self.key, ANIMALS)
 
     def open_orders(self, count: int) -> None:
-        """Puts all animals up for sale, with open orders on the first of them."""
-        hold = f"UPDATE pets SET reserved = true WHERE id <= {count};"
-        sql = f"UPDATE pets SET status = 'available', reserved = false; {open_orders(count)} {hold}"
+        """Makes all animals available, with open orders for the first of them."""
+        reserve = f"UPDATE pets SET reserved = true WHERE id <= {count};"
+        sql = f"UPDATE pets SET status = 'available', reserved = false; {open_orders(count)} {reserve}"
         self.run("psql", self.url, "--quiet", f"--command={sql}")
         self.run("psql", self.url, "--quiet", "--command=VACUUM ANALYZE")
 
     def pgbench(self, script: str, clients: int, seconds: int) -> tuple[float, float]:
-        """Transactions a second and the mean latency in milliseconds."""
+        """Transactions per second and mean latency in milliseconds."""
         command = ["--no-vacuum", "--protocol=prepared", f"--client={clients}", "--jobs=1"]
         command += [f"--time={seconds}", f"--file={self.scripts[script]}", self.url]
         printed = self.run("pgbench", *command)
@@ -88,7 +88,7 @@ class Postgres:
         return done.stdout
 
     def unprivileged(self, program: str) -> list[str]:
-        """The server refuses to run as root."""
+        """The command as the user postgres: the server refuses to run as root."""
         command = [str(self.programs / program)]
         if os.getuid():
             return command

@@ -1,4 +1,4 @@
-"""Writes down what was measured: a table, what was reached of the goals, and a picture."""
+"""Writes the benchmark report: goals, a table per scenario, and a chart."""
 
 import datetime
 import math
@@ -19,14 +19,14 @@ from load import Measured
 class Result:
     name: str
     title: str
-    # The rounds of each contender. The others are compared with the first.
+    # The rounds of each contender. The first one is the baseline.
     figures: dict[str, list[Measured]]
 
     def median(self, contender: str, figure: str) -> float:
         return median(getattr(round, figure) for round in self.figures[contender])
 
     def ratio(self, contender: str, to: str, figure: str = "cpu") -> float:
-        """The median over the rounds of one contender's figure to another's."""
+        """Median over the rounds of the ratio between two contenders."""
         rounds = zip(self.figures[contender], self.figures[to])
         return median(getattr(a, figure) / getattr(b, figure) for a, b in rounds)
 
@@ -37,7 +37,7 @@ PEERS = ["pocketbase", "fastify", "fastapi", "json-server"]
 def over_limit(most: float) -> Callable[[Result], tuple[str, float, bool]]:
     def judge(result: Result) -> tuple[str, float, bool]:
         ratio = result.ratio("petstore", "limit")
-        return f"CPU at most {most:g} times the limit", ratio, ratio <= most
+        return f"CPU per request at most {most:g}× the limit", ratio, ratio <= most
 
     return judge
 
@@ -45,64 +45,64 @@ def over_limit(most: float) -> Callable[[Result], tuple[str, float, bool]]:
 def against(rival: str, least: float) -> Callable[[Result], tuple[str, float, bool]]:
     def judge(result: Result) -> tuple[str, float, bool]:
         ratio = result.ratio("petstore", rival, "requests")
-        return f"at least {least:g} times the throughput of {rival}", ratio, ratio >= least
+        return f"throughput at least {least:g}× that of {rival}", ratio, ratio >= least
 
     return judge
 
 
 def against_peers(result: Result) -> tuple[str, float, bool]:
-    """By processor time, as the client takes its share of the same cores."""
+    """Compares CPU time, because the load generator shares the cores."""
     best = min(PEERS, key=lambda peer: result.median(peer, "cpu"))
     ratio = result.ratio(best, "petstore")
     faster = result.ratio("petstore", best, "requests")
-    goal = f"the best peer ({best}) needs 5 times the CPU or more; its throughput: 1/{faster:.1f}"
+    goal = f"best peer ({best}): at least 5× our CPU per request; our throughput {faster:.1f}×"
     return goal, ratio, ratio >= 5
 
 
 def growing(result: Result) -> tuple[str, float, bool]:
     ratio = result.ratio("10 million", "1 thousand")
-    return "CPU at 10 million at most 1.2 times that at 1 thousand", ratio, ratio <= 1.2
+    return "CPU per request at 10 million animals at most 1.2× that at 1 thousand", ratio, ratio <= 1.2
 
 
 def small(result: Result) -> tuple[str, float, bool]:
     memory = result.median("10 million", "memory")
-    return "under 200 MB at 10 million animals", memory, memory < 200
+    return "memory below 200 MB at 10 million animals", memory, memory < 200
 
 
 def steady(result: Result) -> tuple[str, float, bool]:
     ratio = result.ratio("512 connections", "64 connections", "requests")
-    return "throughput at 512 connections at least 0.9 of that at 64", ratio, ratio >= 0.9
+    return "throughput at 512 connections at least 0.9× that at 64", ratio, ratio >= 0.9
 
 
 def shedding(result: Result) -> tuple[str, float, bool]:
-    """More at once than are worked on, who all ask again at once when refused."""
+    """Far beyond the in-flight limit, with clients that retry at once when shed."""
     ratio = result.ratio("4000 connections", "64 connections", "served")
-    return "served at 4,000 connections at least 0.8 of that at 64", ratio, ratio >= 0.8
+    return "goodput at 4,000 connections at least 0.8× that at 64", ratio, ratio >= 0.8
 
 
 def quick(result: Result) -> tuple[str, float, bool]:
     slowest = max(result.median(size, "p50") for size in ["1 thousand", "1 million", "10 million"])
-    return "first page within 100 ms of the start, at any size", slowest, slowest < 100
+    return "first page within 100 ms of process start, at any size", slowest, slowest < 100
 
 
 def beside_pgbench(result: Result) -> tuple[str, float, bool]:
-    """A request costs a statement of pgbench's and an answer of bare hyper's."""
+    """A request costs one pgbench statement plus one bare hyper response."""
     rounds = zip(*(result.figures[name] for name in ["petstore", "pgbench", "bare hyper"]))
     ratio = median(us.requests * (1 / it.requests + 1 / web.requests) for us, it, web in rounds)
-    return "0.8 or more of pgbench's throughput, less the cost of HTTP", ratio, ratio >= 0.8
+    return "throughput at least 0.8× that of pgbench after the cost of HTTP", ratio, ratio >= 0.8
 
 
 def beside_creates(contender: str) -> Callable[[Result], tuple[str, float, bool]]:
     def judge(result: Result) -> tuple[str, float, bool]:
         ratio = result.ratio(contender, "create")
-        return f"{contender}: CPU at most 2 times that of a create", ratio, ratio <= 2
+        return f"{contender}: CPU per request at most 2× that of a create", ratio, ratio <= 2
 
     return judge
 
 
 def shared_commits(result: Result) -> tuple[str, float, bool]:
     ratio = result.ratio("petstore", "pgbench", "requests")
-    return "at least 1.5 times pgbench's single-row inserts", ratio, ratio >= 1.5
+    return "throughput at least 1.5× pgbench's single-row inserts", ratio, ratio >= 1.5
 
 
 GOALS = {
@@ -141,18 +141,18 @@ def write(
     options: Namespace,
     folder: Path | None,
 ) -> None:
-    """Prints the tables; a run of all scenarios is also kept in `folder`."""
+    """Prints the report; a run of all scenarios is also saved to `folder`."""
     goals = [
         [result.title, what, f"{figure:.2f}", "yes" if reached else "**no**"]
         for result in results
         for what, figure, reached in (goal(result) for goal in GOALS[result.name])
     ]
     parts = [
-        "# What was measured",
-        "Made by `make bench`; `docs/performance.md` says how to read it.",
+        "# Benchmark results",
+        "Generated by `make bench`; `docs/performance.md` explains how to read it.",
         table(["", ""], about(versions, spent, options)),
         "## Goals",
-        table(["Scenario", "Goal", "Measured", "Reached"], goals),
+        table(["Scenario", "Goal", "Measured", "Met"], goals),
     ]
     for result in results:
         parts += [f"## {result.title}", figures(result)]
@@ -169,13 +169,13 @@ def about(versions: dict[str, str], spent: float, options: Namespace) -> list[li
         return (done.stdout + done.stderr).splitlines()[0].strip()
 
     model = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
-    rounds = f"{options.rounds} rounds of {options.seconds} s each, {spent / 60:.0f} minutes in all"
+    rounds = f"{options.rounds} rounds of {options.seconds} s each, {spent / 60:.0f} minutes in total"
     return [
         ["Date", datetime.date.today().isoformat()],
         ["Machine", f"{os.cpu_count()} cores, {model[1] if model else platform.machine()}"],
         ["System", f"Linux {platform.release()}"],
         ["Compiler", first_line("rustc", "--version")],
-        ["Load", f"{first_line('wrk', '--version')}, {first_line('h2load', '--version')}; {rounds}"],
+        ["Load generators", f"{first_line('wrk', '--version')}, {first_line('h2load', '--version')}; {rounds}"],
         *([name, version] for name, version in versions.items()),
     ]
 
@@ -188,7 +188,7 @@ def figures(result: Result) -> str:
              f"{result.median(name, 'memory'):.0f}"]
             for name in result.figures
         ]
-        return table(["", "Start, ms", "Memory, MB"], rows)
+        return table(["", "Startup, ms", "Memory, MB"], rows)
     rows = []
     for name, rounds in result.figures.items():
         row = [name, f"{result.median(name, 'cpu'):.1f}", f"{result.ratio(name, first):.2f}"]
@@ -197,9 +197,10 @@ def figures(result: Result) -> str:
         row += [f"{result.median(name, 'p50'):.2f}", f"{result.median(name, 'p99'):.2f}"]
         row += [f"{result.median(name, 'memory'):.0f}"]
         refused, broken = max(r.refused for r in rounds), sum(r.broken for r in rounds)
-        row += [f"{refused:.2%} refused" * (refused > 0) + f" {broken} broken" * (broken > 0)]
+        row += [f"{refused:.2%} rejected" * (refused > 0) + f" {broken} failed" * (broken > 0)]
         rows.append(row)
-    heads = ["", "CPU, µs", "× first", "Requests/s", "× first", "p50, ms", "p99, ms", "MB", ""]
+    heads = ["", "CPU/request, µs", "× baseline", "Requests/s", "× baseline"]
+    heads += ["p50, ms", "p99, ms", "Memory, MB", "Errors"]
     return table(heads, rows)
 
 
@@ -208,7 +209,7 @@ def table(heads: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-# The picture.
+# The chart.
 
 SHOWN = ["list", "get", "wrong-key", "mix", "create-1", "create-64", "walk-large"]
 COLOURS = {
@@ -222,7 +223,7 @@ COLOURS = {
 
 
 def picture(results: list[Result]) -> str:
-    """Processor time a request as a multiple of the limit's, a bar a contender."""
+    """A bar per contender: CPU per request as a multiple of the limit's."""
     left, width, bar = 150, 560, 16
     most = 200.0
     parts, y = [], 44
@@ -249,7 +250,7 @@ def picture(results: list[Result]) -> str:
         + text(at(n), 34, f"{n}×", "middle")
         for n in (1, 2, 5, 10, 20, 50, 100, 200)
     ]
-    title = "Server CPU a request, as a multiple of the limit: bare hyper, and a raw insert loop"
+    title = "Server CPU per request, relative to the limit: bare hyper plus a raw insert loop"
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 780 {y}" role="img" '
         f'font-family="system-ui, sans-serif" font-size="12" fill="#7d8590">'

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measures the service beside the limits of the machine and beside its peers.
+"""Benchmarks the service against the limits of the machine and against its peers.
 
-Every scenario puts the same load on each contender in turn, round after round,
-so that a slow moment of the machine meets all of them. What counts is the
-server's processor time a request, as a ratio within a round; of the rounds the
-median is taken.
+Every scenario runs the same load against each contender in turn, in interleaved
+rounds, so that noise on the machine affects all of them. The main figure is the
+server's CPU time per request, as a ratio within a round; the report shows the
+median over the rounds.
 """
 
 import argparse
@@ -38,9 +38,9 @@ class Contender:
     name: str
     server: Started
     load: Load
-    # What the limit spends besides, in microseconds a request.
+    # CPU per request to add to the limit, in microseconds.
     besides: Callable[[], float] = lambda: 0.0
-    # How it is measured, if not by that load.
+    # Measures it, instead of running the load.
     measure: Callable[[int], Measured] | None = None
 
 
@@ -48,7 +48,7 @@ class Contender:
 class Scenario:
     name: str
     title: str
-    # Makes the contenders, the first of which the others are compared with.
+    # Starts the contenders. The first one is the baseline.
     contenders: Callable[["Bench"], list[Contender]]
 
 
@@ -59,7 +59,7 @@ class Bench:
     postgres: Postgres | None = None
 
     def server(self, name: str, start: Callable[[], Started]) -> Started:
-        """A server that was started before, or starts now."""
+        """A running server, started on first use."""
         if name not in self.servers:
             self.servers[name] = start()
         return self.servers[name]
@@ -68,7 +68,7 @@ class Bench:
         return self.server(f"petstore {animals}", lambda: self.ours.service(animals))
 
     def rivals(self) -> dict[str, Started]:
-        """The simplest service and the peers, each with its own store."""
+        """The simplest service and the peers, each with its own database."""
         found = {"simplest": self.server("simplest", lambda: self.ours.simplest(ANIMALS))}
         for peer in PEERS:
             peer.install(WORK / "peers")
@@ -85,7 +85,7 @@ class Bench:
     def beside_all(
         self, ask: Callable[[Started], Load], besides: Callable[[], float] = lambda: 0.0
     ) -> list[Contender]:
-        """The service beside the limit and every rival."""
+        """The limit, the service, and every rival."""
         us = self.service()
         rivals = [Contender(name, server, ask(server)) for name, server in self.rivals().items()]
         return [*self.beside_limit(us, ask(us), besides), *rivals]
@@ -97,7 +97,7 @@ class Bench:
         return [limit, Contender("petstore", us, load)]
 
     def sizes(self, ask: Callable[[Started], Load]) -> list[Contender]:
-        """The service with more and more animals."""
+        """The service with databases of increasing size."""
         servers = {name: self.service(animals) for name, animals in SIZES.items()}
         return [Contender(name, server, ask(server)) for name, server in servers.items()]
 
@@ -109,7 +109,7 @@ class Bench:
         return us, postgres
 
     def on_postgres(self, script: str, ask: Callable[[Started], Load]) -> list[Contender]:
-        """The service on PostgreSQL beside the server's own benchmark and bare hyper."""
+        """pgbench and bare hyper, then the service on PostgreSQL."""
         us, postgres = self.service_on_postgres()
         load = ask(us)
 
@@ -143,7 +143,7 @@ class Bench:
         return self.ours.raw(SIZES["10 million"], "get", 50_000)
 
 
-# What is asked.
+# Workloads.
 
 
 def page(server: Started) -> Load:
@@ -155,12 +155,12 @@ def by_status(server: Started) -> Load:
 
 
 def get(server: Started) -> Load:
-    """A thousand animals in turn, from anywhere in the store."""
+    """The same thousand random animals in turn."""
     return gets(server, random.Random(1).choices(server.ids, k=1000))
 
 
 def get_once(server: Started) -> Load:
-    """Animals from anywhere in the store, none twice in a round."""
+    """Random animals, none twice in a round."""
     return gets(server, random.Random(2).sample(server.ids, 300_000))
 
 
@@ -170,7 +170,7 @@ def gets(server: Started, ids: Ids) -> Load:
 
 
 def walk(server: Started) -> Load:
-    """Every page of a small store."""
+    """Every page of a small database."""
     if "walk" not in server.paths:
         return our_walk(server, ANIMALS)
     ids = server.ids
@@ -181,15 +181,15 @@ def walk(server: Started) -> Load:
 
 
 def our_walk(server: Started, pages: int) -> Load:
-    """The pages of the service, from link to link."""
+    """The pages of the service, following the Link header."""
     host = server.base.removeprefix("http://")
     client, path, requests = http.client.HTTPConnection(host), server.paths["list"], []
     while path and len(requests) < pages:
         requests.append(f"GET {path}")
         client.request("GET", path, headers=server.headers)
-        answer = client.getresponse()
-        answer.read()
-        link = answer.headers.get("Link")
+        response = client.getresponse()
+        response.read()
+        link = response.headers.get("Link")
         path = re.match("<(.+?)>", link)[1] if link else None
     return Load(requests, headers=server.headers)
 
@@ -209,7 +209,7 @@ def create(connections: int) -> Callable[[Started], Load]:
 
 
 def mix(server: Started) -> Load:
-    """Nineteen pages, then a create."""
+    """19 list requests per create."""
     requests = [f"GET {server.paths['list']}"] * 19 + [f"POST {server.paths['create']}"]
     return Load(requests, headers=server.headers, body=server.body)
 
@@ -223,7 +223,7 @@ def over_http2(server: Started) -> Load:
 
 
 def fresh(us: Started, request: str, numbers: Iterator[int]) -> Callable[[int], Measured]:
-    """Asks for the next ones in each round, none twice."""
+    """Numbers the requests on from round to round, none twice."""
 
     def ask(seconds: int) -> Measured:
         requests = [request.replace("#", str(n)) for n in islice(numbers, 50_000 * seconds)]
@@ -234,7 +234,7 @@ def fresh(us: Started, request: str, numbers: Iterator[int]) -> Callable[[int], 
 
 
 def sales(us: Started, orders: int) -> list[Contender]:
-    """Creates, then orders placed and completed, on animals and orders that are there."""
+    """Creates pets, places orders for existing pets, completes existing orders."""
     load = create(64)(us)
     place = fresh(us, 'POST /v1/store/orders {"petId":#}', count(orders + 1))
     complete = fresh(us, "POST /v1/store/orders/#/complete", count(1))
@@ -261,7 +261,7 @@ def overload(bench: Bench) -> list[Contender]:
 
 
 def large_walk(bench: Bench) -> list[Contender]:
-    """More pages than are asked for in a round, so that none comes twice."""
+    """More pages than a round requests, so that none is requested twice."""
     us = bench.service(SIZES["10 million"])
     return bench.beside_limit(us, our_walk(us, 150_000), bench.raw_page)
 
@@ -272,26 +272,26 @@ def large_get(bench: Bench) -> list[Contender]:
 
 
 SCENARIOS = [
-    Scenario("list", "Hot list, the default page", lambda b: b.beside_all(page)),
+    Scenario("list", "List, default page (cached)", lambda b: b.beside_all(page)),
     Scenario("status", "List by status", lambda b: b.beside_all(by_status)),
     Scenario(
-        "walk", "A walk through all pages of 1,000 animals", lambda b: b.beside_all(walk)
+        "walk", "Paginate through all 1,000 animals", lambda b: b.beside_all(walk)
     ),
-    Scenario("get", "Get, the same 1,000 animals in turn", lambda b: b.beside_all(get)),
+    Scenario("get", "Get, the same 1,000 animals in turn (cached)", lambda b: b.beside_all(get)),
     Scenario(
         "304",
-        "Hot list that the client has already (304)",
+        "List with If-None-Match (304)",
         lambda b: b.beside_limit(b.service(), not_modified(b.service())),
     ),
-    Scenario("wrong-key", "A wrong key, again and again", lambda b: b.beside_all(wrong_key)),
+    Scenario("wrong-key", "Invalid API key (401)", lambda b: b.beside_all(wrong_key)),
     Scenario(
         "http2",
-        "Hot list over HTTP/2, 16 connections with 4 streams",
+        "List over HTTP/2, 16 connections with 4 streams each",
         lambda b: b.beside_limit(b.service(), over_http2(b.service())),
     ),
     Scenario(
         "mix",
-        "95 % hot list, 5 % creates",
+        "95 % list, 5 % create",
         lambda b: b.beside_all(mix, lambda: b.raw_insert() / 20),
     ),
     Scenario(
@@ -309,27 +309,27 @@ SCENARIOS = [
         "Create, 512 connections",
         lambda b: b.beside_all(create(512), b.raw_insert),
     ),
-    Scenario("overload", "Creates as connections grow", overload),
-    Scenario("orders", "Orders beside creates, 64 connections", sqlite_sales),
-    Scenario("walk-large", "A walk through 10 million animals, no page twice", large_walk),
-    Scenario("get-large", "Get from 10 million animals, none twice", large_get),
-    Scenario("growth-list", "Hot list as the store grows", lambda b: b.sizes(page)),
-    Scenario("growth-status", "List by status as the store grows", lambda b: b.sizes(by_status)),
-    Scenario("growth-get", "Get as the store grows", lambda b: b.sizes(get)),
-    Scenario("growth-create", "Create as the store grows", lambda b: b.sizes(create(64))),
-    Scenario("pg-list", "PostgreSQL: hot list", lambda b: b.on_postgres("list", page)),
+    Scenario("overload", "Create, by number of connections", overload),
+    Scenario("orders", "Orders and creates, 64 connections", sqlite_sales),
+    Scenario("walk-large", "Paginate through 10 million animals, no page twice (uncached)", large_walk),
+    Scenario("get-large", "Get from 10 million animals, none twice (uncached)", large_get),
+    Scenario("growth-list", "List, by database size", lambda b: b.sizes(page)),
+    Scenario("growth-status", "List by status, by database size", lambda b: b.sizes(by_status)),
+    Scenario("growth-get", "Get, by database size", lambda b: b.sizes(get)),
+    Scenario("growth-create", "Create, by database size", lambda b: b.sizes(create(64))),
+    Scenario("pg-list", "PostgreSQL: list, default page (cached)", lambda b: b.on_postgres("list", page)),
     Scenario(
         "pg-walk",
-        "PostgreSQL: pages from everywhere",
+        "PostgreSQL: paginate, uncached",
         lambda b: b.on_postgres("walk", lambda us: our_walk(us, 40_000)),
     ),
-    Scenario("pg-get", "PostgreSQL: get from everywhere", lambda b: b.on_postgres("get", get_once)),
+    Scenario("pg-get", "PostgreSQL: get, uncached", lambda b: b.on_postgres("get", get_once)),
     Scenario(
         "pg-create",
         "PostgreSQL: create, 64 connections",
         lambda b: b.on_postgres("create", create(64)),
     ),
-    Scenario("pg-orders", "PostgreSQL: orders beside creates, 64 connections", postgres_sales),
+    Scenario("pg-orders", "PostgreSQL: orders and creates, 64 connections", postgres_sales),
 ]
 
 
@@ -338,7 +338,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("scenarios", nargs="*", help=f"some of: {', '.join(names)}; default: all")
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--seconds", type=int, default=2, help="of load in a round")
+    parser.add_argument("--seconds", type=int, default=2, help="duration of a round")
     options = parser.parse_args()
     if unknown := set(options.scenarios) - set(names):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
@@ -346,16 +346,16 @@ def main() -> None:
 
     began = time.monotonic()
     shutil.rmtree(WORK / "data", ignore_errors=True)
-    progress("builds the programs")
+    progress("building the programs")
     bench = Bench(Ours(WORK))
     if not options.scenarios:
         for peer in PEERS:
-            progress(f"installs {peer.name}")
+            progress(f"installing {peer.name}")
             peer.install(WORK / "peers")
         for animals in SIZES.values():
-            progress(f"fills a store with {animals:,} animals")
+            progress(f"creating a database with {animals:,} animals")
             bench.ours.fill(animals)
-        # What was written on the way must not disturb the first figures.
+        # Flush dirty pages, so that writeback does not disturb the first scenario.
         os.sync()
     results = []
     try:
@@ -379,12 +379,12 @@ def main() -> None:
 
 
 def run(bench: Bench, scenario: Scenario, rounds: int, seconds: int, where: str) -> Result:
-    progress(f"{where}: starts the servers")
+    progress(f"{where}: starting the servers")
     contenders = scenario.contenders(bench)
     figures: dict[str, list[Measured]] = {contender.name: [] for contender in contenders}
     for number in range(rounds):
         for contender in contenders:
-            # The peers are so far off that fewer rounds tell as much.
+            # The peers differ so much that fewer rounds suffice.
             if number >= PEER_ROUNDS and contender.name in PEER_NAMES:
                 continue
             progress(f"{where}: round {number + 1} of {rounds}, {contender.name}")
@@ -396,14 +396,14 @@ def run(bench: Bench, scenario: Scenario, rounds: int, seconds: int, where: str)
                 measured.cpu += contender.besides()
             figures[contender.name].append(measured)
     for contender in contenders:
-        # The limits of other scenarios answer other bytes.
+        # The limit sends the response of this scenario only.
         if contender.server not in bench.servers.values():
             contender.server.stop()
     return Result(scenario.name, scenario.title, figures)
 
 
 def starts(bench: Bench, rounds: int) -> Result:
-    """How long a start takes, and the memory of a service that gave one page."""
+    """Time from process start to the first page, and memory afterwards."""
     figures: dict[str, list[Measured]] = {}
     for name, animals in SIZES.items():
         store, key = bench.ours.store(animals)
@@ -423,7 +423,7 @@ def starts(bench: Bench, rounds: int) -> Result:
         server = start()
         figures[name] = [Measured(0, 0, 0, 0, 0, 0, memory(server.process.pid))]
         server.stop()
-    return Result("start", "Start to the first page (as p50), and memory at rest", figures)
+    return Result("start", "Startup time to the first page, and idle memory", figures)
 
 
 def progress(text: str) -> None:

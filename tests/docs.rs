@@ -1,4 +1,4 @@
-//! The commands in the documents, run as they are written.
+//! Runs the shell examples of the documentation verbatim, and checks its links.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,21 +12,21 @@ use serde_json::Value;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_petstore");
 
-/// A service over a fresh file, in a folder of its own. It ends with the test.
+/// A service on a new database in a temporary directory. Killed on drop.
 struct Service {
     process: Child,
     address: String,
     metrics: String,
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Service {
     fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let mut process = Command::new(BINARY)
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(["--metrics-listen", "127.0.0.1:0"])
-            .current_dir(folder.path())
+            .current_dir(dir.path())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -47,11 +47,11 @@ impl Service {
             process,
             address,
             metrics,
-            folder,
+            dir,
         }
     }
 
-    /// Runs a shell script whose addresses are moved to this service.
+    /// Runs a shell script with the default addresses replaced by this service's.
     fn run(&self, script: &str) -> String {
         let script = script.replace("127.0.0.1:8080", &self.address);
         let script = script.replace("127.0.0.1:9464", &self.metrics);
@@ -61,7 +61,7 @@ impl Service {
             .args(["-euc", &script])
             .env("PATH", format!("{here}:{path}"))
             .env("PETSTORE_LISTEN", &self.address)
-            .current_dir(self.folder.path())
+            .current_dir(self.dir.path())
             .output()
             .unwrap();
         assert!(output.status.success(), "{script}\n{output:?}");
@@ -70,7 +70,7 @@ impl Service {
 }
 
 impl Service {
-    fn end(&mut self) {
+    fn kill(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -78,11 +78,11 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        self.end();
+        self.kill();
     }
 }
 
-/// The shell examples of a text, in order.
+/// The shell code blocks of a document, in order.
 fn examples(text: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut block: Option<String> = None;
@@ -111,7 +111,7 @@ fn statuses(service: &Service, examples: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn the_examples_of_the_readme_work() {
+fn readme_examples_work() {
     let readme = examples(&std::fs::read_to_string("README.md").unwrap());
     let service = Service::start();
     let statuses = statuses(&service, &readme);
@@ -128,24 +128,24 @@ fn the_examples_of_the_readme_work() {
 }
 
 #[test]
-fn the_examples_of_the_contract_work() {
+fn contract_examples_work() {
     let contract = examples(&std::fs::read_to_string("openapi.yaml").unwrap());
     let service = Service::start();
     service.run("KEY=$(petstore keys create first) && curl -sf http://127.0.0.1:8080/v1/pets -H \"Authorization: Bearer $KEY\" -d '{\"name\":\"A\",\"categoryId\":1,\"status\":\"available\"}' -H 'Content-Type: application/json'");
     let statuses = statuses(&service, &contract);
     let (ok, created) = ("HTTP/1.1 200 OK", "HTTP/1.1 201 Created");
-    // List, add, get, change, count; list, place, get, complete and, too late,
-    // cancel an order.
+    // Pets: list, create, get, update, inventory. Orders: list, place, get,
+    // complete, and cancel, which is too late.
     let expected = [ok, created, ok, ok, ok, ok, created, ok, ok];
     assert_eq!(statuses[..9], expected);
     assert_eq!(statuses[9..], ["HTTP/1.1 409 Conflict"]);
 }
 
 #[test]
-fn the_examples_of_the_operators_guide_work() {
+fn operations_guide_examples_work() {
     let guide = examples(&std::fs::read_to_string("docs/operations.md").unwrap());
     let mut service = Service::start();
-    // Those in bulk are for a store that is not served.
+    // Bulk commands need a database that is not being served.
     let (bulk, served): (Vec<_>, Vec<_>) = guide
         .iter()
         .partition(|example| example.contains("petstore seed"));
@@ -153,7 +153,7 @@ fn the_examples_of_the_operators_guide_work() {
     for example in served {
         service.run(example);
     }
-    service.end();
+    service.kill();
     for example in bulk {
         service.run(example);
     }
@@ -161,9 +161,9 @@ fn the_examples_of_the_operators_guide_work() {
     assert_eq!(all.lines().count(), 2000);
 }
 
-/// The documents name no file that is not there.
+/// Every link and every `src/` path in the documentation exists.
 #[test]
-fn links_and_paths_lead_somewhere() {
+fn links_and_source_paths_exist() {
     for document in [
         "README.md",
         "ARCHITECTURE.md",
@@ -175,10 +175,10 @@ fn links_and_paths_lead_somewhere() {
         "docs/postgres.md",
     ] {
         let text = std::fs::read_to_string(document).unwrap();
-        let folder = Path::new(document).parent().unwrap();
+        let dir = Path::new(document).parent().unwrap();
         for link in text.split("](").skip(1) {
             let target = link.split(')').next().unwrap();
-            assert!(folder.join(target).exists(), "{document} links to {target}");
+            assert!(dir.join(target).exists(), "{document} links to {target}");
         }
         for path in text
             .split('`')

@@ -1,5 +1,5 @@
--- The table of the peers that bring their own SQL: Fastify and FastAPI.
--- The index on status holds the id too, so a filtered page is one range of it.
+-- The table of the peers with SQL of their own: Fastify and FastAPI.
+-- The index on status contains the rowid, so a filtered page is one range scan.
 PRAGMA journal_mode = WAL;
 CREATE TABLE pets (
     id INTEGER PRIMARY KEY,

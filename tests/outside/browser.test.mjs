@@ -1,4 +1,4 @@
-// The docs page as a person uses it, in a real browser.
+// End-to-end tests of the docs page in a real browser.
 
 import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
@@ -10,7 +10,7 @@ import { startService } from "./harness.mjs";
 const artefacts = process.env.ARTEFACTS ?? "artefacts";
 mkdirSync(artefacts, { recursive: true });
 
-let service, browser, context, page, complaints;
+let service, browser, context, page, problems;
 
 before(async () => {
   service = await startService();
@@ -25,20 +25,20 @@ after(async () => {
   await service?.stop();
 });
 
-// Opens the page and writes down everything that should not happen.
+// Opens the page and records console errors, exceptions and requests to other origins.
 async function open(options = {}) {
   await context?.close();
   context = await browser.newContext(options);
   page = await context.newPage();
   page.setDefaultTimeout(20_000);
-  complaints = [];
+  problems = [];
   page.on("console", (message) => {
-    if (["error", "warning"].includes(message.type())) complaints.push(message.text());
+    if (["error", "warning"].includes(message.type())) problems.push(message.text());
   });
-  page.on("pageerror", (error) => complaints.push(String(error)));
+  page.on("pageerror", (error) => problems.push(String(error)));
   page.on("request", (request) => {
     const url = request.url();
-    if (!url.startsWith(service.address) && !url.startsWith("data:") && !url.startsWith("blob:")) complaints.push(`a request to ${url}`);
+    if (!url.startsWith(service.address) && !url.startsWith("data:") && !url.startsWith("blob:")) problems.push(`a request to ${url}`);
   });
   await page.goto(service.address);
   await page.locator("html.ready").waitFor();
@@ -47,7 +47,7 @@ async function open(options = {}) {
 
 const operation = (id) => page.locator(`[id$="-${id}"].opblock`);
 
-async function unfold(id) {
+async function expand(id) {
   await operation(id).locator(".opblock-summary-control").click();
   await operation(id).locator(".opblock-body").waitFor();
 }
@@ -59,15 +59,15 @@ async function authorize(key) {
   await page.locator(".auth-btn-wrapper .btn-done").click();
 }
 
-// Fills in an operation that is being tried, sends it, and returns the answer.
+// Executes an operation in its "Try it out" panel and returns the response shown.
 async function execute(id, body) {
-  const place = operation(id);
-  if (body !== undefined) await place.locator("textarea.body-param__text").fill(body);
-  const answered = page.waitForResponse((response) => response.url().includes("/v1/"));
-  await place.locator(".btn.execute").click();
-  const status = String((await answered).status());
-  await place.locator(".live-responses-table .response-col_status", { hasText: status }).waitFor();
-  const live = place.locator(".live-responses-table .response");
+  const block = operation(id);
+  if (body !== undefined) await block.locator("textarea.body-param__text").fill(body);
+  const responded = page.waitForResponse((response) => response.url().includes("/v1/"));
+  await block.locator(".btn.execute").click();
+  const status = String((await responded).status());
+  await block.locator(".live-responses-table .response-col_status", { hasText: status }).waitFor();
+  const live = block.locator(".live-responses-table .response");
   await live.waitFor();
   return {
     status: (await live.locator(".response-col_status").innerText()).trim(),
@@ -75,24 +75,24 @@ async function execute(id, body) {
   };
 }
 
-test("the page leads a visitor in, and complains about nothing", async () => {
+test("the page loads without errors and explains how to start", async () => {
   await open();
   assert.equal(await page.title(), "Petstore API");
   assert.match(await page.locator("header").innerText(), /petstore keys create/);
   assert.equal(await page.locator(".opblock").count(), 10);
   await page.screenshot({ path: `${artefacts}/docs.png` });
-  for (const id of ["listPets", "createPet", "getPet", "updatePet", "getInventory", "listOrders", "placeOrder", "getOrder", "completeOrder", "cancelOrder"]) await unfold(id);
-  assert.deepEqual(complaints, []);
+  for (const id of ["listPets", "createPet", "getPet", "updatePet", "getInventory", "listOrders", "placeOrder", "getOrder", "completeOrder", "cancelOrder"]) await expand(id);
+  assert.deepEqual(problems, []);
 });
 
-test("a person enters a key once, adds an animal, lists it, and sees a mistake explained", async () => {
+test("authorize once, create a pet, list it, and get a validation error", async () => {
   await open();
-  await authorize(service.makeKey());
+  await authorize(service.createKey());
   for (const id of ["createPet", "listPets", "getPet"]) {
-    await unfold(id);
+    await expand(id);
     await operation(id).locator(".try-out__btn").click();
   }
-  // 2^53 + 1: a number that JavaScript cannot hold goes there and back.
+  // 2^53 + 1, which a JavaScript number cannot represent, round-trips exactly.
   const created = await execute("createPet", '{"name": "Biscuit", "categoryId": 9007199254740993}');
   assert.equal(created.status, "201");
   assert.match(created.text, /"categoryId": 9007199254740993\b/);
@@ -113,15 +113,15 @@ test("a person enters a key once, adds an animal, lists it, and sees a mistake e
   assert.match(refused.text, /"code": "invalid_body"/);
   assert.match(refused.text, /name: must be 1 to 255 characters/);
   await operation("createPet").screenshot({ path: `${artefacts}/create.png` });
-  // The browser itself reports the 400 that was asked for.
-  assert.deepEqual(complaints.filter((text) => !/status of 400/.test(text)), []);
+  // The browser logs the expected 400 as an error.
+  assert.deepEqual(problems.filter((text) => !/status of 400/.test(text)), []);
 });
 
-test("a person sells an animal", async () => {
+test("place and complete an order", async () => {
   await open();
-  await authorize(service.makeKey());
+  await authorize(service.createKey());
   for (const id of ["createPet", "placeOrder", "completeOrder", "getInventory"]) {
-    await unfold(id);
+    await expand(id);
     await operation(id).locator(".try-out__btn").click();
   }
   const created = await execute("createPet", '{"name": "Rex", "categoryId": 1, "status": "available"}');
@@ -135,25 +135,25 @@ test("a person sells an animal", async () => {
   const inventory = await execute("getInventory");
   assert.match(inventory.text, /"sold": 1/);
   await operation("placeOrder").screenshot({ path: `${artefacts}/order.png` });
-  assert.deepEqual(complaints, []);
+  assert.deepEqual(problems, []);
 });
 
-test("without a key the answer says that one is needed", async () => {
+test("a request without a key gets 401", async () => {
   await open();
-  await unfold("listPets");
+  await expand("listPets");
   await operation("listPets").locator(".try-out__btn").click();
   const refused = await execute("listPets");
   assert.equal(refused.status, "401");
   assert.match(refused.text, /missing_api_key/);
 });
 
-test("operations show what the contract says of them", async () => {
+test("operations show stability, sunset date and deprecation", async () => {
   await open();
   assert.equal(await operation("listOrders").locator(".badge").innerText(), "experimental");
   assert.equal(await operation("placeOrder").locator(".badge").innerText(), "experimental");
   assert.equal(await operation("updatePet").locator(".badge").innerText(), "beta");
   assert.equal(await operation("getPet").locator(".badge").innerText(), "to be removed on 5 December 2030");
-  for (const id of ["listPets", "getPet", "listOrders", "placeOrder"]) await unfold(id);
+  for (const id of ["listPets", "getPet", "listOrders", "placeOrder"]) await expand(id);
   assert.equal(await operation("placeOrder").locator(".try-out__btn").count(), 1);
   assert.equal(await operation("listPets").locator(".try-out__btn").count(), 1);
   assert.equal(await operation("listOrders").locator(".try-out__btn").count(), 0, "no try-it panel");
@@ -162,8 +162,8 @@ test("operations show what the contract says of them", async () => {
   assert.match(await operation("getPet").innerText(), /Use GET \/pets with the status filter instead/);
 });
 
-test("a page of another origin uses the service if it may", async () => {
-  const page = createServer((_, answer) => answer.setHeader("content-type", "text/html").end("<title>Shop</title>"));
+test("CORS: only allowed origins can use the service", async () => {
+  const page = createServer((_, response) => response.setHeader("content-type", "text/html").end("<title>Shop</title>"));
   await new Promise((listening) => page.listen(0, "127.0.0.1", listening));
   const origin = `http://127.0.0.1:${page.address().port}`;
   const [open, closed] = await Promise.all([startService({ args: ["--cors-origin", origin] }), startService()]);
@@ -175,9 +175,9 @@ test("a page of another origin uses the service if it may", async () => {
         method: "POST",
         headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json", "Idempotency-Key": "1" },
         body: '{"name":"Rex","categoryId":1}',
-      }).then((answer) => [answer.status, answer.headers.get("location"), answer.headers.has("x-request-id")], String);
-    assert.deepEqual(await tab.evaluate(create, [open.address, open.makeKey()]), [201, "/v1/pets/1", true]);
-    assert.match(await tab.evaluate(create, [closed.address, closed.makeKey()]), /TypeError/);
+      }).then((response) => [response.status, response.headers.get("location"), response.headers.has("x-request-id")], String);
+    assert.deepEqual(await tab.evaluate(create, [open.address, open.createKey()]), [201, "/v1/pets/1", true]);
+    assert.match(await tab.evaluate(create, [closed.address, closed.createKey()]), /TypeError/);
     await tab.close();
   } finally {
     page.close();
@@ -186,7 +186,7 @@ test("a page of another origin uses the service if it may", async () => {
   }
 });
 
-test("no number of the contract is shown rounded", async () => {
+test("64-bit bounds in the contract are not shown rounded", async () => {
   await open();
   await page.locator("section.models button").first().click();
   const models = await page.locator("section.models").innerText();
@@ -195,10 +195,10 @@ test("no number of the contract is shown rounded", async () => {
   assert.doesNotMatch(models, /9223372036854776000/);
 });
 
-test("it is readable on a phone, in light and in dark", async () => {
+test("the layout fits a phone, in light and dark mode", async () => {
   for (const colorScheme of ["light", "dark"]) {
     await open({ viewport: { width: 390, height: 844 }, colorScheme });
-    await unfold("listPets");
+    await expand("listPets");
     await page.screenshot({ path: `${artefacts}/phone-${colorScheme}.png`, fullPage: true });
     const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     assert.ok(overflow <= 0, `the page is ${overflow} px too wide`);
@@ -207,26 +207,26 @@ test("it is readable on a phone, in light and in dark", async () => {
       return (r + g + b) / 3 < 128 ? "dark" : "light";
     });
     assert.equal(shade, colorScheme);
-    assert.deepEqual(complaints, []);
+    assert.deepEqual(problems, []);
   }
 });
 
-test("files are compressed, kept by the browser, and guarded by a strict policy", async () => {
-  const answer = await fetch(`${service.address}/docs`);
-  const policy = answer.headers.get("content-security-policy");
+test("assets are compressed, immutable, and covered by a strict CSP", async () => {
+  const response = await fetch(`${service.address}/docs`);
+  const policy = response.headers.get("content-security-policy");
   assert.match(policy, /default-src 'none'; script-src 'self'; style-src 'self';/);
-  const html = await answer.text();
+  const html = await response.text();
   const files = [...html.matchAll(/docs\/assets\/[^"]+/g)].map((match) => match[0]);
   assert.equal(files.length, 7);
   let size = html.length;
   for (const file of files) {
-    const packed = await fetch(`${service.address}/${file}`, { headers: { "accept-encoding": "gzip" } });
-    assert.equal(packed.headers.get("content-encoding"), "gzip");
-    assert.match(packed.headers.get("cache-control"), /immutable/);
-    size += Number(packed.headers.get("content-length"));
+    const compressed = await fetch(`${service.address}/${file}`, { headers: { "accept-encoding": "gzip" } });
+    assert.equal(compressed.headers.get("content-encoding"), "gzip");
+    assert.match(compressed.headers.get("cache-control"), /immutable/);
+    size += Number(compressed.headers.get("content-length"));
     const plain = await fetch(`${service.address}/${file}`, { headers: { "accept-encoding": "gzip;q=0" } });
     assert.equal(plain.headers.get("content-encoding"), null);
-    assert.equal(await plain.text(), await packed.text());
+    assert.equal(await plain.text(), await compressed.text());
   }
   assert.ok(size < 600_000, `${size} bytes`);
   const missing = await fetch(`${service.address}/docs/assets/nothing.js`);

@@ -1,4 +1,4 @@
-// The metrics in the hands of Prometheus' own library.
+// The metrics endpoint, parsed by the official Prometheus client library.
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -13,9 +13,9 @@ families = {f.name: (f.type, f.documentation, [(s.name, s.labels, s.value) for s
             for f in read(sys.stdin.read())}
 json.dump(families, sys.stdout)`;
 
-test("Prometheus reads all metrics", () =>
-  withService({ args: ["--metrics-listen", "127.0.0.1:0"] }, async ({ address, metrics, makeKey }) => {
-    const headers = { Authorization: `Bearer ${makeKey()}`, "Content-Type": "application/json" };
+test("Prometheus parses all metrics", () =>
+  withService({ args: ["--metrics-listen", "127.0.0.1:0"] }, async ({ address, metrics, createKey }) => {
+    const headers = { Authorization: `Bearer ${createKey()}`, "Content-Type": "application/json" };
     const body = JSON.stringify({ name: "Rex", categoryId: 1 });
     await fetch(`${address}/v1/pets`, { method: "POST", headers, body });
     await fetch(`${address}/v1/pets/1`, { headers });
@@ -27,7 +27,7 @@ test("Prometheus reads all metrics", () =>
     const [type, , samples] = families.http_server_request_duration_seconds;
     assert.equal(type, "histogram");
     const created = samples.filter(([, labels]) => labels.operation === "createPet");
-    // Buckets only grow, and the last has all.
+    // Buckets are cumulative, and the last one counts all requests.
     const buckets = created.filter(([name]) => name.endsWith("_bucket")).map(([, , value]) => value);
     assert.deepEqual(buckets, buckets.toSorted((a, b) => a - b));
     const value = (part) => created.find(([name]) => name.endsWith(part))[2];

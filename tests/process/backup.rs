@@ -1,11 +1,11 @@
-//! Copies of a store that is served, and looking stores through.
+//! Online backups (`petstore backup`) and integrity checks (`petstore check`).
 
 use std::fs;
 
 use rusqlite::Connection;
 
 use crate::{
-    client::{Client, Load},
+    client::{Client, LoadGenerator},
     harness::{Finished, Home},
     postgres::Cluster,
 };
@@ -18,29 +18,29 @@ fn check(home: &Home, url: &str) -> Finished {
     home.petstore(&["check", "--database", url])
 }
 
-/// The drill: under load a copy is made, the file is lost, and the copy takes
-/// its place. All that was acknowledged before the backup began is there.
+/// Restore drill: back up under load, lose the database file, restore the
+/// backup. Every write acknowledged before the backup began is there.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_made_under_load_can_be_restored() {
+async fn a_backup_taken_under_load_can_be_restored() {
     let home = Home::new();
     let key = home.new_key();
     let service = home.serve();
     let client = Client::new(&service, &key);
-    let before = Load::start(&client, 8, "before");
+    let before = LoadGenerator::start(&client, 8, "before");
     before
-        .until(|ledger| ledger.acknowledged.len() >= 500)
+        .until(|results| results.acknowledged.len() >= 500)
         .await;
-    let mut told = before.finish().await;
-    let meanwhile = Load::start(&client, 8, "meanwhile");
-    meanwhile
-        .until(|ledger| ledger.acknowledged.len() >= 100)
+    let mut results = before.finish().await;
+    let during = LoadGenerator::start(&client, 8, "meanwhile");
+    during
+        .until(|results| results.acknowledged.len() >= 100)
         .await;
 
     backup(&home, "copy.db").success();
     check(&home, "sqlite:copy.db").success();
     check(&home, &home.url()).success();
-    meanwhile.until(|ledger| ledger.refusals == 0).await;
-    let later = meanwhile.finish().await;
+    during.until(|results| results.unavailable == 0).await;
+    let concurrent = during.finish().await;
     service.kill();
     for name in ["petstore.db", "petstore.db-wal", "petstore.db-shm"] {
         let _ = fs::remove_file(home.path(name));
@@ -49,10 +49,10 @@ async fn a_copy_made_under_load_can_be_restored() {
 
     let service = home.serve();
     let client = Client::new(&service, &key);
-    // Some of those that came meanwhile are there, and some are not.
-    told.unsure.extend(later.unsure);
-    told.unsure.extend(later.acknowledged.into_keys());
-    told.assert_kept(&client.pets().await);
+    // Concurrent writes may or may not be in the backup.
+    results.unknown.extend(concurrent.unknown);
+    results.unknown.extend(concurrent.acknowledged.into_keys());
+    results.assert_durable(&client.pets().await);
     assert_eq!(client.create("after").await.unwrap().status, 201);
     let db = Connection::open(home.database()).unwrap();
     let mode: String = db
@@ -63,26 +63,26 @@ async fn a_copy_made_under_load_can_be_restored() {
 }
 
 #[test]
-fn a_copy_replaces_nothing_and_leaves_nothing_half_done() {
+fn a_failed_backup_overwrites_nothing_and_leaves_nothing() {
     let home = Home::new();
     home.new_key();
     let before = home.files();
     fs::write(home.path("there.db"), "mine").unwrap();
-    backup(&home, "there.db").assert_refused(1, "already exists");
+    backup(&home, "there.db").assert_fails(1, "already exists");
     assert_eq!(fs::read(home.path("there.db")).unwrap(), b"mine");
     fs::remove_file(home.path("there.db")).unwrap();
-    backup(&home, "nowhere/copy.db").assert_refused(1, "No such file");
+    backup(&home, "nowhere/copy.db").assert_fails(1, "No such file");
     let missing = home.petstore(&["backup", "copy.db", "--database", "sqlite:none.db"]);
-    missing.assert_refused(1, "there is no database");
+    missing.assert_fails(1, "there is no database");
     let server = home.petstore(&[
         "backup",
         "copy.db",
         "--database",
         "postgres://a@127.0.0.1/b",
     ]);
-    server.assert_refused(1, "back up PostgreSQL with its own tools");
+    server.assert_fails(1, "back up PostgreSQL with its own tools");
     assert_eq!(home.files(), before);
-    // A name is a name.
+    // File names are taken literally, not as SQLite URIs or options.
     for name in ["file:copy.db", "copy?mode=ro.db", "-copy\n.db"] {
         home.petstore(&["backup", "--database", &home.url(), "--", name])
             .success();
@@ -99,7 +99,7 @@ fn a_copy_replaces_nothing_and_leaves_nothing_half_done() {
 
 #[test]
 #[ignore = "needs strace; make test installs it and runs this"]
-fn a_copy_that_is_cut_off_does_not_have_its_name() {
+fn a_backup_appears_atomically() {
     let home = Home::new();
     home.new_key();
     let mut killed = home.traced(&[
@@ -119,7 +119,7 @@ fn a_copy_that_is_cut_off_does_not_have_its_name() {
 }
 
 #[test]
-fn what_does_not_agree_is_found() {
+fn check_reports_inconsistencies() {
     let home = Home::new();
     home.new_key();
     check(&home, &home.url()).success();
@@ -133,7 +133,7 @@ fn what_does_not_agree_is_found() {
     .unwrap();
     db.close().unwrap();
     let found = check(&home, &home.url());
-    found.assert_refused(1, "3 problems found in sqlite:");
+    found.assert_fails(1, "3 problems found in sqlite:");
     let lines: Vec<_> = found.stdout.lines().collect();
     let expected = [
         "1 open orders whose pet is not pending",
@@ -142,7 +142,7 @@ fn what_does_not_agree_is_found() {
     ];
     assert_eq!(lines, expected);
 
-    // What must be there is not.
+    // A trigger and an index are missing.
     let home = Home::new();
     home.new_key();
     let db = Connection::open(home.database()).unwrap();
@@ -154,12 +154,12 @@ fn what_does_not_agree_is_found() {
                    the trigger inventory_pet_inserted is missing or changed\n";
     assert_eq!(found.stdout, missing);
 
-    // An empty file is no store, and stays empty.
+    // An empty file is not a petstore database, and stays empty.
     fs::write(home.path("empty.db"), "").unwrap();
-    check(&home, "sqlite:empty.db").assert_refused(1, "is not a petstore database");
+    check(&home, "sqlite:empty.db").assert_fails(1, "is not a petstore database");
     assert_eq!(fs::metadata(home.path("empty.db")).unwrap().len(), 0);
 
-    // A page that is not what it was.
+    // Corrupted pages.
     let mut bytes = fs::read(home.database()).unwrap();
     let end = bytes.len();
     bytes[end - 4096 * 2..].fill(0xff);
@@ -168,15 +168,16 @@ fn what_does_not_agree_is_found() {
     assert_eq!(found.code, Some(1), "{found:?}");
 }
 
-/// Before an upgrade: the new program copies an older store and leaves it so.
+/// Before an upgrade, the new binary backs up an older database without
+/// migrating it.
 #[test]
-fn an_older_store_is_copied_as_it_is() {
+fn backup_does_not_migrate_an_older_schema() {
     let home = Home::new();
     let db = home.older_database();
     db.execute_batch("CREATE TABLE notes (text)").unwrap();
     db.close().unwrap();
     backup(&home, "copy.db").success();
-    check(&home, &home.url()).assert_refused(1, "from an older petstore (schema 0");
+    check(&home, &home.url()).assert_fails(1, "from an older petstore (schema 0");
     for file in ["petstore.db", "copy.db"] {
         let db = Connection::open(home.path(file)).unwrap();
         let version: i64 = db
@@ -189,10 +190,10 @@ fn an_older_store_is_copied_as_it_is() {
 
 #[test]
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
-fn what_does_not_agree_is_found_on_a_server() {
+fn check_reports_inconsistencies_on_postgres() {
     let cluster = Cluster::start();
     let database = cluster.create_database();
-    let home = Home::on(cluster.url(&database));
+    let home = Home::with_database(cluster.url(&database));
     home.new_key();
     check(&home, &home.url()).success();
     let hurt = "INSERT INTO pets (name, category_id, status, reserved)

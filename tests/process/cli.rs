@@ -9,7 +9,7 @@ use crate::{
 
 /// Every command has help, which shows the environment variable of every option.
 #[test]
-fn help_names_the_variable_of_each_option() {
+fn help_names_the_environment_variable_of_each_option() {
     let mut options = 0;
     for (command, help) in commands(&Home::new()) {
         for name in below(&help, "Options:").filter_map(|word| word.strip_prefix("--")) {
@@ -89,7 +89,7 @@ fn completions_are_printed_for_each_shell() {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_an_error() {
+fn stdout_write_errors_are_reported() {
     let home = Home::new();
     for command in [["openapi", "--json"], ["completions", "bash"]] {
         let full = File::options().write(true).open("/dev/full").unwrap();
@@ -181,7 +181,7 @@ fn invalid_values_are_usage_errors() {
             .args(["serve", "--database"])
             .arg(odd),
     );
-    refused.assert_refused(2, "must be UTF-8");
+    refused.assert_fails(2, "must be UTF-8");
     let glued = ["keys", "create", "till", "--expires=-3d"];
     assert_usage_error(&home, &glued, &["--expires", "-3d"]);
 }
@@ -230,13 +230,16 @@ async fn options_can_be_set_with_variables() {
         .env("PETSTORE_FAILED_AUTH_LIMIT", "1/24h");
     let service = Service::start(serve.arg("serve"));
     let client = Client::new(&service, &home.new_key());
-    let answer = client.get("/v1/pets").await;
-    assert_eq!(answer.status, 200);
-    assert_eq!(answer.headers["ratelimit-policy"], "\"default\";q=600;w=60");
-    let stranger = Client::new(&service, "psk_typo");
-    let refused = stranger.get("/v1/pets").await;
+    let response = client.get("/v1/pets").await;
+    assert_eq!(response.status, 200);
+    assert_eq!(
+        response.headers["ratelimit-policy"],
+        "\"default\";q=600;w=60"
+    );
+    let unauthenticated = Client::new(&service, "psk_typo");
+    let refused = unauthenticated.get("/v1/pets").await;
     refused.assert_error(401, "invalid_api_key");
-    let refused = stranger.get("/v1/pets").await;
+    let refused = unauthenticated.get("/v1/pets").await;
     refused.assert_error(429, "rate_limited");
 
     let mut openapi = home.command(PETSTORE);

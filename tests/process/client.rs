@@ -1,4 +1,4 @@
-//! Clients of a running service, and what they were told.
+//! HTTP clients, a load generator, and the record of acknowledged writes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,9 +18,9 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::harness::{GIVE_UP, Service};
+use crate::harness::{Service, TIMEOUT};
 
-/// A client with a key.
+/// An HTTP client with an API key.
 #[derive(Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -28,7 +28,6 @@ pub struct Client {
     key: String,
 }
 
-/// What the service answered.
 #[derive(Debug)]
 pub struct Response {
     pub status: u16,
@@ -49,7 +48,7 @@ pub type Pet = (i64, String);
 
 impl Client {
     pub fn new(service: &Service, key: &str) -> Self {
-        let http = reqwest::Client::builder().no_proxy().timeout(GIVE_UP);
+        let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT);
         Self {
             http: http.build().unwrap(),
             base: service.url(""),
@@ -62,29 +61,29 @@ impl Client {
         self.send(request).await.unwrap()
     }
 
-    /// Creates a pet; no answer at all is an error.
+    /// Creates a pet. No response at all is an `Err`.
     pub async fn create(&self, name: &str) -> reqwest::Result<Response> {
         let request = self.http.post(format!("{}/v1/pets", self.base));
         let request = request.header("content-type", "application/json");
         self.send(request.body(pet(name))).await
     }
 
-    /// Sends a request with a JSON body, unless that is null, and perhaps with a
-    /// name; no answer at all is an error.
+    /// Sends a request with a JSON body, unless that is null, and optionally an
+    /// idempotency key. No response at all is an `Err`.
     pub async fn send_json(
         &self,
         method: Method,
         path: &str,
         body: &Value,
-        name: Option<&str>,
+        idempotency_key: Option<&str>,
     ) -> reqwest::Result<Response> {
         let mut request = self.http.request(method, format!("{}{path}", self.base));
         if !body.is_null() {
             request = request.header("content-type", "application/json");
             request = request.body(body.to_string());
         }
-        if let Some(name) = name {
-            request = request.header("idempotency-key", name);
+        if let Some(key) = idempotency_key {
+            request = request.header("idempotency-key", key);
         }
         self.send(request).await
     }
@@ -98,7 +97,7 @@ impl Client {
         })
     }
 
-    /// Walks through all pages, as their links lead.
+    /// Lists all pets, following the `Link` header from page to page.
     pub async fn pets(&self) -> Vec<Pet> {
         let mut pets = Vec::new();
         let mut next = Some("/v1/pets?limit=100".to_string());
@@ -119,39 +118,39 @@ impl Client {
     }
 }
 
-/// What clients were told of the pets that they created.
+/// The outcomes of concurrent creates, by the unique names of their pets.
 #[derive(Debug, Default)]
-pub struct Ledger {
-    /// Answered with 201, under this id.
+pub struct WriteResults {
+    /// Acknowledged with 201, with the assigned id.
     pub acknowledged: BTreeMap<String, i64>,
-    /// Answered with 503, or not at all.
-    pub unsure: BTreeSet<String>,
-    /// How many of these were answered.
-    pub refusals: usize,
-    /// How many were acknowledged since the last refusal.
-    pub in_a_row: usize,
+    /// Outcome unknown: 503, or no response.
+    pub unknown: BTreeSet<String>,
+    /// How many responses were 503.
+    pub unavailable: usize,
+    /// How many creates were acknowledged since the last 503.
+    pub consecutive_acks: usize,
 }
 
-impl Ledger {
-    fn note(&mut self, name: String, answer: &reqwest::Result<Response>) {
-        let Ok(answer) = answer else {
-            self.unsure.insert(name);
+impl WriteResults {
+    fn record(&mut self, name: String, response: &reqwest::Result<Response>) {
+        let Ok(response) = response else {
+            self.unknown.insert(name);
             return;
         };
-        if answer.status == 201 {
-            let id = answer.body["id"].as_i64().unwrap();
+        if response.status == 201 {
+            let id = response.body["id"].as_i64().unwrap();
             self.acknowledged.insert(name, id);
-            self.in_a_row += 1;
+            self.consecutive_acks += 1;
         } else {
-            answer.assert_error(503, "unavailable");
-            assert!(answer.headers.contains_key("retry-after"), "{answer:?}");
-            self.unsure.insert(name);
-            self.refusals += 1;
-            self.in_a_row = 0;
+            response.assert_error(503, "unavailable");
+            assert!(response.headers.contains_key("retry-after"), "{response:?}");
+            self.unknown.insert(name);
+            self.unavailable += 1;
+            self.consecutive_acks = 0;
         }
     }
 
-    /// Takes over what other clients were told.
+    /// Merges the results of other clients.
     pub fn extend(&mut self, other: Self) {
         let before = self.acknowledged.len();
         let more = other.acknowledged.len();
@@ -159,101 +158,105 @@ impl Ledger {
         assert_eq!(
             self.acknowledged.len(),
             before + more,
-            "a name was told twice"
+            "a name was acknowledged twice"
         );
-        self.unsure.extend(other.unsure);
+        self.unknown.extend(other.unknown);
     }
 
-    /// Every acknowledged pet is there once, under its id; one that was not
-    /// acknowledged is there at most once; nothing else is.
+    /// Asserts that every acknowledged pet is stored exactly once under its id,
+    /// that one with an unknown outcome is stored at most once, and that there
+    /// are no others.
     #[track_caller]
-    pub fn assert_kept(&self, pets: &[Pet]) {
+    pub fn assert_durable(&self, pets: &[Pet]) {
         assert!(
             pets.windows(2).all(|pair| pair[0].0 < pair[1].0),
             "ids do not ascend"
         );
         let stored: BTreeMap<_, _> = pets.iter().map(|(id, name)| (name, *id)).collect();
-        assert_eq!(stored.len(), pets.len(), "a name is there twice");
+        assert_eq!(stored.len(), pets.len(), "a name is stored twice");
         for (name, id) in &self.acknowledged {
             assert_eq!(stored.get(name), Some(id), "{name} was acknowledged");
         }
         for name in stored.into_keys() {
-            let known = self.acknowledged.contains_key(name) || self.unsure.contains(name);
-            assert!(known, "nobody created {name}");
+            let known = self.acknowledged.contains_key(name) || self.unknown.contains(name);
+            assert!(known, "{name} was never created");
         }
     }
 }
 
-/// Clients that create pets, each its next one when the last is answered,
-/// until they are told to stop or the service is gone.
-pub struct Load {
+/// Closed-loop load generator: each client creates its next pet after the
+/// response to the last one, until it is stopped or the connection fails.
+pub struct LoadGenerator {
     clients: JoinSet<()>,
-    ledger: Arc<Mutex<Ledger>>,
+    results: Arc<Mutex<WriteResults>>,
     stop: Arc<AtomicBool>,
 }
 
-impl Load {
-    /// Names begin with `prefix`, so that none is given twice.
+impl LoadGenerator {
+    /// Starts the clients. All names begin with `prefix`, which keeps them unique.
     pub fn start(client: &Client, clients: usize, prefix: &str) -> Self {
-        let (ledger, stop) = (Arc::<Mutex<Ledger>>::default(), Arc::default());
-        let mut load = Self {
+        let (results, stop) = (Arc::<Mutex<WriteResults>>::default(), Arc::default());
+        let mut generator = Self {
             clients: JoinSet::new(),
-            ledger,
+            results,
             stop,
         };
         for number in 0..clients {
             let (client, prefix) = (client.clone(), format!("{prefix}-{number}"));
-            let (ledger, stop) = (load.ledger.clone(), load.stop.clone());
-            load.clients.spawn(async move {
+            let (results, stop) = (generator.results.clone(), generator.stop.clone());
+            generator.clients.spawn(async move {
                 for count in 0.. {
                     let name = format!("{prefix}-{count}");
-                    let answer = client.create(&name).await;
-                    ledger.lock().unwrap().note(name, &answer);
-                    if answer.is_err() || stop.load(Ordering::Relaxed) {
+                    let response = client.create(&name).await;
+                    results.lock().unwrap().record(name, &response);
+                    if response.is_err() || stop.load(Ordering::Relaxed) {
                         break;
                     }
                 }
             });
         }
-        load
+        generator
     }
 
-    /// Waits until enough has happened.
-    pub async fn until(&self, enough: impl Fn(&Ledger) -> bool) {
+    /// Waits until the results meet a condition.
+    pub async fn until(&self, condition: impl Fn(&WriteResults) -> bool) {
         let started = Instant::now();
         loop {
             {
-                let ledger = self.ledger.lock().unwrap();
-                if enough(&ledger) {
+                let results = self.results.lock().unwrap();
+                if condition(&results) {
                     break;
                 }
-                let (done, refused) = (ledger.acknowledged.len(), ledger.refusals);
-                let late = started.elapsed() > GIVE_UP;
-                assert!(!late, "gave up: {done} acknowledged, {refused} refused");
+                let (acknowledged, unavailable) = (results.acknowledged.len(), results.unavailable);
+                let timed_out = started.elapsed() > TIMEOUT;
+                assert!(
+                    !timed_out,
+                    "timed out: {acknowledged} acknowledged, {unavailable} times 503"
+                );
             }
             sleep(Duration::from_millis(5)).await;
         }
     }
 
-    /// Gives what the clients were told, once each has had its last answer.
-    pub async fn finish(mut self) -> Ledger {
+    /// Stops the clients after their current request and returns the results.
+    pub async fn finish(mut self) -> WriteResults {
         self.stop.store(true, Ordering::Relaxed);
         while let Some(ended) = self.clients.join_next().await {
             ended.unwrap();
         }
-        std::mem::take(&mut self.ledger.lock().unwrap())
+        std::mem::take(&mut self.results.lock().unwrap())
     }
 }
 
-/// A bare connection, for clients that do what no decent one does.
-pub struct Wire(TcpStream);
+/// A raw TCP connection, for clients that misbehave.
+pub struct RawConnection(TcpStream);
 
-impl Wire {
-    pub async fn open(service: &Service) -> Self {
+impl RawConnection {
+    pub async fn connect(service: &Service) -> Self {
         Self(TcpStream::connect(service.address).await.unwrap())
     }
 
-    pub fn over(stream: TcpStream) -> Self {
+    pub fn new(stream: TcpStream) -> Self {
         Self(stream)
     }
 
@@ -261,17 +264,19 @@ impl Wire {
         self.0.write_all(bytes.as_ref()).await.unwrap();
     }
 
-    /// Tells the service that nothing more will be sent.
-    pub async fn end_sending(&mut self) {
+    /// Half-closes the connection: sends FIN, keeps reading.
+    pub async fn shutdown_write(&mut self) {
         self.0.shutdown().await.unwrap();
     }
 
-    /// Reads until what came ends with `end`.
+    /// Reads until the received bytes end with `end`.
     pub async fn read_until(&mut self, end: &str) -> String {
         let mut got = Vec::new();
         while !got.ends_with(end.as_bytes()) {
-            let read = timeout(GIVE_UP, self.0.read_u8()).await;
-            let byte = read.expect("an answer comes").expect("an answer is whole");
+            let read = timeout(TIMEOUT, self.0.read_u8()).await;
+            let byte = read
+                .expect("a response in time")
+                .expect("a complete response");
             got.push(byte);
         }
         String::from_utf8(got).unwrap()
@@ -280,13 +285,13 @@ impl Wire {
     /// Reads until the service closes the connection.
     pub async fn read_to_end(&mut self) -> Vec<u8> {
         let mut got = Vec::new();
-        let read = timeout(GIVE_UP, self.0.read_to_end(&mut got)).await;
-        read.expect("the connection is closed").unwrap();
+        let read = timeout(TIMEOUT, self.0.read_to_end(&mut got)).await;
+        read.expect("a closed connection").unwrap();
         got
     }
 }
 
-/// The head and the body of a request that creates a pet.
+/// The head and the body of a raw request that creates a pet.
 pub fn create_request(key: &str, name: &str, headers: &str) -> (String, String) {
     let body = pet(name);
     let length = body.len();

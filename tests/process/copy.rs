@@ -1,4 +1,4 @@
-//! `petstore copy`: a store moves from its file to PostgreSQL as it is.
+//! `petstore copy`: migrating the data from SQLite to PostgreSQL.
 
 use reqwest::Method;
 use rusqlite::Connection;
@@ -16,27 +16,27 @@ fn copy(home: &Home, to: &str) -> Finished {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn everything_is_kept() {
+async fn copy_preserves_all_data() {
     let cluster = Cluster::start();
     let (home, there) = (
         Home::new(),
-        Home::on(cluster.url(&cluster.create_database())),
+        Home::with_database(cluster.url(&cluster.create_database())),
     );
     let key = home.new_key();
     let revoked = home.new_key();
     home.keys(&["revoke", "2"]).success();
     let service = home.serve();
     let client = Client::new(&service, &key);
-    let named = json!({"name": "Żółw", "categoryId": 1});
-    let created = client.send_json(Method::POST, "/v1/pets", &named, Some("till-1"));
+    let pet = json!({"name": "Żółw", "categoryId": 1});
+    let created = client.send_json(Method::POST, "/v1/pets", &pet, Some("till-1"));
     assert_eq!(created.await.unwrap().status, 201);
     for n in 1..1234 {
         let created = client.create(&format!("Żółw \"{n}\" 🐢")).await.unwrap();
         assert_eq!(created.status, 201);
     }
-    // While it is served, it changes.
+    // A served database changes during the copy.
     let busy = copy(&home, &there.url());
-    busy.assert_refused(1, "already served");
+    busy.assert_fails(1, "already served");
     let before = (
         client.pets().await,
         client.get("/v1/pets?limit=100").await.body,
@@ -66,30 +66,30 @@ async fn everything_is_kept() {
     assert_eq!(orders[0]["expiresAt"], "2096-10-02T07:06:40Z");
     let pending = client.get("/v1/pets?status=pending").await.body;
     assert_eq!(pending[0]["id"], 3);
-    // The order holds its animal, what is counted is counted, and a request
-    // that is sent again is known.
+    // The order reserves its pet, the inventory is right, and a retry with an
+    // old idempotency key is replayed.
     let sold = json!({"status": "sold"});
     let update = client.send_json(Method::PATCH, "/v1/pets/3", &sold, None);
     update.await.unwrap().assert_error(409, "pet_reserved");
     let inventory = client.get("/v1/store/inventory").await.body;
     assert_eq!(inventory, json!({"available": 0, "pending": 1, "sold": 0}));
-    let again = client.send_json(Method::POST, "/v1/pets", &named, Some("till-1"));
+    let again = client.send_json(Method::POST, "/v1/pets", &pet, Some("till-1"));
     let again = again.await.unwrap();
     assert_eq!((again.status, &again.body["id"]), (201, &json!(1)));
     assert!(again.headers.contains_key("idempotent-replayed"));
     let refused = Client::new(&service, &revoked).get("/v1/pets").await;
     refused.assert_error(401, "invalid_api_key");
-    // Not the id of the one that is gone.
+    // The id of the deleted pet is not reused.
     let next = client.create("Rex").await.unwrap();
     assert_eq!(next.body["id"], 1235);
 
     let again = copy(&home, &there.url());
-    again.assert_refused(1, "pets has 1234 rows");
+    again.assert_fails(1, "pets has 1234 rows");
     assert_eq!(client.pets().await.len(), 1234);
 }
 
 #[test]
-fn only_a_file_is_copied_and_only_to_a_server() {
+fn copy_only_goes_from_sqlite_to_postgres() {
     let home = Home::new();
     let (file, server) = (home.url(), "postgres://till@127.0.0.1:9/shop");
     for (from, to, wrong) in [
@@ -98,8 +98,8 @@ fn only_a_file_is_copied_and_only_to_a_server() {
         (&*file, "nonsense", "--to"),
     ] {
         let refused = home.petstore(&["copy", "--from", from, "--to", to]);
-        refused.assert_refused(2, wrong);
+        refused.assert_fails(2, wrong);
     }
     let missing = home.petstore(&["copy", "--from", &file, "--to", server]);
-    missing.assert_refused(1, "there is no database");
+    missing.assert_fails(1, "there is no database");
 }

@@ -1,44 +1,45 @@
-//! The process is killed: what was acknowledged is there after a restart.
+//! Crash recovery after SIGKILL.
 
 use rusqlite::Connection;
 
 use crate::{
-    client::{Client, Ledger, Load},
+    client::{Client, LoadGenerator, WriteResults},
     harness::{Finished, Home},
 };
 
-/// Under load, again and again: every acknowledged pet is there once under its
-/// id, and later ids are higher than all before.
+/// Repeated kills under load: every acknowledged pet is stored exactly once
+/// under its id, and new ids are higher than all ids before the crash.
 #[tokio::test]
-async fn nothing_acknowledged_is_lost() {
+async fn acknowledged_writes_survive_sigkill() {
     let home = Home::new();
     let key = home.new_key();
-    let mut told = Ledger::default();
+    let mut results = WriteResults::default();
     let mut highest = 0;
     for round in 0..4 {
         let service = home.serve();
         let client = Client::new(&service, &key);
         let before = client.pets().await;
-        told.assert_kept(&before);
+        results.assert_durable(&before);
         highest = before.last().map_or(highest, |(id, _)| *id);
 
-        let load = Load::start(&client, 16, &format!("round {round}"));
+        let load = LoadGenerator::start(&client, 16, &format!("round {round}"));
         let enough = 200 + 150 * round;
-        load.until(|ledger| ledger.acknowledged.len() >= enough)
+        load.until(|results| results.acknowledged.len() >= enough)
             .await;
         service.kill();
-        let ledger = load.finish().await;
-        assert!(ledger.acknowledged.values().all(|id| *id > highest));
-        told.extend(ledger);
+        let round_results = load.finish().await;
+        let mut new_ids = round_results.acknowledged.values();
+        assert!(new_ids.all(|id| *id > highest));
+        results.extend(round_results);
     }
     let service = home.serve();
-    told.assert_kept(&Client::new(&service, &key).pets().await);
+    results.assert_durable(&Client::new(&service, &key).pets().await);
 }
 
-/// An id is not given again, not even if its pet was removed by hand while
-/// nobody served.
+/// Ids are not reused after a restart, not even the id of a pet that was
+/// deleted by hand while the service was down.
 #[tokio::test]
-async fn ids_are_never_given_again() {
+async fn ids_are_never_reused() {
     let home = Home::new();
     let key = home.new_key();
     let mut last = 0;
@@ -65,21 +66,21 @@ async fn ids_are_never_given_again() {
     }
 }
 
-/// The very first command is killed at each of its steps on the disk in turn.
-/// The next one takes up what it finds.
+/// Kills the first command at each of its disk operations in turn. The next
+/// command completes the half-created database.
 #[test]
 #[ignore = "needs strace; make test installs it and runs this"]
-fn a_first_start_that_is_cut_off_can_be_taken_up() {
-    let mut failed = Vec::new();
-    for call in ["pwrite64", "fsync", "fdatasync", "ftruncate", "unlink"] {
+fn database_creation_resumes_after_sigkill() {
+    let mut failures = Vec::new();
+    for syscall in ["pwrite64", "fsync", "fdatasync", "ftruncate", "unlink"] {
         for count in 1.. {
             let home = Home::new();
             let url = home.url();
-            let (calls, kill) = (
-                format!("trace={call}"),
-                format!("inject={call}:signal=KILL:when={count}"),
+            let (trace, kill) = (
+                format!("trace={syscall}"),
+                format!("inject={syscall}:signal=KILL:when={count}"),
             );
-            let mut first = home.traced(&["-e", &calls, "-e", &kill]);
+            let mut first = home.traced(&["-e", &trace, "-e", &kill]);
             let first = Finished::of(first.args(["keys", "create", "first", "--database", &url]));
             if first.code == Some(0) {
                 break;
@@ -87,9 +88,9 @@ fn a_first_start_that_is_cut_off_can_be_taken_up() {
             assert_eq!(first.code, None, "not killed: {first:?}");
             let next = home.keys(&["create", "next"]);
             if next.code != Some(0) {
-                failed.push(format!("after {call} {count}: {}", next.stderr.trim()));
+                failures.push(format!("after {syscall} {count}: {}", next.stderr.trim()));
             }
         }
     }
-    assert!(failed.is_empty(), "{failed:#?}");
+    assert!(failures.is_empty(), "{failures:#?}");
 }

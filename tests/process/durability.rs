@@ -1,51 +1,52 @@
-//! A 201 means that the pet is on disk.
+//! Durability of SQLite commits: a 201 is sent only after fsync.
 
 use crate::{
-    client::{Client, Load},
+    client::{Client, LoadGenerator},
     harness::{Home, Service},
-    trace,
+    strace,
 };
 
-/// The service writes and syncs the log between the request and its answer,
-/// and makes the log's name safe before the first answer.
+/// Between a request and its response the WAL is written and synced. Before
+/// the first response the directory is synced as well, because the WAL is new.
 #[tokio::test]
 #[ignore = "needs strace; make test installs it and runs this"]
-async fn one_client_is_answered_after_the_sync() {
+async fn a_create_is_acknowledged_after_fsync() {
     let home = Home::new();
     let key = home.new_key();
-    let service = Service::start(&mut home.serve_traced(&["-e", trace::CALLS]));
+    let service = Service::start(&mut home.serve_traced(&["-e", strace::SYSCALLS]));
     let client = Client::new(&service, &key);
     for number in 0..30 {
-        let answer = client.create(&format!("pet {number}")).await.unwrap();
-        assert_eq!(answer.status, 201, "{answer:?}");
+        let response = client.create(&format!("pet {number}")).await.unwrap();
+        assert_eq!(response.status, 201, "{response:?}");
     }
-    let process = service.process();
+    let pid = service.pid();
     service.stop();
-    let trace = home.trace_of(process);
-    assert_eq!(trace::judge(&trace), in_order(30));
-    let folder = home.folder();
-    assert!(trace::folder_is_synced(&trace, folder.to_str().unwrap()));
+    let trace = home.trace_of(pid);
+    assert_eq!(strace::check_acknowledgements(&trace), none_premature(30));
+    let dir = home.dir();
+    assert!(strace::directory_is_synced(&trace, dir.to_str().unwrap()));
 }
 
-/// Clients whose pets share a commit are answered after it, each of them.
+/// Clients that share a group commit all get their response after its fsync.
 #[tokio::test]
 #[ignore = "needs strace; make test installs it and runs this"]
-async fn many_clients_are_answered_after_the_sync() {
+async fn group_commits_are_acknowledged_after_fsync() {
     let home = Home::new();
     let key = home.new_key();
-    let service = Service::start(&mut home.serve_traced(&["-e", trace::CALLS]));
-    let load = Load::start(&Client::new(&service, &key), 16, "pet");
-    load.until(|ledger| ledger.acknowledged.len() >= 400).await;
-    let ledger = load.finish().await;
-    let process = service.process();
+    let service = Service::start(&mut home.serve_traced(&["-e", strace::SYSCALLS]));
+    let load = LoadGenerator::start(&Client::new(&service, &key), 16, "pet");
+    load.until(|results| results.acknowledged.len() >= 400)
+        .await;
+    let results = load.finish().await;
+    let pid = service.pid();
     service.stop();
-    let verdict = trace::judge(&home.trace_of(process));
-    assert_eq!(verdict, in_order(ledger.acknowledged.len()));
+    let report = strace::check_acknowledgements(&home.trace_of(pid));
+    assert_eq!(report, none_premature(results.acknowledged.len()));
 }
 
-fn in_order(answers: usize) -> trace::Verdict {
-    trace::Verdict {
-        answers,
-        too_early: Vec::new(),
+fn none_premature(acknowledged: usize) -> strace::Report {
+    strace::Report {
+        acknowledged,
+        premature: Vec::new(),
     }
 }

@@ -12,7 +12,7 @@ use crate::{
 #[tokio::test]
 async fn without_a_terminal_it_logs_how_to_create_a_key() {
     for prefix in ["petstore-", "pet store's "] {
-        let home = Home::named(prefix);
+        let home = Home::with_prefix(prefix);
         let service = home.serve();
         let command = create_key_command(&service);
         let created = shell(&home, &command).success();
@@ -23,7 +23,7 @@ async fn without_a_terminal_it_logs_how_to_create_a_key() {
 
 /// The command leaves out `--database` for the default one.
 #[test]
-fn the_default_database_is_not_named() {
+fn the_default_database_is_omitted_from_the_command() {
     let home = Home::new();
     let mut serve = home.command(PETSTORE);
     let service = Service::start(serve.args(["serve", "--listen", "127.0.0.1:0"]));
@@ -38,7 +38,7 @@ fn with_a_valid_key_it_logs_nothing_about_keys() {
     let home = Home::new();
     home.new_key();
     let service = home.serve();
-    let said = service.said();
+    let said = service.output();
     service.stop();
     assert!(!said.contains("no valid api keys"), "{said}");
 }
@@ -51,7 +51,7 @@ fn on_a_terminal_it_creates_the_first_key() {
     let home = Home::new();
     let terminal = Terminal::start(&home, "");
     let said = wait_for("the first key", || {
-        let said = terminal.service.said();
+        let said = terminal.service.output();
         said.contains("/v1/pets").then_some(said)
     });
     let line = said.lines().find(|line| line.contains("curl")).unwrap();
@@ -86,12 +86,12 @@ impl Terminal {
     /// Sends SIGTERM to the service itself, whose exit code `script` passes on.
     /// Returns all output.
     pub fn stop(mut self) -> String {
-        let said = self.service.said();
-        let (_, process) = said.split_once("process ").unwrap();
-        let (process, _) = process.split_once('.').unwrap();
-        signal(process.parse().unwrap(), "TERM");
+        let said = self.service.output();
+        let (_, pid) = said.split_once("process ").unwrap();
+        let (pid, _) = pid.split_once('.').unwrap();
+        signal(pid.parse().unwrap(), "TERM");
         let status = self.service.wait();
-        let said = self.service.said();
+        let said = self.service.output();
         assert!(status.success(), "{status}: {said}");
         said
     }

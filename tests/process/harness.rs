@@ -1,4 +1,4 @@
-//! Runs the program in a folder of the test's own.
+//! Runs the binary in a temporary directory.
 
 use std::{
     collections::BTreeMap,
@@ -17,68 +17,68 @@ use tempfile::TempDir;
 
 pub const PETSTORE: &str = env!("CARGO_BIN_EXE_petstore");
 
-/// When a test gives up on something that must happen. It is no measure of
-/// how long that should take.
-pub const GIVE_UP: Duration = Duration::from_secs(30);
+/// How long a test waits for something that must happen. A safety net, not a
+/// performance requirement.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Asks again and again until there is an answer.
+/// Polls until the closure returns a value.
 #[track_caller]
-pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+pub fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {
-        if let Some(answer) = ask() {
-            return answer;
+        if let Some(value) = poll() {
+            return value;
         }
-        assert!(started.elapsed() < GIVE_UP, "gave up waiting for {what}");
+        assert!(started.elapsed() < TIMEOUT, "timed out waiting for {what}");
         thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// The same where asking means waiting.
-pub async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let asking = async {
-        while !is_so().await {
+/// Polls an asynchronous condition until it holds.
+pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let polling = async {
+        while !condition().await {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let asked = tokio::time::timeout(GIVE_UP, asking).await;
-    asked.unwrap_or_else(|_| panic!("gave up waiting for {what}"));
+    let polled = tokio::time::timeout(TIMEOUT, polling).await;
+    polled.unwrap_or_else(|_| panic!("timed out waiting for {what}"));
 }
 
-/// An empty folder in which the program is run. It goes away with the test.
+/// A temporary working directory for the binary, and the database it uses.
 pub struct Home {
-    folder: TempDir,
-    /// The database, if it is not a file in the folder.
-    elsewhere: Option<String>,
+    dir: TempDir,
+    /// The database, unless it is the file in the directory.
+    database_url: Option<String>,
 }
 
 impl Home {
     pub fn new() -> Self {
-        Self::named("petstore-")
+        Self::with_prefix("petstore-")
     }
 
-    pub fn named(prefix: &str) -> Self {
-        let folder = tempfile::Builder::new().prefix(prefix).tempdir().unwrap();
+    pub fn with_prefix(prefix: &str) -> Self {
+        let dir = tempfile::Builder::new().prefix(prefix).tempdir().unwrap();
         Self {
-            folder,
-            elsewhere: None,
+            dir,
+            database_url: None,
         }
     }
 
-    /// A folder whose program uses another database.
-    pub fn on(url: String) -> Self {
+    /// A directory whose commands use the database at this URL.
+    pub fn with_database(url: String) -> Self {
         Self {
-            elsewhere: Some(url),
+            database_url: Some(url),
             ..Self::new()
         }
     }
 
-    pub fn folder(&self) -> PathBuf {
-        self.folder.path().canonicalize().unwrap()
+    pub fn dir(&self) -> PathBuf {
+        self.dir.path().canonicalize().unwrap()
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder().join(name)
+        self.dir().join(name)
     }
 
     pub fn database(&self) -> PathBuf {
@@ -96,17 +96,17 @@ impl Home {
 
     pub fn url(&self) -> String {
         let file = || url(&self.database());
-        self.elsewhere.clone().unwrap_or_else(file)
+        self.database_url.clone().unwrap_or_else(file)
     }
 
-    /// The names of all files in the folder.
+    /// The names of all files in the directory.
     pub fn files(&self) -> Vec<String> {
         self.contents().into_keys().collect()
     }
 
-    /// All files in the folder with their bytes.
+    /// All files in the directory with their contents.
     pub fn contents(&self) -> BTreeMap<String, Vec<u8>> {
-        let entries = fs::read_dir(self.folder.path()).unwrap();
+        let entries = fs::read_dir(self.dir.path()).unwrap();
         let files = entries.map(|entry| entry.unwrap().path());
         files
             .filter(|path| path.is_file())
@@ -117,8 +117,8 @@ impl Home {
             .collect()
     }
 
-    /// A command that runs in the folder and knows nothing of the settings
-    /// that the tests themselves were started with.
+    /// A command that runs in the directory, without the `PETSTORE_*` variables
+    /// of the test runner's environment.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         for (name, _) in env::vars_os() {
@@ -127,31 +127,31 @@ impl Home {
             }
         }
         command
-            .current_dir(self.folder.path())
+            .current_dir(self.dir.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
     }
 
-    /// Runs the program to its end.
+    /// Runs the binary and waits for it to exit.
     pub fn petstore(&self, arguments: &[&str]) -> Finished {
         Finished::of(self.command(PETSTORE).args(arguments))
     }
 
-    /// Runs `petstore keys …` on the folder's database.
+    /// Runs `petstore keys …` on the database.
     pub fn keys(&self, arguments: &[&str]) -> Finished {
         let mut command = self.command(PETSTORE);
         command.arg("keys").args(arguments);
         Finished::of(command.args(["--database", &self.url()]))
     }
 
-    /// Makes a key with all scopes and gives its secret.
+    /// Creates an API key with all scopes and returns its secret.
     pub fn new_key(&self) -> String {
         self.keys(&["create", "test"]).success().secret()
     }
 
-    /// The command that serves the folder's database on a free port.
+    /// The command that serves the database on a free port.
     pub fn serve_command(&self) -> Command {
         let mut command = self.command(PETSTORE);
         command.args(self.serve_arguments());
@@ -162,16 +162,16 @@ impl Home {
         Service::start(&mut self.serve_command())
     }
 
-    /// The same command under strace.
+    /// `petstore serve` under strace.
     pub fn serve_traced(&self, options: &[&str]) -> Command {
         let mut command = self.traced(options);
         command.args(self.serve_arguments());
         command
     }
 
-    /// The program under strace, its arguments still missing. The tracer
-    /// stands beside it, so the process is the program's, and writes to the
-    /// file `trace`.
+    /// `petstore` under strace, without arguments. `-D` detaches the tracer, so
+    /// the spawned process is petstore itself. The trace goes to the file
+    /// `trace`.
     pub fn traced(&self, options: &[&str]) -> Command {
         let mut command = self.command("strace");
         command
@@ -181,11 +181,11 @@ impl Home {
         command
     }
 
-    /// What strace has written of a process that has ended.
-    pub fn trace_of(&self, process: u32) -> String {
-        wait_for("the end of the trace", || {
+    /// The complete trace of a process that has exited.
+    pub fn trace_of(&self, pid: u32) -> String {
+        wait_for("the trace to be complete", || {
             let trace = fs::read_to_string(self.path("trace")).unwrap();
-            let end = [&process.to_string(), "+++"];
+            let end = [&pid.to_string(), "+++"];
             let is_end = |line: &str| line.split_whitespace().take(2).eq(end);
             trace.lines().any(is_end).then_some(trace)
         })
@@ -197,12 +197,12 @@ impl Home {
     }
 }
 
-/// How the command line names a database file.
+/// The database URL of a file.
 pub fn url(path: &Path) -> String {
     format!("sqlite:{}", path.display())
 }
 
-/// A process that has ended.
+/// The exit code and output of a finished process.
 #[derive(Debug)]
 pub struct Finished {
     pub code: Option<i32>,
@@ -226,14 +226,14 @@ impl Finished {
         self
     }
 
-    /// It ended with this code, and said why.
+    /// Asserts that it failed with this exit code and printed the reason.
     #[track_caller]
-    pub fn assert_refused(&self, code: i32, reason: &str) {
+    pub fn assert_fails(&self, code: i32, reason: &str) {
         assert_eq!(self.code, Some(code), "{self:?}");
         assert!(self.stderr.contains(reason), "{self:?}");
     }
 
-    /// The one secret that `keys create` printed.
+    /// The secret that `keys create` printed.
     #[track_caller]
     pub fn secret(&self) -> String {
         let secret = self.stdout.strip_suffix('\n').unwrap_or_default();
@@ -254,7 +254,7 @@ impl From<Output> for Finished {
     }
 }
 
-/// A running service. It is killed when the test ends before it.
+/// A running service. Killed on drop.
 pub struct Service {
     child: Child,
     pub address: SocketAddr,
@@ -262,21 +262,21 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts a command and waits until it says where it listens.
+    /// Starts a command and waits until it logs its address.
     #[track_caller]
     pub fn start(command: &mut Command) -> Self {
-        Self::start_heard(command, |_| true)
+        Self::start_reading_while(command, |_| true)
     }
 
-    /// The same, but nobody listens to it any more once it has started: what
-    /// it writes then meets a broken pipe.
+    /// Closes the pipes of stdout and stderr once the service listens: later
+    /// writes fail with EPIPE.
     #[track_caller]
-    pub fn start_unheard(command: &mut Command) -> Self {
-        Self::start_heard(command, |line| !line.contains("listening"))
+    pub fn start_with_closed_output(command: &mut Command) -> Self {
+        Self::start_reading_while(command, |line| !line.contains("listening"))
     }
 
     #[track_caller]
-    fn start_heard(command: &mut Command, go_on: fn(&str) -> bool) -> Self {
+    fn start_reading_while(command: &mut Command, go_on: fn(&str) -> bool) -> Self {
         let name = command.get_program().to_owned();
         let mut child = match command.spawn() {
             Ok(child) => child,
@@ -285,17 +285,17 @@ impl Service {
         let said = Arc::default();
         collect(child.stdout.take(), &said, go_on);
         collect(child.stderr.take(), &said, go_on);
-        // Made before the waiting, so that a panic there ends the process.
+        // Built before waiting: if that panics, drop kills the process.
         let mut service = Self {
             child,
             address: ([0, 0, 0, 0], 0).into(),
             said,
         };
-        service.address = wait_for("a service that listens", || {
+        service.address = wait_for("the service to listen", || {
             if let Some(status) = service.child.try_wait().unwrap() {
-                panic!("the service ended with {status}: {}", service.said());
+                panic!("the service ended with {status}: {}", service.output());
             }
-            listening_url(&service.said())?
+            listening_url(&service.output())?
                 .split("://")
                 .nth(1)?
                 .parse()
@@ -304,20 +304,20 @@ impl Service {
         service
     }
 
-    /// What it has written for its operator so far.
-    pub fn said(&self) -> String {
+    /// Everything it has written to stdout and stderr so far.
+    pub fn output(&self) -> String {
         self.said.lock().unwrap().clone()
     }
 
-    /// The lines of its log so far. Each is a JSON object.
+    /// The log events so far: one JSON object per line.
     #[track_caller]
     pub fn events(&self) -> Vec<serde_json::Value> {
-        let said = self.said();
+        let said = self.output();
         let event = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
         said.lines().map(event).collect()
     }
 
-    /// The first event with this message, once it is there.
+    /// Waits for the first event with this message.
     #[track_caller]
     pub fn event(&self, message: &str) -> serde_json::Value {
         wait_for(message, || {
@@ -330,33 +330,33 @@ impl Service {
         format!("http://{}{path}", self.address)
     }
 
-    pub fn process(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it has not ended yet.
+    /// Whether it has not exited yet.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Sends it a signal, given by its short name.
+    /// Sends it a signal, named without the `SIG` prefix.
     pub fn signal(&self, name: &str) {
-        signal(self.process(), name);
+        signal(self.pid(), name);
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it exits.
     pub fn wait(&mut self) -> ExitStatus {
-        wait_for("the end of the service", || self.child.try_wait().unwrap())
+        wait_for("the service to exit", || self.child.try_wait().unwrap())
     }
 
-    /// Tells it to stop and waits until it has.
+    /// Shuts it down gracefully with SIGTERM.
     pub fn stop(mut self) {
         self.signal("TERM");
         let status = self.wait();
-        assert!(status.success(), "{status}: {}", self.said());
+        assert!(status.success(), "{status}: {}", self.output());
     }
 
-    /// Ends it as a power cut would, as far as the process can tell.
+    /// Kills it with SIGKILL.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -382,13 +382,13 @@ fn listening_url(output: &str) -> Option<String> {
 }
 
 /// Sends a signal to a process that the test has started.
-pub fn signal(process: u32, name: &str) {
+pub fn signal(pid: u32, name: &str) {
     let mut kill = Command::new("sh");
     kill.args(["-c", "kill -s \"$1\" \"$2\"", "sh", name]);
-    assert!(kill.arg(process.to_string()).status().unwrap().success());
+    assert!(kill.arg(pid.to_string()).status().unwrap().success());
 }
 
-/// Keeps what a process writes, as long as the lines say to go on.
+/// Collects the lines of a stream in the background while `go_on` says so.
 fn collect(
     from: Option<impl Read + Send + 'static>,
     into: &Arc<Mutex<String>>,

@@ -1,5 +1,4 @@
-//! What the service writes for its operator: one event a line, and nothing that
-//! a stranger or a secret could put there.
+//! Logs: one JSON event per line, without secrets and safe from log injection.
 
 use std::{
     io::{Read, Write},
@@ -12,20 +11,20 @@ use crate::{
     client::Client,
     first_start::Terminal,
     harness::{Home, Service},
-    trace,
+    strace,
 };
 
-/// Sends bytes as they are, and waits for the end of the connection.
+/// Sends a raw request and reads until the connection closes.
 fn send(service: &Service, request: &str) -> String {
     let mut stream = TcpStream::connect(service.address).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
 }
 
 #[tokio::test]
-async fn an_access_log_has_every_request() {
+async fn the_access_log_has_every_request() {
     let home = Home::new();
     let key = home.new_key();
     let service = Service::start(home.serve_command().arg("--access-log"));
@@ -52,10 +51,9 @@ async fn an_access_log_has_every_request() {
     service.stop();
 }
 
-/// Unless it is asked for, a request that is answered well and soon is not
-/// there.
+/// Without `--access-log`, fast requests that did not fail are not logged.
 #[tokio::test]
-async fn without_an_access_log_there_is_no_line_a_request() {
+async fn requests_are_not_logged_by_default() {
     let home = Home::new();
     let key = home.new_key();
     let service = home.serve();
@@ -71,10 +69,10 @@ async fn without_an_access_log_there_is_no_line_a_request() {
     );
 }
 
-/// Keys may come anywhere, also where they do not belong; and texts may try to
-/// look like lines of the log.
+/// Secrets in paths, methods and headers are redacted, and client input cannot
+/// forge log lines.
 #[tokio::test]
-async fn no_secret_and_no_forged_line_gets_in() {
+async fn secrets_are_redacted_and_log_injection_fails() {
     let home = Home::new();
     let key = home.new_key();
     let service = Service::start(home.serve_command().arg("--access-log"));
@@ -106,8 +104,8 @@ async fn no_secret_and_no_forged_line_gets_in() {
         format!("GET /v1/pets\r\n{forged} HTTP/1.1\r\nHost: a\r\n"),
         format!("{key} {key} {key}\r\n"),
     ] {
-        let answer = send(&service, &format!("{request}Connection: close\r\n\r\n"));
-        assert!(answer.starts_with("HTTP/1.1 4"), "{answer}");
+        let response = send(&service, &format!("{request}Connection: close\r\n\r\n"));
+        assert!(response.starts_with("HTTP/1.1 4"), "{response}");
     }
     assert!(!home.keys(&["create", "a\nforged"]).stderr.is_empty());
     home.keys(&["create", r#"a "quoted" name"#]).success();
@@ -115,14 +113,14 @@ async fn no_secret_and_no_forged_line_gets_in() {
     assert_eq!(audit["name"], r#"a "quoted" name"#);
     service.signal("TERM");
     service.event("shutting down");
-    // Every line is an event with the same first members.
+    // Every line is an event with a timestamp and a level.
     for event in service.events() {
         let [time, level] = ["timestamp", "level"].map(|name| event[name].as_str());
         assert!(time.is_some() && level.is_some(), "{event}");
         assert_ne!(event["message"], "forged");
     }
-    let said = service.said();
-    // Not even a part of it.
+    let said = service.output();
+    // Not even a part of the secret is logged.
     assert!(
         !said.contains(&rest[..8]) && !said.contains(&rest[24..32]),
         "{said}"
@@ -131,7 +129,7 @@ async fn no_secret_and_no_forged_line_gets_in() {
 }
 
 #[tokio::test]
-async fn changes_of_keys_are_there_whoever_made_them() {
+async fn key_changes_are_audited() {
     let home = Home::new();
     home.new_key();
     let service = home.serve();
@@ -150,24 +148,24 @@ async fn changes_of_keys_are_there_whoever_made_them() {
             (&"till".into(), &"pets:read".into())
         );
     }
-    // The key that was there at the start is no news.
+    // A key that existed at startup is no change.
     let all = service.events();
     assert!(all.iter().all(|event| event["api_key_id"] != 1), "{all:?}");
 }
 
 #[tokio::test]
 #[ignore = "needs strace; make test installs it and runs this"]
-async fn failures_are_there_with_their_cause() {
+async fn failed_requests_are_logged_with_their_cause() {
     let home = Home::new();
     let key = home.new_key();
     let failing = "inject=fsync,fdatasync:error=EIO:when=12+";
-    let options = ["-e", trace::CALLS, "-e", failing];
+    let options = ["-e", strace::SYSCALLS, "-e", failing];
     let service = Service::start(&mut home.serve_traced(&options));
     let client = Client::new(&service, &key);
     let failed = loop {
-        let answer = client.create("Rex").await.unwrap();
-        if answer.status != 201 {
-            break answer;
+        let response = client.create("Rex").await.unwrap();
+        if response.status != 201 {
+            break response;
         }
     };
     let event = service.event("request failed");
@@ -187,11 +185,11 @@ async fn failures_are_there_with_their_cause() {
 
 #[tokio::test]
 #[ignore = "needs strace; make test installs it and runs this"]
-async fn slow_requests_are_there() {
+async fn slow_requests_are_logged() {
     let home = Home::new();
     let key = home.new_key();
     let slow = "inject=fsync,fdatasync:delay_enter=1200000:when=8+";
-    let options = ["-e", trace::CALLS, "-e", slow];
+    let options = ["-e", strace::SYSCALLS, "-e", slow];
     let service = Service::start(&mut home.serve_traced(&options));
     let client = Client::new(&service, &key);
     for _ in 0..8 {
@@ -207,7 +205,7 @@ async fn slow_requests_are_there() {
 
 #[tokio::test]
 #[ignore = "needs script; make test installs it and runs this"]
-async fn on_a_terminal_it_is_readable() {
+async fn terminal_output_is_human_readable() {
     let home = Home::new();
     let key = home.new_key();
     let terminal = Terminal::start(&home, "--access-log");
@@ -219,13 +217,13 @@ async fn on_a_terminal_it_is_readable() {
     assert!(!said.contains('{'), "{said}");
 }
 
-/// A service that cannot start says why, in an event too.
+/// A service that fails to start logs the reason as an event.
 #[test]
-fn the_end_of_a_failing_start_is_an_event() {
+fn startup_errors_are_logged_as_json() {
     let home = Home::new();
     std::fs::write(home.database(), "no database").unwrap();
     let ended = home.petstore(&["serve", "--listen", "127.0.0.1:0"]);
-    ended.assert_refused(1, "is not a petstore database");
+    ended.assert_fails(1, "is not a petstore database");
     let event: Value = serde_json::from_str(ended.stderr.trim()).unwrap();
     assert_eq!(
         (&event["level"], &event["message"]),

@@ -1,37 +1,37 @@
-//! The program as its operator meets it: the real binary, started, killed,
-//! starved of its disk and started again.
+//! End-to-end tests of the binary as operators run it: command line, signals,
+//! crashes (SIGKILL), failing disks, replicas and failover.
 //!
-//! Tests that need a tool from outside are ignored unless asked for; asked
-//! for, they fail where the tool is missing.
+//! Tests that need an external tool are `#[ignore]`d by default. `make test`
+//! installs the tools and runs these tests too; a missing tool fails them.
 
 #![allow(clippy::unwrap_used)]
 
+mod api_keys;
 mod backup;
-mod bulk;
 mod cli;
 mod client;
+mod client_disconnects;
 mod copy;
 mod crash;
-mod disk;
+mod disk_failures;
 mod durability;
 mod first_start;
-mod hang_up;
 mod harness;
 mod health;
-mod history;
-mod holds;
 #[path = "../support/identity.rs"]
 mod identity;
-mod keys;
+mod import_export;
+mod linearizability;
 mod log;
-mod opening;
+mod open_database;
+mod order_expiry;
 mod overload;
 mod packaging;
-mod pooler;
+mod pgbouncer;
 #[path = "../support/postgres.rs"]
 mod postgres;
 mod replicas;
 mod sales;
 mod shutdown;
+mod strace;
 mod tls;
-mod trace;

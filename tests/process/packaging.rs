@@ -48,7 +48,7 @@ fn manual_pages_are_well_formed() {
 #[test]
 fn failing_to_write_manual_pages_is_an_error() {
     let refused = Home::new().petstore(&["man", "/dev/null/man"]);
-    refused.assert_refused(1, "cannot write to /dev/null/man: ");
+    refused.assert_fails(1, "cannot write to /dev/null/man: ");
 }
 
 #[test]

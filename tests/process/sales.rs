@@ -1,8 +1,8 @@
-//! No animal is sold twice: many clients, several replicas, kills on the way,
-//! and a checker that knows what a store may say.
+//! Concurrent sales while every replica is killed with SIGKILL and restarted:
+//! the history of each pet must be linearizable, so no pet is sold twice.
 //!
-//! The choices of the clients come from a seed, which is printed. `SEED` repeats
-//! one, `SOAK_SECONDS` goes on with fresh animals for so long (`make soak`).
+//! The random operations come from a seed, which is printed. `SEED` replays
+//! one; `SOAK_SECONDS` adds rounds with new pets for that long (`make soak`).
 
 use std::{
     collections::BTreeMap,
@@ -20,47 +20,46 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::{
-    client::{Client, Response as Reply},
+    client::{Client, Response},
     harness::{Home, Service},
-    history::{Call, Event, Response, Status, explain},
+    linearizability::{Invocation, Operation, Outcome, Status, check_linearizable},
     postgres::Cluster,
 };
 
 const CLIENTS: usize = 12;
-const ANIMALS: usize = 6;
-/// How many calls a client makes in a round.
-const CALLS: usize = 60;
+const PETS: usize = 6;
+const OPERATIONS_PER_CLIENT: usize = 60;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_animal_is_sold_twice_from_a_file() {
+async fn no_pet_is_sold_twice_on_sqlite_under_kills() {
     let home = Home::new();
-    assert_eq!(sell(&home, 1).await, Vec::<String>::new());
+    assert_eq!(run_workload(&home, 1).await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn no_animal_is_sold_twice_by_three_replicas() {
+async fn no_pet_is_sold_twice_by_three_replicas_under_kills() {
     let cluster = Cluster::start();
-    let home = Home::on(cluster.url(&cluster.create_database()));
-    assert_eq!(sell(&home, 3).await, Vec::<String>::new());
+    let home = Home::with_database(cluster.url(&cluster.create_database()));
+    assert_eq!(run_workload(&home, 3).await, Vec::<String>::new());
 }
 
-/// The checker finds what is wrong with stores that are.
+/// Tests the test: triggers break the store, and the checker detects it.
 #[tokio::test(flavor = "multi_thread")]
-async fn broken_stores_are_found_out() {
+async fn the_checker_detects_broken_stores() {
     for broken in [
-        // Forgets what it has promised.
+        // Loses acknowledged orders.
         "CREATE TRIGGER broken AFTER INSERT ON orders WHEN NEW.id % 5 = 0 BEGIN
              UPDATE orders SET status = 'cancelled' WHERE id = NEW.id;
              UPDATE pets SET status = 'available' WHERE id = NEW.pet_id;
          END",
-        // Does not let go of what was given back.
+        // Keeps the pet of a cancelled order reserved.
         "CREATE TRIGGER broken AFTER UPDATE ON orders WHEN NEW.status = 'cancelled' BEGIN
              UPDATE pets SET status = 'sold' WHERE id = NEW.pet_id;
              INSERT INTO orders (pet_id, status, created_at, updated_at)
                  VALUES (NEW.pet_id, 'placed', 1, 1);
          END",
-        // Says that it changed an animal, and did not.
+        // Acknowledges an update of a pet and drops it.
         "CREATE TRIGGER broken BEFORE UPDATE OF status ON pets
          WHEN OLD.status IS NOT 'pending' AND NEW.status IS NOT 'pending' BEGIN
              SELECT raise(ignore);
@@ -71,18 +70,23 @@ async fn broken_stores_are_found_out() {
         let db = rusqlite::Connection::open(home.database()).unwrap();
         db.execute_batch(broken).unwrap();
         db.close().unwrap();
-        assert_ne!(sell(&home, 1).await, Vec::<String>::new(), "{broken}");
+        assert_ne!(
+            run_workload(&home, 1).await,
+            Vec::<String>::new(),
+            "{broken}"
+        );
     }
 }
 
-/// Sells animals in rounds, and gives what no store may have said.
-async fn sell(home: &Home, replicas: usize) -> Vec<String> {
+/// Runs rounds of the workload; returns the violations of the first round that
+/// has any.
+async fn run_workload(home: &Home, replicas: usize) -> Vec<String> {
     let number = |name| env::var(name).ok().map(|text| text.parse().unwrap());
     let seed = number("SEED").unwrap_or_else(rand::random);
-    let until = Instant::now() + Duration::from_secs(number("SOAK_SECONDS").unwrap_or(0));
+    let deadline = Instant::now() + Duration::from_secs(number("SOAK_SECONDS").unwrap_or(0));
     let key = home.new_key();
     let services: Vec<_> = (0..replicas).map(|_| home.serve()).collect();
-    let mut store = Store {
+    let mut deployment = Deployment {
         clients: Arc::new(RwLock::new(
             services.iter().map(|s| Client::new(s, &key)).collect(),
         )),
@@ -93,49 +97,50 @@ async fn sell(home: &Home, replicas: usize) -> Vec<String> {
     for round in 0.. {
         let seed = seed.wrapping_add(round);
         println!("SEED={seed}");
-        let wrong = store.round(seed).await;
-        if !wrong.is_empty() || (round >= 2 && Instant::now() >= until) {
+        let violations = deployment.run_round(seed).await;
+        if !violations.is_empty() || (round >= 2 && Instant::now() >= deadline) {
             println!("{} rounds", round + 1);
-            return wrong;
+            return violations;
         }
     }
-    unreachable!("rounds do not end")
+    unreachable!("the range of rounds is endless")
 }
 
-/// The services that sell, and how clients reach them.
-struct Store<'a> {
+/// The replicas under test and a client for each of them.
+struct Deployment<'a> {
     services: Vec<Option<Service>>,
     clients: Arc<RwLock<Vec<Client>>>,
     key: String,
     home: &'a Home,
 }
 
-impl Store<'_> {
-    async fn round(&mut self, seed: u64) -> Vec<String> {
+impl Deployment<'_> {
+    async fn run_round(&mut self, seed: u64) -> Vec<String> {
         let client = self.clients.read().unwrap()[0].clone();
-        let mut market = Market {
+        let mut workload = Workload {
             clients: self.clients.clone(),
             clock: AtomicU64::new(0),
-            calls: AtomicUsize::new(0),
-            animals: BTreeMap::new(),
-            wrong: Mutex::default(),
+            completed: AtomicUsize::new(0),
+            pets: BTreeMap::new(),
+            violations: Mutex::default(),
         };
-        for _ in 0..ANIMALS {
+        for _ in 0..PETS {
             let pet = json!({"name": "Rex", "categoryId": 1, "status": "available"});
             let created = client.send_json(Method::POST, "/v1/pets", &pet, None).await;
             let id = created.unwrap().body["id"].as_i64().unwrap();
-            market.animals.insert(id, Mutex::default());
+            workload.pets.insert(id, Mutex::default());
         }
-        let market = Arc::new(market);
+        let workload = Arc::new(workload);
         let mut clients = JoinSet::new();
         for number in 0..CLIENTS as u64 {
             let random = StdRng::seed_from_u64(seed.wrapping_mul(1000).wrapping_add(number));
-            clients.spawn(market.clone().visit(random, number));
+            clients.spawn(workload.clone().run_client(random, number));
         }
-        // Each replica dies once, some way into the round.
+        // SIGKILL each replica once, spread over the round.
         for number in 0..self.services.len() {
-            let reached = CLIENTS * CALLS * (number + 1) / (self.services.len() + 1);
-            while market.calls.load(Ordering::Relaxed) < reached {
+            let threshold =
+                CLIENTS * OPERATIONS_PER_CLIENT * (number + 1) / (self.services.len() + 1);
+            while workload.completed.load(Ordering::Relaxed) < threshold {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             self.services[number].take().unwrap().kill();
@@ -146,45 +151,47 @@ impl Store<'_> {
         while let Some(ended) = clients.join_next().await {
             ended.unwrap();
         }
-        market.judge().await
+        workload.check().await
     }
 }
 
-/// What all clients of a round share.
-struct Market {
+/// The state that all clients of a round share.
+struct Workload {
     clients: Arc<RwLock<Vec<Client>>>,
+    /// Logical clock of the histories.
     clock: AtomicU64,
-    calls: AtomicUsize,
-    animals: BTreeMap<i64, Mutex<Stall>>,
-    /// What was found wrong on the way.
-    wrong: Mutex<Vec<String>>,
+    /// How many operations have ended.
+    completed: AtomicUsize,
+    pets: BTreeMap<i64, Mutex<PetHistory>>,
+    /// Violations found while the clients run.
+    violations: Mutex<Vec<String>>,
 }
 
-/// One animal: what was done to it, and the orders that clients know of.
+/// The operations on one pet, and the orders of it that clients know.
 #[derive(Default)]
-struct Stall {
-    history: Vec<Event>,
+struct PetHistory {
+    operations: Vec<Operation>,
     orders: Vec<i64>,
 }
 
-impl Stall {
-    fn note(&mut self, event: Event) {
-        self.history.push(event);
-        if let Response::Placed(order) = event.answer {
+impl PetHistory {
+    fn record(&mut self, operation: Operation) {
+        self.operations.push(operation);
+        if let Outcome::Placed(order) = operation.outcome {
             self.orders.push(order);
         }
     }
 }
 
-impl Market {
-    /// One client's calls, one after the other.
-    async fn visit(self: Arc<Self>, mut random: StdRng, number: u64) {
-        let animals: Vec<_> = self.animals.keys().copied().collect();
-        for count in 0..CALLS {
-            let animal = animals[random.random_range(0..animals.len())];
+impl Workload {
+    /// Runs one client: sequential random operations.
+    async fn run_client(self: Arc<Self>, mut random: StdRng, number: u64) {
+        let pets: Vec<_> = self.pets.keys().copied().collect();
+        for count in 0..OPERATIONS_PER_CLIENT {
+            let pet = pets[random.random_range(0..pets.len())];
             let order = {
-                let orders = &self.animals[&animal].lock().unwrap().orders;
-                // Mostly one of the last.
+                let orders = &self.pets[&pet].lock().unwrap().orders;
+                // Favour recent orders, which may still be open.
                 let back = random.random_range(0..3usize);
                 orders.len().checked_sub(1 + back).map(|n| orders[n])
             };
@@ -194,109 +201,117 @@ impl Market {
                 Status::Pending,
                 Status::Sold,
             ];
-            let call = match (random.random_range(0..10), order) {
-                (0..=3, _) => Call::Place,
-                (4 | 5, Some(order)) => Call::Cancel(order),
-                (6, Some(order)) => Call::Complete(order),
-                (7, _) => Call::Get,
-                (8, _) => Call::Update(Status::Available),
-                _ => Call::Update(statuses[random.random_range(0..4)]),
+            let invocation = match (random.random_range(0..10), order) {
+                (0..=3, _) => Invocation::Place,
+                (4 | 5, Some(order)) => Invocation::Cancel(order),
+                (6, Some(order)) => Invocation::Complete(order),
+                (7, _) => Invocation::Get,
+                (8, _) => Invocation::Update(Status::Available),
+                _ => Invocation::Update(statuses[random.random_range(0..4)]),
             };
-            let name = random
+            let idempotency_key = random
                 .random::<bool>()
-                .then(|| format!("{number}-{count}-{animal}"));
-            self.call(animal, call, name, &mut random).await;
-            self.calls.fetch_add(1, Ordering::Relaxed);
+                .then(|| format!("{number}-{count}-{pet}"));
+            self.invoke(pet, invocation, idempotency_key, &mut random)
+                .await;
+            self.completed.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Makes a call, and makes it again if it has a name and no certain answer.
-    async fn call(&self, animal: i64, call: Call, name: Option<String>, random: &mut StdRng) {
-        let (method, path, body) = match call {
-            Call::Place => (
+    /// Executes an operation and records it. With an idempotency key it is
+    /// retried until its outcome is known.
+    async fn invoke(
+        &self,
+        pet: i64,
+        invocation: Invocation,
+        idempotency_key: Option<String>,
+        random: &mut StdRng,
+    ) {
+        let (method, path, body) = match invocation {
+            Invocation::Place => (
                 Method::POST,
                 "/v1/store/orders".into(),
-                json!({"petId": animal}),
+                json!({"petId": pet}),
             ),
-            Call::Complete(id) => (
+            Invocation::Complete(id) => (
                 Method::POST,
                 format!("/v1/store/orders/{id}/complete"),
                 Value::Null,
             ),
-            Call::Cancel(id) => (
+            Invocation::Cancel(id) => (
                 Method::POST,
                 format!("/v1/store/orders/{id}/cancel"),
                 Value::Null,
             ),
-            Call::Update(status) => (
+            Invocation::Update(status) => (
                 Method::PATCH,
-                format!("/v1/pets/{animal}"),
+                format!("/v1/pets/{pet}"),
                 json!({"status": status_json(status)}),
             ),
-            Call::Get => (Method::GET, format!("/v1/pets/{animal}"), Value::Null),
+            Invocation::Get => (Method::GET, format!("/v1/pets/{pet}"), Value::Null),
         };
-        let name = name.filter(|_| method == Method::POST);
-        let begin = self.now();
-        let mut answer = Response::Unknown;
-        // Whether it may have reached a service.
+        let idempotency_key = idempotency_key.filter(|_| method == Method::POST);
+        let invoked_at = self.now();
+        let mut outcome = Outcome::Unknown;
+        // Whether the request may have reached a replica.
         let mut sent = false;
         for _ in 0..20 {
-            let client = self.some_client(random);
-            let reply = client
-                .send_json(method.clone(), &path, &body, name.as_deref())
+            let client = self.random_client(random);
+            let response = client
+                .send_json(method.clone(), &path, &body, idempotency_key.as_deref())
                 .await;
-            answer = reply
-                .as_ref()
-                .map_or(Response::Unknown, |reply| answer_of(call, reply));
-            if answer != Response::Unknown {
-                // Sometimes a client does not believe what it is told.
-                if name.is_some() && random.random_range(0..4) == 0 {
-                    let client = self.some_client(random);
-                    let again = client
-                        .send_json(method, &path, &body, name.as_deref())
+            outcome = response.as_ref().map_or(Outcome::Unknown, |response| {
+                outcome_of(invocation, response)
+            });
+            if outcome != Outcome::Unknown {
+                // Sometimes a client retries a request that already succeeded.
+                if idempotency_key.is_some() && random.random_range(0..4) == 0 {
+                    let client = self.random_client(random);
+                    let retried = client
+                        .send_json(method, &path, &body, idempotency_key.as_deref())
                         .await;
-                    if let (Ok(first), Ok(again)) = (reply, again)
-                        && again.status < 500
+                    if let (Ok(first), Ok(retried)) = (response, retried)
+                        && retried.status < 500
                     {
-                        self.compare(&first, &again);
+                        self.check_replay(&first, &retried);
                     }
                 }
                 break;
             }
-            sent |= !matches!(&reply, Err(error) if error.is_connect());
-            if sent && name.is_none() {
+            sent |= !matches!(&response, Err(error) if error.is_connect());
+            if sent && idempotency_key.is_none() {
                 break;
             }
-            // It may be starting again.
+            // The replica may be restarting.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        if answer == Response::Unknown && !sent {
+        if outcome == Outcome::Unknown && !sent {
             return;
         }
-        let event = Event {
-            call,
-            answer,
-            begin,
-            end: self.now(),
+        let operation = Operation {
+            invocation,
+            outcome,
+            invoked_at,
+            returned_at: self.now(),
         };
-        self.animals[&animal].lock().unwrap().note(event);
-        if call == Call::Place && answer == Response::Unknown {
-            self.look_for_orders(random).await;
+        self.pets[&pet].lock().unwrap().record(operation);
+        if invocation == Invocation::Place && outcome == Outcome::Unknown {
+            self.discover_orders(random).await;
         }
     }
 
-    /// A request that is sent again is answered as before.
-    fn compare(&self, first: &Reply, again: &Reply) {
-        let same = (first.status, &first.body) == (again.status, &again.body);
-        if !same || !again.headers.contains_key("idempotent-replayed") {
-            let wrong = format!("first {first:?}, then {again:?}");
-            self.wrong.lock().unwrap().push(wrong);
+    /// A retry with the same idempotency key replays the first response.
+    fn check_replay(&self, first: &Response, retried: &Response) {
+        let same = (first.status, &first.body) == (retried.status, &retried.body);
+        if !same || !retried.headers.contains_key("idempotent-replayed") {
+            let violation = format!("first {first:?}, then {retried:?}");
+            self.violations.lock().unwrap().push(violation);
         }
     }
 
-    /// Finds open orders whose clients were not told of them.
-    async fn look_for_orders(&self, random: &mut StdRng) {
-        let client = self.some_client(random);
+    /// Lists open orders, to learn those whose placing had an unknown outcome.
+    async fn discover_orders(&self, random: &mut StdRng) {
+        let client = self.random_client(random);
         let path = "/v1/store/orders?status=placed&limit=100";
         let Ok(found) = client
             .send_json(Method::GET, path, &Value::Null, None)
@@ -309,16 +324,16 @@ impl Market {
                 order["id"].as_i64().unwrap(),
                 order["petId"].as_i64().unwrap(),
             );
-            if let Some(stall) = self.animals.get(&pet) {
-                let mut stall = stall.lock().unwrap();
-                if !stall.orders.contains(&id) {
-                    stall.orders.push(id);
+            if let Some(history) = self.pets.get(&pet) {
+                let mut history = history.lock().unwrap();
+                if !history.orders.contains(&id) {
+                    history.orders.push(id);
                 }
             }
         }
     }
 
-    fn some_client(&self, random: &mut StdRng) -> Client {
+    fn random_client(&self, random: &mut StdRng) -> Client {
         let clients = self.clients.read().unwrap();
         clients[random.random_range(0..clients.len())].clone()
     }
@@ -327,42 +342,47 @@ impl Market {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Holds what clients were told against what a store may say, and against
-    /// what is there in the end.
-    async fn judge(&self) -> Vec<String> {
-        let mut wrong = std::mem::take(&mut *self.wrong.lock().unwrap());
+    /// Checks each history, closed by a final read, for linearizability, and
+    /// every acknowledged transition of an order against its final state.
+    async fn check(&self) -> Vec<String> {
+        let mut violations = std::mem::take(&mut *self.violations.lock().unwrap());
         let client = self.clients.read().unwrap()[0].clone();
-        for (animal, stall) in &self.animals {
-            let mut history = stall.lock().unwrap().history.clone();
-            let unsure = history
+        for (pet, history) in &self.pets {
+            let mut history = history.lock().unwrap().operations.clone();
+            let unknown = history
                 .iter()
-                .filter(|e| e.answer == Response::Unknown)
+                .filter(|operation| operation.outcome == Outcome::Unknown)
                 .count();
-            let pet = client.get(&format!("/v1/pets/{animal}")).await;
+            let response = client.get(&format!("/v1/pets/{pet}")).await;
             let now = self.now();
-            history.push(Event {
-                call: Call::Get,
-                answer: answer_of(Call::Get, &pet),
-                begin: now,
-                end: now + 1,
+            history.push(Operation {
+                invocation: Invocation::Get,
+                outcome: outcome_of(Invocation::Get, &response),
+                invoked_at: now,
+                returned_at: now + 1,
             });
-            println!("animal {animal}: {} calls, {unsure} unsure", history.len());
-            if let Err(stuck) = explain(&history) {
-                wrong.push(format!("animal {animal}, at the latest at {stuck:#?}"));
+            println!(
+                "pet {pet}: {} operations, {unknown} with an unknown outcome",
+                history.len()
+            );
+            if let Err(stuck) = check_linearizable(&history) {
+                violations.push(format!(
+                    "pet {pet} is not linearizable, stuck at {stuck:#?}"
+                ));
             }
-            for event in &history {
-                let (order, status) = match (event.call, event.answer) {
-                    (Call::Complete(order), Response::Closed) => (order, "completed"),
-                    (Call::Cancel(order), Response::Closed) => (order, "cancelled"),
+            for operation in &history {
+                let (order, status) = match (operation.invocation, operation.outcome) {
+                    (Invocation::Complete(order), Outcome::Closed) => (order, "completed"),
+                    (Invocation::Cancel(order), Outcome::Closed) => (order, "cancelled"),
                     _ => continue,
                 };
                 let now = client.get(&format!("/v1/store/orders/{order}")).await.body;
-                if now["status"] != status || now["petId"] != *animal {
-                    wrong.push(format!("animal {animal}: {event:?}, and now it is {now}"));
+                if now["status"] != status || now["petId"] != *pet {
+                    violations.push(format!("pet {pet}: {operation:?}, but the order is {now}"));
                 }
             }
         }
-        wrong
+        violations
     }
 }
 
@@ -375,22 +395,22 @@ fn status_json(status: Status) -> Value {
     }
 }
 
-fn answer_of(call: Call, reply: &Reply) -> Response {
-    let status = match reply.body["status"].as_str() {
+fn outcome_of(invocation: Invocation, response: &Response) -> Outcome {
+    let status = match response.body["status"].as_str() {
         Some("available") => Status::Available,
         Some("pending") => Status::Pending,
         Some("sold") => Status::Sold,
         _ => Status::Absent,
     };
-    match (reply.status, reply.body["code"].as_str(), call) {
-        (201, _, Call::Place) => Response::Placed(reply.body["id"].as_i64().unwrap()),
-        (200, _, Call::Complete(_) | Call::Cancel(_)) => Response::Closed,
-        (200, _, Call::Update(_)) => Response::Updated,
-        (200, _, Call::Get) => Response::Is(status),
-        (409, Some("pet_not_available"), Call::Place) => Response::NotAvailable,
-        (409, Some("order_not_open"), _) => Response::NotOpen,
-        (409, Some("pet_reserved"), _) => Response::Reserved,
-        (500.., ..) => Response::Unknown,
-        _ => panic!("{call:?} was answered {reply:?}"),
+    match (response.status, response.body["code"].as_str(), invocation) {
+        (201, _, Invocation::Place) => Outcome::Placed(response.body["id"].as_i64().unwrap()),
+        (200, _, Invocation::Complete(_) | Invocation::Cancel(_)) => Outcome::Closed,
+        (200, _, Invocation::Update(_)) => Outcome::Updated,
+        (200, _, Invocation::Get) => Outcome::Is(status),
+        (409, Some("pet_not_available"), Invocation::Place) => Outcome::NotAvailable,
+        (409, Some("order_not_open"), _) => Outcome::NotOpen,
+        (409, Some("pet_reserved"), _) => Outcome::Reserved,
+        (500.., ..) => Outcome::Unknown,
+        _ => panic!("{invocation:?} got an unexpected response: {response:?}"),
     }
 }

@@ -1,37 +1,37 @@
-//! A service that is told to stop finishes what it has begun, then ends.
+//! Graceful shutdown: in-flight requests are drained, then the service exits.
 
 use std::{collections::BTreeSet, fs, io::ErrorKind};
 
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::{
-    client::{Client, Load, Wire, create_request},
+    client::{Client, LoadGenerator, RawConnection, create_request},
     harness::{Home, Service, wait_for},
 };
 
 #[tokio::test]
-async fn sigterm_stops_it_in_good_order() {
-    stops_in_good_order("TERM").await;
+async fn sigterm_drains_and_exits() {
+    assert_drains_and_exits("TERM").await;
 }
 
 #[tokio::test]
-async fn sigint_stops_it_in_good_order() {
-    stops_in_good_order("INT").await;
+async fn sigint_drains_and_exits() {
+    assert_drains_and_exits("INT").await;
 }
 
-/// A request whose body is still on its way is waited for and answered; those
-/// who ask for nothing are not; nobody new is let in.
-async fn stops_in_good_order(signal: &str) {
+/// A request whose body is still arriving is completed; idle connections are
+/// closed; new connections are refused.
+async fn assert_drains_and_exits(signal: &str) {
     let home = Home::new();
     let key = home.new_key();
     let mut service = home.serve();
 
-    let mut silent = Wire::open(&service).await;
-    let mut idle = Wire::open(&service).await;
+    let mut silent = RawConnection::connect(&service).await;
+    let mut idle = RawConnection::connect(&service).await;
     let (head, body) = create_request(&key, "Rex", "");
     idle.send(head + &body).await;
     idle.read_until("\"categoryId\":1}").await;
-    let mut busy = Wire::open(&service).await;
+    let mut busy = RawConnection::connect(&service).await;
     let (head, body) = create_request(&key, "Bella", "Expect: 100-continue\r\n");
     let (half, rest) = body.split_at(body.len() / 2);
     busy.send(head).await;
@@ -49,13 +49,13 @@ async fn stops_in_good_order(signal: &str) {
     assert!(service.is_running());
 
     busy.send(rest).await;
-    let answer = String::from_utf8(busy.read_to_end().await).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
-    assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+    let response = String::from_utf8(busy.read_to_end().await).unwrap();
+    assert!(response.starts_with("HTTP/1.1 201 "), "{response}");
+    assert!(response.contains("\r\nconnection: close\r\n"), "{response}");
     drop(busy);
     let status = service.wait();
-    assert_eq!(status.code(), Some(0), "{status}: {}", service.said());
-    assert_closed(&home);
+    assert_eq!(status.code(), Some(0), "{status}: {}", service.output());
+    assert_wal_checkpointed(&home);
 
     let service = home.serve();
     let pets = Client::new(&service, &key).pets().await;
@@ -63,31 +63,32 @@ async fn stops_in_good_order(signal: &str) {
     assert_eq!(names, ["Rex", "Bella"]);
 }
 
-/// Under load, whatever the service has stored it has also acknowledged.
+/// Shutdown under load: every stored write has been acknowledged.
 #[tokio::test]
-async fn what_it_has_taken_it_answers() {
+async fn shutdown_under_load_acknowledges_every_stored_write() {
     let home = Home::new();
     let key = home.new_key();
     let mut service = home.serve();
-    let load = Load::start(&Client::new(&service, &key), 16, "pet");
-    load.until(|ledger| ledger.acknowledged.len() >= 300).await;
+    let load = LoadGenerator::start(&Client::new(&service, &key), 16, "pet");
+    load.until(|results| results.acknowledged.len() >= 300)
+        .await;
     service.signal("TERM");
-    let ledger = load.finish().await;
+    let results = load.finish().await;
     let status = service.wait();
-    assert_eq!(status.code(), Some(0), "{status}: {}", service.said());
-    assert_closed(&home);
-    assert_eq!(ledger.refusals, 0);
+    assert_eq!(status.code(), Some(0), "{status}: {}", service.output());
+    assert_wal_checkpointed(&home);
+    assert_eq!(results.unavailable, 0);
 
     let service = home.serve();
     let pets = Client::new(&service, &key).pets().await;
-    ledger.assert_kept(&pets);
+    results.assert_durable(&pets);
     let stored: BTreeSet<_> = pets.into_iter().map(|(_, name)| name).collect();
-    assert_eq!(stored, ledger.acknowledged.into_keys().collect());
+    assert_eq!(stored, results.acknowledged.into_keys().collect());
 }
 
-/// An answer that is on its way to a client that reads slowly is not cut off.
+/// A response to a slow reader is not truncated.
 #[tokio::test]
-async fn an_answer_on_its_way_is_sent_whole() {
+async fn a_response_in_flight_is_sent_completely() {
     let home = Home::new();
     let key = home.new_key();
     let mut service = home.serve();
@@ -101,15 +102,15 @@ async fn an_answer_on_its_way_is_sent_whole() {
              Authorization: Bearer {key}\r\nConnection: {connection}\r\n\r\n"
         )
     };
-    let mut one = Wire::open(&service).await;
+    let mut one = RawConnection::connect(&service).await;
     one.send(get("keep-alive")).await;
     let length = one.read_until("}]").await.len();
 
-    // The answers are more than the system takes for a client that does not
-    // read, so the service is in the middle of one of them.
+    // The responses exceed the socket buffers, so the service is in the middle
+    // of writing one of them.
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
-    let mut slow = Wire::over(socket.connect(service.address).await.unwrap());
+    let mut slow = RawConnection::new(socket.connect(service.address).await.unwrap());
     slow.send(get("keep-alive").repeat(100)).await;
     let mut first = slow.read_until("}]").await;
     service.signal("TERM");
@@ -122,27 +123,27 @@ async fn an_answer_on_its_way_is_sent_whole() {
     first.push_str(&String::from_utf8(rest).unwrap());
     assert!(
         first.ends_with("}]"),
-        "cut off after {} of {length}",
+        "truncated after {} of {length} bytes",
         first.len() % length
     );
     assert!(service.wait().success());
 }
 
-/// A service that nobody listens to any more still ends as it should.
+/// Shutdown is graceful even if log output fails with EPIPE.
 #[tokio::test]
-async fn it_stops_in_good_order_unheard() {
+async fn shutdown_works_with_a_broken_log_pipe() {
     let home = Home::new();
     let key = home.new_key();
-    let service = Service::start_unheard(&mut home.serve_command());
+    let service = Service::start_with_closed_output(&mut home.serve_command());
     let created = Client::new(&service, &key).create("Rex").await.unwrap();
     assert_eq!(created.status, 201);
     service.stop();
-    assert_closed(&home);
+    assert_wal_checkpointed(&home);
 }
 
-/// The log has been moved into the database.
+/// Asserts that the WAL was checkpointed into the database.
 #[track_caller]
-fn assert_closed(home: &Home) {
-    let log = fs::metadata(home.path("petstore.db-wal"));
-    assert_eq!(log.map_or(0, |log| log.len()), 0, "{:?}", home.files());
+fn assert_wal_checkpointed(home: &Home) {
+    let wal = fs::metadata(home.path("petstore.db-wal"));
+    assert_eq!(wal.map_or(0, |wal| wal.len()), 0, "{:?}", home.files());
 }

@@ -1,4 +1,4 @@
-//! TLS as an operator sets it up: files, their faults, and their renewal.
+//! TLS configuration: certificate files, error messages, reload.
 
 use std::fs;
 
@@ -7,15 +7,15 @@ use crate::{
     identity::{Identity, make},
 };
 
-/// The command that serves with TLS.
+/// Starts a service with TLS and a self-signed certificate.
 fn serve_tls(home: &Home) -> (Identity, Service) {
-    let identity = Identity::new(&home.folder());
+    let identity = Identity::new(&home.dir());
     let files = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"];
     let service = Service::start(home.serve_command().args(files));
     (identity, service)
 }
 
-/// Asks as a stranger who trusts the certificate, with options of curl.
+/// Sends a request with curl, an independent TLS client.
 fn curl(home: &Home, service: &Service, options: &[&str], path: &str) -> Finished {
     let url = format!("https://{}{path}", service.address);
     let mut curl = home.command("curl");
@@ -26,7 +26,7 @@ fn curl(home: &Home, service: &Service, options: &[&str], path: &str) -> Finishe
 const TRUST: [&str; 2] = ["--cacert", "cert.pem"];
 
 #[test]
-fn curl_speaks_with_it() {
+fn curl_connects_over_tls() {
     let home = Home::new();
     let (_, service) = serve_tls(&home);
     let key = format!("Authorization: Bearer {}", home.new_key());
@@ -36,12 +36,12 @@ fn curl_speaks_with_it() {
         ("--http1.0", "HTTP/1.0 200 OK"),
     ] {
         let options = [&TRUST[..], &[version, "-H", &key]].concat();
-        let answer = curl(&home, &service, &options, "/v1/pets").success().stdout;
-        assert!(answer.starts_with(status), "{version}: {answer}");
+        let response = curl(&home, &service, &options, "/v1/pets").success().stdout;
+        assert!(response.starts_with(status), "{version}: {response}");
     }
-    let stranger = curl(&home, &service, &[], "/v1/pets");
-    assert_ne!(stranger.code, Some(0), "{stranger:?}");
-    // What it says of itself begins with https, too.
+    let untrusted = curl(&home, &service, &[], "/v1/pets");
+    assert_ne!(untrusted.code, Some(0), "{untrusted:?}");
+    // The contract and the log use https URLs.
     let here = format!("https://{}", service.address);
     let contract = curl(&home, &service, &TRUST, "/v1/openapi.yaml").success();
     assert!(contract.stdout.contains(&format!("url: {here}/v1\n")));
@@ -49,11 +49,11 @@ fn curl_speaks_with_it() {
     service.stop();
 }
 
-/// Each fault is told with the file that has it, before anything is opened.
+/// Each error names the file, before any port or database is opened.
 #[test]
-fn files_that_cannot_be_used_are_told() {
+fn unusable_files_are_reported() {
     let home = Home::new();
-    let good = Identity::new(&home.folder());
+    let good = Identity::new(&home.dir());
     let text = |file| fs::read_to_string(file).unwrap();
     let (certificate, key) = (text(&good.certificate), text(&good.key));
     for (name, text) in [
@@ -104,65 +104,66 @@ fn files_that_cannot_be_used_are_told() {
         let mut serve = home.serve_command();
         serve.args(["--tls-cert", certificate, "--tls-key", key]);
         let refused = Finished::of(&mut serve);
-        refused.assert_refused(1, &format!("\"{reason}"));
+        refused.assert_fails(1, &format!("\"{reason}"));
         assert_eq!(refused.stdout, "");
         assert!(home.contents() == before, "{reason}: files were changed");
     }
 }
 
-/// A block that holds four bytes and is what it says by name only.
+/// A PEM block with a valid label and meaningless content.
 fn pem(what: &str) -> String {
     format!("-----BEGIN {what}-----\nAAAA\n-----END {what}-----\n")
 }
 
-/// One file without the other is a mistake of the command line.
+/// One file without the other is a usage error.
 #[test]
-fn a_certificate_needs_its_key() {
+fn certificate_and_key_are_required_together() {
     let home = Home::new();
     for (given, missing) in [("cert", "key"), ("key", "cert")] {
         let option = format!("--tls-{given}=x.pem");
         let refused = home.petstore(&["serve", &option]);
-        refused.assert_refused(2, &format!("--tls-{missing} <FILE>"));
+        refused.assert_fails(2, &format!("--tls-{missing} <FILE>"));
         let variable = format!("PETSTORE_TLS_{}", given.to_uppercase());
         let mut serve = home.command(PETSTORE);
         let refused = Finished::of(serve.arg("serve").env(&variable, "x.pem"));
-        refused.assert_refused(2, &format!("--tls-{missing} <FILE>"));
+        refused.assert_fails(2, &format!("--tls-{missing} <FILE>"));
         let mut serve = home.command(PETSTORE);
         let refused = Finished::of(serve.arg("serve").env(&variable, ""));
-        refused.assert_refused(2, &format!("--tls-{given} <FILE>"));
+        refused.assert_fails(2, &format!("--tls-{given} <FILE>"));
     }
     assert_eq!(home.files(), [""; 0]);
 }
 
-/// A renewal is taken up while the service runs. Half of one is told once.
+/// A renewed certificate is reloaded while the service runs. A key that does
+/// not match yet is logged once.
 #[test]
-fn a_renewal_is_taken_up_and_told() {
+fn a_renewed_certificate_is_reloaded() {
     let home = Home::new();
     let (identity, service) = serve_tls(&home);
     let (certificate, key) = make();
     let says = |what: &str| {
-        wait_for(what, || service.said().contains(what).then_some(()));
+        wait_for(what, || service.output().contains(what).then_some(()));
     };
     identity.replace_key(&key);
     says("key.pem does not belong to the certificate in cert.pem");
-    let ask = || curl(&home, &service, &TRUST, "/healthz");
-    ask().success();
+    let request = || curl(&home, &service, &TRUST, "/healthz");
+    request().success();
     identity.replace_certificate(&certificate);
     says("certificate reloaded");
-    ask().success();
-    let said = service.said();
+    request().success();
+    let said = service.output();
     assert_eq!(said.matches("does not belong").count(), 1, "{said}");
     service.stop();
 }
 
 #[test]
-fn the_probe_speaks_tls_too() {
+fn healthcheck_supports_tls() {
     let home = Home::new();
     let (_, service) = serve_tls(&home);
     let address = service.address.to_string();
     let probe = ["healthcheck", "--listen", &address];
     let plain = home.petstore(&probe);
-    plain.assert_refused(1, "this port speaks TLS; use https://");
+    plain.assert_fails(1, "this port requires TLS; use https://");
     let ready = Finished::of(
         home.command(PETSTORE)
             .args(probe)
@@ -180,5 +181,5 @@ fn the_probe_speaks_tls_too() {
         "--tls-cert",
         "cert.pem",
     ];
-    home.petstore(&probe).assert_refused(1, "no response from");
+    home.petstore(&probe).assert_fails(1, "no response from");
 }

@@ -1,8 +1,8 @@
-"""FastAPI over the standard library's sqlite3, one connection a worker.
+"""FastAPI over the standard library's sqlite3, one connection per worker.
 
-The handlers are coroutines that call SQLite directly: a query takes less time
-than the way to a thread and back. They return plain dicts under a response
-model: FastAPI writes those as fast as a handler that calls orjson itself.
+The handlers are coroutines that call SQLite directly: a query is faster than a
+round trip to a thread pool. They return plain dicts with a response model,
+which FastAPI serializes as fast as a handler that calls orjson itself.
 """
 
 import hashlib

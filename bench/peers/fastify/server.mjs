@@ -1,5 +1,5 @@
-// Fastify over better-sqlite3: one process a core, each with its own
-// connection, and one commit a create.
+// Fastify over better-sqlite3: one process per core, each with its own
+// connection, and one commit per create.
 
 import cluster from 'node:cluster'
 import { hash } from 'node:crypto'

@@ -1,6 +1,6 @@
-// json-server as an Express module with a key check before its router. It
-// holds all animals in memory, so it is one process, and rewrites its file on
-// every create.
+// json-server as an Express module, with authentication before its router. It
+// keeps all animals in memory, so it runs as one process, and rewrites its file
+// on every create.
 
 import { hash } from 'node:crypto'
 import jsonServer from 'json-server'

@@ -1,9 +1,8 @@
-//! The limit of serving: hyper and nothing else, answering every request with
-//! the same bytes.
+//! Upper bound for HTTP: bare hyper, sending a fixed response to every request.
 //!
-//! `bare-hyper FILE` reads the answer from a file that holds it as it was on
-//! the wire, listens on a free port of the loopback and prints the address. It
-//! speaks HTTP/2 if the client begins with its preface.
+//! `bare-hyper FILE` reads the raw bytes of the response from a file, listens on
+//! a free loopback port and prints its address. It speaks HTTP/2 if the client
+//! starts with the connection preface (prior knowledge).
 
 use std::{convert::Infallible, error::Error, fs};
 
@@ -23,30 +22,30 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let file = std::env::args().nth(1).ok_or("usage: bare-hyper FILE")?;
-    let answer = read_answer(&fs::read(file)?)?;
+    let response = parse_response(&fs::read(file)?)?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("{}", listener.local_addr()?);
     loop {
         let (stream, _) = listener.accept().await?;
-        let answer = answer.clone();
+        let response = response.clone();
         tokio::spawn(async move {
-            // A client that leaves is no failure.
-            let _ = serve(stream, answer).await;
+            // Clients may disconnect at any time.
+            let _ = serve(stream, response).await;
         });
     }
 }
 
-async fn serve(stream: TcpStream, answer: Response<Full<Bytes>>) -> Result<(), Box<dyn Error>> {
+async fn serve(stream: TcpStream, response: Response<Full<Bytes>>) -> Result<(), Box<dyn Error>> {
     stream.set_nodelay(true)?;
     let mut start = [0; 4];
     stream.peek(&mut start).await?;
     let service = service_fn(move |request: Request<Incoming>| {
-        let answer = answer.clone();
+        let response = response.clone();
         async move {
             if !request.body().is_end_stream() {
                 let _ = request.into_body().collect().await;
             }
-            Ok::<_, Infallible>(answer)
+            Ok::<_, Infallible>(response)
         }
     });
     let io = TokioIo::new(stream);
@@ -60,21 +59,20 @@ async fn serve(stream: TcpStream, answer: Response<Full<Bytes>>) -> Result<(), B
     Ok(())
 }
 
-/// Reads an answer as it was on the wire. The headers that hyper makes by
-/// itself are left to it.
-fn read_answer(wire: &[u8]) -> Result<Response<Full<Bytes>>, Box<dyn Error>> {
+/// Parses a raw response, without the headers that hyper adds itself.
+fn parse_response(wire: &[u8]) -> Result<Response<Full<Bytes>>, Box<dyn Error>> {
     let end = wire
         .windows(4)
         .position(|window| window == b"\r\n\r\n")
-        .ok_or("the answer has no end of its head")?;
+        .ok_or("the response head is incomplete")?;
     let mut lines = std::str::from_utf8(&wire[..end])?.split("\r\n");
     let status = lines.next().and_then(|line| line.split(' ').nth(1));
-    let mut answer = Response::builder().status(status.ok_or("the answer has no status")?);
+    let mut response = Response::builder().status(status.ok_or("the response has no status")?);
     for line in lines {
         let (name, value) = line.split_once(": ").ok_or("a header has no value")?;
         if !["date", "content-length"].contains(&name.to_ascii_lowercase().as_str()) {
-            answer = answer.header(name, value);
+            response = response.header(name, value);
         }
     }
-    Ok(answer.body(Full::new(Bytes::copy_from_slice(&wire[end + 4..])))?)
+    Ok(response.body(Full::new(Bytes::copy_from_slice(&wire[end + 4..])))?)
 }

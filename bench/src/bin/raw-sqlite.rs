@@ -1,19 +1,19 @@
-//! The limit of storing: statements of the service in a loop on one thread,
-//! without a service around them.
+//! Upper bound for storage: the service's SQL statements in a loop on one
+//! thread, without a service around them.
 //!
-//! `raw-sqlite FILE fill N` adds animals up to N of them, quickly;
-//! `raw-sqlite FILE insert N` adds N animals in large durable transactions;
-//! `raw-sqlite FILE page N` reads N pages of 20 on a walk through all animals;
-//! `raw-sqlite FILE get N` reads N animals from everywhere.
-//! The last three print the processor time of one in microseconds.
+//! `raw-sqlite FILE fill N` fills the table up to N pets, without fsync;
+//! `raw-sqlite FILE insert N` inserts N pets in large durable transactions;
+//! `raw-sqlite FILE page N` reads N pages of 20 with keyset pagination;
+//! `raw-sqlite FILE get N` reads N pets, spread over the whole table.
+//! The last three print the CPU time of one operation in microseconds.
 
 use std::{env, error::Error, time::Duration};
 
 use rusqlite::{Connection, config::DbConfig, params};
 use rustix::time::{ClockId, clock_gettime};
 
-/// How many animals share a commit.
-const TRANSACTION: i64 = 1000;
+/// Inserts per transaction.
+const BATCH_SIZE: i64 = 1000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -24,41 +24,41 @@ fn main() -> Result<(), Box<dyn Error>> {
     let db = Connection::open(file)?;
     db.pragma_update(None, "synchronous", "FULL")?;
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    let began = processor_time();
+    let before = cpu_time();
     match action.as_str() {
         "fill" => return Ok(fill(&db, count)?),
-        "insert" => insert(&db, count, TRANSACTION)?,
+        "insert" => insert(&db, count, BATCH_SIZE)?,
         "page" => walk(&db, count)?,
         "get" => get(&db, count)?,
         _ => return Err("the action must be fill, insert, page or get".into()),
     }
-    let spent = processor_time() - began;
+    let spent = cpu_time() - before;
     println!("{:.3}", spent.as_secs_f64() * 1e6 / count as f64);
     Ok(())
 }
 
 fn fill(db: &Connection, count: i64) -> rusqlite::Result<()> {
-    let there: i64 = db.query_row("SELECT coalesce(max(id), 0) FROM pets", [], |row| {
+    let existing: i64 = db.query_row("SELECT coalesce(max(id), 0) FROM pets", [], |row| {
         row.get(0)
     })?;
     db.pragma_update(None, "synchronous", "OFF")?;
-    insert(db, (count - there).max(0), 100_000)?;
+    insert(db, (count - existing).max(0), 100_000)?;
     db.pragma_update(None, "synchronous", "FULL")?;
-    // The log becomes part of the file, so that a copy of the file is whole.
+    // Checkpoint the WAL, so that a copy of the main file is complete.
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
 
-fn insert(db: &Connection, count: i64, transaction: i64) -> rusqlite::Result<()> {
+fn insert(db: &Connection, count: i64, batch_size: i64) -> rusqlite::Result<()> {
     let mut statement =
         db.prepare("INSERT INTO pets (name, category_id, status) VALUES (?1, ?2, ?3)")?;
     for n in 0..count {
-        if n % transaction == 0 {
+        if n % batch_size == 0 {
             db.execute_batch("BEGIN IMMEDIATE")?;
         }
         let name = format!("Animal {n}");
         let status = ["available", "pending", "sold"][n as usize % 3];
         statement.execute(params![name, n % 100, status])?;
-        if n % transaction == transaction - 1 || n == count - 1 {
+        if n % batch_size == batch_size - 1 || n == count - 1 {
             db.execute_batch("COMMIT")?;
         }
     }
@@ -91,19 +91,19 @@ fn walk(db: &Connection, pages: i64) -> rusqlite::Result<()> {
 }
 
 fn get(db: &Connection, count: i64) -> rusqlite::Result<()> {
-    let animals: i64 = db.query_row("SELECT max(id) FROM pets", [], |row| row.get(0))?;
+    let pets: i64 = db.query_row("SELECT max(id) FROM pets", [], |row| row.get(0))?;
     let mut statement =
         db.prepare("SELECT id, name, category_id, status FROM pets WHERE id = ?1")?;
     for n in 0..count {
-        // Steps of a prime number lead everywhere.
-        let id = n * 7_919_999 % animals + 1;
+        // A large prime stride spreads the reads over the whole table.
+        let id = n * 7_919_999 % pets + 1;
         let name: String = statement.query_row([id], |row| row.get(1))?;
         std::hint::black_box(name);
     }
     Ok(())
 }
 
-fn processor_time() -> Duration {
+fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -1,7 +1,7 @@
-//! The simplest service of this kind: axum and rusqlite as their first examples
-//! show them, one connection behind a lock, one durable commit a request.
+//! The simplest service of this kind: axum and rusqlite as in their introductory
+//! examples, one connection behind a mutex, one durable commit per create.
 //!
-//! `simplest FILE KEY` serves a petstore's file and prints its address.
+//! `simplest FILE KEY` serves a petstore database and prints its address.
 
 use std::{
     error::Error,
@@ -25,7 +25,7 @@ use tokio::{net::TcpListener, task::spawn_blocking};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Db = Arc<Mutex<Connection>>;
-type Response<T> = Result<T, StatusCode>;
+type ApiResult<T> = Result<T, StatusCode>;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -84,7 +84,7 @@ async fn authenticate(hash: [u8; 32], request: Request, next: Next) -> Response 
     }
 }
 
-async fn list(State(db): State<Db>, Query(query): Query<ListQuery>) -> Response<Json<Vec<Pet>>> {
+async fn list(State(db): State<Db>, Query(query): Query<ListQuery>) -> ApiResult<Json<Vec<Pet>>> {
     let read = move |db: &Connection| {
         db.prepare_cached(
             "SELECT id, name, category_id, status FROM pets
@@ -103,7 +103,7 @@ async fn list(State(db): State<Db>, Query(query): Query<ListQuery>) -> Response<
     with(db, read).await.map(Json)
 }
 
-async fn get_one(State(db): State<Db>, Path(id): Path<i64>) -> Response<Json<Pet>> {
+async fn get_one(State(db): State<Db>, Path(id): Path<i64>) -> ApiResult<Json<Pet>> {
     let read = move |db: &Connection| {
         db.prepare_cached("SELECT id, name, category_id, status FROM pets WHERE id = ?1")?
             .query_row([id], pet)
@@ -115,7 +115,7 @@ async fn get_one(State(db): State<Db>, Path(id): Path<i64>) -> Response<Json<Pet
 async fn create(
     State(db): State<Db>,
     Json(new): Json<NewPet>,
-) -> Response<(StatusCode, Json<Pet>)> {
+) -> ApiResult<(StatusCode, Json<Pet>)> {
     let write = move |db: &Connection| {
         db.prepare_cached(
             "INSERT INTO pets (name, category_id, status) VALUES (?1, ?2, ?3)
@@ -130,9 +130,9 @@ async fn create(
 async fn with<T: Send + 'static>(
     db: Db,
     work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-) -> Response<T> {
+) -> ApiResult<T> {
     let failed = |_| StatusCode::INTERNAL_SERVER_ERROR;
-    spawn_blocking(move || work(&db.lock().expect("nobody panics with the lock")).map_err(failed))
+    spawn_blocking(move || work(&db.lock().expect("no query panics")).map_err(failed))
         .await
         .expect("no query panics")
 }

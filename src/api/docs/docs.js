@@ -1,4 +1,4 @@
-// The reference page: Swagger UI with what the contract says beyond it.
+// The API reference: Swagger UI plus the extensions of the contract.
 "use strict";
 
 (async () => {
@@ -7,28 +7,28 @@
   dark.addEventListener("change", follow);
   follow();
 
-  const place = document.getElementById("reference");
-  const answer = await fetch("v1/openapi.json").catch(() => null);
-  if (!answer?.ok) {
-    place.textContent = "The contract could not be loaded. Is the service still running?";
+  const root = document.getElementById("reference");
+  const response = await fetch("v1/openapi.json").catch(() => null);
+  if (!response?.ok) {
+    root.textContent = "The contract could not be loaded. Is the service still running?";
     return;
   }
-  // JavaScript rounds the bounds of an int64. Better none than wrong ones: the
-  // format says them too.
+  // JavaScript rounds int64 bounds. Drop them rather than show wrong ones: the
+  // format implies them.
   const rounded = (value) => Number.isInteger(value) && !Number.isSafeInteger(value);
-  // What is tried is tried on the service that shows the page, by the examples too.
+  // "Try it out" and the examples use the service that serves this page.
   const here = new URL("v1", location.href).href;
-  const text = (await answer.text()).replaceAll("http://127.0.0.1:8080/v1", here);
+  const text = (await response.text()).replaceAll("http://127.0.0.1:8080/v1", here);
   const contract = JSON.parse(text, (_, value) => rounded(value) ? undefined : value);
   contract.servers = [{ url: here, description: "This service" }];
-  // The page has these words in its head already.
+  // The header of the page already shows these.
   delete contract.info.title;
   delete contract.info.summary;
 
-  place.replaceChildren();
+  root.replaceChildren();
   SwaggerUIBundle({
     spec: contract,
-    domNode: place,
+    domNode: root,
     deepLinking: true,
     displayRequestDuration: true,
     defaultModelsExpandDepth: 0,
@@ -37,17 +37,17 @@
   });
 })();
 
-// GitBook's extensions, and digits as they were sent.
+// Plugin: the GitBook extensions of the contract, and response bodies with exact numbers.
 function extensions({ React }) {
   const element = React.createElement;
 
-  const said = (system, path, method) => system.specSelectors.specJson().getIn(["paths", path, method]);
+  const operationOf = (system, path, method) => system.specSelectors.specJson().getIn(["paths", path, method]);
 
   const tryItOut = (original, system) => (state, path, method) =>
-    said(system, path, method).get("x-hideTryItPanel") !== true && original(state, path, method);
+    operationOf(system, path, method).get("x-hideTryItPanel") !== true && original(state, path, method);
 
   const badges = (Original, system) => (props) => {
-    const operation = said(system, props.operationProps.get("path"), props.operationProps.get("method"));
+    const operation = operationOf(system, props.operationProps.get("path"), props.operationProps.get("method"));
     const stability = operation.get("x-stability");
     const sunset = operation.get("x-deprecated-sunset");
     return element(React.Fragment, null,
@@ -73,7 +73,7 @@ function extensions({ React }) {
   };
 }
 
-// Lays JSON out without reading its numbers, so that every digit stays.
+// Indents JSON without parsing its numbers, which keeps every digit.
 function indented(json) {
   let depth = 0;
   const line = () => "\n" + "  ".repeat(depth);

@@ -1,16 +1,16 @@
-"""Uses the client that was generated from the served contract, as a shop would.
+"""Exercises the client that was generated from the served contract.
 
-Arguments: the folder that holds the generated package, the base address, a key,
-a key with too few scopes. A last argument "removed" says that the service's
-clock stands after the removal of getPet; "failing", that the service fails.
+Arguments: the directory of the generated package, the base URL, an API key, and
+a key with insufficient scopes. A last argument "removed" expects getPet to be
+past its sunset date; "failing" expects the service to fail.
 """
 
 import importlib
 import re
 import sys
 
-folder, base, key, narrow_key, *rest = sys.argv[1:]
-sys.path.insert(0, folder)
+directory, base, key, narrow_key, *rest = sys.argv[1:]
+sys.path.insert(0, directory)
 generated = importlib.import_module("petstore_client")
 api = "petstore_client.api.animals"
 create_pet = importlib.import_module(f"{api}.create_pet")
@@ -54,8 +54,8 @@ created = [
     )
     for n in range(5)
 ]
-assert all(answer.status_code == 201 for answer in created), created
-ids = [answer.parsed.id for answer in created]
+assert all(response.status_code == 201 for response in created), created
+ids = [response.parsed.id for response in created]
 assert created[0].parsed.category_id == large
 
 walked, cursor = [], {}

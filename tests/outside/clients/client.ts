@@ -1,4 +1,4 @@
-// Uses the types that were generated from the served contract, as a shop would.
+// Exercises a client with the types that were generated from the served contract.
 
 import assert from "node:assert/strict";
 import createClient from "openapi-fetch";
@@ -12,11 +12,11 @@ const shop = client(key);
 
 type Failure = { error?: components["schemas"]["Error"]; response: Response };
 
-function expect(answer: Failure, status: number, code: components["schemas"]["Error"]["code"]) {
-  assert.equal(answer.response.status, status);
-  assert.ok(answer.error);
-  assert.deepEqual([answer.error.status, answer.error.code], [status, code]);
-  assert.notEqual(answer.error.message, "");
+function expect(failure: Failure, status: number, code: components["schemas"]["Error"]["code"]) {
+  assert.equal(failure.response.status, status);
+  assert.ok(failure.error);
+  assert.deepEqual([failure.error.status, failure.error.code], [status, code]);
+  assert.notEqual(failure.error.message, "");
 }
 
 if (broken) {
@@ -25,7 +25,7 @@ if (broken) {
   process.exit();
 }
 
-// A body that never ends. Its answer is waited for at the end.
+// A request body that never ends; its 408 is awaited last.
 const stalled = new ReadableStream({ start: (body) => body.enqueue(new TextEncoder().encode("{")) });
 const slowFetch = (request: Request) =>
   fetch(new Request(request.url, { method: "POST", headers: request.headers, body: stalled, duplex: "half" }));

@@ -1,15 +1,16 @@
-// Makes PocketBase promise what the service promises: a create is on disk when
-// it is acknowledged, and a request without a valid token is refused with 401.
+// Gives PocketBase the guarantees of the service: an acknowledged create is on
+// disk, and a request without a valid token gets 401.
 
 routerUse($apis.requireAuth('users'))
 
-// All writes go through one connection, which is opened with NORMAL.
+// All writes go through one connection, which PocketBase opens with
+// synchronous = NORMAL.
 onBootstrap(event => {
   event.next()
   event.app.nonconcurrentDB().newQuery('PRAGMA synchronous = FULL').execute()
 })
 
-// An idle connection is replaced after three minutes; this never lets it idle.
+// The pool replaces a connection after three idle minutes; this keeps it busy.
 cronAdd('synchronous', '* * * * *', () => {
   $app.nonconcurrentDB().newQuery('PRAGMA synchronous = FULL').execute()
 })

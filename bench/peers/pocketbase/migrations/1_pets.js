@@ -1,5 +1,5 @@
-// The collection of animals, one user who may work with it, and no log of
-// requests. `pocketbase migrate up` runs this once on a fresh store.
+// The collection of animals, one user with access to it, and no request log.
+// `pocketbase migrate up` runs this once on a new database.
 
 migrate(app => {
   const signedIn = '@request.auth.id != ""'

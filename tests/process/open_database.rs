@@ -1,4 +1,4 @@
-//! Opening the database: what is refused, and who may have it.
+//! Opening the database file: rejected files, schema versions, exclusive access.
 
 use std::{fs, path::Path, thread};
 
@@ -9,11 +9,11 @@ use crate::{
     harness::{Finished, Home, PETSTORE, url},
 };
 
-/// Neither `serve` nor `keys create` opens the file. Both name it, and leave
-/// everything as it is. For a look at a database with a log beside it, SQLite
-/// may put an empty log and its index there.
+/// Neither `serve` nor `keys create` accepts the file. Both name it in the
+/// error and change nothing. Opening a database in WAL mode read-only may leave
+/// an empty `-wal` file and the `-shm` index.
 #[track_caller]
-fn assert_refused(home: &Home, path: &Path, reason: &str) {
+fn assert_fails(home: &Home, path: &Path, reason: &str) {
     let before = home.contents();
     let database = url(path);
     let commands: [&[&str]; 2] = [
@@ -39,32 +39,32 @@ fn assert_refused(home: &Home, path: &Path, reason: &str) {
 }
 
 #[test]
-fn what_is_no_database_is_refused() {
+fn files_that_are_not_sqlite_are_rejected() {
     let noise: Vec<u8> = (0..8192_u32).map(|n| ((n * n) >> 3) as u8).collect();
     let cut_off = b"SQLite format 3\0\x10\0\x01\x01\0";
     let contents: [&[u8]; 5] = [b"Dear diary,\n", &noise, b"x", b"SQLite format 3", cut_off];
     for bytes in contents {
         let home = Home::new();
         fs::write(home.database(), bytes).unwrap();
-        assert_refused(&home, &home.database(), "not a ");
+        assert_fails(&home, &home.database(), "not a ");
     }
 }
 
 #[test]
-fn another_programs_database_is_refused() {
+fn foreign_sqlite_databases_are_rejected() {
     for journal in ["DELETE", "WAL"] {
         let home = Home::new();
-        change(
+        execute_sql(
             &home,
             &format!("PRAGMA journal_mode = {journal}; CREATE TABLE notes (text)"),
         );
-        assert_refused(&home, &home.database(), "is not a petstore database");
+        assert_fails(&home, &home.database(), "is not a petstore database");
     }
 }
 
-/// What another program left when it crashed is not cleaned up for it.
+/// The WAL that another program left behind in a crash is not recovered.
 #[test]
-fn another_programs_crash_is_left_alone() {
+fn the_wal_of_a_foreign_database_is_not_recovered() {
     let crashed = Home::new();
     let other = Connection::open(crashed.database()).unwrap();
     let notes = "PRAGMA journal_mode = WAL; CREATE TABLE notes (text)";
@@ -73,24 +73,24 @@ fn another_programs_crash_is_left_alone() {
     for name in ["petstore.db", "petstore.db-wal"] {
         fs::copy(crashed.path(name), home.path(name)).unwrap();
     }
-    assert_refused(&home, &home.database(), "is not a petstore database");
+    assert_fails(&home, &home.database(), "is not a petstore database");
 }
 
-/// A program that is not new enough leaves the file to one that is.
+/// A database with a newer schema is rejected by every command.
 #[test]
-fn a_newer_petstores_database_is_refused() {
+fn a_newer_schema_is_rejected() {
     let home = Home::new();
     home.new_key();
-    change(&home, "PRAGMA user_version = 999");
-    assert_refused(&home, &home.database(), "newer petstore (schema 999");
+    execute_sql(&home, "PRAGMA user_version = 999");
+    assert_fails(&home, &home.database(), "newer petstore (schema 999");
     let list = home.keys(&["list"]);
     assert_eq!((list.code, &*list.stdout), (Some(1), ""), "{list:?}");
 }
 
-/// It is known for what it is before its mark has come from the log into the
-/// file, as it may be while the newer program runs.
+/// The newer schema version is recognized while it is still in the WAL, before
+/// a checkpoint writes it to the main file.
 #[test]
-fn a_newer_petstores_database_is_refused_while_it_is_in_use() {
+fn a_newer_schema_still_in_the_wal_is_rejected() {
     let home = Home::new();
     home.new_key();
     let newer = Connection::open(home.database()).unwrap();
@@ -105,24 +105,24 @@ fn a_newer_petstores_database_is_refused_while_it_is_in_use() {
     }
 }
 
-/// Does what another program would to the database.
-fn change(home: &Home, sql: &str) {
+/// Changes the database as another program would.
+fn execute_sql(home: &Home, sql: &str) {
     let db = Connection::open(home.database()).unwrap();
     db.execute_batch(sql).unwrap();
     db.close().unwrap();
 }
 
 #[test]
-fn what_cannot_be_a_file_is_refused() {
+fn invalid_paths_are_rejected() {
     let home = Home::new();
-    assert_refused(&home, &home.folder(), "Is a directory");
-    assert_refused(&home, &home.path("nowhere/petstore.db"), "No such file");
-    assert_refused(&home, Path::new("/dev/null"), "is not a petstore database");
+    assert_fails(&home, &home.dir(), "Is a directory");
+    assert_fails(&home, &home.path("nowhere/petstore.db"), "No such file");
+    assert_fails(&home, Path::new("/dev/null"), "is not a petstore database");
 }
 
-/// A file without content is as good as none.
+/// An empty file is treated like a missing one.
 #[test]
-fn an_empty_file_is_taken() {
+fn an_empty_file_is_initialized() {
     let home = Home::new();
     fs::write(home.database(), "").unwrap();
     home.new_key();
@@ -137,7 +137,7 @@ fn schema_version(home: &Home) -> i64 {
 
 /// The missing migrations run, and the rest of the file is kept.
 #[tokio::test]
-async fn an_older_database_is_migrated() {
+async fn an_older_schema_is_migrated() {
     let home = Home::new();
     let db = home.older_database();
     let notes = "CREATE TABLE notes (text); INSERT INTO notes VALUES ('kept')";
@@ -166,7 +166,7 @@ fn a_failed_migration_changes_nothing() {
     db.execute_batch("CREATE TABLE orders (text)").unwrap();
     db.close().unwrap();
     let failed = home.keys(&["create", "till"]);
-    failed.assert_refused(1, "table orders already exists");
+    failed.assert_fails(1, "table orders already exists");
     assert_eq!(schema_version(&home), 0);
     let db = Connection::open(home.database()).unwrap();
     let tables = "SELECT group_concat(name) FROM sqlite_schema WHERE type = 'table'";
@@ -178,10 +178,10 @@ fn a_failed_migration_changes_nothing() {
     assert_eq!(schema_version(&home), 1);
 }
 
-/// A second service does not get the file, whatever name it uses for it. The
-/// first one does not notice.
+/// A second service cannot open the file, not even through another path or a
+/// symbolic link. The first one is not affected.
 #[tokio::test]
-async fn one_service_has_the_file() {
+async fn only_one_service_opens_the_file() {
     let home = Home::new();
     let service = home.serve();
     let client = Client::new(&service, &home.new_key());
@@ -203,9 +203,9 @@ async fn one_service_has_the_file() {
     home.serve().stop();
 }
 
-/// However many make the first key at once, all get one, on one database.
+/// Concurrent `keys create` on a missing database: all succeed, on one database.
 #[test]
-fn many_first_keys_can_be_made_at_once() {
+fn concurrent_first_keys_share_one_database() {
     for _ in 0..3 {
         let home = Home::new();
         let created: Vec<_> = thread::scope(|scope| {

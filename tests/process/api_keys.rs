@@ -9,8 +9,8 @@ use tokio::{
 };
 
 use crate::{
-    client::{Client, Load},
-    harness::{GIVE_UP, Home, Service},
+    client::{Client, LoadGenerator},
+    harness::{Home, Service, TIMEOUT},
 };
 
 /// Only the secret goes to standard output; everything else is for people.
@@ -72,7 +72,7 @@ fn keys_are_listed() {
 }
 
 #[test]
-fn a_key_is_revoked_once() {
+fn revoking_a_key_is_idempotent() {
     let home = Home::new();
     home.new_key();
     let first = home.keys(&["revoke", "1"]).success();
@@ -83,7 +83,7 @@ fn a_key_is_revoked_once() {
 }
 
 #[test]
-fn an_unknown_key_cannot_be_revoked() {
+fn revoking_an_unknown_key_fails() {
     let home = Home::new();
     home.new_key();
     let unknown = home.keys(&["revoke", "2"]);
@@ -93,7 +93,7 @@ fn an_unknown_key_cannot_be_revoked() {
 
 /// Neither command creates a database.
 #[test]
-fn without_a_database_there_is_nothing_to_list_or_revoke() {
+fn list_and_revoke_do_not_create_a_database() {
     let home = Home::new();
     for arguments in [&["list"][..], &["revoke", "1"]] {
         let ended = home.keys(arguments);
@@ -106,7 +106,7 @@ fn without_a_database_there_is_nothing_to_list_or_revoke() {
 
 /// Neither the files nor the log contain a secret.
 #[tokio::test]
-async fn a_secret_is_stored_nowhere() {
+async fn secrets_are_never_stored_or_logged() {
     let home = Home::new();
     let first = home.new_key();
     let service = home.serve();
@@ -115,7 +115,7 @@ async fn a_secret_is_stored_nowhere() {
         let client = Client::new(&service, key);
         client.create("Rex").await.unwrap();
     }
-    let said = service.said();
+    let said = service.output();
     let while_it_runs = home.contents();
     assert!(while_it_runs.contains_key("petstore.db-wal"));
     service.stop();
@@ -133,7 +133,7 @@ async fn a_secret_is_stored_nowhere() {
 
 /// The service started without keys, so none of them is cached.
 #[tokio::test]
-async fn a_new_key_works_at_once() {
+async fn a_new_key_works_immediately() {
     let home = Home::new();
     let service = home.serve();
     for _ in 0..5 {
@@ -173,8 +173,8 @@ async fn a_revoked_key_is_rejected_while_the_file_is_locked() {
     db.execute_batch(&format!("{revoke}; COMMIT; BEGIN IMMEDIATE"))
         .unwrap();
     sleep(Duration::from_secs(1)).await;
-    let answer = revoked.get("/v1/pets").await;
-    answer.assert_error(401, "invalid_api_key");
+    let response = revoked.get("/v1/pets").await;
+    response.assert_error(401, "invalid_api_key");
 }
 
 /// A service that writes all the time to a slow disk doesn't starve other processes
@@ -187,8 +187,9 @@ async fn keys_are_created_and_revoked_while_the_service_is_busy() {
     let slow = "inject=fsync,fdatasync:delay_enter=30000:when=12+";
     let options = ["-e", "trace=fsync,fdatasync", "-e", slow];
     let service = Service::start(&mut home.serve_traced(&options));
-    let load = Load::start(&Client::new(&service, &key), 16, "pet");
-    load.until(|ledger| ledger.acknowledged.len() >= 200).await;
+    let load = LoadGenerator::start(&Client::new(&service, &key), 16, "pet");
+    load.until(|results| results.acknowledged.len() >= 200)
+        .await;
     let home = Arc::new(home);
     for id in 2..10 {
         let home = home.clone();
@@ -251,7 +252,7 @@ async fn an_expired_key_is_rejected() {
 
 /// A use shows up in the list while the service is running.
 #[tokio::test]
-async fn the_last_use_is_listed() {
+async fn last_use_is_listed() {
     let home = Home::new();
     let service = home.serve();
     let client = Client::new(&service, &home.new_key());
@@ -265,7 +266,7 @@ async fn the_last_use_is_listed() {
         if rows[1][5].ends_with('Z') {
             break;
         }
-        assert!(started.elapsed() < GIVE_UP, "{list:?}");
+        assert!(started.elapsed() < TIMEOUT, "{list:?}");
         sleep(Duration::from_millis(50)).await;
     }
 }

@@ -1,5 +1,4 @@
-//! A pooler between the service and PostgreSQL, which hands out another
-//! connection for each transaction.
+//! PgBouncer in transaction pooling mode between the service and PostgreSQL.
 
 use std::{
     fs,
@@ -12,7 +11,7 @@ use std::{
 use tempfile::TempDir;
 
 use crate::{
-    client::{Client, Load},
+    client::{Client, LoadGenerator},
     harness::{Home, wait_for},
     postgres::{Cluster, as_owner},
 };
@@ -20,17 +19,17 @@ use crate::{
 /// Fewer than the connections that one service opens.
 const SERVER_CONNECTIONS: usize = 3;
 
-/// A running pgbouncer in transaction mode. It ends with the test.
+/// A running PgBouncer in transaction pooling mode. Killed on drop.
 struct Pooler {
     process: Child,
     address: SocketAddr,
-    folder: TempDir,
+    dir: TempDir,
 }
 
 impl Pooler {
-    /// Starts one that leads to all databases of the cluster.
+    /// Starts one in front of all databases of the cluster.
     fn start(cluster: &Cluster) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let address = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
@@ -48,11 +47,11 @@ impl Pooler {
             cluster.port,
             address.port()
         );
-        // What the pooler's user reads.
-        let file = folder.path().join("pgbouncer.ini");
+        // PgBouncer runs as another user, who must be able to read this.
+        let file = dir.path().join("pgbouncer.ini");
         fs::write(&file, settings.replace("\n             ", "\n")).unwrap();
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let log = fs::File::create(folder.path().join("log")).unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let log = fs::File::create(dir.path().join("log")).unwrap();
         let mut command = as_owner("pgbouncer");
         let process = command
             .arg(file)
@@ -61,15 +60,15 @@ impl Pooler {
             .stderr(log)
             .spawn()
             .unwrap();
-        // Made before the waiting, so that a panic there ends the process.
+        // Built before waiting: if that panics, drop kills the process.
         let mut pooler = Self {
             process,
             address,
-            folder,
+            dir,
         };
         wait_for("pgbouncer", || {
             let ended = pooler.process.try_wait().unwrap();
-            assert!(ended.is_none(), "pgbouncer ended: {}", pooler.said());
+            assert!(ended.is_none(), "pgbouncer exited: {}", pooler.log());
             TcpStream::connect(address).ok()
         });
         pooler
@@ -79,8 +78,8 @@ impl Pooler {
         format!("postgres://petstore@{}/{database}", self.address)
     }
 
-    fn said(&self) -> String {
-        fs::read_to_string(self.folder.path().join("log")).unwrap()
+    fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("log")).unwrap()
     }
 }
 
@@ -91,16 +90,16 @@ impl Drop for Pooler {
     }
 }
 
-/// Two replicas with more connections than the pooler has: everything works,
-/// and nothing acknowledged is missing.
+/// Two replicas with more connections than the pool: all operations work, and
+/// no acknowledged write is lost.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs pgbouncer; make test installs it and runs this"]
-async fn a_pooler_in_transaction_mode_may_stand_between() {
+async fn transaction_pooling_is_supported() {
     let cluster = Cluster::start();
     let database = cluster.create_database();
     let pooler = Pooler::start(&cluster);
     let url = pooler.url(&database);
-    let home = Home::on(format!("{url}?prepared_statements=false"));
+    let home = Home::with_database(format!("{url}?prepared_statements=false"));
     let (key, other) = (home.new_key(), home.new_key());
     let services = [home.serve(), home.serve()];
     let clients = services
@@ -108,9 +107,10 @@ async fn a_pooler_in_transaction_mode_may_stand_between() {
         .map(|service| Client::new(service, &key));
 
     let loads = [("a", &clients[0]), ("b", &clients[1])]
-        .map(|(name, client)| Load::start(client, 16, name));
+        .map(|(name, client)| LoadGenerator::start(client, 16, name));
     for load in &loads {
-        load.until(|ledger| ledger.acknowledged.len() >= 500).await;
+        load.until(|results| results.acknowledged.len() >= 500)
+            .await;
     }
     for client in &clients {
         for path in [
@@ -137,12 +137,18 @@ async fn a_pooler_in_transaction_mode_may_stand_between() {
     refused.assert_error(401, "invalid_api_key");
 
     for (load, client) in loads.into_iter().zip(&clients) {
-        let told = load.finish().await;
-        assert_eq!(told.refusals, 0, "{told:?}");
-        let prefix = told.acknowledged.keys().next().unwrap().get(..1).unwrap();
+        let results = load.finish().await;
+        assert_eq!(results.unavailable, 0, "{results:?}");
+        let prefix = results
+            .acknowledged
+            .keys()
+            .next()
+            .unwrap()
+            .get(..1)
+            .unwrap();
         let mut pets = client.pets().await;
         pets.retain(|(_, name)| name.starts_with(prefix));
-        told.assert_kept(&pets);
+        results.assert_durable(&pets);
     }
     for service in services {
         service.stop();

@@ -1,4 +1,4 @@
-//! Animals in bulk: `petstore import`, `export` and `seed`.
+//! Bulk data: `petstore import`, `export` and `seed`.
 
 use std::fs;
 
@@ -43,13 +43,13 @@ fn csv_from_spreadsheets_is_imported() {
 }
 
 #[test]
-fn what_is_exported_can_be_imported() {
+fn export_and_import_round_trip() {
     let home = Home::new();
     fs::write(home.path("animals.jsonl"), format!("\n{ANIMALS}\r\n")).unwrap();
     run(&home, &["import", "animals.jsonl"]).success();
     for file in ["out.csv", "out.jsonl"] {
         run(&home, &["export", file]).success();
-        run(&home, &["export", file]).assert_refused(1, "exists");
+        run(&home, &["export", file]).assert_fails(1, "exists");
         let other = Home::new();
         fs::copy(home.path(file), other.path(file)).unwrap();
         run(&other, &["import", file]).success();
@@ -72,7 +72,7 @@ fn invalid_lines_are_reported_and_nothing_is_imported() {
     table += "Last,1,\n";
     fs::write(home.path("animals.csv"), &table).unwrap();
     let refused = run(&home, &["import", "animals.csv"]);
-    refused.assert_refused(1, "nothing was imported: 153 invalid lines");
+    refused.assert_fails(1, "nothing was imported: 153 invalid lines");
     let reported: Vec<_> = refused
         .stderr
         .lines()
@@ -151,7 +151,7 @@ fn unreadable_files_are_rejected() {
         ("animals.jsonl", "{\n\"name\":\"A\"}\n", 1, "line 2: "),
     ] {
         fs::write(home.path(name), content).unwrap();
-        run(&home, &["import", name]).assert_refused(code, reason);
+        run(&home, &["import", name]).assert_fails(code, reason);
     }
     for (content, reason) in [
         (&b"\xff\xfen\0a\0"[..], "is encoded in UTF-16"),
@@ -163,21 +163,21 @@ fn unreadable_files_are_rejected() {
         (b"name,categoryId\nRex,2,x\n", "line 2: has more cells"),
     ] {
         fs::write(home.path("animals.csv"), content).unwrap();
-        run(&home, &["import", "animals.csv"]).assert_refused(1, reason);
+        run(&home, &["import", "animals.csv"]).assert_fails(1, reason);
     }
     // An error that stops the reader is not skipped.
     let mut unclosed = b"name,categoryId\n\"Rex,1\n".to_vec();
     unclosed.extend(b"Tom,2\n".repeat(100_000));
     fs::write(home.path("animals.csv"), unclosed).unwrap();
     let refused = run(&home, &["import", "animals.csv", "--skip-invalid"]);
-    refused.assert_refused(1, "is a quote unclosed?");
+    refused.assert_fails(1, "is a quote unclosed?");
     fs::create_dir(home.path("directory.jsonl")).unwrap();
     let refused = run(&home, &["import", "directory.jsonl", "--skip-invalid"]);
-    refused.assert_refused(1, "cannot be read");
+    refused.assert_fails(1, "cannot be read");
     fs::write(home.path("animals.csv"), b"name,categoryId\n\xff\xfe,1\n").unwrap();
-    run(&home, &["import", "animals.csv"]).assert_refused(1, "line 2: ");
+    run(&home, &["import", "animals.csv"]).assert_fails(1, "line 2: ");
     fs::write(home.path("animals.jsonl"), "x".repeat(1 << 20)).unwrap();
-    run(&home, &["import", "animals.jsonl"]).assert_refused(1, "is longer than 65536 bytes");
+    run(&home, &["import", "animals.jsonl"]).assert_fails(1, "is longer than 65536 bytes");
     // Only the long line is skipped.
     let long = format!("{ANIMALS}{}\n{ANIMALS}", "x".repeat(70_000));
     fs::write(home.path("long.JSONL"), long).unwrap();
@@ -188,9 +188,9 @@ fn unreadable_files_are_rejected() {
             .contains("Imported 6 animals, skipped 1 invalid line."),
         "{skipped:?}"
     );
-    run(&home, &["import", "nothing.csv"]).assert_refused(1, "cannot read nothing.csv");
-    run(&home, &["seed", "0"]).assert_refused(2, "0");
-    run(&home, &["export", "--format", "xml"]).assert_refused(2, "--format");
+    run(&home, &["import", "nothing.csv"]).assert_fails(1, "cannot read nothing.csv");
+    run(&home, &["seed", "0"]).assert_fails(2, "0");
+    run(&home, &["export", "--format", "xml"]).assert_fails(2, "--format");
 }
 
 /// The service caches responses and would not notice the new animals.
@@ -201,7 +201,7 @@ async fn a_served_file_is_not_changed() {
     let service = home.serve();
     let client = Client::new(&service, &key);
     client.create("Rex").await.unwrap();
-    run(&home, &["seed", "10"]).assert_refused(1, "already served");
+    run(&home, &["seed", "10"]).assert_fails(1, "already served");
     // Reading is fine.
     assert_eq!(exported(&home).lines().count(), 1);
     service.stop();
@@ -209,10 +209,10 @@ async fn a_served_file_is_not_changed() {
     let service = home.serve();
     let client = Client::new(&service, &key);
     assert_eq!(client.pets().await.len(), 11);
-    run_check(&home);
+    assert_check_passes(&home);
 }
 
-fn run_check(home: &Home) {
+fn assert_check_passes(home: &Home) {
     run(home, &["check"]).success();
 }
 
@@ -220,15 +220,15 @@ fn run_check(home: &Home) {
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
 async fn postgres_accepts_imports_while_it_is_served() {
     let cluster = Cluster::start();
-    let home = Home::on(cluster.url(&cluster.create_database()));
+    let home = Home::with_database(cluster.url(&cluster.create_database()));
     let key = home.new_key();
     let service = home.serve();
     fs::write(home.path("animals.jsonl"), ANIMALS).unwrap();
     run(&home, &["import", "animals.jsonl"]).success();
     assert_eq!(exported(&home), ANIMALS);
     fs::write(home.path("bad.jsonl"), format!("{ANIMALS}{{}}\n")).unwrap();
-    run(&home, &["import", "bad.jsonl"]).assert_refused(1, "nothing was imported");
+    run(&home, &["import", "bad.jsonl"]).assert_fails(1, "nothing was imported");
     run(&home, &["seed", "100"]).success();
     assert_eq!(Client::new(&service, &key).pets().await.len(), 103);
-    run_check(&home);
+    assert_check_passes(&home);
 }

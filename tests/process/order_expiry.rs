@@ -1,4 +1,4 @@
-//! Holds that lapse: once each, whoever looks after them.
+//! Orders that expire and release their pets, exactly once across replicas.
 
 use std::{process::Stdio, time::Duration};
 
@@ -15,60 +15,60 @@ fn serve(home: &Home) -> Service {
     Service::start(home.serve_command().args(["--reserve-for", "1s"]))
 }
 
-/// Adds animals and places an order on each.
-async fn hold(client: &Client, count: i64) {
+/// Creates pets and places an order for each.
+async fn place_orders(client: &Client, count: i64) {
     for pet in 1..=count {
         let new = json!({"name": "Rex", "categoryId": 1, "status": "available"});
         for (path, body) in [
             ("/v1/pets", new),
             ("/v1/store/orders", json!({"petId": pet})),
         ] {
-            let answer = client.send_json(Method::POST, path, &body, None).await;
-            assert_eq!(answer.unwrap().status, 201);
+            let response = client.send_json(Method::POST, path, &body, None).await;
+            assert_eq!(response.unwrap().status, 201);
         }
     }
 }
 
-/// Waits until every animal is available again.
-async fn wait_until_free(client: &Client, count: i64) {
-    let free = json!({"available": count, "pending": 0, "sold": 0});
-    let is_free = async || client.get("/v1/store/inventory").await.body == free;
-    eventually("free animals", is_free).await;
+/// Waits until every pet is available again.
+async fn wait_until_available(client: &Client, count: i64) {
+    let available = json!({"available": count, "pending": 0, "sold": 0});
+    let all_available = async || client.get("/v1/store/inventory").await.body == available;
+    eventually("available pets", all_available).await;
 }
 
 #[tokio::test]
-async fn they_lapse_after_a_restart() {
+async fn orders_expire_after_a_restart() {
     let home = Home::new();
     let key = home.new_key();
     let service = serve(&home);
-    hold(&Client::new(&service, &key), 5).await;
+    place_orders(&Client::new(&service, &key), 5).await;
     service.kill();
-    // Whatever it is told now, those orders have an end.
+    // Restarted without a reservation time, existing orders keep their expiry.
     let service = home.serve();
     let client = Client::new(&service, &key);
-    wait_until_free(&client, 5).await;
+    wait_until_available(&client, 5).await;
     let orders = client.get("/v1/store/orders").await.body;
     for order in orders.as_array().unwrap() {
         assert_eq!(order["status"], "cancelled");
         assert!(order["updatedAt"].as_str() >= order["expiresAt"].as_str());
     }
-    assert!(service.said().contains("orders expired"));
-    // New ones have none.
-    let claim = json!({"petId": 1});
+    assert!(service.output().contains("orders expired"));
+    // New orders have none.
+    let order = json!({"petId": 1});
     let path = "/v1/store/orders";
-    let placed = client.send_json(Method::POST, path, &claim, None).await;
+    let placed = client.send_json(Method::POST, path, &order, None).await;
     assert_eq!(placed.unwrap().body.get("expiresAt"), None::<&Value>);
 }
 
-/// Three replicas look after the same orders, and each lapses once.
+/// Three replicas expire the same orders concurrently; each order expires once.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn they_lapse_once_on_several_replicas() {
+async fn each_order_expires_once_across_replicas() {
     let cluster = Cluster::start();
     let database = cluster.create_database();
-    let home = Home::on(cluster.url(&database));
+    let home = Home::with_database(cluster.url(&database));
     let key = home.new_key();
-    // Writes down every change of an order.
+    // Records every update of an order.
     cluster.psql(
         &database,
         "CREATE TABLE changes (order_id bigint, status text);
@@ -78,15 +78,15 @@ async fn they_lapse_once_on_several_replicas() {
     );
     let services = [serve(&home), serve(&home), serve(&home)];
     let client = Client::new(&services[0], &key);
-    hold(&client, 20).await;
-    // Somebody has the animals when their holds lapse, so that all replicas
-    // meet there.
-    let mut busy = cluster.psql_command(&database);
-    busy.arg("BEGIN; SELECT id FROM pets FOR UPDATE; SELECT pg_sleep(2.5)");
-    let mut busy = busy.stdout(Stdio::null()).spawn().unwrap();
+    place_orders(&client, 20).await;
+    // Lock the pets while their orders expire, so that all replicas contend
+    // for them.
+    let mut blocker = cluster.psql_command(&database);
+    blocker.arg("BEGIN; SELECT id FROM pets FOR UPDATE; SELECT pg_sleep(2.5)");
+    let mut blocker = blocker.stdout(Stdio::null()).spawn().unwrap();
     tokio::time::sleep(Duration::from_millis(2500)).await;
-    wait_until_free(&client, 20).await;
-    busy.wait().unwrap();
+    wait_until_available(&client, 20).await;
+    blocker.wait().unwrap();
     let changes = "SELECT count(*) || ' of ' || count(DISTINCT order_id) FROM changes
                    WHERE status = 'cancelled'";
     assert_eq!(cluster.psql(&database, changes), "20 of 20");

@@ -1,0 +1,312 @@
+//! Linearizability checker for the history of one pet.
+//!
+//! A history is linearizable if its operations, applied one at a time in an
+//! order that respects real time, have the observed outcomes in a sequential
+//! model of the pet. The search is the Wing and Gong algorithm with Lowe's
+//! cache of visited configurations: it applies each operation that may come
+//! next and backtracks where the model contradicts the outcome. An operation
+//! with an unknown outcome may take effect at any time after its invocation, or
+//! never.
+
+use std::collections::{BTreeSet, HashSet};
+
+/// What a client requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Invocation {
+    Place,
+    Complete(i64),
+    Cancel(i64),
+    Update(Status),
+    Get,
+}
+
+/// The status of a pet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Status {
+    Absent,
+    Available,
+    Pending,
+    Sold,
+}
+
+/// How an operation ended, as its client saw it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Placed(i64),
+    NotAvailable,
+    Closed,
+    NotOpen,
+    Updated,
+    Reserved,
+    Is(Status),
+    /// No response, or one that does not say whether it took effect.
+    Unknown,
+}
+
+/// An invocation and its outcome. All clients take timestamps from one logical
+/// clock.
+#[derive(Debug, Clone, Copy)]
+pub struct Operation {
+    pub invocation: Invocation,
+    pub outcome: Outcome,
+    pub invoked_at: u64,
+    pub returned_at: u64,
+}
+
+/// The state of the sequential model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Model {
+    status: Status,
+    open_order: Option<OpenOrder>,
+}
+
+/// The open order of a pet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum OpenOrder {
+    Id(i64),
+    /// Placed with an unknown outcome: its client never learned the id.
+    UnknownId,
+}
+
+impl Model {
+    /// The state after an operation, or `None` if the outcome is impossible in
+    /// this state. `known_ids` are the order ids that clients were given.
+    fn apply(self, operation: &Operation, known_ids: &BTreeSet<i64>) -> Option<Self> {
+        let is_open = |order: i64| match self.open_order {
+            Some(OpenOrder::Id(open)) => open == order,
+            Some(OpenOrder::UnknownId) => !known_ids.contains(&order),
+            None => false,
+        };
+        let released = |status| Self {
+            status,
+            open_order: None,
+        };
+        let reserved = |order| Self {
+            status: Status::Pending,
+            open_order: Some(order),
+        };
+        let can_reserve = self.status == Status::Available && self.open_order.is_none();
+        match (operation.invocation, operation.outcome) {
+            (Invocation::Place, Outcome::Placed(order)) if can_reserve => {
+                Some(reserved(OpenOrder::Id(order)))
+            }
+            (Invocation::Place, Outcome::NotAvailable) if !can_reserve => Some(self),
+            (Invocation::Place, Outcome::Unknown) if can_reserve => {
+                Some(reserved(OpenOrder::UnknownId))
+            }
+            (Invocation::Complete(order), Outcome::Closed | Outcome::Unknown) if is_open(order) => {
+                Some(released(Status::Sold))
+            }
+            (Invocation::Cancel(order), Outcome::Closed | Outcome::Unknown) if is_open(order) => {
+                Some(released(Status::Available))
+            }
+            // The order with an unknown id may be another one.
+            (Invocation::Complete(order) | Invocation::Cancel(order), Outcome::NotOpen)
+                if self.open_order != Some(OpenOrder::Id(order)) =>
+            {
+                Some(self)
+            }
+            (Invocation::Update(status), Outcome::Updated | Outcome::Unknown)
+                if self.open_order.is_none() || status == self.status =>
+            {
+                Some(Self { status, ..self })
+            }
+            (Invocation::Update(status), Outcome::Reserved)
+                if self.open_order.is_some() && status != self.status =>
+            {
+                Some(self)
+            }
+            (Invocation::Get, Outcome::Is(status)) if status == self.status => Some(self),
+            _ => None,
+        }
+    }
+}
+
+/// Checks that the history of a pet that was available at first is
+/// linearizable. If it is not, returns the candidates for the next operation at
+/// the deepest point that the search reached.
+pub fn check_linearizable(history: &[Operation]) -> Result<(), Vec<Operation>> {
+    // A read with an unknown outcome neither changes nor observes the state.
+    let is_lost_read = |operation: &&Operation| {
+        operation.invocation == Invocation::Get && operation.outcome == Outcome::Unknown
+    };
+    let mut operations: Vec<_> = history.iter().filter(|o| !is_lost_read(o)).collect();
+    operations.sort_by_key(|operation| operation.invoked_at);
+    let known_ids: BTreeSet<i64> = operations
+        .iter()
+        .filter_map(|operation| match operation.outcome {
+            Outcome::Placed(order) => Some(order),
+            _ => None,
+        })
+        .collect();
+    // One with an unknown outcome stays concurrent with everything after it.
+    let returned_at = |operation: &Operation| match operation.outcome {
+        Outcome::Unknown => u64::MAX,
+        _ => operation.returned_at,
+    };
+    let is_known = |operation: &Operation| operation.outcome != Outcome::Unknown;
+    let known = operations.iter().filter(|o| is_known(o)).count();
+
+    let mut visited = HashSet::new();
+    let initial = Model {
+        status: Status::Available,
+        open_order: None,
+    };
+    let mut deepest = (0, Vec::new());
+    // Which operations are linearized, how many of them have a known outcome,
+    // and the resulting state.
+    let mut stack = vec![(vec![false; operations.len()], 0, initial)];
+    while let Some((linearized, depth, state)) = stack.pop() {
+        if depth == known {
+            return Ok(());
+        }
+        let pending = || (0..operations.len()).filter(|n| !linearized[*n]);
+        let first_return = pending()
+            .map(|n| returned_at(operations[n]))
+            .min()
+            .unwrap_or(u64::MAX);
+        let candidates: Vec<_> = pending()
+            .filter(|n| operations[*n].invoked_at < first_return)
+            .collect();
+        if depth >= deepest.0 {
+            deepest = (depth, candidates.iter().map(|n| *operations[*n]).collect());
+        }
+        for n in candidates {
+            let Some(next) = state.apply(operations[n], &known_ids) else {
+                continue;
+            };
+            let is_known = is_known(operations[n]);
+            if !is_known && next == state {
+                continue;
+            }
+            let mut linearized = linearized.clone();
+            linearized[n] = true;
+            if visited.insert((linearized.clone(), next)) {
+                stack.push((linearized, depth + usize::from(is_known), next));
+            }
+        }
+    }
+    Err(deepest.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Invocation::*, Outcome::*, *};
+
+    /// Checks operations given as (invocation, outcome, invoked at, returned at).
+    fn is_linearizable(history: &[(Invocation, Outcome, u64, u64)]) -> bool {
+        let history: Vec<_> = history
+            .iter()
+            .map(
+                |&(invocation, outcome, invoked_at, returned_at)| Operation {
+                    invocation,
+                    outcome,
+                    invoked_at,
+                    returned_at,
+                },
+            )
+            .collect();
+        check_linearizable(&history).is_ok()
+    }
+
+    #[test]
+    fn linearizable_histories_pass() {
+        for history in [
+            &[][..],
+            &[(Place, Placed(1), 1, 2), (Place, NotAvailable, 3, 4)],
+            &[(Place, Placed(1), 1, 4), (Place, NotAvailable, 2, 3)],
+            &[
+                (Place, Placed(1), 1, 2),
+                (Complete(1), Closed, 3, 6),
+                (Cancel(1), NotOpen, 4, 5),
+                (Get, Is(Status::Sold), 7, 8),
+            ],
+            &[
+                (Place, Placed(1), 1, 2),
+                (Cancel(1), Closed, 3, 4),
+                (Place, Placed(2), 5, 6),
+                (Get, Is(Status::Pending), 7, 8),
+            ],
+            &[
+                (Place, Placed(1), 1, 2),
+                (Update(Status::Sold), Reserved, 3, 4),
+                (Update(Status::Pending), Updated, 5, 6),
+                (Cancel(1), Closed, 7, 8),
+                (Update(Status::Sold), Updated, 9, 10),
+                (Place, NotAvailable, 11, 12),
+            ],
+        ] {
+            assert!(is_linearizable(history), "{history:?}");
+        }
+    }
+
+    #[test]
+    fn non_linearizable_histories_are_rejected() {
+        for history in [
+            // Sold twice.
+            &[(Place, Placed(1), 1, 4), (Place, Placed(2), 2, 3)][..],
+            &[
+                (Place, Placed(1), 1, 2),
+                (Complete(1), Closed, 3, 6),
+                (Cancel(1), Closed, 4, 5),
+            ],
+            // An acknowledged write is lost.
+            &[(Place, Placed(1), 1, 2), (Get, Is(Status::Available), 3, 4)],
+            &[(Place, Placed(1), 1, 2), (Complete(1), NotOpen, 3, 4)],
+            // The pet is not reserved by its open order.
+            &[
+                (Place, Placed(1), 1, 2),
+                (Update(Status::Available), Updated, 3, 4),
+            ],
+            // The pet is reserved without an open order.
+            &[(Update(Status::Sold), Reserved, 1, 2)],
+            &[(Place, NotAvailable, 1, 2)],
+            // A read sees a write that was not invoked yet.
+            &[(Get, Is(Status::Pending), 1, 2), (Place, Placed(1), 3, 4)],
+        ] {
+            assert!(!is_linearizable(history), "{history:?}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_outcome_may_take_effect_at_any_time_or_never() {
+        let unknown = (Place, Unknown, 1, 2);
+        assert!(is_linearizable(&[
+            unknown,
+            (Get, Is(Status::Available), 3, 4)
+        ]));
+        assert!(is_linearizable(&[
+            unknown,
+            (Get, Is(Status::Pending), 3, 4)
+        ]));
+        assert!(is_linearizable(&[
+            unknown,
+            (Get, Is(Status::Available), 3, 4),
+            (Get, Is(Status::Pending), 5, 6),
+            (Cancel(7), Closed, 7, 8),
+            (Place, Placed(9), 9, 10),
+        ]));
+        // It is not undone, not applied twice, and not before its invocation.
+        assert!(!is_linearizable(&[
+            unknown,
+            (Get, Is(Status::Pending), 3, 4),
+            (Get, Is(Status::Available), 5, 6),
+        ]));
+        assert!(!is_linearizable(&[
+            unknown,
+            (Cancel(7), Closed, 3, 4),
+            (Place, NotAvailable, 5, 6),
+        ]));
+        assert!(!is_linearizable(&[
+            (Get, Is(Status::Pending), 1, 2),
+            (Place, Unknown, 3, 4),
+        ]));
+        // An order with a known id is not the one with an unknown id.
+        assert!(!is_linearizable(&[
+            (Place, Placed(1), 1, 2),
+            (Cancel(1), Closed, 3, 4),
+            (Place, Unknown, 5, 6),
+            (Complete(1), Closed, 7, 8),
+        ]));
+    }
+}
