@@ -20,7 +20,7 @@ impl Invalid {
 }
 
 /// Returns all three values, or every error.
-pub fn combine<A, B, C>(
+pub(crate) fn combine<A, B, C>(
     a: Result<A, Invalid>,
     b: Result<B, Invalid>,
     c: Result<C, Invalid>,
@@ -32,14 +32,14 @@ pub fn combine<A, B, C>(
 }
 
 /// Joins the messages of several errors into one line.
-pub fn join_messages(errors: &[Invalid]) -> String {
+pub(crate) fn join_messages(errors: &[Invalid]) -> String {
     let messages: Vec<_> = errors.iter().map(Invalid::to_string).collect();
     messages.join("; ")
 }
 
 /// Quotes client input for use in a message: escaped, and truncated to 40
 /// characters.
-pub fn quoted(value: &str) -> String {
+pub(crate) fn quoted(value: &str) -> String {
     const MAX_CHARS: usize = 40;
     match value.char_indices().nth(MAX_CHARS) {
         None => format!("{value:?}"),

@@ -132,7 +132,11 @@ pub struct Page<T> {
 impl<T> Page<T> {
     /// Builds a page from up to `limit + 1` items. The extra item only shows that
     /// there is a next page.
-    pub fn from_lookahead(mut items: Vec<T>, limit: PageLimit, id: impl Fn(&T) -> i64) -> Self {
+    pub(crate) fn from_lookahead(
+        mut items: Vec<T>,
+        limit: PageLimit,
+        id: impl Fn(&T) -> i64,
+    ) -> Self {
         let limit = usize::from(limit.get());
         let has_next = items.len() > limit;
         items.truncate(limit);
@@ -146,7 +150,7 @@ impl<T> Page<T> {
 
 /// Parses a positive int64 in its canonical form: digits only, no sign, no
 /// leading zero.
-pub fn parse_positive_decimal(text: &str) -> Option<i64> {
+pub(crate) fn parse_positive_decimal(text: &str) -> Option<i64> {
     let canonical = text.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('0');
     text.parse().ok().filter(|_| canonical)
 }

@@ -11,7 +11,7 @@ use rustls::{
 
 /// Encrypts the connection without authenticating the server. Use it only where
 /// the peer is trusted by other means, or where the operator asked for it.
-pub fn insecure() -> ClientConfig {
+pub(crate) fn insecure() -> ClientConfig {
     let provider = Arc::new(ring::default_provider());
     ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()

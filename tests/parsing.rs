@@ -1,4 +1,5 @@
-//! What parses and what does not, for inputs that nobody thought of.
+//! Property tests of the parsers: JSON, numbers, cursors, ids, names, keys and
+//! rate limits.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,24 +13,24 @@ use petstore::{
 use proptest::prelude::*;
 
 proptest! {
-    /// Whatever the bytes, reading them ends, and only with UTF-8 JSON objects.
+    /// Arbitrary bytes never panic, and parse only if they are a JSON object.
     #[test]
-    fn any_bytes_are_an_object_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_are_an_object_or_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let is_object = serde_json::from_slice::<serde_json::Value>(&bytes).is_ok_and(|v| v.is_object());
-        // Stricter than serde_json is fine, laxer is not.
+        // Stricter than serde_json is fine, more lenient is not.
         prop_assert!(is_object || Object::parse(&bytes).is_err());
     }
 
-    /// Text close to JSON finds more of the corners.
+    /// Text close to JSON reaches more edge cases.
     #[test]
-    fn almost_json_is_an_object_or_refused(text in r#"[\[\]{}",:\\u0-9a-fnul tre.eE+\-]{0,40}"#) {
+    fn near_json_is_an_object_or_rejected(text in r#"[\[\]{}",:\\u0-9a-fnul tre.eE+\-]{0,40}"#) {
         let is_object = serde_json::from_str::<serde_json::Value>(&text).is_ok_and(|v| v.is_object());
         prop_assert!(is_object || Object::parse(text.as_bytes()).is_err());
     }
 
-    /// An object without repeated members is read, and each member found.
+    /// An object with unique members parses, and every member is found.
     #[test]
-    fn objects_are_read(members in proptest::collection::hash_map(".{0,8}", any::<i64>(), 0..8)) {
+    fn objects_parse(members in proptest::collection::hash_map(".{0,8}", any::<i64>(), 0..8)) {
         let text = serde_json::to_string(&members).unwrap();
         let object = Object::parse(text.as_bytes()).unwrap();
         for (name, value) in &members {
@@ -37,9 +38,9 @@ proptest! {
         }
     }
 
-    /// A whole number is the same however its point and exponent are placed.
+    /// A whole number keeps its value wherever its point and exponent are.
     #[test]
-    fn a_number_is_its_value(value: i64, zeros in 0usize..30, shift in 0usize..25) {
+    fn numbers_parse_by_value(value: i64, zeros in 0usize..30, shift in 0usize..25) {
         let digits = value.unsigned_abs().to_string();
         let sign = if value < 0 { "-" } else { "" };
         // 123 → 123000.00e-3, or 0.123e3 and so on.
@@ -54,9 +55,9 @@ proptest! {
         }
     }
 
-    /// A number with a fraction, or beyond int64, is no whole number.
+    /// A number with a fraction, or outside the range of int64, is rejected.
     #[test]
-    fn other_numbers_are_refused(value: i64, tenths in 1u8..10, beyond in 1u64..) {
+    fn other_numbers_are_rejected(value: i64, tenths in 1u8..10, beyond in 1u64..) {
         prop_assert_eq!(number(&format!("{value}.{tenths}")), None);
         prop_assert_eq!(number(&format!("{value}{tenths}e-1")), None);
         let above = i128::from(i64::MAX) + i128::from(beyond);
@@ -65,18 +66,18 @@ proptest! {
         prop_assert_eq!(number(&below.to_string()), None);
     }
 
-    /// A cursor comes back as it went, and only for its own list.
+    /// A cursor round-trips, and only for its own list.
     #[test]
-    fn cursors_come_back(id in 0i64..) {
+    fn cursors_round_trip(id in 0i64..) {
         let text = Cursor::after(id).encode(ListKind::Pets);
         prop_assert!(text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)));
         prop_assert_eq!(Cursor::parse(&text, ListKind::Pets).unwrap().id(), id);
         prop_assert!(Cursor::parse(&text, ListKind::Orders).is_err());
     }
 
-    /// Changing any character of a cursor spoils it.
+    /// The checksum detects a change of any character.
     #[test]
-    fn tampered_cursors_are_refused(id in 0i64.., at in 0usize..19, other in "[A-Za-z0-9_-]") {
+    fn modified_cursors_are_rejected(id in 0i64.., at in 0usize..19, other in "[A-Za-z0-9_-]") {
         let mut text = Cursor::after(id).encode(ListKind::Pets);
         prop_assume!(text[at..=at] != other);
         text.replace_range(at..=at, &other);
@@ -84,33 +85,33 @@ proptest! {
     }
 
     #[test]
-    fn limits_and_ids_are_plain_decimals(text in "[-+0-9. a]{0,20}") {
-        let plain = text.parse::<i64>().ok().filter(|n| *n > 0 && n.to_string() == text);
-        prop_assert_eq!(PetId::parse(&text).map(PetId::get), plain);
-        let limit = plain.filter(|n| *n <= 100);
+    fn limits_and_ids_are_canonical_decimals(text in "[-+0-9. a]{0,20}") {
+        let canonical = text.parse::<i64>().ok().filter(|n| *n > 0 && n.to_string() == text);
+        prop_assert_eq!(PetId::parse(&text).map(PetId::get), canonical);
+        let limit = canonical.filter(|n| *n <= 100);
         prop_assert_eq!(PageLimit::parse(&text).ok().map(|l| i64::from(l.get())), limit);
     }
 
-    /// A rate limit comes back as it was written, in seconds.
+    /// A rate limit round-trips, in seconds.
     #[test]
-    fn rate_limits_come_back(requests in 0u32..2_000_000, number in 0u32..100_000, unit in "[smhd]?") {
+    fn rate_limits_round_trip(requests in 0u32..2_000_000, number in 0u32..100_000, unit in "[smhd]?") {
         let seconds = match &*unit {
             "s" => u64::from(number),
             "m" => 60 * u64::from(number),
             "h" => 3600 * u64::from(number),
             _ => 0,
         };
-        let good = (1..=1_000_000).contains(&requests) && (1..=86_400).contains(&seconds);
-        let read = format!("{requests}/{number}{unit}").parse::<RateLimit>();
-        let shown = read.ok().map(|limit| limit.to_string());
-        prop_assert_eq!(&shown, &good.then(|| format!("{requests}/{seconds}s")));
+        let valid = (1..=1_000_000).contains(&requests) && (1..=86_400).contains(&seconds);
+        let parsed = format!("{requests}/{number}{unit}").parse::<RateLimit>();
+        let shown = parsed.ok().map(|limit| limit.to_string());
+        prop_assert_eq!(&shown, &valid.then(|| format!("{requests}/{seconds}s")));
         if let Some(shown) = shown {
             prop_assert_eq!(shown.parse::<RateLimit>().unwrap().to_string(), shown);
         }
     }
 
     #[test]
-    fn anything_else_is_no_rate_limit(text in "[-+0-9/smhd .é]{0,8}") {
+    fn other_text_is_not_a_rate_limit(text in "[-+0-9/smhd .é]{0,8}") {
         let plain = |number: &str| number.bytes().all(|b| b.is_ascii_digit()) && !number.starts_with('0');
         let looks_right = text.split_once('/').is_some_and(|(requests, time)| {
             let number = time.strip_suffix(['s', 'm', 'h']);
@@ -119,18 +120,18 @@ proptest! {
         prop_assert!(looks_right || text.parse::<RateLimit>().is_err());
     }
 
-    /// A name is taken by the rule in the contract, and kept.
+    /// Names are accepted by the rule in the contract, and kept unchanged.
     #[test]
-    fn names_follow_the_rule(name in any::<String>()) {
-        let good = (1..=255).contains(&name.chars().count())
+    fn names_follow_the_contract(name in any::<String>()) {
+        let valid = (1..=255).contains(&name.chars().count())
             && !name.chars().any(char::is_control)
             && !name.chars().all(char::is_whitespace);
-        prop_assert_eq!(PetName::parse(&name).ok().map(|n| n.as_str() == name), good.then_some(true));
+        prop_assert_eq!(PetName::parse(&name).ok().map(|n| n.as_str() == name), valid.then_some(true));
     }
 
-    /// A key is recognised, and no other text is.
+    /// The checksum of a secret detects a change of any character.
     #[test]
-    fn keys_are_recognised(at in 0usize..42, other in "[A-Za-z0-9_]") {
+    fn secrets_are_recognised(at in 0usize..42, other in "[A-Za-z0-9_]") {
         let key = ApiKeySecret::generate();
         let secret = key.reveal();
         prop_assert_eq!(secret.len(), 42);
@@ -142,7 +143,7 @@ proptest! {
     }
 
     #[test]
-    fn anything_else_is_no_key(text in any::<String>()) {
+    fn other_text_is_not_a_secret(text in any::<String>()) {
         prop_assert!(KeyHash::of_presented(&text).is_none());
         let prefixed = format!("psk_{text}");
         prop_assert!(KeyHash::of_presented(&prefixed).is_none());
@@ -170,7 +171,7 @@ fn scopes_are_sets() {
 }
 
 #[test]
-fn rate_limits_are_written_shortly() {
+fn rate_limits_have_short_forms() {
     for (text, limit) in [
         ("600/60s", "600/60s"),
         ("10/s", "10/1s"),
@@ -187,9 +188,9 @@ fn rate_limits_are_written_shortly() {
     }
 }
 
-/// Everything that is wrong is said at once.
+/// All validation errors are reported at once.
 #[test]
-fn a_bad_animal_gets_every_reason() {
+fn an_invalid_pet_gets_every_error() {
     let object = Object::parse(br#"{"name":"","status":"lost"}"#).unwrap();
     let wrong = NewPet::from_object(&object).unwrap_err();
     let fields: Vec<_> = wrong.iter().map(|invalid| invalid.field).collect();
