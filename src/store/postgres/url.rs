@@ -78,6 +78,7 @@ impl FromStr for PostgresUrl {
         let (base, query) = text.split_once('?').unwrap_or((text, ""));
         let (mut verify_certificate, mut root_certificates, mut prepares_statements) =
             (false, None, true);
+        let mut system_certificates = false;
         let mut kept = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -92,7 +93,7 @@ impl FromStr for PostgresUrl {
                     let reason = "sslmode must be disable, prefer, require or verify-full";
                     return Err(invalid(reason.into()));
                 }
-                ("sslrootcert", "system") => verify_certificate = true,
+                ("sslrootcert", "system") => system_certificates = true,
                 ("sslrootcert", file) => root_certificates = Some(PathBuf::from(file)),
                 ("prepared_statements", "true") => {}
                 ("prepared_statements", "false") => prepares_statements = false,
@@ -102,7 +103,8 @@ impl FromStr for PostgresUrl {
                 _ => kept.push(pair),
             }
         }
-        if root_certificates.is_some() && !verify_certificate {
+        // Weaker modes verify nothing, and `prefer` falls back to plain text.
+        if (root_certificates.is_some() || system_certificates) && !verify_certificate {
             return Err(invalid("sslrootcert requires sslmode=verify-full".into()));
         }
         let config = format!("{base}?{}", kept.join("&")).parse::<Config>();

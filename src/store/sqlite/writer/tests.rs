@@ -5,25 +5,25 @@ use std::{sync::mpsc, task::Poll};
 use futures_util::poll;
 use tempfile::TempDir;
 
-use super::*;
+use super::{super::open::prepare, *};
 
 /// A writer on a new file.
 struct Fixture {
-    folder: TempDir,
+    dir: TempDir,
     writer: Writer,
 }
 
 impl Fixture {
     fn new(queue: usize) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let options = Options {
             write_queue: queue,
             ..Options::new(Role::Service)
         };
-        let (path, _) = open::prepare(&folder.path().join("petstore.db"), &options).unwrap();
-        let db = open::connect(&path, Role::Service).unwrap();
+        let (path, _) = prepare(&dir.path().join("petstore.db"), &options).unwrap();
+        let db = connect(&path, Role::Service).unwrap();
         let writer = Writer::start(db, &path, &options);
-        Self { folder, writer }
+        Self { dir, writer }
     }
 
     async fn insert(&self, name: &'static str) -> Result<(), Error> {
@@ -34,7 +34,7 @@ impl Fixture {
 
     /// The names of all pets, as another connection sees them.
     fn names(&self) -> String {
-        let db = Connection::open(self.folder.path().join("petstore.db")).unwrap();
+        let db = Connection::open(self.dir.path().join("petstore.db")).unwrap();
         let names =
             "SELECT coalesce(group_concat(name, ' '), '') FROM (SELECT name FROM pets ORDER BY id)";
         db.query_row(names, [], |row| row.get(0)).unwrap()
@@ -261,7 +261,7 @@ async fn a_write_outlives_its_caller_and_close_drains_it() {
 #[tokio::test]
 async fn a_locked_file_is_waited_for() {
     let fixture = Fixture::new(100);
-    let other = Connection::open(fixture.folder.path().join("petstore.db")).unwrap();
+    let other = Connection::open(fixture.dir.path().join("petstore.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut write = Box::pin(fixture.insert("patient"));
     assert!(poll!(&mut write).is_pending());
@@ -277,8 +277,8 @@ async fn a_locked_file_is_waited_for() {
 async fn a_file_that_was_moved_away_is_not_written_to() {
     let fixture = Fixture::new(100);
     let (here, away) = (
-        fixture.folder.path().join("petstore.db"),
-        fixture.folder.path().join("away.db"),
+        fixture.dir.path().join("petstore.db"),
+        fixture.dir.path().join("away.db"),
     );
     fixture.insert("before").await.unwrap();
     fs::rename(&here, &away).unwrap();
