@@ -10,8 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use flate2::{Compression, write::GzEncoder};
-use sha2::{Digest, Sha256};
+use flate2::{Compression, Crc, write::GzEncoder};
 
 /// What the page is made of: files of ours, and of Swagger UI's.
 const OURS: [&str; 3] = ["docs.js", "docs.css", "icon.svg"];
@@ -43,13 +42,10 @@ fn docs_page(out: &Path) -> Result<()> {
     let mut page = fs::read_to_string("src/api/docs/index.html")?;
     let mut table = String::from("[\n");
     for (name, bytes) in page_files()? {
-        let digest = Sha256::digest(&bytes);
-        let tag: String = digest[..6]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let mut checksum = Crc::new();
+        checksum.update(&bytes);
         let (stem, extension) = name.rsplit_once('.').unwrap_or((name, "txt"));
-        let hashed = format!("{stem}.{tag}.{extension}");
+        let hashed = format!("{stem}.{:08x}.{extension}", checksum.sum());
         let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
         gzip.write_all(&bytes)?;
         fs::write(out.join(&hashed), &bytes)?;
