@@ -1,28 +1,31 @@
-# What a developer does with this project. `make` alone lists it.
+# Commands for developers. Run `make` alone to list them.
 
-.PHONY: help run test test-outside soak lint bench package tools
+.PHONY: help run test test-rust test-outside soak lint bench package tools
 
 help:
-	@echo "make run      run the service on its embedded database"
-	@echo "make test     install what the tests need and run all of them"
-	@echo "make soak     sell animals under kills for ten minutes (SOAK_SECONDS, SEED), and check"
-	@echo "make lint     formatting, lints and licences, without a warning"
-	@echo "make bench    measure the service beside its limits and its peers (20 minutes;"
-	@echo "              some scenarios only: make bench SCENARIOS='list create-64')"
-	@echo "make package  build the Debian package, into target/debian"
+	@echo "make run           build and run the service on petstore.db"
+	@echo "make test          run all tests, after installing the tools they need"
+	@echo "make test-rust     run only the tests in Rust, including those that need tools"
+	@echo "make test-outside  run only the browser, linter, fuzzer and client generator tests"
+	@echo "make soak          run the crash and consistency soak test for ten minutes"
+	@echo "                   (set SOAK_SECONDS and SEED to change length and random seed)"
+	@echo "make lint          check formatting, lints, documentation and licences"
+	@echo "make bench         run all benchmarks (20 minutes), or some of them:"
+	@echo "                   make bench SCENARIOS='list create-64'"
+	@echo "make package       build the Debian package into target/debian"
 
 BUILT = $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 
 run:
 	cargo run --release -- serve
 
-# Without this, `cargo test` leaves out the tests that need outside tools and
-# says so.
-test: tools
-	cargo test --locked -- --include-ignored
-	$(MAKE) test-outside
+test: test-rust test-outside
 
-# A browser, a linter, a fuzzer and generators of clients, on the built program.
+# Plain `cargo test` reports the tests that need external tools as ignored.
+test-rust: tools
+	cargo test --locked -- --include-ignored
+
+# Browser, linter, fuzzer and client generator tests against the debug binary.
 OUTSIDE = tests/outside
 PYTHON_TOOLS = $(CURDIR)/target/outside/bin
 
@@ -34,8 +37,8 @@ test-outside: tools
 	cd $(OUTSIDE) && PETSTORE_BINARY=$(BUILT)/debug/petstore \
 		PYTHON_TOOLS=$(PYTHON_TOOLS) ARTEFACTS=$(CURDIR)/target/outside/artefacts npm test
 
-# Clients, replicas and kills for longer; the history of each animal is checked.
-# What it found can be repeated with the SEED that it printed.
+# Clients and replicas run while processes are killed; afterwards every pet's
+# history is checked for consistency. Pass the printed SEED to repeat a run.
 soak: export SOAK_SECONDS ?= 600
 soak: tools
 	cargo test --locked --test process -- --include-ignored --nocapture sold_twice
@@ -43,35 +46,35 @@ soak: tools
 lint:
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
 	$(CARGO_INSTALL) --no-default-features cargo-deny@0.20.2
 	$(CARGO_TOOLS)/cargo-deny --workspace --locked check licenses bans sources
 
-# Without optimisation they are built in a third of the time, and fast enough.
-# What is there already is left as it is.
+# A debug build of these tools takes a third of the time and is fast enough.
+# `cargo install` skips a tool that is already installed.
 CARGO_TOOLS = target/tools/bin
 CARGO_INSTALL = CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --debug --locked --root target/tools
 
-# Manual and completions are what the program itself prints.
+# The binary itself generates the manual pages and shell completions.
 package: TOOLS = dpkg-shlibdeps:dpkg-dev
-package: PETSTORE = $(BUILT)/release/petstore
+package: PETSTORE = $(BUILT)/dist/petstore
 package: tools
 	$(CARGO_INSTALL) cargo-deb@3.8.0
-	cargo build --release --locked --bin petstore
+	cargo build --profile dist --locked --bin petstore
 	rm -rf target/package
 	$(PETSTORE) man target/package/man
 	$(PETSTORE) completions bash > target/package/petstore
 	$(PETSTORE) completions zsh > target/package/_petstore
 	$(PETSTORE) completions fish > target/package/petstore.fish
-	$(CARGO_TOOLS)/cargo-deb --no-build --locked
+	$(CARGO_TOOLS)/cargo-deb --profile dist --no-build --locked
 
-# Everything that is measured, into bench/RESULTS.md; chosen scenarios are only
-# printed.
+# A full run writes bench/RESULTS.md; selected scenarios are only printed.
 bench: TOOLS = wrk h2load:nghttp2-client npm python3 pg_ctlcluster:postgresql setpriv:util-linux
 bench: tools
 	python3 bench/run.py $(SCENARIOS)
 
-# Debian's packages: the program to look for, and the package if it has another
-# name. RUNLEVEL: what is installed starts no service; the tests start their own.
+# Debian packages, as program[:package]. RUNLEVEL=1 keeps installed services from
+# starting; the tests start their own.
 TOOLS = strace curl openssl script:bsdutils faketime chromium node:nodejs npm python3 \
 	pg_ctlcluster:postgresql setpriv:util-linux pgbouncer groff:groff-base \
 	systemd-analyze:systemd
