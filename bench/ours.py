@@ -23,16 +23,24 @@ PATHS = {
 }
 
 
+# The Cargo profile that everything is measured with: the packaged one.
+PROFILE = "dist"
+
+
 class Ours:
-    """The programs of this repository, built for release."""
+    """The programs of this repository, built with the `dist` profile."""
 
     def __init__(self, work: Path):
         self.work = work
-        build = ["cargo", "build", "--release", "--locked", "--workspace", "--quiet"]
+        self.programs = self.build(PROFILE, "--workspace")
+
+    def build(self, profile: str, *options: str) -> Path:
+        """Builds the programs and returns the directory they are in."""
+        build = ["cargo", "build", f"--profile={profile}", "--locked", "--quiet", *options]
         subprocess.run(build, check=True, cwd=ROOT)
         target = ["cargo", "metadata", "--format-version=1", "--no-deps"]
         found = subprocess.run(target, check=True, cwd=ROOT, capture_output=True, text=True)
-        self.programs = Path(re.search('"target_directory":"(.+?)"', found.stdout)[1]) / "release"
+        return Path(re.search('"target_directory":"(.+?)"', found.stdout)[1]) / profile
 
     def program(self, name: str, *arguments: object) -> str:
         command = [self.programs / name, *map(str, arguments)]
@@ -65,6 +73,12 @@ class Ours:
         store, key = self.store(animals)
         return self.serve(store, key, animals)
 
+    def service_with_profile(self, profile: str, animals: int) -> Started:
+        """The service built with another Cargo profile."""
+        store, key = self.store(animals)
+        petstore = self.build(profile, "--bin=petstore") / "petstore"
+        return self.serve_from(f"sqlite:{store}", store.parent, key, animals, petstore)
+
     def service_with_orders(self) -> Started:
         """A million available animals, with open orders for the first of them."""
         store, key = self.store(ANIMALS)
@@ -75,8 +89,10 @@ class Ours:
     def serve(self, store: Path, key: str, animals: int) -> Started:
         return self.serve_from(f"sqlite:{store}", store.parent, key, animals)
 
-    def serve_from(self, database: str, folder: Path, key: str, animals: int) -> Started:
-        serve = [self.programs / "petstore", "serve", "--listen=127.0.0.1:0"]
+    def serve_from(
+        self, database: str, folder: Path, key: str, animals: int, program: Path | None = None
+    ) -> Started:
+        serve = [program or self.programs / "petstore", "serve", "--listen=127.0.0.1:0"]
         serve += ["--failed-auth-limit=1000000/1s"]  # All invalid keys come from one address.
         process = spawn([*serve, f"--database={database}"], folder, {})
         log = folder / "server.log"

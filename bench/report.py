@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from load import Measured
+from ours import PROFILE
 
 
 @dataclass
@@ -57,6 +58,11 @@ def against_peers(result: Result) -> tuple[str, float, bool]:
     faster = result.ratio("petstore", best, "requests")
     goal = f"best peer ({best}): at least 5× our CPU per request; our throughput {faster:.1f}×"
     return goal, ratio, ratio >= 5
+
+
+def quick_build(result: Result) -> tuple[str, float, bool]:
+    ratio = result.ratio("release", "dist")
+    return "the release profile's CPU at most 1.05 times that of dist", ratio, ratio <= 1.05
 
 
 def growing(result: Result) -> tuple[str, float, bool]:
@@ -117,6 +123,8 @@ GOALS = {
     "create-1": [against("simplest", 1), against_peers],
     "create-64": [over_limit(2), against("simplest", 6), against_peers],
     "create-512": [against_peers],
+    "profile-list": [quick_build],
+    "profile-create": [],
     "overload": [steady, shedding],
     "orders": [beside_creates("place"), beside_creates("complete")],
     "pg-orders": [beside_creates("place"), beside_creates("complete")],
@@ -174,7 +182,7 @@ def about(versions: dict[str, str], spent: float, options: Namespace) -> list[li
         ["Date", datetime.date.today().isoformat()],
         ["Machine", f"{os.cpu_count()} cores, {model[1] if model else platform.machine()}"],
         ["System", f"Linux {platform.release()}"],
-        ["Compiler", first_line("rustc", "--version")],
+        ["Compiler", f"{first_line('rustc', '--version')}, Cargo profile `{PROFILE}`"],
         ["Load generators", f"{first_line('wrk', '--version')}, {first_line('h2load', '--version')}; {rounds}"],
         *([name, version] for name, version in versions.items()),
     ]

@@ -21,7 +21,7 @@ from itertools import count, islice
 from pathlib import Path
 
 from load import Load, Measured, measure, memory, processor_time
-from ours import ORDERS, ROOT, Ours
+from ours import ORDERS, PROFILE, ROOT, Ours
 from peers import PEERS, Ids, Started
 from postgres import Postgres
 from report import Result, write
@@ -95,6 +95,14 @@ class Bench:
     ) -> list[Contender]:
         limit = Contender("limit", self.limit(us, load), load, besides)
         return [limit, Contender("petstore", us, load)]
+
+    def profiles(self, ask: Callable[[Started], Load]) -> list[Contender]:
+        """The service as packaged, and as `cargo build --release` makes it."""
+        def start() -> Started:
+            return self.ours.service_with_profile("release", ANIMALS)
+
+        servers = {PROFILE: self.service(), "release": self.server("release profile", start)}
+        return [Contender(name, server, ask(server)) for name, server in servers.items()]
 
     def sizes(self, ask: Callable[[Started], Load]) -> list[Contender]:
         """The service with databases of increasing size."""
@@ -309,6 +317,8 @@ SCENARIOS = [
         "Create, 512 connections",
         lambda b: b.beside_all(create(512), b.raw_insert),
     ),
+    Scenario("profile-list", "List, default page (cached), by Cargo profile", lambda b: b.profiles(page)),
+    Scenario("profile-create", "Create, 64 connections, by Cargo profile", lambda b: b.profiles(create(64))),
     Scenario("overload", "Create, by number of connections", overload),
     Scenario("orders", "Orders and creates, 64 connections", sqlite_sales),
     Scenario("walk-large", "Paginate through 10 million animals, no page twice (uncached)", large_walk),
@@ -317,7 +327,7 @@ SCENARIOS = [
     Scenario("growth-status", "List by status, by database size", lambda b: b.sizes(by_status)),
     Scenario("growth-get", "Get, by database size", lambda b: b.sizes(get)),
     Scenario("growth-create", "Create, by database size", lambda b: b.sizes(create(64))),
-    Scenario("pg-list", "PostgreSQL: list, default page (cached)", lambda b: b.on_postgres("list", page)),
+    Scenario("pg-list", "PostgreSQL: list, default page", lambda b: b.on_postgres("list", page)),
     Scenario(
         "pg-walk",
         "PostgreSQL: paginate, uncached",
