@@ -110,7 +110,7 @@ async fn acknowledged_writes_survive_replica_and_database_crashes() {
     for load in [&restarted, &loads[1], &loads[2]] {
         load.until(|results| results.consecutive_acks >= 200).await;
     }
-    for load in loads.into_iter().deployment([restarted]) {
+    for load in loads.into_iter().chain([restarted]) {
         results.extend(load.finish().await);
     }
     for replica in 0..3 {
