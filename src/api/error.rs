@@ -63,6 +63,8 @@ struct ErrorBody<'a> {
 }
 
 impl ApiError {
+    pub const READ_ONLY_PATH: Self = Self::MethodNotAllowed(Cow::Borrowed("GET, HEAD"));
+
     fn status(&self) -> StatusCode {
         match self {
             Self::InvalidJson(_)

@@ -63,12 +63,12 @@ pub(crate) fn reject(rejection: Rejection) -> Response {
     with_new_request_id(ApiError::from(rejection).response())
 }
 
-/// The response to a request for a path that is not `found`, or for a method
-/// that is not GET or HEAD. For listeners beside the API.
-pub(crate) fn not_found_or_allowed(found: bool, help: &'static str) -> Response {
-    let error = match found {
-        true => ApiError::MethodNotAllowed("GET, HEAD".into()),
-        false => ApiError::NotFound(help),
-    };
-    with_new_request_id(error.response())
+/// 404, for listeners beside the API.
+pub(crate) fn not_found(message: &'static str) -> Response {
+    with_new_request_id(ApiError::NotFound(message).response())
+}
+
+/// 405 on a path that allows GET and HEAD, for listeners beside the API.
+pub(crate) fn method_not_allowed() -> Response {
+    with_new_request_id(ApiError::READ_ONLY_PATH.response())
 }

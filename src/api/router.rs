@@ -36,9 +36,9 @@ pub async fn route(
         "/" | "/docs/" => docs::redirect(),
         "/docs" => docs::page(),
         "/healthz" => api.health.live(),
-        // Not probed for other methods.
         "/readyz" if is_read => api.health.ready().await?,
-        "/readyz" => Response::default(),
+        // Without probing the store.
+        "/readyz" => return Err(ApiError::READ_ONLY_PATH),
         "/v1/openapi.yaml" => api.contract_yaml.respond(&head.headers),
         "/v1/openapi.json" => api.contract_json.respond(&head.headers),
         _ => match path.strip_prefix("/docs/assets/") {
@@ -48,7 +48,7 @@ pub async fn route(
     };
     match is_read {
         true => Ok(response),
-        false => Err(ApiError::MethodNotAllowed("GET, HEAD".into())),
+        false => Err(ApiError::READ_ONLY_PATH),
     }
 }
 

@@ -161,10 +161,11 @@ fn store(text: &mut Exposition, store: &StoreMetrics) {
 
 impl Service for MetricsEndpoint {
     async fn call(&self, _: IpAddr, request: Request<Incoming>) -> Response {
-        let found = request.uri().path() == "/metrics";
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        if !(found && is_read) {
-            return api::not_found_or_allowed(found, "no such path; metrics are at /metrics");
+        if request.uri().path() != "/metrics" {
+            return api::not_found("no such path; metrics are at /metrics");
+        }
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return api::method_not_allowed();
         }
         let mut response = Response::new(Full::new(self.scrape().into()));
         let media_type = HeaderValue::from_static(Exposition::MEDIA_TYPE);
