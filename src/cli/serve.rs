@@ -67,6 +67,7 @@ pub struct Serve {
     ///
     /// Repeat the option, or separate origins with commas, to allow several. By
     /// default, only the service's own pages may call it.
+    #[allow(rustdoc::bare_urls)]
     #[arg(
         long = "cors-origin",
         env = "PETSTORE_CORS_ORIGIN",
