@@ -167,6 +167,7 @@ fn links_and_source_paths_exist() {
     for document in [
         "README.md",
         "ARCHITECTURE.md",
+        "SECURITY.md",
         "CONTRIBUTING.md",
         "CHANGELOG.md",
         "docs/decisions.md",

@@ -167,7 +167,10 @@ fn spawn_create(client: &Client, name: &'static str) -> JoinHandle<Response> {
 fn assert_unknown(response: &Response) {
     response.assert_error(503, "unavailable");
     let message = response.body["message"].as_str().unwrap();
-    assert!(message.contains("may or may not have been made"), "{message}");
+    assert!(
+        message.contains("may or may not have been made"),
+        "{message}"
+    );
 }
 
 /// A deferred constraint trigger that delays COMMIT itself.
