@@ -16,13 +16,13 @@ pub mod server;
 pub mod store;
 
 pub mod api_key;
-pub mod idempotency;
-pub mod order;
+mod idempotency;
+mod order;
 pub mod page;
 pub mod pet;
 
 pub mod clock;
-pub mod invalid;
+mod invalid;
 pub mod json;
 mod telemetry;
 mod tls;
