@@ -6,8 +6,8 @@ help:
 	@echo "make run           build and run the service on petstore.db"
 	@echo "make test          run all tests, after installing the tools they need"
 	@echo "make test-rust     run only the tests in Rust, including those that need tools"
-	@echo "make test-outside  run only the browser, linter, fuzzer and client generator tests"
-	@echo "make soak          run the crash and consistency soak test for ten minutes"
+	@echo "make test-outside  run only the tests with external tools: browser, linter, fuzzer, client generators"
+	@echo "make soak          run the linearizability soak test, with crashes, for ten minutes"
 	@echo "                   (set SOAK_SECONDS and SEED to change length and random seed)"
 	@echo "make lint          check formatting, lints, documentation and licences"
 	@echo "make bench         run all benchmarks (20 minutes), or some of them:"
@@ -37,8 +37,8 @@ test-outside: tools
 	cd $(OUTSIDE) && PETSTORE_BINARY=$(BUILT)/debug/petstore \
 		PYTHON_TOOLS=$(PYTHON_TOOLS) ARTEFACTS=$(CURDIR)/target/outside/artefacts npm test
 
-# Clients and replicas run while processes are killed; afterwards every pet's
-# history is checked for consistency. Pass the printed SEED to repeat a run.
+# Clients buy pets while the service is killed and restarted; afterwards every pet's
+# history is checked for linearizability. Pass the printed SEED to repeat a run.
 soak: export SOAK_SECONDS ?= 600
 soak: tools
 	cargo test --locked --test process -- --include-ignored --nocapture sold_twice

@@ -1,5 +1,5 @@
-//! Prepares what the program serves: the contract as JSON, so that it needs no
-//! YAML, and the files of the docs page, named by their content and compressed.
+//! Prepares what the service serves: the contract as JSON, so that the binary needs no
+//! YAML parser, and the files of the docs page, compressed and named by content hash.
 
 use std::{
     env,
@@ -12,7 +12,7 @@ use std::{
 
 use flate2::{Compression, Crc, write::GzEncoder};
 
-/// What the page is made of: files of ours, and of Swagger UI's.
+/// The files of the page: our own, and Swagger UI's.
 const OURS: [&str; 3] = ["docs.js", "docs.css", "icon.svg"];
 const SWAGGER_UI: [&str; 4] = [
     "dist/swagger-ui-bundle.js",

@@ -1,12 +1,12 @@
-//! Validation errors for values that come from outside.
+//! Validation errors for untrusted input.
 
 /// A value that breaks a rule: which field, and what is allowed instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct Invalid {
-    /// The member or parameter, as the contract names it.
+    /// The JSON member, parameter or command-line value.
     pub field: &'static str,
-    /// What was wrong and what is allowed. Reads on from the field's name.
+    /// What was wrong and what is allowed. Completes a sentence that starts with the field.
     pub reason: String,
 }
 

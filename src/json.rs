@@ -20,7 +20,8 @@ use crate::invalid::{Invalid, quoted};
 /// Why the bytes are not a JSON object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
-    /// The bytes are not JSON.
+    /// The bytes are not JSON, or JSON that is not accepted, such as with duplicate
+    /// members.
     #[error("{0}")]
     Malformed(String),
     /// The bytes are JSON, but not an object.

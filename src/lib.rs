@@ -1,7 +1,6 @@
-//! A store inventory for animals: an HTTP and JSON service over an embedded
-//! database or PostgreSQL.
+//! A pet store inventory service: HTTP and JSON over SQLite or PostgreSQL.
 //!
-//! The modules stand in reading order, and imports only run downwards.
+//! Modules are listed top-down: each imports only from those below it.
 
 #![forbid(unsafe_code)]
 

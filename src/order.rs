@@ -1,4 +1,4 @@
-//! Orders: a claim on one pet, its states, and the rules for changing them.
+//! Orders: claims on one pet each, with their states and the rules for changing them.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -56,7 +56,7 @@ impl Order {
 pub struct OrderId(i64);
 
 impl OrderId {
-    /// Parses an id from a path; `None` if no order can have it.
+    /// Parses an id from a path; `None` if it is not a positive int64.
     pub fn parse(text: &str) -> Option<Self> {
         parse_positive_decimal(text).map(Self)
     }

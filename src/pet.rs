@@ -63,7 +63,8 @@ pub struct PetChange {
 }
 
 impl PetChange {
-    /// Decides what the change does to a pet, `reserved` by an open order or not.
+    /// Decides what the change does to a pet. `reserved`: whether an open order reserves
+    /// it.
     ///
     /// With `expected`, the change is conditional: the pet must still have that
     /// value (optimistic concurrency). While a pet is reserved, only its order
@@ -152,7 +153,7 @@ pub struct PetId(i64);
 impl PetId {
     const MAX: i64 = (1 << 53) - 1;
 
-    /// Parses an id from a path; `None` if no pet can have it.
+    /// Parses an id from a path; `None` if it is not a positive int64.
     pub fn parse(text: &str) -> Option<Self> {
         parse_positive_decimal(text).map(Self)
     }
@@ -229,7 +230,7 @@ impl PetName {
     }
 }
 
-/// Whether a pet can be ordered.
+/// The sales status of a pet. Only an available pet can be ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PetStatus {

@@ -1,4 +1,4 @@
-//! TLS client configuration without certificate verification.
+//! A TLS client configuration that does not verify certificates.
 
 use std::sync::Arc;
 

@@ -47,7 +47,7 @@ CREATE TABLE inventory (
     sold      bigint NOT NULL
 ) WITH (fillfactor = 50);
 
--- The sums must not be null before the first pet is inserted.
+-- Without a row, the sums would be null before the first pet is inserted.
 INSERT INTO inventory (shard, available, pending, sold) VALUES (0, 0, 0, 0);
 
 CREATE FUNCTION update_inventory() RETURNS trigger

@@ -1,5 +1,5 @@
-//! Admission control: load shedding before a request costs anything, and
-//! backpressure on slow request bodies.
+//! Admission control: load shedding before a request's body is read, and a separate
+//! limit for slow bodies.
 
 use std::{
     pin::pin,

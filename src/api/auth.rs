@@ -1,5 +1,4 @@
-//! Authentication and authorization, before anything else of a request is
-//! looked at.
+//! Authentication and authorization, before the query and the body are read.
 
 use std::sync::Arc;
 
@@ -57,8 +56,8 @@ impl Authenticator {
     /// Identifies the caller by its API key, and charges the request to the
     /// key's rate limit.
     ///
-    /// Failures are charged to the client's address. A valid key is never
-    /// refused for them: many clients may share an address.
+    /// Failures are charged to the client's address. They never cause a valid key to be
+    /// rejected: many clients may share an address.
     pub async fn authenticate(
         &self,
         headers: &HeaderMap,

@@ -1,7 +1,7 @@
 //! The response cache, and single-flight reads.
 //!
-//! On SQLite only this process writes, so a response is valid while the store's
-//! version stands. On PostgreSQL other replicas write too: nothing is cached,
+//! On SQLite only this process writes what is cached, so a response is valid until
+//! the store's version changes. On PostgreSQL other replicas write too: nothing is cached,
 //! but concurrent requests for the same response share a read.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
@@ -31,7 +31,7 @@ use crate::{
 const CAPACITY: u64 = 32 << 20;
 /// What an entry takes besides its body: mostly headers.
 const ENTRY_OVERHEAD: u64 = 1536;
-/// How many responses can be read at a time on PostgreSQL.
+/// How many distinct reads are coalesced at a time on PostgreSQL.
 const MAX_SHARED_READS: usize = 256;
 /// How long a request waits for another one's read.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,4 +1,5 @@
-//! What becomes known of a request while it is served, for metrics and logs.
+//! The context of a request: what is learned about it while it is served, for metrics
+//! and logs.
 
 use std::{
     fmt::Display,
@@ -15,7 +16,7 @@ pub struct RequestContext {
     pub started: Instant,
     pub client: IpAddr,
     pub body_wait: BodyWait,
-    /// `None` if the request was rejected before, or is for no operation.
+    /// `None` if the request was rejected before it was routed, or matches no operation.
     pub operation: Option<Operation>,
     /// The API key, if it is valid.
     pub api_key_id: Option<i64>,
@@ -23,7 +24,8 @@ pub struct RequestContext {
     pub quota: Option<Quota>,
 }
 
-/// The time spent waiting for the client's body, which does not count as ours.
+/// The time spent waiting for the request body. It is not part of the request's
+/// duration.
 #[derive(Debug, Clone, Copy)]
 pub enum BodyWait {
     NotStarted,
@@ -45,8 +47,8 @@ impl BodyWait {
     }
 }
 
-/// Counts and logs a request when it ends, also if its client disconnects
-/// before and the request is dropped.
+/// Counts and logs a request when it ends, even if its client disconnects first and
+/// the future is dropped.
 pub struct RequestGuard<'a> {
     metrics: &'a Metrics,
     access_log: AccessLog,

@@ -41,8 +41,8 @@ pub fn page() -> Response {
     )
 }
 
-/// A file of the page. Its name contains a hash of its content, so it can be
-/// cached for ever.
+/// A file of the page. Its name contains a hash of its content, so clients can cache
+/// it forever.
 struct Asset {
     name: &'static str,
     media_type: &'static str,

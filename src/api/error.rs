@@ -1,4 +1,4 @@
-//! Error responses: one variant per public error code, turned into a response in
+//! Error responses: every failure is an [`ApiError`], which becomes a response in
 //! one place.
 
 use std::{borrow::Cow, error, sync::Arc};

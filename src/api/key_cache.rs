@@ -22,7 +22,7 @@ use crate::{
     telemetry::audit_log,
 };
 
-/// The least time between two refreshes, however many unknown keys are presented.
+/// The minimum time between two refreshes, however many unknown keys are presented.
 const MIN_REFRESH_INTERVAL: Duration = Duration::from_millis(20);
 /// The resolution of a key's last use, in microseconds.
 const LAST_USED_RESOLUTION: i64 = 60_000_000;
@@ -32,7 +32,7 @@ pub struct KeyCache {
     keys: ArcSwap<HashMap<KeyHash, CachedKey>>,
     /// Negative cache: well-formed keys that a refresh did not find. Keys are
     /// random, so an unknown one will not be created later; if it is restored
-    /// from a copy, the next periodic refresh finds it.
+    /// from a backup, the next periodic refresh finds it.
     unknown: Cache<KeyHash, ()>,
     limiter: Option<Limiter>,
     /// When the last successful refresh started.
@@ -100,7 +100,7 @@ impl KeyCache {
         }))
     }
 
-    /// The outer `None`: not cached. The inner one: revoked or expired.
+    /// `None` if the key is not cached; `Some(None)` if it is revoked or expired.
     fn find_cached(
         &self,
         hash: &KeyHash,

@@ -5,7 +5,7 @@ use std::{sync::OnceLock, time::Duration};
 use super::{error::ApiError, rate_limit::LimitKind, routes::Operation};
 use crate::telemetry::metrics::{Counter, Histogram};
 
-/// Every status that a response can have.
+/// Every status that can be recorded, including 499.
 const STATUSES: std::ops::Range<u16> = 100..600;
 
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub struct Metrics {
     /// By operation and status. A flat table, so that finding one costs an
     /// addition; a histogram is allocated when the first request needs it.
     durations: Box<[OnceLock<Histogram>]>,
-    /// Requests without a valid API key.
+    /// Requests rejected with 401.
     pub auth_failures: Counter,
     pub rate_limited_keys: Counter,
     pub rate_limited_addresses: Counter,

@@ -41,14 +41,14 @@ pub async fn handle(api: &Api, client: IpAddr, request: Request<Incoming>) -> Re
         *response.body_mut() = Default::default();
     }
     cors::set_headers(&api.cors_origins, &head.headers, &mut response);
-    // Never the same twice, so keep it out of the HPACK table.
+    // Unique, so keep it out of HPACK's dynamic table.
     request_id.set_sensitive(true);
     response.headers_mut().insert(X_REQUEST_ID, request_id);
     response
 }
 
-/// The client's own request id if it is well-formed, otherwise a new one. One
-/// that may contain an API key would leak it into the log.
+/// The client's request id if it is well-formed, otherwise a new one. An id that may
+/// contain an API key is replaced, because it is logged.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
     const KEY_PREFIX: &[u8] = ApiKeySecret::PREFIX.as_bytes();
     let well_formed = |id: &&HeaderValue| {
@@ -76,7 +76,7 @@ fn new_request_id() -> HeaderValue {
     HeaderValue::from_bytes(&id).expect("hexadecimal digits are valid in a header")
 }
 
-/// For responses that are not the result of a request.
+/// For responses that do not pass through [`handle`].
 pub fn with_new_request_id(mut response: Response) -> Response {
     response
         .headers_mut()

@@ -4,7 +4,7 @@
 //! `auth` (authentication and authorization), `admission` (load shedding) and
 //! the handler of its operation in `pets` or `orders`. A handler reads typed
 //! input from `request`, calls the store, and responds through `response`,
-//! `cache` or `error`. Sockets are the business of `server`.
+//! `cache` or `error`. `server` handles the sockets.
 
 mod admission;
 mod auth;

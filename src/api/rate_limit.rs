@@ -102,7 +102,7 @@ pub struct ArrivalTime(AtomicU64);
 #[derive(Debug)]
 pub struct Limiter {
     limit: RateLimit,
-    /// Monotonic: the wall clock may be set.
+    /// Monotonic, because the wall clock can jump.
     epoch: Instant,
 }
 
@@ -153,8 +153,8 @@ impl Limiter {
     }
 }
 
-/// The times that decide about a request, in nanoseconds since the epoch of the
-/// limiter.
+/// The times that decide whether a request conforms, in nanoseconds since the
+/// limiter's epoch.
 struct Window {
     interval: u64,
     now: u64,
@@ -169,7 +169,7 @@ pub struct Quota {
     pub granted: bool,
     /// Requests that may be sent at once.
     remaining: u64,
-    /// Seconds until one more is available, rounded up and so never 0.
+    /// Seconds until one more is available, rounded up, so never 0.
     pub reset: u64,
 }
 
@@ -191,7 +191,7 @@ impl Quota {
         } = self;
         let policy = value(format!("\"default\";q={requests};w={seconds}"));
         let mut current = value(format!("\"default\";r={remaining};t={reset}"));
-        // Differs in every response, so keep it out of the HPACK table.
+        // Differs in every response, so keep it out of HPACK's dynamic table.
         current.set_sensitive(true);
         headers.insert(RATELIMIT_POLICY, policy);
         headers.insert(RATELIMIT, current);
@@ -206,9 +206,9 @@ const MAX_ADDRESSES: usize = 16384;
 
 /// Limits requests without a valid API key, per address.
 ///
-/// When more addresses come than are tracked, the least used are evicted and
-/// start over. An attacker with that many is not held back by this limit; what
-/// it protects is bounded without it too, only less tightly.
+/// Beyond [`MAX_ADDRESSES`], the least recently used addresses are evicted and start
+/// over. This limit does not stop an attacker with more addresses than that; database
+/// reads are then bounded by the key cache's minimum refresh interval alone.
 pub struct FailedAuthLimiter {
     limiter: Limiter,
     arrivals: Cache<IpAddr, Arc<ArrivalTime>>,

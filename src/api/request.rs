@@ -139,14 +139,14 @@ impl<'a> ApiRequest<'a> {
         parse_list_query(query).map_err(ApiError::InvalidParameter)
     }
 
-    /// The pet in the path. A malformed id is the id of no pet.
+    /// The pet in the path. A malformed id is treated as unknown.
     pub fn pet_id(&self) -> Result<PetId, ApiError> {
         let id = percent_decode_str(self.path_parameter).decode_utf8().ok();
         let id = id.and_then(|id| PetId::parse(&id));
         id.ok_or(ApiError::NotFound(NO_SUCH_PET))
     }
 
-    /// The order in the path. A malformed id is the id of no order.
+    /// The order in the path. A malformed id is treated as unknown.
     pub fn order_id(&self) -> Result<OrderId, ApiError> {
         let id = percent_decode_str(self.path_parameter).decode_utf8().ok();
         let id = id.and_then(|id| OrderId::parse(&id));
@@ -184,8 +184,7 @@ fn parse_object<T: FromObject>(body: &[u8]) -> Result<T, ApiError> {
     T::from_object(&object).map_err(|invalid| ApiError::InvalidBody(join_messages(&invalid)))
 }
 
-/// Whether a body may be read as one of those media types. Without a
-/// Content-Type it may.
+/// Whether the body has one of the media types. A missing Content-Type is accepted.
 fn has_media_type(headers: &HeaderMap, types: &[&str]) -> bool {
     let mut declared = headers.get_all(header::CONTENT_TYPE).iter();
     let Some(value) = declared.next() else {

@@ -156,7 +156,8 @@ fn private_json(content: &impl Serialize, link: Option<String>) -> Response {
     with_etag(to_json(content), JSON, cache_control, link)
 }
 
-/// The response to a request with an idempotency key; a replayed one says so.
+/// The response to a request that may have an idempotency key. A replayed one has
+/// the header `Idempotent-Replayed`.
 pub fn idempotent<T>(
     result: Idempotent<T>,
     response: impl FnOnce(T) -> Response,

@@ -52,8 +52,8 @@ pub async fn route(
     }
 }
 
-/// Calls the handler of an operation. The API key is checked before anything
-/// else of the request.
+/// Calls the handler of an operation. The API key is checked before the route, the
+/// query and the body.
 async fn dispatch(
     api: &Api,
     head: &Parts,

@@ -1,5 +1,5 @@
-//! Every route: its method and path under `/v1`, its operation, and the scope
-//! that it requires.
+//! The operations of the contract: method, path, operation id and required scope.
+//! The routes that need no API key are in `router`.
 
 use http::Method;
 
@@ -79,7 +79,7 @@ impl Operation {
 /// What a method and a path lead to.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Match<'a> {
-    /// An operation, and the value of its path parameter, or an empty text.
+    /// An operation and the value of its path parameter, empty if it has none.
     Operation(Operation, &'a str),
     /// The path exists, but only for these methods.
     MethodNotAllowed(String),
@@ -111,7 +111,7 @@ pub fn find<'a>(method: &Method, path: &'a str) -> Match<'a> {
     }
 }
 
-/// The value of an `Allow` header; `None` without a method.
+/// The value of an `Allow` header; `None` if there are no methods.
 fn allow<'a>(methods: impl Iterator<Item = &'a Method>) -> Option<String> {
     let names = methods.map(|method| match *method {
         Method::GET => "GET, HEAD",

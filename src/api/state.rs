@@ -24,12 +24,12 @@ pub struct Config {
     /// The URL that clients use, for links and the contract.
     pub public_url: Option<PublicUrl>,
     pub staging_url: Option<PublicUrl>,
-    /// How long an order reserves its pet; until it is closed, if `None`.
+    /// How long an order reserves its pet; `None` means until the order is closed.
     pub reserve_for: Option<SignedDuration>,
     pub cors_origins: Vec<Origin>,
     /// Logs every request, not only failed and slow ones.
     pub access_log: bool,
-    /// The rate limit of each API key; none, if `None`.
+    /// The rate limit of each API key, if any.
     pub rate_limit: Option<RateLimit>,
     /// The rate limit of requests without a valid API key, per address.
     pub failed_auth_limit: RateLimit,
@@ -70,8 +70,7 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// `local_url` is the service's address for clients that were given no
-    /// public one.
+    /// `local_url` is the URL that the contract names if no public URL is configured.
     pub fn new(store: Arc<Store>, config: Config, local_url: &PublicUrl) -> Self {
         let production = config.public_url.as_ref().unwrap_or(local_url);
         let contract = Contract::new(production, config.staging_url.as_ref());

@@ -1,4 +1,4 @@
-//! Background tasks: what the service does besides serving requests.
+//! Background tasks: the periodic work of the service, outside requests.
 
 mod tasks;
 
@@ -69,7 +69,7 @@ impl Supervisor {
         });
     }
 
-    /// Aborts all tasks and waits for their end.
+    /// Aborts all tasks and waits for them to end.
     pub async fn shutdown(mut self) {
         self.0.shutdown().await;
     }

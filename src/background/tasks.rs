@@ -13,7 +13,7 @@ use crate::{
     telemetry::error_latch::ErrorLatch,
 };
 
-/// A revoked key must be refused within a second; this leaves time for the read.
+/// A revoked key must be rejected within a second; this leaves time for the read.
 const KEY_REFRESH_INTERVAL: Duration = Duration::from_millis(500);
 const KEY_USAGE_FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 const ORDER_EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ pub async fn refresh_api_keys((keys,): (Arc<KeyCache>,)) {
     }
 }
 
-/// Apart from the refresh, which must not wait for the writer.
+/// A separate task, because the refresh must not wait for the writer.
 pub async fn flush_api_key_usage((keys,): (Arc<KeyCache>,)) {
     let mut ticks = interval(KEY_USAGE_FLUSH_INTERVAL);
     let mut latch = ErrorLatch::new("API key usage flush");
@@ -93,8 +93,8 @@ pub async fn reload_certificate((tls,): (Arc<Tls>,)) {
     }
 }
 
-/// Repeats a batch until nothing is left, and returns the total. Batches are
-/// small, so that writes of requests get their turn in between.
+/// Repeats a batch until nothing is left, and returns the total. Batches are small, so
+/// that client writes can run in between.
 async fn in_batches<F>(batch: impl Fn() -> F) -> Result<u64, store::Error>
 where
     F: Future<Output = Result<u64, store::Error>>,

@@ -1,4 +1,4 @@
-//! `petstore healthcheck`: the health check of a container whose image has no curl.
+//! `petstore healthcheck`: a health check for containers without curl.
 
 use std::{
     io::{self, Read, Write},

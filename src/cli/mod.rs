@@ -62,8 +62,8 @@ enum Command {
     /// Run the service.
     ///
     /// On SIGTERM or SIGINT the service finishes the requests in flight, closes the
-    /// database and exits; a second signal stops it immediately. If it is started on a terminal with a new database, it also
-    /// creates the first API key. While an SQLite file is being served, its
+    /// database and exits; a second signal stops it immediately. If it is started on a
+    /// terminal with a new database, it also creates the first API key. While an SQLite file is being served, its
     /// write-ahead log (-wal) and shared-memory index (-shm) are next to it.
     Serve(serve::Serve),
     /// Create, list and revoke API keys.
@@ -96,16 +96,17 @@ enum Command {
     Import(import::Import),
     /// Export all animals to a file or to standard output.
     Export(export::Export),
-    /// Add random sample animals, to try things out.
+    /// Add random sample animals.
     ///
     /// Stop the service before you add animals to an SQLite file.
     Seed(seed::Seed),
     /// Check whether the service on this machine is ready.
     ///
     /// Exits with 0 if it is and with 1 if it isn't. Meant as the health check of
-    /// a container: it reads the same options and variables as `petstore serve`.
+    /// a container: `--listen` and `--tls-cert`, and their variables, are those of
+    /// `petstore serve`.
     Healthcheck(healthcheck::Healthcheck),
-    /// Print the contract (OpenAPI 3.1).
+    /// Print the API contract (OpenAPI 3.1).
     Openapi(openapi::Openapi),
     /// Print a shell completion script.
     ///

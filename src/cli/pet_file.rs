@@ -161,8 +161,8 @@ fn read_header(file: &mut impl BufRead) -> Result<(String, Vec<u8>), String> {
     }
 }
 
-/// Takes the delimiter from the `sep=` line or else the most frequent candidate in
-/// the header: where the decimal separator is a comma, spreadsheets use semicolons.
+/// Takes the delimiter from the `sep=` line, or else the most frequent candidate in the
+/// header. Where the decimal separator is a comma, spreadsheets separate with semicolons.
 fn detect_delimiter(sep_line: &str, header: &[u8]) -> u8 {
     if let Some(named) = sep_line.as_bytes().get(4).filter(|byte| byte.is_ascii()) {
         return *named;
@@ -175,7 +175,7 @@ fn detect_delimiter(sep_line: &str, header: &[u8]) -> u8 {
         .unwrap_or(b',')
 }
 
-/// Positions of the columns, by the header line.
+/// The positions of the columns, taken from the header line.
 struct Columns {
     count: usize,
     name: usize,
@@ -269,7 +269,7 @@ impl<R> RecordLimit<R> {
         limit
     }
 
-    /// Starts the next record. Twice its limit, because the parser reads ahead.
+    /// Starts the next record. Allows twice the limit, because the parser reads ahead.
     fn reset(&mut self) {
         self.remaining = 2 * MAX_RECORD_BYTES;
     }

@@ -222,8 +222,8 @@ impl Serve {
         status!("  database  {database}");
     }
 
-    /// If no API key is valid, creates the first one for a person at a terminal;
-    /// otherwise reports the command that creates one.
+    /// If no API key is valid: on a terminal with a new database, creates the first
+    /// key; otherwise reports the command that creates one.
     async fn offer_first_key(&self, store: &Store, url: &str) -> Result<(), store::Error> {
         let now = Clock::system().now();
         let keys = store.api_key_list().await?;

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::telemetry::metrics::{Counter, Gauge};
 
-/// Connections over the limit that are sent a response at a time. Those beyond
-/// are closed without one.
+/// How many connections over the limit are being sent a 503 at a time. Further ones
+/// are closed without a response.
 const MAX_REJECTIONS: usize = 64;
 
 /// How long to wait after `accept` failed.
@@ -39,8 +39,8 @@ pub struct Metrics {
 }
 
 impl<S: Service> Server<S> {
-    /// Accepts connections until `shutdown` completes, then drains them: running
-    /// requests are finished, and what is left after the drain timeout is cut.
+    /// Accepts connections until `shutdown` completes, then drains them: requests in
+    /// flight are finished, and after the drain timeout the rest is abandoned.
     pub async fn run(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let server = Arc::new(self);
         let connection_limit = Arc::new(Semaphore::new(server.limits.max_connections));
@@ -87,7 +87,7 @@ impl<S: Service> Server<S> {
             .is_err()
         {
             let connections = connections.len();
-            tracing::warn!(connections, "drain timed out; connections cut");
+            tracing::warn!(connections, "drain timed out; connections abandoned");
         }
     }
 }

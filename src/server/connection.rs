@@ -1,4 +1,4 @@
-//! One connection, from its first byte to its end: HTTP/1.1 or HTTP/2.
+//! One connection, from its first byte until it closes: HTTP/1.1 or HTTP/2.
 
 use std::{
     convert::Infallible,
@@ -39,10 +39,10 @@ use super::{
 /// request is in flight.
 const GOAWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves a connection until it ends, or until the server shuts down and its
-/// running requests are finished.
+/// Serves a connection until it ends, or until the server shuts down and the requests
+/// in flight are finished.
 ///
-/// I/O errors are the client's: there is nobody left to tell.
+/// I/O errors are ignored: they mean that the client is gone.
 pub async fn serve<S: Service>(
     server: &Server<S>,
     mut stream: TcpStream,
@@ -76,7 +76,7 @@ pub async fn serve<S: Service>(
             let rejection = server.service.reject(Rejection::HeadTimeout);
             stream::reject(stream, &server.limits, rejection).await;
         }
-        // The client left, or has not sent a byte.
+        // The client disconnected, or has not sent a byte.
         Ok(Err(_)) | Err(_) => {}
     }
 }
@@ -158,8 +158,8 @@ async fn serve_http2<S: Service>(
 ) {
     let limits = &server.limits;
     let (head_timeout, idle_timeout) = (limits.head_timeout, limits.idle_timeout);
-    // Streams are multiplexed, so the stream wrapper cannot tell requests apart:
-    // it only enforces the write timeout. hyper's keep-alive pings and the idle
+    // HTTP/2 multiplexes requests, so `ClientStream` cannot tell them apart: it only
+    // enforces the write timeout. hyper's keep-alive pings and the idle
     // check below do the rest.
     let state = Arc::new(RequestState::multiplexed());
     let reject = |rejection| server.service.reject(rejection);
@@ -213,8 +213,8 @@ async fn serve_http2<S: Service>(
         }
     }
     connection.as_mut().graceful_shutdown();
-    // Let running requests finish. A client that ignores GOAWAY, or does not
-    // read its last responses, is not waited for.
+    // Let requests in flight finish. Do not wait for a client that ignores GOAWAY or
+    // does not read its last responses.
     loop {
         match timeout(GOAWAY_TIMEOUT, &mut connection).await {
             Err(_) if requests.is_active() => {}

@@ -13,8 +13,8 @@ pub const MAX_HEADERS: usize = 100;
 /// Concurrent streams on an HTTP/2 connection.
 pub(super) const MAX_CONCURRENT_STREAMS: u32 = 64;
 
-/// Whether a request head exceeds the limits. Needed for HTTP/2 only: hyper
-/// enforces them for HTTP/1.1.
+/// Whether a request head exceeds the limits. Needed for HTTP/2 only: for HTTP/1.1,
+/// hyper enforces `MAX_HEAD_BYTES`, and its own limit of 100 headers.
 pub fn head_exceeds_limits(head: &Parts) -> bool {
     if head.version != Version::HTTP_2 {
         return false;
@@ -33,14 +33,14 @@ pub fn head_exceeds_limits(head: &Parts) -> bool {
 /// Timeouts and limits of a server's connections.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// From the first byte of a request head to its last (slowloris), from
-    /// accepting a connection to its first byte, and for the TLS handshake.
+    /// For a request head, from its first byte to its last (slowloris); for the first
+    /// byte after accepting a connection; and for the TLS handshake.
     pub head_timeout: Duration,
     /// Between the start of one request and the start of the next.
     pub idle_timeout: Duration,
     /// For a write that makes no progress because the client does not read.
     pub write_timeout: Duration,
-    /// From the start of a shutdown until open connections are cut.
+    /// How long to wait for requests in flight after the last connection was accepted.
     pub drain_timeout: Duration,
     pub max_connections: usize,
 }

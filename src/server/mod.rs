@@ -1,8 +1,8 @@
 //! Transport: accepts connections and serves HTTP/1.1 and HTTP/2 on them, with
 //! or without TLS.
 //!
-//! It enforces size limits and timeouts and drains connections on shutdown. It
-//! knows nothing of operations: every request goes to a [`Service`].
+//! It enforces size limits and timeouts and drains connections on shutdown. It knows
+//! nothing about the API: every request goes to a [`Service`].
 
 mod accept;
 mod connection;
@@ -23,7 +23,7 @@ pub use accept::{Metrics, Server};
 pub use limits::{Limits, MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS, head_exceeds_limits};
 pub use tls::{CertificateError, Tls};
 
-/// A response with its whole body at hand.
+/// A response with its complete body in memory.
 pub type Response = http::Response<Full<Bytes>>;
 
 /// What the transport serves.
@@ -35,8 +35,8 @@ pub trait Service: Send + Sync + 'static {
         request: Request<Incoming>,
     ) -> impl Future<Output = Response> + Send;
 
-    /// Responds to what never becomes a request. The connection is closed
-    /// afterwards.
+    /// Responds to a client whose request never reaches the service. The connection is
+    /// closed afterwards.
     fn reject(&self, rejection: Rejection) -> Response;
 }
 

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 /// How the HTTP/2 connection preface starts. No HTTP/1.1 method does.
 const PREFACE: &[u8] = b"PRI ";
 
-/// The most that is read to detect the protocol: usually the whole first request.
+/// How much is read at once to detect the protocol: usually the whole first request.
 const READ_AHEAD: usize = 4096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! A client's byte stream, with what hyper leaves open.
+//! A client's byte stream, with what hyper does not provide.
 //!
 //! - Timeouts: a request head must arrive in time (slowloris), an idle
 //!   connection is closed, and so is one whose client does not read.
@@ -208,16 +208,15 @@ where
         false
     }
 
-    /// Writes a response that hyper knows nothing of, as far as the socket
-    /// buffer takes it.
+    /// Writes a response behind hyper's back, as much of it as fits into the socket
+    /// buffer.
     fn send(&mut self, cx: &mut Context<'_>, response: Response) {
         self.state
             .set_phase(RequestState::IDLE | RequestState::REJECTED);
         let _ = Pin::new(&mut self.stream).poll_write(cx, &serialize(response));
     }
 
-    /// Replaces a response that hyper writes by itself: one that the service did
-    /// not give.
+    /// Replaces a response that hyper generated itself, not the service.
     fn replace_unsolicited(&mut self, cx: &mut Context<'_>, start: &[u8]) -> bool {
         if !self.flushed || self.state.expects_write() {
             return false;
@@ -235,8 +234,7 @@ where
         self.state.response_started();
     }
 
-    /// Fails a write that makes no progress. With TLS that can also show when it
-    /// is flushed.
+    /// Fails a write that makes no progress. With TLS, the flush can block as well.
     fn with_write_timeout<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -255,7 +253,7 @@ where
     }
 }
 
-/// What hyper's own error response stands for.
+/// The rejection that hyper's own error response corresponds to.
 fn parse_error_status(head: &[u8]) -> Option<Rejection> {
     let status = head
         .strip_prefix(b"HTTP/1.1 ")

@@ -50,7 +50,8 @@ pub struct Tls {
 pub enum HandshakeError {
     /// The client speaks plain HTTP, and can be told so.
     PlainHttp(TcpStream),
-    /// The client left, or was sent an alert: nothing in common.
+    /// The client disconnected, or was sent an alert because no version or cipher suite
+    /// was acceptable to both.
     Failed,
 }
 
@@ -202,7 +203,7 @@ impl CertificateFiles {
     }
 }
 
-/// The most that is read of a PEM file.
+/// The maximum size of a PEM file that is read.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 fn read(file: &Path) -> Result<Vec<u8>, CertificateError> {

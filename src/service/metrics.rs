@@ -13,7 +13,7 @@ use crate::{
     telemetry::prometheus::Exposition,
 };
 
-/// Scrapers beyond this number are rejected.
+/// Concurrent scrapers; further connections are rejected.
 const MAX_CONNECTIONS: usize = 64;
 
 pub struct MetricsEndpoint {
@@ -50,7 +50,7 @@ impl MetricsEndpoint {
         let (api, metrics, server) = (&self.api, &self.api.metrics, &self.server);
         let mut durations = text.histograms(
             "http_server_request_duration_seconds",
-            "Time from request head to response, without waiting for the body, by operation.",
+            "Time from the request head to the response, excluding the wait for the request body.",
         );
         for (operation, status, histogram) in metrics.durations() {
             let (id, method, route) = operation.map_or(("other", "_OTHER", ""), |operation| {

@@ -23,7 +23,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Settings {
     pub api: api::Config,
     pub server: server::Limits,
-    /// Encrypts every connection.
+    /// Encrypts the API's connections; the metrics listener stays plain HTTP.
     pub tls: Option<Arc<Tls>>,
     /// How long to keep serving after the shutdown signal, while the readiness
     /// probe fails.

@@ -10,7 +10,7 @@ use std::{
 
 use tempfile::{Builder, NamedTempFile};
 
-/// A temporary file beside its target. It is deleted unless it is persisted.
+/// A temporary file in the folder of its target. It is deleted unless persisted.
 pub(crate) struct AtomicFile {
     temporary: NamedTempFile,
     target: PathBuf,

@@ -1,4 +1,4 @@
-//! Why a store cannot be opened, and why a call to it failed.
+//! Errors from opening a store and from calls to it.
 
 use std::{error, io, path::PathBuf, sync::Arc};
 
@@ -30,7 +30,7 @@ pub enum OpenError {
         supported: i64,
     },
     #[error(
-        "{0} is already served by another process; stop that process first, or specify another \
+        "{0} is in use by another petstore process; stop that process first, or specify another \
          file"
     )]
     InUse(PathBuf),

@@ -29,7 +29,9 @@ pub(crate) struct PoolMetrics {
     pub(crate) statements_in_flight: i64,
 }
 
-/// Group commits, counted since the store was opened.
+/// Commits of client writes since the store was opened. On SQLite, writes that
+/// change nothing cached (API keys, replays, the purge) are not counted; on
+/// PostgreSQL, background statements are not.
 #[derive(Debug)]
 pub(crate) struct CommitMetrics {
     /// Writes that shared a commit.

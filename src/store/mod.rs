@@ -6,8 +6,8 @@
 //! - A write that returned `Ok` is durable: it survives a power cut.
 //! - A read sees every write that was acknowledged before the read began.
 //! - Ids are positive, ascending and never reused.
-//! - A write is executed even if its caller disconnects while it is queued or
-//!   in flight.
+//! - A write that is queued or in flight is executed even if its caller goes
+//!   away.
 //! - A pet has at most one open order. While it has one, only that order changes
 //!   its status.
 //! - A request with an idempotency key is executed once. Its record commits in
@@ -78,8 +78,8 @@ impl Options {
 
 /// Version of the store, for cache validation.
 ///
-/// It is incremented before a write is acknowledged. A reader that takes the
-/// version first and reads afterwards has seen every write that it counts.
+/// It is incremented before a write is acknowledged. A read that starts after the
+/// version was taken therefore sees every write that the version counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Version {
     /// Commits that inserted a row. An inserted row has the highest id.

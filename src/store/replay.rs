@@ -1,6 +1,6 @@
-//! The recorded outcome of an idempotent request: the id of the resource that
-//! it created or changed, or the code of its rejection. The rest of the response
-//! is derived from the request and from fields that never change.
+//! How the outcome of an idempotent request is recorded: the id of the resource that it
+//! created or changed, or the code of its rejection. The rest of a replayed response is
+//! derived from the request and from fields that never change.
 
 use crate::idempotency::RecordedRejection;
 

@@ -1,5 +1,5 @@
-//! The access log: one event per request, with fields named after OpenTelemetry's
-//! HTTP conventions.
+//! The access log: an event for each failed or slow request, or for every request if
+//! enabled. Fields are named after OpenTelemetry's HTTP conventions.
 
 use std::{fmt::Display, net::IpAddr, time::Duration};
 
@@ -23,10 +23,10 @@ pub struct Entry<'a> {
     pub method: &'a str,
     pub path: &'a str,
     pub status: u16,
-    /// `None` if the request was rejected before, or is for no operation.
+    /// `None` if the request was rejected before it was routed, or matches no operation.
     pub operation: Option<&'static str>,
     pub api_key_id: Option<i64>,
-    /// Without the time spent waiting for the client's body.
+    /// Without the time spent waiting for the request body.
     pub duration: Duration,
     /// Why it failed, if the service or the database is at fault.
     pub error: Option<&'a dyn Display>,

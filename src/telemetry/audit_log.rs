@@ -1,4 +1,4 @@
-//! The audit log: what happened to API keys, whoever did it.
+//! The audit log: changes to API keys, whichever process made them.
 
 use crate::api_key::ApiKey;
 
@@ -17,7 +17,7 @@ pub fn api_key_revoked(key: &ApiKey) {
     event!(key, "api key revoked");
 }
 
-/// The row is gone: some other program deleted it.
+/// The row was deleted, by another program.
 pub fn api_key_removed(key: &ApiKey) {
     event!(key, "api key removed");
 }

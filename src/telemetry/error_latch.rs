@@ -1,4 +1,4 @@
-//! Logging a lasting error once.
+//! Logs a persistent failure once instead of on every attempt.
 
 use std::fmt::Display;
 

@@ -48,7 +48,7 @@ impl Drop for GaugeGuard<'_> {
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [u64],
-    /// One for each bound, and one for the values above the last.
+    /// One for each bound, and one for values above the last bound.
     counts: Box<[AtomicU64]>,
     sum: AtomicU64,
     /// How many units of an observed value make one exported unit.

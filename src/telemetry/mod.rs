@@ -1,7 +1,7 @@
 //! Telemetry: metrics, and the log with its access and audit events.
 //!
-//! These are the building blocks. What is counted belongs to the part that
-//! counts it; `service/metrics.rs` gives every metric its name.
+//! These are the building blocks. Each module owns the metrics that it records;
+//! `service/metrics.rs` gives them their names.
 
 pub mod access_log;
 pub mod audit_log;

@@ -72,7 +72,7 @@ impl Family<'_> {
         self.line("_count", labels, cumulative);
     }
 
-    /// Label values are never escaped: they are names and numbers of ours.
+    /// Label values need no escaping: they are our own names and numbers.
     fn line(&mut self, suffix: &str, labels: Labels, value: impl Display) {
         let name = self.name;
         if labels.is_empty() {

@@ -24,8 +24,8 @@ fn reject(rejection: Rejection) -> Response {
     response
 }
 
-/// What a client receives of some writes, each of them flushed, over a pipe of
-/// `capacity` bytes.
+/// What a client receives if `writes` are written and flushed one by one, through a
+/// pipe of `capacity` bytes.
 async fn received(capacity: usize, writes: Vec<Write>) -> String {
     let (mut client, stream) = duplex(capacity);
     let state = Arc::new(RequestState::default());

@@ -17,7 +17,7 @@ use super::{
     check::check_file,
 };
 
-/// Pages copied between two reports of progress.
+/// Pages copied between progress reports.
 const PAGES_PER_STEP: i32 = 1000;
 
 /// Why the backup failed. No file is left behind.

@@ -51,8 +51,8 @@ const COPY_PETS: &str = concat!("COPY pets (", new_pet_columns!(), ") FROM STDIN
 /// Creates the pets that `next` returns until `None`, all in one transaction.
 /// Returns their number.
 ///
-/// An SQLite file must not be served meanwhile: the service would not invalidate
-/// its cached reads.
+/// Fails if an SQLite file is being served: the service would not notice the new pets
+/// and keep serving cached responses.
 pub(crate) async fn import(
     url: &DatabaseUrl,
     mut next: impl FnMut() -> Result<Option<NewPet>, String>,

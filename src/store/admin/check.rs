@@ -10,7 +10,7 @@ use super::super::{
     url::DatabaseUrl,
 };
 
-/// Queries that must count 0, with what they count. Valid on both databases.
+/// What each query counts, and the query. Every count must be 0. Valid on both databases.
 const INVARIANTS: [(&str, &str); 7] = [
     (
         "orders whose pet does not exist",
@@ -32,23 +32,23 @@ const INVARIANTS: [(&str, &str); 7] = [
         "SELECT count(*) FROM orders WHERE updated_at < created_at",
     ),
     (
-        "too many available pets in the inventory",
+        "available pets counted in excess by the inventory",
         "SELECT CAST((SELECT coalesce(sum(available), 0) FROM inventory)
                    - (SELECT count(*) FROM pets WHERE status = 'available') AS bigint)",
     ),
     (
-        "too many pending pets in the inventory",
+        "pending pets counted in excess by the inventory",
         "SELECT CAST((SELECT coalesce(sum(pending), 0) FROM inventory)
                    - (SELECT count(*) FROM pets WHERE status = 'pending') AS bigint)",
     ),
     (
-        "too many sold pets in the inventory",
+        "sold pets counted in excess by the inventory",
         "SELECT CAST((SELECT coalesce(sum(sold), 0) FROM inventory)
                    - (SELECT count(*) FROM pets WHERE status = 'sold') AS bigint)",
     ),
 ];
 
-/// The same for PostgreSQL alone. The schema comes first.
+/// Further invariants for PostgreSQL only, starting with the schema.
 const POSTGRES_INVARIANTS: [(&str, &str); 3] = [
     (
         "missing indexes",
@@ -115,7 +115,7 @@ pub(super) fn check_file(
     let found = pages.query_map([], |row| row.get::<_, String>(0))?;
     let is_problem = |found: &rusqlite::Result<String>| !matches!(found, Ok(ok) if ok == "ok");
     let mut problems: Vec<_> = found.filter(is_problem).collect::<Result<_, _>>()?;
-    // The other checks would only fail on the damage that was found already.
+    // The other checks would only stumble over the same damage.
     if !problems.is_empty() || !is_current {
         return Ok(problems);
     }

@@ -1,5 +1,5 @@
-//! Group commit on PostgreSQL: changes of one kind that are queued at the same
-//! time become one statement, so one round trip and one commit pay for all.
+//! Group commit on PostgreSQL: queued changes of one kind become one statement, and so
+//! share one round trip and one commit.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -47,17 +47,16 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
 pub(super) trait Change: Send + Sync + Sized + 'static {
     type Rejection: RecordedRejection;
 
-    /// What the change is about, if one statement can change that only once; and
-    /// why another change of the same subject is rejected right after this one
-    /// succeeded.
+    /// The row that the change competes for, if any: a statement contains at most one
+    /// change per row. With it, the rejection that a further change to the same row gets
+    /// once this one has succeeded.
     fn subject(&self) -> Option<(i64, Self::Rejection)>;
 
     fn idempotency(&self) -> Option<&IdempotentRequest>;
 
-    /// Runs one statement for all changes. Returns a row for each, in order,
-    /// that starts with [`OUTCOME_COLUMNS`] columns. Returns `None`, with nothing
-    /// changed, if a concurrent transaction recorded one of the idempotency keys
-    /// first.
+    /// Runs one statement for all changes. Returns one row per change, in order; each row
+    /// starts with the [`OUTCOME_COLUMNS`]. Returns `None`, with nothing changed, if a
+    /// concurrent transaction recorded one of the idempotency keys first.
     fn run(
         pool: &Pool,
         changes: &[&Self],
@@ -212,8 +211,8 @@ async fn execute_some<C: Change>(
             // Run again: now the recorded key is visible.
             Ok(None) => {}
             Ok(Some(rows)) if rows.len() == changes.len() => break Ok(rows),
-            // An operator's trigger may have skipped rows. Which result belongs
-            // to which change cannot be told.
+            // An operator's trigger may have skipped rows. There is no telling which
+            // row belongs to which change.
             Ok(Some(_)) => break Err(Error::OutcomeUnknown(Arc::new(RowCountMismatch))),
             Err(error) => break Err(error),
         }
@@ -241,9 +240,9 @@ async fn execute_some<C: Change>(
             }
         }
     }
-    // Changes of a subject that was just decided are rejected without another
-    // statement, as if they had come right after. One with an idempotency key
-    // has to be recorded or replayed, so it is sent.
+    // A further change to a row that was just decided is rejected without another
+    // statement, as if it had arrived right after. With an idempotency key it must be
+    // recorded or replayed, so it stays queued.
     let mut remaining = Vec::new();
     for (change, sender) in later {
         let subject = change.subject().filter(|_| change.idempotency().is_none());

@@ -23,9 +23,9 @@ const PRIMARY_KEY: &str = "idempotency_keys_pkey";
 ///
 /// Parameters `$1` to `$4` are arrays with the time, API key id, idempotency key
 /// and fingerprint of each change; the last three are null without a key. The
-/// columns of the kind follow. The statement starts with two common table
-/// expressions: `requested`, the changes with their `ordinal`; and `pending`,
-/// those among them that were not executed before.
+/// columns of the kind follow. The statement starts with three common table
+/// expressions: `requested`, the changes with their `ordinal`; `known`, the recorded
+/// outcomes of those that were executed before; and `pending`, the others.
 ///
 /// `$execute` are further expressions, the last of which is `executed`: the
 /// `ordinal` of each change that was made, the `id` of its resource, and the

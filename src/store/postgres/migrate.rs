@@ -14,7 +14,7 @@ const MIGRATIONS: [&str; 1] = [include_str!("../../../migrations/postgres/1_init
 /// are still running.
 const MIN_COMPATIBLE_VERSION: i32 = 1;
 
-/// "PETS" in ASCII: the advisory lock of whoever migrates.
+/// The advisory lock that a migrating process holds: "PETS" in ASCII.
 const ADVISORY_LOCK: i64 = 0x5045_5453;
 
 /// The one row of `schema_version`.

@@ -50,8 +50,9 @@ const MIGRATION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Connections for reads, per replica.
 const READ_CONNECTIONS: usize = 4;
 
-/// Connections to a PostgreSQL server. Every kind of change has its own, so that
-/// one that waits for a lock or a standby delays no other.
+/// Connections to a PostgreSQL server. Reads, updates, background work and each kind
+/// of batched change have their own, so that a statement that waits for a lock or a
+/// standby delays only its own kind.
 #[derive(Debug)]
 pub struct Postgres {
     reads: Pool,

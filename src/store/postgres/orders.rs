@@ -1,5 +1,5 @@
-//! Orders on PostgreSQL. Changes that are queued at the same time are one
-//! statement, and so one transaction. It decides by the rows that it locks:
+//! Orders on PostgreSQL. Queued changes are batched into one statement, and so one
+//! transaction. It decides by the rows that it locks:
 //! under READ COMMITTED, a statement that waited for a row lock re-checks the
 //! row's latest version (EvalPlanQual).
 
@@ -210,9 +210,9 @@ static PLACE: Sql = Sql {
     types: batch_types![INT8_ARRAY, INT8_ARRAY],
 };
 
-/// The set-based form of [`Order::apply`]: keep the two in step. Orders are
-/// locked in the order of their ids. A pet has one open order, so whoever has
-/// locked the order waits for no one to lock the pet.
+/// The set-based form of [`Order::apply`]: keep the two in sync. Orders are
+/// locked in the order of their ids. A pet has at most one open order, so the statement that
+/// holds the order's lock never has to wait for the pet's.
 static TRANSITION: Sql = Sql {
     text: batch_sql!(
         columns: "order_id, order_status, pet_status", parameters: "$5, $6, $7",

@@ -250,5 +250,5 @@ static INVENTORY: Sql = Sql {
 };
 
 #[derive(Debug, thiserror::Error)]
-#[error("concurrent updates of the same pet kept succeeding first")]
+#[error("too many concurrent updates of the same pet")]
 struct UpdateContention;

@@ -159,8 +159,8 @@ impl Pool {
         let _in_flight = self.in_flight.track();
         let (slot, connection) = self.connection().await?;
         let before = connection.warnings.load(Ordering::Acquire);
-        // Boxed to keep the future of every request small: it reserves room for
-        // all that it might await, even if it is served from memory.
+        // Boxed, so that this future does not enlarge that of every request, including
+        // those that are served from memory.
         let statement = Box::pin(connection.run(sql, parameters));
         Ok(match timeout(STATEMENT_TIMEOUT, statement).await {
             Ok(Ok(rows)) => {
@@ -301,8 +301,8 @@ const SESSION_SETTINGS: &str = "SET client_min_messages = 'warning';
      SET statement_timeout = '15s';
      SET idle_in_transaction_session_timeout = '15s'";
 
-/// Behind a pooler in transaction mode, session settings do not stick. There the
-/// role's own settings must let warnings through.
+/// Behind a pooler in transaction mode, session settings do not persist, so the role
+/// itself must not suppress warnings.
 async fn require_warnings(client: &Client) -> Result<(), PostgresError> {
     let level = client.query_typed("SHOW client_min_messages", &[]).await?;
     match level[0].get(0) {

@@ -59,7 +59,7 @@ impl PostgresUrl {
         one.application_name(all.get_application_name().unwrap_or("petstore"))
             .ssl_mode(all.get_ssl_mode())
             .channel_binding(all.get_channel_binding())
-            // Only the primary decides.
+            // Reads and writes both go to the primary.
             .target_session_attrs(TargetSessionAttrs::ReadWrite)
             .connect_timeout(HOST_TIMEOUT)
             .tcp_user_timeout(Duration::from_secs(10))
@@ -126,7 +126,7 @@ impl FromStr for PostgresUrl {
     }
 }
 
-/// Without the password and the options.
+/// Shows neither the password nor the parameters.
 impl fmt::Display for PostgresUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("postgres://")?;

@@ -14,7 +14,7 @@ use super::super::Role;
 /// How long to wait for another process that has the file locked.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Opens a prepared file for writing.
+/// Opens for writing a file that `open::prepare` has checked.
 pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
     let mut db = Connection::open_with_flags(
         path,
@@ -47,7 +47,7 @@ fn tool_busy_handler(tries: i32) -> bool {
     tries < 30_000
 }
 
-/// Opens a prepared file for reading.
+/// Opens for reading a file that `open::prepare` has checked.
 pub(super) fn connect_read_only(path: &Path) -> rusqlite::Result<Connection> {
     let db = Connection::open_with_flags(
         path,

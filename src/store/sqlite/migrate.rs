@@ -98,8 +98,8 @@ pub(super) fn migrate(path: &Path) -> Result<(), OpenError> {
     run().map_err(failed)
 }
 
-/// Refuses a file that a newer version has migrated in the WAL since its header
-/// was read.
+/// Rejects a file that is not a petstore database of a supported version, now that
+/// the WAL is visible: its header may be stale.
 pub(super) fn reject_newer(db: &Connection, path: &Path) -> Result<(), OpenError> {
     let identity = Identity::read(db).map_err(|cause| OpenError::Database {
         path: path.into(),

@@ -34,7 +34,7 @@ pub(super) use pets::insert as insert_pet;
 pub struct Sqlite {
     writer: Writer,
     readers: Readers,
-    /// The lock of the serving process. Declared last, so that it is released
+    /// The service lock. Declared last, so that it is released
     /// after everything else is closed.
     _lock: Option<File>,
 }
@@ -64,8 +64,7 @@ impl Sqlite {
     pub(super) async fn ping(&self) -> Result<(), Error> {
         let read = "SELECT EXISTS (SELECT 1 FROM pets WHERE id = ?1)";
         self.exists(read, 1).await?;
-        // Changes nothing in the end, but writes a page, so that a full disk is
-        // detected.
+        // Has no net effect, but writes a page, so that a full disk is detected.
         let write = "UPDATE inventory SET available = available + ?1";
         self.writer
             .run(

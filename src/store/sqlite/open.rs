@@ -1,5 +1,5 @@
-//! Opening an SQLite file: checking that it is a petstore database, and
-//! taking the lock of the serving process.
+//! Opening an SQLite file: checking that it is a petstore database, and taking the
+//! service lock.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -21,7 +21,7 @@ use super::{
 /// creating or migrating it if necessary. Returns its canonical path and, for a
 /// service, the lock.
 ///
-/// A file that is refused is left unchanged.
+/// A file that is rejected is left unchanged.
 pub(super) fn prepare(
     path: &Path,
     options: &Options,
@@ -95,8 +95,8 @@ fn inspect(path: &Path) -> Result<(Connection, SchemaState), OpenError> {
     }
 }
 
-/// Opens a file that no process serves, for reading. The lock keeps services
-/// away.
+/// Opens a file that is not being served, for reading. While the lock is held, no
+/// service can open it.
 pub(crate) fn open_exclusive_read_only(
     path: &Path,
 ) -> Result<(Connection, Option<File>), OpenError> {
@@ -110,8 +110,8 @@ pub(crate) fn open_exclusive_read_only(
     Ok((db, lock))
 }
 
-/// Opens a file that no process serves, for writing, and creates it if needed.
-/// The lock keeps services away.
+/// Opens a file that is not being served, for writing, and creates it if needed. While
+/// the lock is held, no service can open it.
 pub(crate) fn open_exclusive(path: &Path) -> Result<(Connection, Option<File>), OpenError> {
     let (path, lock) = prepare(path, &Options::new(Role::Service))?;
     let db = connect(&path, Role::Service);
@@ -119,7 +119,7 @@ pub(crate) fn open_exclusive(path: &Path) -> Result<(Connection, Option<File>), 
     Ok((db, lock))
 }
 
-/// Opens a file for a process of that role.
+/// Opens a file for the role in `options`.
 pub(super) fn open(
     path: &Path,
     options: &Options,
@@ -156,7 +156,7 @@ fn canonical_path(path: &Path) -> io::Result<PathBuf> {
 /// same process.
 fn sniff_header(path: &Path, options: &Options) -> Result<SchemaState, OpenError> {
     let mut head = Vec::new();
-    // Opening a FIFO would block for ever.
+    // Opening a FIFO would block forever.
     if fs::metadata(path).is_ok_and(|file| !file.is_file() && !file.is_dir()) {
         return Err(OpenError::NotAPetstore(path.into()));
     }
@@ -195,7 +195,7 @@ fn sniff_header(path: &Path, options: &Options) -> Result<SchemaState, OpenError
     }
 }
 
-/// Takes the lock of the serving process, unless another process has it.
+/// Takes the service lock, unless another process has it.
 ///
 /// It is an advisory `flock` on the whole file, independent of SQLite's POSIX
 /// record locks. The kernel releases it when the process ends, however it ends.

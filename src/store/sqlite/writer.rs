@@ -1,4 +1,4 @@
-//! Group commit: the only thread that writes to the SQLite file.
+//! Group commit: the only thread of the service that writes to the SQLite file.
 //!
 //! Writes that arrive while a commit is in flight share the next one, so one
 //! fsync pays for all of them. No caller gets its result before its commit is
@@ -147,7 +147,7 @@ impl Writer {
     }
 }
 
-/// One write of a batch: it runs first, and responds after the commit.
+/// One write of a batch: it runs before the commit, and responds after it.
 trait Write: Send {
     fn run(&mut self, db: &Connection) -> rusqlite::Result<()>;
 
