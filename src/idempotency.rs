@@ -3,7 +3,10 @@
 
 use std::convert::Infallible;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+
+/// How long a key is remembered, at least.
+pub const RETENTION: SignedDuration = SignedDuration::from_hours(24);
 
 /// A client's idempotency key: 1 to 255 visible ASCII characters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -8,20 +8,26 @@ pub mod cli;
 
 pub mod service;
 
-pub mod api;
 mod background;
+
+pub mod api;
+
 pub mod server;
 
 pub mod store;
 
-pub mod api_key;
-mod idempotency;
+mod telemetry;
+
+// The domain.
 mod order;
-pub mod page;
 pub mod pet;
+
+pub mod api_key;
+pub mod page;
+
+mod idempotency;
+pub mod json;
 
 pub mod clock;
 mod invalid;
-pub mod json;
-mod telemetry;
 mod tls;

@@ -7,7 +7,7 @@ use crate::{
     idempotency::RecordedRejection,
     invalid::Invalid,
     json::{FromObject, Object},
-    page::{ListKind, StatusFilter, parse_positive_decimal},
+    page::{ListKind, Status, parse_positive_decimal},
     pet::{PetId, PetStatus},
 };
 
@@ -28,10 +28,10 @@ pub struct Order {
 impl Order {
     /// Applies a transition. Only an open order can change, and one whose
     /// reservation has expired can no longer be completed.
-    pub fn apply(self, transition: Transition, now: Timestamp) -> Result<Self, Rejection> {
+    pub fn apply(self, transition: Transition, now: Timestamp) -> Result<Self, OrderRejection> {
         let expired = self.expires_at.is_some_and(|expiry| now >= expiry);
         if self.status != OrderStatus::Placed || (transition == Transition::Complete && expired) {
-            return Err(Rejection::OrderNotOpen);
+            return Err(OrderRejection::OrderNotOpen);
         }
         Ok(Self {
             status: transition.order_status(),
@@ -79,7 +79,7 @@ pub enum OrderStatus {
     Cancelled,
 }
 
-impl StatusFilter for OrderStatus {
+impl Status for OrderStatus {
     const LIST: ListKind = ListKind::Orders;
     const ALL: &[Self] = &[Self::Placed, Self::Completed, Self::Cancelled];
 
@@ -94,11 +94,11 @@ impl StatusFilter for OrderStatus {
 
 /// The body of a request to place an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PlaceOrder {
+pub struct PlaceOrderRequest {
     pub pet_id: PetId,
 }
 
-impl FromObject for PlaceOrder {
+impl FromObject for PlaceOrderRequest {
     fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
         match PetId::from_json(object.get("petId")) {
             Ok(pet_id) => Ok(Self { pet_id }),
@@ -170,14 +170,14 @@ impl Transition {
 
 /// Why an order was not placed, completed or cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rejection {
+pub enum OrderRejection {
     NoSuchPet,
     PetNotAvailable,
     NoSuchOrder,
     OrderNotOpen,
 }
 
-impl Rejection {
+impl OrderRejection {
     const ALL: [Self; 4] = [
         Self::NoSuchPet,
         Self::PetNotAvailable,
@@ -186,7 +186,7 @@ impl Rejection {
     ];
 }
 
-impl RecordedRejection for Rejection {
+impl RecordedRejection for OrderRejection {
     fn code(self) -> &'static str {
         match self {
             Self::NoSuchPet => "no_such_pet",
@@ -214,7 +214,7 @@ mod tests {
         let placed = new.with_id(OrderId(1));
         for (transition, at, status) in [
             (Transition::Complete, 109, Ok(OrderStatus::Completed)),
-            (Transition::Complete, 110, Err(Rejection::OrderNotOpen)),
+            (Transition::Complete, 110, Err(OrderRejection::OrderNotOpen)),
             (Transition::Cancel, 110, Ok(OrderStatus::Cancelled)),
         ] {
             let applied = placed.clone().apply(transition, second(at, 0));
@@ -226,14 +226,14 @@ mod tests {
         assert_eq!(cancelled.updated_at, placed.updated_at);
         assert_eq!(cancelled.clone().as_placed(), placed);
         let again = cancelled.apply(Transition::Cancel, second(100, 0));
-        assert_eq!(again, Err(Rejection::OrderNotOpen));
+        assert_eq!(again, Err(OrderRejection::OrderNotOpen));
     }
 
     #[test]
     fn rejections_are_found_by_their_codes() {
-        for rejection in Rejection::ALL {
-            assert_eq!(Rejection::from_code(rejection.code()), Some(rejection));
+        for rejection in OrderRejection::ALL {
+            assert_eq!(OrderRejection::from_code(rejection.code()), Some(rejection));
         }
-        assert_eq!(Rejection::from_code("succeeded"), None);
+        assert_eq!(OrderRejection::from_code("succeeded"), None);
     }
 }

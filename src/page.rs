@@ -94,7 +94,7 @@ impl Cursor {
 }
 
 /// A status that a list can be filtered by. The type also determines the list.
-pub trait StatusFilter: Copy + 'static {
+pub trait Status: Copy + 'static {
     const LIST: ListKind;
     const ALL: &[Self];
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::{
     invalid::{Invalid, combine},
     json::{FromObject, Object, Value},
-    page::{ListKind, StatusFilter, parse_positive_decimal},
+    page::{ListKind, Status, parse_positive_decimal},
 };
 
 /// A pet in the store.
@@ -74,16 +74,16 @@ impl PetChange {
         before: &Pet,
         expected: Option<&Pet>,
         reserved: bool,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, PetRejection> {
         if expected.is_some_and(|expected| expected != before) {
-            return Err(Rejection::Outdated);
+            return Err(PetRejection::Outdated);
         }
         let after = self.apply(before);
         if after == *before {
             return Ok(Decision::Unchanged);
         }
         if reserved && after.status != before.status {
-            return Err(Rejection::Reserved);
+            return Err(PetRejection::Reserved);
         }
         Ok(Decision::Update(after))
     }
@@ -137,7 +137,7 @@ pub struct Inventory {
 
 /// Why a pet was not changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rejection {
+pub enum PetRejection {
     NoSuchPet,
     /// The pet no longer has the expected value.
     Outdated,
@@ -239,7 +239,7 @@ pub enum PetStatus {
     Sold,
 }
 
-impl StatusFilter for PetStatus {
+impl Status for PetStatus {
     const LIST: ListKind = ListKind::Pets;
     const ALL: &[Self] = &[Self::Available, Self::Pending, Self::Sold];
 
@@ -308,12 +308,12 @@ mod tests {
             (&rename, None, false, renamed.clone()),
             (&rename, None, true, renamed.clone()),
             (&rename, Some(&before), false, renamed),
-            (&rename, Some(&stale), false, Err(Rejection::Outdated)),
+            (&rename, Some(&stale), false, Err(PetRejection::Outdated)),
             (&same, None, true, Ok(Decision::Unchanged)),
-            (&same, Some(&stale), true, Err(Rejection::Outdated)),
-            (&sell, None, true, Err(Rejection::Reserved)),
-            (&clear, None, true, Err(Rejection::Reserved)),
-            (&sell, Some(&stale), true, Err(Rejection::Outdated)),
+            (&same, Some(&stale), true, Err(PetRejection::Outdated)),
+            (&sell, None, true, Err(PetRejection::Reserved)),
+            (&clear, None, true, Err(PetRejection::Reserved)),
+            (&sell, Some(&stale), true, Err(PetRejection::Outdated)),
             (
                 &sell,
                 None,

@@ -18,7 +18,7 @@ const SLOW_BODY: Duration = Duration::from_millis(100);
 
 /// How many requests are served at a time, and how long their bodies may take.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct AdmissionLimits {
     /// Authorized requests in flight. One more is shed at once: a queue would
     /// hold memory, and respond too late.
     pub max_in_flight: usize,
@@ -27,7 +27,7 @@ pub struct Limits {
     pub body_timeout: Duration,
 }
 
-impl Default for Limits {
+impl Default for AdmissionLimits {
     fn default() -> Self {
         Self {
             max_in_flight: 4096,
@@ -40,11 +40,11 @@ impl Default for Limits {
 pub struct Admission {
     in_flight: Semaphore,
     slow_bodies: Semaphore,
-    limits: Limits,
+    limits: AdmissionLimits,
 }
 
 impl Admission {
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: AdmissionLimits) -> Self {
         Self {
             in_flight: Semaphore::new(limits.max_in_flight),
             slow_bodies: Semaphore::new(limits.max_slow_bodies),

@@ -9,8 +9,8 @@ use super::{
     context::RequestContext,
     error::ApiError,
     key_cache::KeyCache,
+    operations::Operation,
     rate_limit::{FailedAuthLimiter, LimitKind, Quota},
-    routes::Operation,
 };
 use crate::{
     api_key::{KeyHash, Scopes},
@@ -64,19 +64,20 @@ impl Authenticator {
         context: &mut RequestContext,
     ) -> Result<Caller, ApiError> {
         let (client, at, now) = (context.client, context.started, self.clock.now());
-        let fail = |error| match check(self.failed_auth.charge(client, at), LimitKind::Address) {
-            Ok(()) => error,
-            Err(rate_limited) => rate_limited,
-        };
+        let fail =
+            |error| match ensure_granted(self.failed_auth.charge(client, at), LimitKind::Address) {
+                Ok(()) => error,
+                Err(rate_limited) => rate_limited,
+            };
         let hash = presented_key(headers).map_err(fail)?;
         let may_refresh = || self.failed_auth.has_budget(client, at);
-        let found = self.keys.find(&hash, now, at, may_refresh).await;
+        let found = self.keys.find_and_charge(&hash, now, at, may_refresh).await;
         let found = found.map_err(|error| fail(error.into()))?;
         let key = found.ok_or_else(|| fail(UNKNOWN_KEY))?;
         context.api_key_id = Some(key.id);
         context.quota = key.quota;
         if let Some(quota) = key.quota {
-            check(quota, LimitKind::ApiKey)?;
+            ensure_granted(quota, LimitKind::ApiKey)?;
         }
         Ok(Caller {
             hash,
@@ -101,7 +102,7 @@ impl Authenticator {
     }
 }
 
-fn check(quota: Quota, kind: LimitKind) -> Result<(), ApiError> {
+fn ensure_granted(quota: Quota, kind: LimitKind) -> Result<(), ApiError> {
     match quota.granted {
         true => Ok(()),
         false => Err(ApiError::RateLimited { kind, quota }),

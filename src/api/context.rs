@@ -9,7 +9,7 @@ use std::{
 
 use http::{HeaderValue, StatusCode, request::Parts};
 
-use super::{error::ApiError, metrics::Metrics, rate_limit::Quota, routes::Operation};
+use super::{error::ApiError, metrics::Metrics, operations::Operation, rate_limit::Quota};
 use crate::telemetry::access_log::{AccessLog, CLIENT_CLOSED_REQUEST, Entry};
 
 pub struct RequestContext {

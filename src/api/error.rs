@@ -169,14 +169,14 @@ impl ApiError {
                     .into()
             }
             Self::RateLimited { kind, quota } => {
-                let Quota { limit, reset, .. } = quota;
+                let Quota { limit, retry_after, .. } = quota;
                 let exceeded = match kind {
                     LimitKind::ApiKey => "per API key exceeded",
                     LimitKind::Address => {
                         "for requests without a valid API key exceeded for this address"
                     }
                 };
-                format!("rate limit of {limit} {exceeded}; retry in {reset}s").into()
+                format!("rate limit of {limit} {exceeded}; retry in {retry_after}s").into()
             }
             Self::HeadTooLarge => {
                 format!(
@@ -240,7 +240,7 @@ impl ApiError {
         }
         let retry_after = match self {
             Self::Unavailable(..) | Self::Overloaded => Some(1),
-            Self::RateLimited { quota, .. } => Some(quota.reset),
+            Self::RateLimited { quota, .. } => Some(quota.retry_after),
             _ => None,
         };
         if let Some(seconds) = retry_after {
@@ -266,23 +266,23 @@ const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
 
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-impl From<order::Rejection> for ApiError {
-    fn from(rejection: order::Rejection) -> Self {
+impl From<order::OrderRejection> for ApiError {
+    fn from(rejection: order::OrderRejection) -> Self {
         match rejection {
-            order::Rejection::NoSuchPet => Self::NotFound(NO_SUCH_PET),
-            order::Rejection::PetNotAvailable => Self::PetNotAvailable,
-            order::Rejection::NoSuchOrder => Self::NotFound(NO_SUCH_ORDER),
-            order::Rejection::OrderNotOpen => Self::OrderNotOpen,
+            order::OrderRejection::NoSuchPet => Self::NotFound(NO_SUCH_PET),
+            order::OrderRejection::PetNotAvailable => Self::PetNotAvailable,
+            order::OrderRejection::NoSuchOrder => Self::NotFound(NO_SUCH_ORDER),
+            order::OrderRejection::OrderNotOpen => Self::OrderNotOpen,
         }
     }
 }
 
-impl From<pet::Rejection> for ApiError {
-    fn from(rejection: pet::Rejection) -> Self {
+impl From<pet::PetRejection> for ApiError {
+    fn from(rejection: pet::PetRejection) -> Self {
         match rejection {
-            pet::Rejection::NoSuchPet => Self::NotFound(NO_SUCH_PET),
-            pet::Rejection::Outdated => Self::PreconditionFailed,
-            pet::Rejection::Reserved => Self::PetReserved,
+            pet::PetRejection::NoSuchPet => Self::NotFound(NO_SUCH_PET),
+            pet::PetRejection::Outdated => Self::PreconditionFailed,
+            pet::PetRejection::Reserved => Self::PetReserved,
         }
     }
 }

@@ -80,21 +80,21 @@ impl KeyCache {
     ///
     /// A key that is not cached may be new: then the cache is refreshed first, if
     /// `may_refresh` allows it.
-    pub async fn find(
+    pub async fn find_and_charge(
         &self,
         hash: &KeyHash,
         now: Timestamp,
-        at: time::Instant,
+        instant: time::Instant,
         may_refresh: impl FnOnce() -> bool,
     ) -> Result<Option<ValidKey>, store::Error> {
-        if let Some(found) = self.find_cached(hash, now, at) {
+        if let Some(found) = self.find_cached(hash, now, instant) {
             return Ok(found);
         }
         if self.unknown.get(hash).is_some() || !may_refresh() {
             return Ok(None);
         }
         self.refresh().await?;
-        Ok(self.find_cached(hash, now, at).unwrap_or_else(|| {
+        Ok(self.find_cached(hash, now, instant).unwrap_or_else(|| {
             self.unknown.insert(*hash, ());
             None
         }))
@@ -105,7 +105,7 @@ impl KeyCache {
         &self,
         hash: &KeyHash,
         now: Timestamp,
-        at: time::Instant,
+        instant: time::Instant,
     ) -> Option<Option<ValidKey>> {
         let keys = self.keys.load();
         let CachedKey { key, usage } = keys.get(hash)?;
@@ -120,7 +120,7 @@ impl KeyCache {
         Some(Some(ValidKey {
             id: key.id,
             scopes: key.scopes,
-            quota: limiter.map(|limiter| limiter.charge(&usage.rate_limit, at)),
+            quota: limiter.map(|limiter| limiter.charge(&usage.rate_limit, instant)),
         }))
     }
 

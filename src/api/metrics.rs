@@ -2,7 +2,7 @@
 
 use std::{sync::OnceLock, time::Duration};
 
-use super::{error::ApiError, rate_limit::LimitKind, routes::Operation};
+use super::{error::ApiError, operations::Operation, rate_limit::LimitKind};
 use crate::telemetry::metrics::{Counter, Histogram};
 
 /// Every status that can be recorded, including 499.

@@ -18,13 +18,13 @@ pub(crate) mod key_cache;
 pub(crate) mod metrics;
 mod middleware;
 mod openapi;
+mod operations;
 mod orders;
 mod pets;
 mod rate_limit;
 mod request;
 mod response;
 mod router;
-mod routes;
 mod state;
 
 use std::net::IpAddr;
@@ -35,12 +35,12 @@ use hyper::body::Incoming;
 use crate::server::{Rejection, Response, Service};
 use error::ApiError;
 
-pub use admission::Limits;
+pub use admission::AdmissionLimits;
 pub use cors::Origin;
 pub(crate) use middleware::with_new_request_id;
 pub use openapi::{Contract, PublicUrl, Scheme, loopback_if_unspecified};
+pub(crate) use operations::Operation;
 pub use rate_limit::RateLimit;
-pub(crate) use routes::Operation;
 pub(crate) use state::Api;
 pub use state::Config;
 

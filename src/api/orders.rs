@@ -8,7 +8,7 @@ use super::{
     state::Api,
 };
 use crate::{
-    order::{NewOrder, PlaceOrder, Transition},
+    order::{NewOrder, PlaceOrderRequest, Transition},
     server::Response,
 };
 
@@ -23,7 +23,9 @@ pub async fn list_orders(api: &Api, request: ApiRequest<'_>) -> Result<Response,
 }
 
 pub async fn place_order(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let (place, idempotency) = request.idempotent_object::<PlaceOrder>().await?;
+    let (place, idempotency) = request
+        .json_with_idempotency_key::<PlaceOrderRequest>()
+        .await?;
     let new = NewOrder::new(place.pet_id, request.now(), api.reserve_for);
     let placed = api.store.order_place(new, idempotency).await?;
     response::idempotent(placed, |placed| match placed {
@@ -60,7 +62,7 @@ async fn transition(
     mut request: ApiRequest<'_>,
     transition: Transition,
 ) -> Result<Response, ApiError> {
-    let idempotency = request.idempotent().await?;
+    let idempotency = request.idempotency_key().await?;
     let (id, now) = (request.order_id()?, request.now());
     let changed = api
         .store

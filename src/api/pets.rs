@@ -10,7 +10,7 @@ use super::{
     state::Api,
 };
 use crate::{
-    pet::{NewPet, PetChange, Rejection},
+    pet::{NewPet, PetChange, PetRejection},
     server::Response,
 };
 
@@ -25,7 +25,7 @@ pub async fn list_pets(api: &Api, request: ApiRequest<'_>) -> Result<Response, A
 }
 
 pub async fn create_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let (new, idempotency) = request.idempotent_object::<NewPet>().await?;
+    let (new, idempotency) = request.json_with_idempotency_key::<NewPet>().await?;
     let created = api.store.pet_create(new, idempotency).await?;
     response::idempotent(created, |pet| api.links.created("pets", pet.id.get(), &pet))
 }
@@ -48,7 +48,7 @@ pub async fn update_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Respon
         };
         match api.store.pet_update(id, change.clone(), expected).await? {
             // It changed since it was read; the precondition may still hold.
-            Err(Rejection::Outdated) => {}
+            Err(PetRejection::Outdated) => {}
             updated => return Ok(response::resource(&updated?)),
         }
     }

@@ -131,7 +131,7 @@ impl Limiter {
             limit: self.limit,
             granted: charged.is_ok(),
             remaining,
-            reset: wait.div_ceil(NANOS_PER_SECOND),
+            retry_after: wait.div_ceil(NANOS_PER_SECOND),
         }
     }
 
@@ -170,7 +170,7 @@ pub struct Quota {
     /// Requests that may be sent at once.
     remaining: u64,
     /// Seconds until one more is available, rounded up, so never 0.
-    pub reset: u64,
+    pub retry_after: u64,
 }
 
 /// Whose rate limit it is.
@@ -187,10 +187,12 @@ impl Quota {
         let value = |text: String| HeaderValue::try_from(text).expect("printable ASCII");
         let RateLimit { requests, seconds } = self.limit;
         let Self {
-            remaining, reset, ..
+            remaining,
+            retry_after,
+            ..
         } = self;
         let policy = value(format!("\"default\";q={requests};w={seconds}"));
-        let mut current = value(format!("\"default\";r={remaining};t={reset}"));
+        let mut current = value(format!("\"default\";r={remaining};t={retry_after}"));
         // Differs in every response, so keep it out of HPACK's dynamic table.
         current.set_sensitive(true);
         headers.insert(RATELIMIT_POLICY, policy);

@@ -19,7 +19,7 @@ use crate::{
     invalid::{Invalid, join_messages},
     json::{FromObject, Object},
     order::OrderId,
-    page::{Cursor, ListQuery, PageLimit, StatusFilter},
+    page::{Cursor, ListQuery, PageLimit, Status},
     pet::PetId,
     server::MAX_BODY_BYTES,
 };
@@ -66,11 +66,11 @@ impl<'a> ApiRequest<'a> {
     }
 
     /// Reads a JSON object, and the idempotency key if there is one.
-    pub async fn idempotent_object<T: FromObject>(
+    pub async fn json_with_idempotency_key<T: FromObject>(
         &mut self,
     ) -> Result<(T, Option<IdempotentRequest>), ApiError> {
         let body = self.body_of_type(JSON).await?;
-        Ok((parse_object(&body)?, self.idempotency(&body)?))
+        Ok((parse_object(&body)?, self.parse_idempotency_key(&body)?))
     }
 
     /// Reads a JSON merge patch (RFC 7396).
@@ -80,9 +80,9 @@ impl<'a> ApiRequest<'a> {
 
     /// Reads the idempotency key of an operation without input. The body is not
     /// interpreted, but it is part of the request's fingerprint.
-    pub async fn idempotent(&mut self) -> Result<Option<IdempotentRequest>, ApiError> {
+    pub async fn idempotency_key(&mut self) -> Result<Option<IdempotentRequest>, ApiError> {
         let body = self.body().await?;
-        self.idempotency(&body)
+        self.parse_idempotency_key(&body)
     }
 
     async fn body_of_type(&mut self, types: &'static [&'static str]) -> Result<Bytes, ApiError> {
@@ -107,7 +107,7 @@ impl<'a> ApiRequest<'a> {
         }
     }
 
-    fn idempotency(&self, body: &[u8]) -> Result<Option<IdempotentRequest>, ApiError> {
+    fn parse_idempotency_key(&self, body: &[u8]) -> Result<Option<IdempotentRequest>, ApiError> {
         let mut keys = self.head.headers.get_all(IDEMPOTENCY_KEY).iter();
         let Some(key) = keys.next() else {
             return Ok(None);
@@ -117,8 +117,12 @@ impl<'a> ApiRequest<'a> {
         if keys.next().is_some() {
             return Err(invalid("must not be repeated"));
         }
-        let key = IdempotencyKey::parse(key.as_bytes())
-            .ok_or_else(|| invalid("must be 1 to 255 visible ASCII characters, without spaces"))?;
+        let key = IdempotencyKey::parse(key.as_bytes()).ok_or_else(|| {
+            let max = IdempotencyKey::MAX_CHARS;
+            invalid(&format!(
+                "must be 1 to {max} visible ASCII characters, without spaces"
+            ))
+        })?;
         let fingerprint = Sha256::new()
             .chain_update(self.head.method.as_str())
             .chain_update([0])
@@ -134,7 +138,7 @@ impl<'a> ApiRequest<'a> {
     }
 
     /// Reads the query parameters of a list. Unknown ones are ignored.
-    pub fn list_query<S: StatusFilter>(&self) -> Result<ListQuery<S>, ApiError> {
+    pub fn list_query<S: Status>(&self) -> Result<ListQuery<S>, ApiError> {
         let query = self.head.uri.query().unwrap_or("");
         parse_list_query(query).map_err(ApiError::InvalidParameter)
     }
@@ -214,7 +218,7 @@ fn is_encoded(headers: &HeaderMap) -> bool {
     codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-fn parse_list_query<S: StatusFilter>(query: &str) -> Result<ListQuery<S>, Invalid> {
+fn parse_list_query<S: Status>(query: &str) -> Result<ListQuery<S>, Invalid> {
     let (mut limit, mut status, mut cursor) = (None, None, None);
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         match &*name {

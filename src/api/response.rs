@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     idempotency::Idempotent,
-    page::{ListKind, ListQuery, Page, StatusFilter},
+    page::{ListKind, ListQuery, Page, Status},
     server::Response,
 };
 
@@ -90,7 +90,7 @@ impl Links {
     ///
     /// New items have the highest id, so a page that has a next one is not
     /// changed by an insert.
-    pub fn page<S: StatusFilter, T: Serialize>(
+    pub fn page<S: Status, T: Serialize>(
         &self,
         query: &ListQuery<S>,
         page: &Page<T>,

@@ -7,9 +7,9 @@ use super::{
     context::RequestContext,
     docs,
     error::ApiError,
+    operations::{self, Match, Operation},
     orders, pets,
     request::ApiRequest,
-    routes::{self, Match, Operation},
     state::Api,
 };
 use crate::server::{Response, head_exceeds_limits};
@@ -61,7 +61,7 @@ async fn dispatch(
     context: &mut RequestContext,
 ) -> Result<Response, ApiError> {
     let caller = api.auth.authenticate(&head.headers, context).await?;
-    let (operation, parameter) = match routes::find(&head.method, head.uri.path()) {
+    let (operation, parameter) = match operations::find(&head.method, head.uri.path()) {
         Match::Operation(operation, parameter) => (operation, parameter),
         Match::MethodNotAllowed(allow) => return Err(ApiError::MethodNotAllowed(allow.into())),
         Match::NotFound => return Err(NO_SUCH_PATH),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 
 use super::{
-    admission::{Admission, Limits},
+    admission::{Admission, AdmissionLimits},
     auth::Authenticator,
     cache::{self, ResponseCache},
     cors::Origin,
@@ -34,7 +34,7 @@ pub struct Config {
     /// The rate limit of requests without a valid API key, per address.
     pub failed_auth_limit: RateLimit,
     pub clock: Clock,
-    pub limits: Limits,
+    pub limits: AdmissionLimits,
 }
 
 impl Default for Config {
@@ -48,7 +48,7 @@ impl Default for Config {
             rate_limit: None,
             failed_auth_limit: RateLimit::FAILED_AUTH,
             clock: Clock::system(),
-            limits: Limits::default(),
+            limits: AdmissionLimits::default(),
         }
     }
 }

@@ -19,32 +19,27 @@ pub(crate) fn start(
     tls: Option<&Arc<Tls>>,
     clock: &Clock,
 ) -> Supervisor {
-    let (keys, metrics) = (api.keys(), &api.metrics);
     let mut supervisor = Supervisor::default();
-    supervisor.spawn("refresh_api_keys", (keys.clone(),), tasks::refresh_api_keys);
+    supervisor.spawn("refresh_api_keys", api.keys(), tasks::refresh_api_keys);
     supervisor.spawn(
         "flush_api_key_usage",
-        (keys.clone(),),
+        api.keys(),
         tasks::flush_api_key_usage,
     );
-    let owned = (store.clone(), clock.clone());
-    supervisor.spawn("expire_orders", owned.clone(), tasks::expire_orders);
+    let state = (store.clone(), clock.clone());
+    supervisor.spawn("expire_orders", &state, tasks::expire_orders);
     supervisor.spawn(
         "purge_idempotency_keys",
-        owned,
+        &state,
         tasks::purge_idempotency_keys,
     );
     supervisor.spawn(
         "report_shed_requests",
-        (metrics.clone(),),
+        &api.metrics,
         tasks::report_shed_requests,
     );
     if let Some(tls) = tls {
-        supervisor.spawn(
-            "reload_certificate",
-            (tls.clone(),),
-            tasks::reload_certificate,
-        );
+        supervisor.spawn("reload_certificate", tls, tasks::reload_certificate);
     }
     supervisor
 }
@@ -55,14 +50,16 @@ pub(crate) fn start(
 pub(crate) struct Supervisor(JoinSet<()>);
 
 impl Supervisor {
-    fn spawn<A, F>(&mut self, name: &'static str, arguments: A, task: fn(A) -> F)
+    /// Each run of the task gets a clone of `state`.
+    fn spawn<S, F>(&mut self, name: &'static str, state: &S, task: fn(S) -> F)
     where
-        A: Clone + Send + Sync + 'static,
+        S: Clone + Send + Sync + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
+        let state = state.clone();
         self.0.spawn(async move {
             loop {
-                let _ = AssertUnwindSafe(task(arguments.clone())).catch_unwind().await;
+                let _ = AssertUnwindSafe(task(state.clone())).catch_unwind().await;
                 tracing::error!(task = name, restart_in = ?RESTART_DELAY, "background task panicked");
                 tokio::time::sleep(RESTART_DELAY).await;
             }

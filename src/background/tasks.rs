@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use jiff::SignedDuration;
 use tokio::time::{interval, sleep};
 
 use crate::{
     api::{key_cache::KeyCache, metrics::Metrics},
     clock::Clock,
+    idempotency,
     server::Tls,
     store::{self, Store},
     telemetry::error_latch::ErrorLatch,
@@ -20,10 +20,7 @@ const ORDER_EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 const IDEMPOTENCY_PURGE_INTERVAL: Duration = Duration::from_secs(1);
 const SHED_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long idempotency keys are kept.
-const IDEMPOTENCY_RETENTION: SignedDuration = SignedDuration::from_hours(24);
-
-pub async fn refresh_api_keys((keys,): (Arc<KeyCache>,)) {
+pub async fn refresh_api_keys(keys: Arc<KeyCache>) {
     let mut ticks = interval(KEY_REFRESH_INTERVAL);
     let mut latch = ErrorLatch::new("API key refresh");
     loop {
@@ -33,7 +30,7 @@ pub async fn refresh_api_keys((keys,): (Arc<KeyCache>,)) {
 }
 
 /// A separate task, because the refresh must not wait for the writer.
-pub async fn flush_api_key_usage((keys,): (Arc<KeyCache>,)) {
+pub async fn flush_api_key_usage(keys: Arc<KeyCache>) {
     let mut ticks = interval(KEY_USAGE_FLUSH_INTERVAL);
     let mut latch = ErrorLatch::new("API key usage flush");
     loop {
@@ -61,13 +58,13 @@ pub async fn purge_idempotency_keys((store, clock): (Arc<Store>, Clock)) {
     let mut latch = ErrorLatch::new("idempotency key purge");
     loop {
         ticks.tick().await;
-        let purge = || store.idempotency_purge(clock.now() - IDEMPOTENCY_RETENTION);
+        let purge = || store.idempotency_purge(clock.now() - idempotency::RETENTION);
         latch.observe(in_batches(purge).await);
     }
 }
 
 /// Logs how many requests were shed: one event each would add to the overload.
-pub async fn report_shed_requests((metrics,): (Arc<Metrics>,)) {
+pub async fn report_shed_requests(metrics: Arc<Metrics>) {
     let mut ticks = interval(SHED_REPORT_INTERVAL);
     let mut reported = metrics.shed.get();
     loop {
@@ -81,7 +78,7 @@ pub async fn report_shed_requests((metrics,): (Arc<Metrics>,)) {
 }
 
 /// Reloads a renewed certificate. The same error is logged once.
-pub async fn reload_certificate((tls,): (Arc<Tls>,)) {
+pub async fn reload_certificate(tls: Arc<Tls>) {
     let mut logged = None;
     loop {
         sleep(tls.reload_interval).await;

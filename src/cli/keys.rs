@@ -88,7 +88,7 @@ impl Create {
             created_at: Clock::system().now(),
             expires_at: self.expires,
         };
-        let store = Store::open(&self.database.database, &Options::new(Role::Tool)).await?;
+        let store = Store::open(&self.database.database, &Options::new(Role::Command)).await?;
         let (key, secret) = create(&store, new).await?;
         store.close().await;
         let expiry = key
@@ -170,7 +170,7 @@ pub async fn create(store: &Store, new: NewApiKey) -> Result<(ApiKey, ApiKeySecr
 async fn open_existing(database: &Database) -> Result<Store, crate::store::OpenError> {
     let options = Options {
         create: false,
-        ..Options::new(Role::Tool)
+        ..Options::new(Role::Command)
     };
     Store::open(&database.database, &options).await
 }

@@ -12,7 +12,7 @@ use csv::StringRecord;
 use crate::{
     invalid::{Invalid, combine, join_messages, quoted},
     json::{FromObject, Object},
-    page::StatusFilter,
+    page::Status,
     pet::{NewPet, Pet, PetName, PetStatus},
 };
 

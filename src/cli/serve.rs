@@ -23,7 +23,7 @@ use crate::{
     api_key::{NewApiKey, Scopes},
     clock::Clock,
     server,
-    service::{self, Listeners, Settings},
+    service::{self, Config, Listeners},
     store::{self, Options, Role, Store},
     telemetry::log::{self, stderr_is_terminal},
 };
@@ -180,7 +180,7 @@ impl Serve {
 
         let mut limits = server::Limits::default();
         limits.max_connections = limits.max_connections.min(max_connections());
-        let settings = Settings {
+        let settings = Config {
             api: api::Config {
                 public_url: self.urls.public_url,
                 staging_url: self.urls.staging_url,

@@ -10,10 +10,8 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use super::{
-    Limits, Rejection, Service, Tls, connection, shutdown::ShutdownSignal, stream,
-    tls::HandshakeError,
+    Rejection, Server, Service, connection, shutdown::ShutdownSignal, stream, tls::HandshakeError,
 };
-use crate::telemetry::metrics::{Counter, Gauge};
 
 /// How many connections over the limit are being sent a 503 at a time. Further ones
 /// are closed without a response.
@@ -21,22 +19,6 @@ const MAX_REJECTIONS: usize = 64;
 
 /// How long to wait after `accept` failed.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Serves a [`Service`] on the connections of a listener.
-pub struct Server<S> {
-    pub service: Arc<S>,
-    pub limits: Limits,
-    /// Without it, connections are not encrypted.
-    pub tls: Option<Arc<Tls>>,
-    pub metrics: Arc<Metrics>,
-}
-
-#[derive(Debug, Default)]
-pub struct Metrics {
-    pub open_connections: Gauge,
-    /// Connections over the limit.
-    pub rejected_connections: Counter,
-}
 
 impl<S: Service> Server<S> {
     /// Accepts connections until `shutdown` completes, then drains them: requests in

@@ -12,18 +12,35 @@ mod shutdown;
 mod stream;
 mod tls;
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use hyper::body::Incoming;
 
-pub use accept::{Metrics, Server};
+use crate::telemetry::metrics::{Counter, Gauge};
+
 pub use limits::{Limits, MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS, head_exceeds_limits};
 pub use tls::{CertificateError, Tls};
 
 /// A response with its complete body in memory.
+/// Serves a [`Service`] on the connections of a listener; `accept.rs` runs it.
+pub struct Server<S> {
+    pub service: Arc<S>,
+    pub limits: Limits,
+    /// Without it, connections are not encrypted.
+    pub tls: Option<Arc<Tls>>,
+    pub metrics: Arc<Metrics>,
+}
+
+#[derive(Debug, Default)]
+pub struct Metrics {
+    pub open_connections: Gauge,
+    /// Connections over the limit.
+    pub rejected_connections: Counter,
+}
+
 pub type Response = http::Response<Full<Bytes>>;
 
 /// What the transport serves.

@@ -1,6 +1,6 @@
 //! The metrics endpoint: every metric with its name, type and meaning.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Method, Request, header};
 use http_body_util::Full;
@@ -16,6 +16,9 @@ use crate::{
 /// Concurrent scrapers; further connections are rejected.
 const MAX_CONNECTIONS: usize = 64;
 
+/// The API has drained already; a scrape takes milliseconds.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
 pub struct MetricsEndpoint {
     pub api: Arc<Api>,
     pub store: Arc<Store>,
@@ -28,6 +31,7 @@ impl MetricsEndpoint {
             service: Arc::new(self),
             limits: Limits {
                 max_connections: MAX_CONNECTIONS,
+                drain_timeout: DRAIN_TIMEOUT,
                 ..limits.clone()
             },
             tls: None,
@@ -76,7 +80,7 @@ impl MetricsEndpoint {
             api.requests_in_flight(),
         );
         text.counter(
-            "petstore_requests_shed_total",
+            "petstore_shed_requests_total",
             "Requests rejected because too many were in flight.",
             metrics.shed.get(),
         );

@@ -20,7 +20,7 @@ use metrics::MetricsEndpoint;
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Default)]
-pub struct Settings {
+pub struct Config {
     pub api: api::Config,
     pub server: server::Limits,
     /// Encrypts the API's connections; the metrics listener stays plain HTTP.
@@ -40,10 +40,10 @@ pub struct Listeners {
 pub async fn run(
     listeners: Listeners,
     store: Store,
-    settings: Settings,
+    settings: Config,
     shutdown: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
-    let Settings {
+    let Config {
         api: config,
         server: limits,
         tls,

@@ -53,7 +53,7 @@ pub enum Role {
     /// Serves requests. An SQLite file has at most one such process.
     Service,
     /// Runs one command, possibly beside a running service.
-    Tool,
+    Command,
 }
 
 /// How to open a store.
@@ -63,7 +63,7 @@ pub struct Options {
     /// Whether to create an SQLite file that does not exist.
     pub create: bool,
     /// The capacity of each write queue. Writes beyond it are rejected.
-    pub write_queue: usize,
+    pub write_queue_capacity: usize,
 }
 
 impl Options {
@@ -71,7 +71,7 @@ impl Options {
         Self {
             role,
             create: true,
-            write_queue: 4096,
+            write_queue_capacity: 4096,
         }
     }
 }
@@ -159,7 +159,7 @@ impl Store {
         id: PetId,
         change: PetChange,
         expected: Option<Pet>,
-    ) -> Result<Result<Pet, pet::Rejection>, Error> {
+    ) -> Result<Result<Pet, pet::PetRejection>, Error> {
         match self {
             Self::Sqlite(db) => db.pet_update(id, change, expected).await,
             Self::Postgres(db) => db.pet_update(id, change, expected).await,
@@ -194,7 +194,7 @@ impl Store {
         &self,
         new: NewOrder,
         idempotency: Option<IdempotentRequest>,
-    ) -> Result<Idempotent<Result<Order, order::Rejection>>, Error> {
+    ) -> Result<Idempotent<Result<Order, order::OrderRejection>>, Error> {
         match self {
             Self::Sqlite(db) => db.order_place(new, idempotency).await,
             Self::Postgres(db) => db.order_place(new, idempotency).await,
@@ -209,7 +209,7 @@ impl Store {
         transition: Transition,
         now: Timestamp,
         idempotency: Option<IdempotentRequest>,
-    ) -> Result<Idempotent<Result<Order, order::Rejection>>, Error> {
+    ) -> Result<Idempotent<Result<Order, order::OrderRejection>>, Error> {
         match self {
             Self::Sqlite(db) => db.order_transition(id, transition, now, idempotency).await,
             Self::Postgres(db) => db.order_transition(id, transition, now, idempotency).await,

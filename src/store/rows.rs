@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use crate::{
     api_key::{ApiKey, KeyHash, KeyName, Scopes},
     order::{Order, OrderId, OrderStatus},
-    page::StatusFilter,
+    page::Status,
     pet::{Inventory, Pet, PetId, PetName, PetStatus},
 };
 
@@ -147,12 +147,12 @@ impl<'r, R: Row> Columns<'r, R> {
         timestamp.map_err(|e| R::corrupt(column, e))
     }
 
-    fn status<S: StatusFilter>(&mut self) -> Result<S, R::Error> {
+    fn status<S: Status>(&mut self) -> Result<S, R::Error> {
         let column = self.advance();
         S::parse(self.row.text(column)?).map_err(|e| R::corrupt(column, e))
     }
 
-    fn optional_status<S: StatusFilter>(&mut self) -> Result<Option<S>, R::Error> {
+    fn optional_status<S: Status>(&mut self) -> Result<Option<S>, R::Error> {
         let column = self.advance();
         let status = self.row.optional_text(column)?.map(S::parse).transpose();
         status.map_err(|e| R::corrupt(column, e))

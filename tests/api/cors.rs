@@ -27,7 +27,7 @@ pub async fn only_allowed_origins_get_cors_headers(backend: Backend) {
         .assert_error(401, "missing_api_key");
 
     let server = Server::start_with(backend, |config| {
-        config.settings.api.cors_origins = vec![
+        config.service.api.cors_origins = vec![
             shop.parse().unwrap(),
             "http://127.0.0.1:3000".parse().unwrap(),
         ];
@@ -95,7 +95,7 @@ pub async fn only_allowed_origins_get_cors_headers(backend: Backend) {
         assert_eq!(response.header("vary"), Some("Origin"));
     }
     let any_origin = Server::start_with(backend, |config| {
-        config.settings.api.cors_origins = vec!["*".parse().unwrap()]
+        config.service.api.cors_origins = vec!["*".parse().unwrap()]
     })
     .await;
     let response = preflight(&any_origin, "https://tls.example").send().await;

@@ -23,7 +23,7 @@ async fn assert_every_operation_fails(server: &Server, status: u16, code: &str) 
 
 pub async fn a_panic_returns_500(backend: Backend) {
     let server = Server::start_with(backend, |config| {
-        config.settings.api.clock = Clock::new(|| panic!("this clock is broken"));
+        config.service.api.clock = Clock::new(|| panic!("this clock is broken"));
     })
     .await;
     assert_every_operation_fails(&server, 500, "internal_error").await;
@@ -82,7 +82,7 @@ pub async fn keys_are_not_rejected_while_the_key_table_is_unreadable(backend: Ba
 /// affect those in flight. Health checks and authentication errors are still served.
 pub async fn requests_over_the_in_flight_limit_are_shed(backend: Backend) {
     let server = Server::start_with(backend, |config| {
-        config.settings.api.limits.max_in_flight = 3
+        config.service.api.limits.max_in_flight = 3
     })
     .await;
     server.create_pets(1).await;
@@ -99,7 +99,7 @@ pub async fn requests_over_the_in_flight_limit_are_shed(backend: Backend) {
             .assert_error(401, "missing_api_key");
         assert_eq!(server.get("/healthz").await.status, 200);
         let shed = contract::callable_operations().count() as f64;
-        assert_eq!(server.metric("petstore_requests_shed_total").await, shed);
+        assert_eq!(server.metric("petstore_shed_requests_total").await, shed);
         drop(lock);
     };
     let (responses, ()) = tokio::join!(futures_util::future::join_all(posts), others);
@@ -109,9 +109,9 @@ pub async fn requests_over_the_in_flight_limit_are_shed(backend: Backend) {
 
 pub async fn a_full_write_queue_returns_503_and_stores_nothing(backend: Backend) {
     let server = Server::start_with(backend, |config| {
-        config.options.write_queue = 2;
+        config.options.write_queue_capacity = 2;
         let fixed = Timestamp::now();
-        config.settings.api.clock = Clock::new(move || fixed);
+        config.service.api.clock = Clock::new(move || fixed);
     })
     .await;
     server.create_pets(1).await;

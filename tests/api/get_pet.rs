@@ -82,7 +82,7 @@ pub async fn get_returns_410_from_the_sunset_date(backend: Backend) {
     ] {
         let now: Timestamp = now.parse().unwrap();
         let server = Server::start_with(backend, |config| {
-            config.settings.api.clock = Clock::new(move || now);
+            config.service.api.clock = Clock::new(move || now);
         })
         .await;
         server.create_pets(1).await;

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use petstore::{
     api_key::{ApiKeySecret, NewApiKey, Scope, Scopes},
     server::Tls,
-    service::{self, Listeners, Settings},
+    service::{self, Config, Listeners},
     store::{Options, Role, Store},
 };
 use serde_json::Value;
@@ -45,7 +45,7 @@ impl Backend {
 
 /// The configuration of a service, before it starts.
 pub struct ServerConfig {
-    pub settings: Settings,
+    pub service: Config,
     pub options: Options,
     /// SQL to run on the new database before the service starts.
     pub sql: &'static str,
@@ -81,7 +81,7 @@ impl Server {
 
     pub async fn start_with(backend: Backend, configure: impl FnOnce(&mut ServerConfig)) -> Self {
         let mut config = ServerConfig {
-            settings: Settings::default(),
+            service: Config::default(),
             options: Options::new(Role::Service),
             sql: "",
         };
@@ -91,7 +91,7 @@ impl Server {
         });
         if let Some((identity, _)) = &tls {
             let tls = Tls::load(&identity.certificate, &identity.key);
-            config.settings.tls = Some(Arc::new(tls.unwrap()));
+            config.service.tls = Some(Arc::new(tls.unwrap()));
         }
         configure(&mut config);
         let database = Database::new(backend);
@@ -109,7 +109,7 @@ impl Server {
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
             let shutdown = async { drop(stopped.await) };
-            service::run(listeners, store, config.settings, shutdown)
+            service::run(listeners, store, config.service, shutdown)
                 .await
                 .unwrap();
         });
@@ -137,7 +137,7 @@ impl Server {
 
     /// Creates another API key the way `petstore keys create` does, while the service runs.
     pub async fn create_key(&self, scopes: &[Scope], expires_at: Option<Timestamp>) -> String {
-        let store = Store::open(&self.database.url(), &Options::new(Role::Tool))
+        let store = Store::open(&self.database.url(), &Options::new(Role::Command))
             .await
             .unwrap();
         let key = insert_key(&store, scopes.iter().copied().collect(), expires_at).await;

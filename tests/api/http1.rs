@@ -111,13 +111,13 @@ impl<'a> RawConnection<'a> {
 }
 
 fn with_short_timeouts(config: &mut ServerConfig) {
-    config.settings.server = Limits {
+    config.service.server = Limits {
         head_timeout: Duration::from_millis(200),
         idle_timeout: Duration::from_millis(300),
         write_timeout: Duration::from_millis(200),
         ..Limits::default()
     };
-    config.settings.api.limits.body_timeout = Duration::from_millis(200);
+    config.service.api.limits.body_timeout = Duration::from_millis(200);
 }
 
 pub async fn keep_alive_pipelining_and_chunked_bodies_work(backend: Backend) {
@@ -313,7 +313,7 @@ pub async fn clients_that_do_not_read_time_out(backend: Backend) {
 
 pub async fn connections_over_the_limit_get_503(backend: Backend) {
     let server =
-        Server::start_with(backend, |config| config.settings.server.max_connections = 2).await;
+        Server::start_with(backend, |config| config.service.server.max_connections = 2).await;
     let mut first = RawConnection::connect(&server).await;
     let mut second = RawConnection::connect(&server).await;
     for conn in [&mut first, &mut second] {

@@ -117,7 +117,7 @@ pub async fn a_fragmented_preface_is_accepted(backend: Backend) {
 
 pub async fn idle_connections_are_closed(backend: Backend) {
     let server = Server::start_with(backend, |config| {
-        config.settings.server = Limits {
+        config.service.server = Limits {
             idle_timeout: Duration::from_millis(200),
             write_timeout: Duration::from_millis(200),
             ..Limits::default()

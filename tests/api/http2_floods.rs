@@ -60,8 +60,8 @@ pub async fn rapid_reset_continuation_and_data_floods_close_the_connection(backe
 /// without bound for a client that does not read.
 pub async fn ping_and_settings_floods_close_the_connection(backend: Backend) {
     let server = Server::start_with(backend, |config| {
-        config.settings.server.head_timeout = Duration::from_millis(200);
-        config.settings.server.write_timeout = Duration::from_millis(200);
+        config.service.server.head_timeout = Duration::from_millis(200);
+        config.service.server.write_timeout = Duration::from_millis(200);
     })
     .await;
     for flood in [frame(PING, 0, 0, &[0; 8]), SETTINGS.to_vec()] {

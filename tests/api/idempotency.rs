@@ -221,7 +221,7 @@ pub async fn idempotency_keys_expire_after_24_hours(backend: Backend) {
     let hours = Arc::new(AtomicI64::new(0));
     let clock_hours = hours.clone();
     let server = Server::start_with(backend, |config| {
-        config.settings.api.clock = Clock::new(move || {
+        config.service.api.clock = Clock::new(move || {
             start + SignedDuration::from_hours(clock_hours.load(Ordering::Relaxed))
         });
     })

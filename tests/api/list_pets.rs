@@ -108,7 +108,7 @@ pub async fn keyset_pagination_visits_every_pet_once(backend: Backend) {
 pub async fn links_use_the_public_url(backend: Backend) {
     let address = "https://shop.example/api/v1";
     let server = Server::start_with(backend, |config| {
-        config.settings.api.public_url = Some(address.parse().unwrap());
+        config.service.api.public_url = Some(address.parse().unwrap());
     })
     .await;
     server.create_pets(2).await;

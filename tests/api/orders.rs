@@ -325,8 +325,8 @@ fn manual_clock() -> (Clock, impl Fn(i64)) {
 pub async fn expired_orders_are_cancelled(backend: Backend) {
     let (clock, advance) = manual_clock();
     let server = Server::start_with(backend, |config| {
-        config.settings.api.clock = clock;
-        config.settings.api.reserve_for = Some(SignedDuration::from_mins(30));
+        config.service.api.clock = clock;
+        config.service.api.reserve_for = Some(SignedDuration::from_mins(30));
     })
     .await;
     let time = |value: &Value| value.as_str().unwrap().parse::<Timestamp>().unwrap();

@@ -9,8 +9,8 @@ use crate::harness::{Backend, Server, eventually};
 
 pub async fn the_contract_names_its_server_urls(backend: Backend) {
     let server = Server::start_with(backend, |config| {
-        config.settings.api.public_url = Some("https://shop.example/v1".parse().unwrap());
-        config.settings.api.staging_url = Some("https://staging.shop.example/v1".parse().unwrap());
+        config.service.api.public_url = Some("https://shop.example/v1".parse().unwrap());
+        config.service.api.staging_url = Some("https://staging.shop.example/v1".parse().unwrap());
     })
     .await;
     let get = |path| server.request(Method::GET, path).without_key().send();

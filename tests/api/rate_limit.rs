@@ -17,14 +17,14 @@ use crate::{
 
 async fn start_with_key_limit(backend: Backend, limit: &str) -> Server {
     Server::start_with(backend, |config| {
-        config.settings.api.rate_limit = Some(limit.parse().unwrap());
+        config.service.api.rate_limit = Some(limit.parse().unwrap());
     })
     .await
 }
 
 async fn start_with_address_limit(backend: Backend, limit: &str) -> Server {
     Server::start_with(backend, |config| {
-        config.settings.api.failed_auth_limit = limit.parse().unwrap();
+        config.service.api.failed_auth_limit = limit.parse().unwrap();
     })
     .await
 }

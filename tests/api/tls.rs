@@ -71,9 +71,8 @@ pub async fn tls_1_2_and_tls_1_3_are_supported(backend: Backend) {
 /// The service sends close_notify after the last response, also after one to a
 /// malformed request, so that a client can rule out truncation.
 pub async fn connections_end_with_close_notify(backend: Backend) {
-    let with_short_timeouts = |config: &mut ServerConfig| {
-        config.settings.server.head_timeout = Duration::from_millis(200)
-    };
+    let with_short_timeouts =
+        |config: &mut ServerConfig| config.service.server.head_timeout = Duration::from_millis(200);
     let server = Server::start_with(backend, with_short_timeouts).await;
     let long = [b"GET /", &[b'x'; 70_000][..], b" HTTP/1.1\r\n\r\n"].concat();
     for (request, status) in [
@@ -111,9 +110,8 @@ pub async fn plain_http_clients_are_told_to_use_https(backend: Backend) {
 pub async fn stalled_handshakes_time_out(backend: Backend) {
     // Nothing at all, and the header of a handshake record of 512 bytes.
     let stalled: [&[u8]; 2] = [b"", &[0x16, 3, 1, 2, 0, 1]];
-    let with_short_timeouts = |config: &mut ServerConfig| {
-        config.settings.server.head_timeout = Duration::from_millis(200)
-    };
+    let with_short_timeouts =
+        |config: &mut ServerConfig| config.service.server.head_timeout = Duration::from_millis(200);
     let server = Server::start_with(backend, with_short_timeouts).await;
     for bytes in stalled {
         let mut conn = RawConnection::over(&server, Box::new(connect(&server).await));
@@ -186,7 +184,7 @@ async fn tls_handshake(server: &Server, client: ClientConfig) -> io::Result<TlsS
 }
 
 fn reload_often(config: &mut ServerConfig) {
-    let tls = config.settings.tls.as_mut().and_then(Arc::get_mut);
+    let tls = config.service.tls.as_mut().and_then(Arc::get_mut);
     let tls: &mut Tls = tls.expect("the suite runs over TLS");
     tls.reload_interval = Duration::from_millis(10);
 }

@@ -36,7 +36,7 @@ async fn copy_preserves_all_data() {
     }
     // A served database changes during the copy.
     let busy = copy(&home, &there.url());
-    busy.assert_fails(1, "already served");
+    busy.assert_fails(1, "in use by another petstore process");
     let before = (
         client.pets().await,
         client.get("/v1/pets?limit=100").await.body,

@@ -201,7 +201,7 @@ async fn a_served_file_is_not_changed() {
     let service = home.serve();
     let client = Client::new(&service, &key);
     client.create("Rex").await.unwrap();
-    run(&home, &["seed", "10"]).assert_fails(1, "already served");
+    run(&home, &["seed", "10"]).assert_fails(1, "in use by another petstore process");
     // Reading is fine.
     assert_eq!(exported(&home).lines().count(), 1);
     service.stop();

@@ -193,7 +193,7 @@ async fn only_one_service_opens_the_file() {
         let second = home.petstore(&second);
         assert_eq!((second.code, &*second.stdout), (Some(1), ""), "{second:?}");
         assert!(
-            second.stderr.contains("petstore.db is already served"),
+            second.stderr.contains("petstore.db is in use"),
             "{second:?}"
         );
         assert_eq!(client.create("Rex").await.unwrap().status, 201);

@@ -11,10 +11,10 @@ fn limiter(limit: &str) -> Limiter {
 #[test]
 fn a_burst_is_allowed_and_then_replenished_at_a_constant_rate() {
     let (limiter, arrival) = (limiter("3/60s"), ArrivalTime::default());
-    // Granted, remaining, reset.
+    // Granted, remaining, retry_after.
     let charge = |after: Duration| {
         let quota = limiter.charge(&arrival, limiter.epoch + after);
-        (quota.granted, quota.remaining, quota.reset)
+        (quota.granted, quota.remaining, quota.retry_after)
     };
     let second = Duration::from_secs;
     assert_eq!(charge(second(0)), (true, 2, 20));
@@ -22,7 +22,7 @@ fn a_burst_is_allowed_and_then_replenished_at_a_constant_rate() {
     assert_eq!(charge(second(5)), (true, 0, 15));
     assert_eq!(charge(second(5)), (false, 0, 15));
     assert_eq!(charge(Duration::from_millis(19_001)), (false, 0, 1));
-    // A refused request is not charged.
+    // A rejected request is not charged.
     assert_eq!(charge(second(20)), (true, 0, 20));
     assert_eq!(charge(second(39)), (false, 0, 1));
     assert_eq!(charge(second(65)), (true, 1, 15));
@@ -83,17 +83,17 @@ fn tracked_addresses_are_bounded_and_a_busy_one_is_kept() {
 fn addresses_of_an_ipv6_network_share_a_limit() {
     let limiter = FailedAuthLimiter::new("1/24h".parse().unwrap());
     let at = limiter.limiter.epoch;
-    let is_refused = |client: &str| {
+    let is_limited = |client: &str| {
         let client = client.parse().unwrap();
         let has_budget = limiter.has_budget(client, at);
         let quota = limiter.charge(client, at);
         assert_eq!(has_budget, quota.granted);
         !quota.granted
     };
-    assert!(!is_refused("2001:db8:1:2::1"));
-    assert!(is_refused("2001:db8:1:2:ffff::2"));
-    assert!(!is_refused("2001:db8:1:3::1"));
-    assert!(!is_refused("192.0.2.1"));
-    assert!(is_refused("192.0.2.1"));
-    assert!(!is_refused("192.0.2.2"));
+    assert!(!is_limited("2001:db8:1:2::1"));
+    assert!(is_limited("2001:db8:1:2:ffff::2"));
+    assert!(!is_limited("2001:db8:1:3::1"));
+    assert!(!is_limited("192.0.2.1"));
+    assert!(is_limited("192.0.2.1"));
+    assert!(!is_limited("192.0.2.2"));
 }

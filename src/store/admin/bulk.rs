@@ -14,7 +14,7 @@ use super::super::{
     url::DatabaseUrl,
 };
 use crate::{
-    page::StatusFilter,
+    page::Status,
     pet::{NewPet, Pet, PetStatus},
 };
 

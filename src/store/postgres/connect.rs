@@ -7,7 +7,6 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use futures_util::{StreamExt, stream};
@@ -22,11 +21,11 @@ use tokio_postgres::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::{error::PostgresError, url::PostgresUrl};
+use super::{
+    error::PostgresError,
+    url::{CONNECT_TIMEOUT, PostgresUrl},
+};
 use crate::tls;
-
-/// How long one host may take to accept a connection.
-pub(super) const HOST_TIMEOUT: Duration = Duration::from_secs(2);
 
 type ServerConnection = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
@@ -71,7 +70,7 @@ impl Connector {
     async fn connect_any(&self) -> Result<(Client, ServerConnection), PostgresError> {
         let mut last_error = None;
         for config in self.url.hosts() {
-            match timeout(HOST_TIMEOUT, config.connect(self.tls.clone())).await {
+            match timeout(CONNECT_TIMEOUT, config.connect(self.tls.clone())).await {
                 Ok(Ok(connected)) => return Ok(connected),
                 Ok(Err(error)) => last_error = Some(error.into()),
                 Err(elapsed) => last_error = Some(elapsed.into()),

@@ -9,11 +9,11 @@ use jiff::Timestamp;
 use tokio_postgres::{Row, types::Type};
 
 use super::{
-    super::{error::Error, rows::Columns},
+    super::error::Error,
     Postgres,
-    batch::Change,
-    error::MissingRow,
     pool::{Parameters, Pool, Sql},
+    read_count,
+    writer::BatchedWrite,
 };
 use crate::idempotency::IdempotentRequest;
 
@@ -99,7 +99,7 @@ macro_rules! batch_types {
 
 /// Runs a `batch_sql!` statement. `own` are the parameters of its kind, an array
 /// each.
-pub(super) async fn run<C: Change>(
+pub(super) async fn run<C: BatchedWrite>(
     pool: &Pool,
     sql: &'static Sql,
     changes: &[&C],
@@ -141,10 +141,4 @@ impl Postgres {
         let before = before.as_microsecond();
         read_count(&self.background.write(&PURGE, &[&before]).await?)
     }
-}
-
-/// The only column of the only row.
-pub(super) fn read_count(rows: &[Row]) -> Result<u64, Error> {
-    let row = rows.first().ok_or(MissingRow)?;
-    Ok(Columns::of(row).int()? as u64)
 }

@@ -5,7 +5,6 @@
 mod idempotency;
 
 mod api_keys;
-mod batch;
 mod connect;
 mod error;
 mod migrate;
@@ -13,6 +12,7 @@ mod orders;
 mod pets;
 mod pool;
 mod url;
+mod writer;
 
 use std::{
     error as std_error,
@@ -32,13 +32,13 @@ use super::{
     metrics::{CommitMetrics, PoolMetrics, QueueMetrics, StoreMetrics},
     rows::{Columns, Entity, Row},
 };
-use crate::page::{ListQuery, Page, StatusFilter};
-use batch::{Change, Writer};
+use crate::page::{ListQuery, Page, Status};
 use connect::Connector;
 use error::MissingRow;
 use orders::{PlaceOrder, TransitionOrder};
 use pets::CreatePet;
 use pool::{Pool, Sql};
+use writer::{BatchedWrite, Writer};
 
 pub use error::PostgresError;
 pub use url::PostgresUrl;
@@ -102,9 +102,9 @@ impl Postgres {
         let (connector, ..) = prepare(url).await?;
         let read_connections = match options.role {
             Role::Service => READ_CONNECTIONS,
-            Role::Tool => 1,
+            Role::Command => 1,
         };
-        let (queue, commits) = (options.write_queue, Arc::default());
+        let (queue, commits) = (options.write_queue_capacity, Arc::default());
         Ok(Self {
             reads: Pool::new(&connector, read_connections),
             updates: Pool::new(&connector, 1),
@@ -134,7 +134,7 @@ impl Postgres {
     }
 
     pub(super) fn metrics(&self) -> StoreMetrics<'_> {
-        fn of_writer<C: Change>(
+        fn of_writer<C: BatchedWrite>(
             name: &'static str,
             writer: &Writer<C>,
         ) -> (QueueMetrics, PoolMetrics) {
@@ -178,7 +178,7 @@ impl Postgres {
     }
 
     /// Reads one page by ascending id, plus one row to detect a next page.
-    async fn list<S: StatusFilter, T: Entity>(
+    async fn list<S: Status, T: Entity>(
         &self,
         sql: &'static ListSql,
         query: ListQuery<S>,
@@ -248,4 +248,10 @@ impl Row for tokio_postgres::Row {
     fn corrupt(_: usize, cause: impl std_error::Error + Send + Sync + 'static) -> Error {
         Error::Internal(Arc::new(cause))
     }
+}
+
+/// The only column of the only row.
+fn read_count(rows: &[tokio_postgres::Row]) -> Result<u64, Error> {
+    let row = rows.first().ok_or(MissingRow)?;
+    Ok(Columns::of(row).int()? as u64)
 }

@@ -12,18 +12,19 @@ use super::{
         rows::{Columns, Entity},
     },
     ListSql, Postgres,
-    batch::{Change, ChangeResult, OUTCOME_COLUMNS},
     error::MissingRow,
-    idempotency::{self, read_count},
+    idempotency,
     pool::{Pool, Sql},
+    read_count,
+    writer::{BatchedWrite, OUTCOME_COLUMNS, WriteResult},
 };
 use crate::{
     idempotency::{Idempotent, IdempotentRequest},
-    order::{NewOrder, Order, OrderId, OrderStatus, Rejection, Transition},
-    page::{ListQuery, Page, StatusFilter},
+    order::{NewOrder, Order, OrderId, OrderRejection, OrderStatus, Transition},
+    page::{ListQuery, Page, Status},
 };
 
-type OrderResult = Result<Order, Rejection>;
+type OrderResult = Result<Order, OrderRejection>;
 
 #[derive(Debug)]
 pub(super) struct PlaceOrder {
@@ -39,11 +40,11 @@ pub(super) struct TransitionOrder {
     idempotency: Option<IdempotentRequest>,
 }
 
-impl Change for PlaceOrder {
-    type Rejection = Rejection;
+impl BatchedWrite for PlaceOrder {
+    type Rejection = OrderRejection;
 
-    fn subject(&self) -> Option<(i64, Rejection)> {
-        Some((self.new.pet_id.get(), Rejection::PetNotAvailable))
+    fn contended_row(&self) -> Option<(i64, OrderRejection)> {
+        Some((self.new.pet_id.get(), OrderRejection::PetNotAvailable))
     }
 
     fn idempotency(&self) -> Option<&IdempotentRequest> {
@@ -59,11 +60,11 @@ impl Change for PlaceOrder {
     }
 }
 
-impl Change for TransitionOrder {
-    type Rejection = Rejection;
+impl BatchedWrite for TransitionOrder {
+    type Rejection = OrderRejection;
 
-    fn subject(&self) -> Option<(i64, Rejection)> {
-        Some((self.id.get(), Rejection::OrderNotOpen))
+    fn contended_row(&self) -> Option<(i64, OrderRejection)> {
+        Some((self.id.get(), OrderRejection::OrderNotOpen))
     }
 
     fn idempotency(&self) -> Option<&IdempotentRequest> {
@@ -112,21 +113,21 @@ impl Postgres {
     /// restores it as it was after the first request.
     async fn order_result(
         &self,
-        result: ChangeResult<Rejection>,
+        result: WriteResult<OrderRejection>,
         as_recorded: fn(Order) -> Order,
     ) -> Result<Idempotent<OrderResult>, Error> {
         Ok(match result {
-            ChangeResult::Executed(Ok(changed)) => {
+            WriteResult::Executed(Ok(changed)) => {
                 let mut columns = Columns::skipping(&changed.row, OUTCOME_COLUMNS);
                 Idempotent::Executed(Ok(Order::read(&mut columns)?))
             }
-            ChangeResult::Executed(Err(rejection)) => Idempotent::Executed(Err(rejection)),
-            ChangeResult::Replayed(Ok(id)) => {
+            WriteResult::Executed(Err(rejection)) => Idempotent::Executed(Err(rejection)),
+            WriteResult::Replayed(Ok(id)) => {
                 let order = self.order_get(OrderId::from_store(id)).await?;
                 Idempotent::Replayed(Ok(as_recorded(order.ok_or(MissingRow)?)))
             }
-            ChangeResult::Replayed(Err(rejection)) => Idempotent::Replayed(Err(rejection)),
-            ChangeResult::KeyReused => Idempotent::KeyReused,
+            WriteResult::Replayed(Err(rejection)) => Idempotent::Replayed(Err(rejection)),
+            WriteResult::KeyReused => Idempotent::KeyReused,
         })
     }
 

@@ -11,15 +11,15 @@ use super::{
         rows::{Columns, Entity},
     },
     ListSql, Postgres,
-    batch::{Change, ChangeResult},
     error::MissingRow,
     idempotency,
     pool::{Parameters, Pool, Sql},
+    writer::{BatchedWrite, WriteResult},
 };
 use crate::{
     idempotency::{Idempotent, IdempotentRequest},
-    page::{ListQuery, Page, StatusFilter},
-    pet::{Decision, Inventory, NewPet, Pet, PetChange, PetId, PetStatus, Rejection},
+    page::{ListQuery, Page, Status},
+    pet::{Decision, Inventory, NewPet, Pet, PetChange, PetId, PetRejection, PetStatus},
 };
 
 /// Attempts of an optimistic update. Each failed one means that a concurrent
@@ -32,11 +32,11 @@ pub(super) struct CreatePet {
     idempotency: Option<IdempotentRequest>,
 }
 
-impl Change for CreatePet {
+impl BatchedWrite for CreatePet {
     /// A valid pet is always created.
     type Rejection = std::convert::Infallible;
 
-    fn subject(&self) -> Option<(i64, Self::Rejection)> {
+    fn contended_row(&self) -> Option<(i64, Self::Rejection)> {
         None
     }
 
@@ -73,13 +73,13 @@ impl Postgres {
             idempotency,
         };
         Ok(match self.creates.execute(create).await? {
-            ChangeResult::Executed(Ok(created)) => {
+            WriteResult::Executed(Ok(created)) => {
                 Idempotent::Executed(new.with_id(PetId::from_store(created.id)))
             }
-            ChangeResult::Replayed(Ok(id)) => {
+            WriteResult::Replayed(Ok(id)) => {
                 Idempotent::Replayed(new.with_id(PetId::from_store(id)))
             }
-            ChangeResult::KeyReused => Idempotent::KeyReused,
+            WriteResult::KeyReused => Idempotent::KeyReused,
         })
     }
 
@@ -90,11 +90,11 @@ impl Postgres {
         id: PetId,
         change: PetChange,
         expected: Option<Pet>,
-    ) -> Result<Result<Pet, Rejection>, Error> {
+    ) -> Result<Result<Pet, PetRejection>, Error> {
         for _ in 0..MAX_UPDATE_ATTEMPTS {
             let rows = self.reads.read(&GET_WITH_RESERVED, &[&id.get()]).await?;
             let Some(row) = rows.first() else {
-                return Ok(Err(Rejection::NoSuchPet));
+                return Ok(Err(PetRejection::NoSuchPet));
             };
             let mut columns = Columns::of(row);
             let (before, reserved) = (Pet::read(&mut columns)?, columns.boolean()?);

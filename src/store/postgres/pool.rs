@@ -24,7 +24,9 @@ use super::{super::error::Error, connect::Connector, error::PostgresError};
 use crate::telemetry::metrics::Gauge;
 
 /// How long setting up a session, or cancelling a statement, may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const SESSION_SETUP_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a request to cancel a statement may take.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a statement may take, including the network round trip.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -231,7 +233,7 @@ impl Pool {
         let (connector, token) = (self.connector.clone(), connection.client.cancel_token());
         tokio::spawn(async move {
             // If this fails too, statement_timeout ends the statement.
-            let _ = timeout(CONNECT_TIMEOUT, connector.cancel(token)).await;
+            let _ = timeout(CANCEL_TIMEOUT, connector.cancel(token)).await;
         });
     }
 
@@ -251,9 +253,13 @@ impl Connection {
         let (client, warnings) = connector.connect().await?;
         let prepares = connector.prepares_statements();
         if prepares {
-            timeout(CONNECT_TIMEOUT, client.batch_execute(SESSION_SETTINGS)).await??;
+            timeout(
+                SESSION_SETUP_TIMEOUT,
+                client.batch_execute(SESSION_SETTINGS),
+            )
+            .await??;
         } else {
-            timeout(CONNECT_TIMEOUT, require_warnings(&client)).await??;
+            timeout(SESSION_SETUP_TIMEOUT, require_warnings(&client)).await??;
         }
         Ok(Self {
             client,

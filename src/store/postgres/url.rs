@@ -8,8 +8,10 @@ use tokio_postgres::{
     config::{Host, TargetSessionAttrs},
 };
 
-use super::connect::HOST_TIMEOUT;
 use crate::invalid::Invalid;
+
+/// How long one host may take to accept a connection.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Where a server is and how to connect to it. Displayed without its password.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +63,7 @@ impl PostgresUrl {
             .channel_binding(all.get_channel_binding())
             // Reads and writes both go to the primary.
             .target_session_attrs(TargetSessionAttrs::ReadWrite)
-            .connect_timeout(HOST_TIMEOUT)
+            .connect_timeout(CONNECT_TIMEOUT)
             .tcp_user_timeout(Duration::from_secs(10))
             .keepalives_idle(Duration::from_secs(10))
             .keepalives_interval(Duration::from_secs(3))

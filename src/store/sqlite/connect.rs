@@ -26,7 +26,7 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
             // A restored backup may not be in WAL mode.
             db.pragma_update(None, "journal_mode", "WAL")?;
         }
-        Role::Tool => db.busy_handler(Some(tool_busy_handler))?,
+        Role::Command => db.busy_handler(Some(tool_busy_handler))?,
     }
     db.pragma_update(None, "synchronous", "FULL")?;
     db.pragma_update(None, "foreign_keys", true)?;

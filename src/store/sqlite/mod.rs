@@ -21,7 +21,7 @@ use super::{
     metrics::{QueueMetrics, StoreMetrics},
     rows::{Entity, Row},
 };
-use crate::page::{ListQuery, Page, StatusFilter};
+use crate::page::{ListQuery, Page, Status};
 use readers::Readers;
 use writer::{Effect, Writer};
 
@@ -113,7 +113,7 @@ struct ListSql {
 }
 
 /// Reads one page by ascending id, plus one row to detect a next page.
-fn list<S: StatusFilter, T: Entity>(
+fn list<S: Status, T: Entity>(
     db: &Connection,
     sql: &ListSql,
     query: ListQuery<S>,
@@ -198,7 +198,7 @@ fn classify(cause: rusqlite::Error) -> Error {
 
 fn reader_count(role: Role) -> usize {
     match role {
-        Role::Tool => 1,
+        Role::Command => 1,
         Role::Service => std::thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 8)),
     }
 }

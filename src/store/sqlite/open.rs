@@ -35,7 +35,7 @@ pub(super) fn prepare(
     let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {
         let current = sniff_header(&path, options)? == SchemaState::Current;
-        if current && role == Role::Tool {
+        if current && role == Role::Command {
             return Ok((path, None));
         }
         // Migrations run only under the service lock, so never while another
@@ -75,7 +75,7 @@ pub(crate) fn open_current(path: &Path) -> Result<Connection, OpenError> {
 fn inspect(path: &Path) -> Result<(Connection, SchemaState), OpenError> {
     let options = Options {
         create: false,
-        ..Options::new(Role::Tool)
+        ..Options::new(Role::Command)
     };
     let path = canonical_path(path).map_err(|cause| OpenError::File {
         path: path.into(),

@@ -9,11 +9,11 @@ use super::{
 };
 use crate::{
     idempotency::{Idempotent, IdempotentRequest},
-    order::{NewOrder, Order, OrderId, OrderStatus, Rejection, Transition},
-    page::{ListQuery, Page, StatusFilter},
+    order::{NewOrder, Order, OrderId, OrderRejection, OrderStatus, Transition},
+    page::{ListQuery, Page, Status},
 };
 
-type OrderResult = Result<Order, Rejection>;
+type OrderResult = Result<Order, OrderRejection>;
 
 /// Orders that expire in one transaction. Other writes wait for it.
 const EXPIRE_BATCH_SIZE: u32 = 100;
@@ -141,8 +141,8 @@ fn place(db: &Connection, new: NewOrder) -> rusqlite::Result<OrderResult> {
             .prepare_cached("SELECT 1 FROM pets WHERE id = ?1")?
             .exists([pet])?;
         return Ok(Err(match exists {
-            true => Rejection::PetNotAvailable,
-            false => Rejection::NoSuchPet,
+            true => OrderRejection::PetNotAvailable,
+            false => OrderRejection::NoSuchPet,
         }));
     }
     db.prepare_cached(INSERT)?.execute(params![
@@ -160,7 +160,7 @@ fn apply(
     now: Timestamp,
 ) -> rusqlite::Result<OrderResult> {
     let Some(before) = get(db, id).optional()? else {
-        return Ok(Err(Rejection::NoSuchOrder));
+        return Ok(Err(OrderRejection::NoSuchOrder));
     };
     let after = match before.apply(transition, now) {
         Ok(after) => after,

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     idempotency::{Idempotent, IdempotentRequest},
-    page::{ListQuery, Page, StatusFilter},
-    pet::{Decision, Inventory, NewPet, Pet, PetChange, PetId, PetStatus, Rejection},
+    page::{ListQuery, Page, Status},
+    pet::{Decision, Inventory, NewPet, Pet, PetChange, PetId, PetRejection, PetStatus},
 };
 
 const GET: &str = concat!("SELECT ", pet_columns!(), " FROM pets WHERE id = ?1");
@@ -78,7 +78,7 @@ impl Sqlite {
         id: PetId,
         change: PetChange,
         expected: Option<Pet>,
-    ) -> Result<Result<Pet, Rejection>, Error> {
+    ) -> Result<Result<Pet, PetRejection>, Error> {
         let update = move |db: &Connection| {
             let before = db
                 .prepare_cached(GET_WITH_RESERVED)?
@@ -88,7 +88,7 @@ impl Sqlite {
                 })
                 .optional()?;
             let Some((before, reserved)) = before else {
-                return Ok((Effect::None, Err(Rejection::NoSuchPet)));
+                return Ok((Effect::None, Err(PetRejection::NoSuchPet)));
             };
             match change.decide(&before, expected.as_ref(), reserved) {
                 Err(rejection) => Ok((Effect::None, Err(rejection))),

@@ -40,7 +40,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const TOOL_WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 enum Message {
-    Write(Box<dyn Write>),
+    Write(Box<dyn PendingWrite>),
     Stop,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn start(db: Connection, path: &Path, options: &Options) -> Self {
-        let (queue, messages) = bounded(options.write_queue);
+        let (queue, messages) = bounded(options.write_queue_capacity);
         let shared = Arc::new(Shared::default());
         let thread = WriterThread {
             db: Some(db),
@@ -65,14 +65,14 @@ impl Writer {
         };
         let thread = thread::Builder::new()
             .name("sqlite-writer".into())
-            .spawn(move || thread.work(&messages))
+            .spawn(move || thread.run_loop(&messages))
             .expect("the system can start a thread");
         Self {
             queue,
             shared,
             timeout: match options.role {
                 Role::Service => WRITE_TIMEOUT,
-                Role::Tool => TOOL_WRITE_TIMEOUT,
+                Role::Command => TOOL_WRITE_TIMEOUT,
             },
             thread: Mutex::new(Some(thread)),
         }
@@ -148,7 +148,7 @@ impl Writer {
 }
 
 /// One write of a batch: it runs before the commit, and responds after it.
-trait Write: Send {
+trait PendingWrite: Send {
     fn run(&mut self, db: &Connection) -> rusqlite::Result<()>;
 
     fn effect(&self) -> Effect;
@@ -167,7 +167,7 @@ struct QueuedWrite<W, T> {
     savepoint: bool,
 }
 
-impl<W, T> Write for QueuedWrite<W, T>
+impl<W, T> PendingWrite for QueuedWrite<W, T>
 where
     W: FnOnce(&Connection) -> rusqlite::Result<T> + Send,
     T: Send,
@@ -221,7 +221,7 @@ impl Shared {
         }
     }
 
-    fn advance_version(&self, batch: &[Box<dyn Write>]) {
+    fn advance_version(&self, batch: &[Box<dyn PendingWrite>]) {
         let has = |effect| batch.iter().any(|write| write.effect() == effect);
         if has(Effect::Insert) {
             self.inserts.fetch_add(1, Ordering::Release);
@@ -244,7 +244,7 @@ struct WriterThread {
 }
 
 impl WriterThread {
-    fn work(mut self, messages: &Receiver<Message>) {
+    fn run_loop(mut self, messages: &Receiver<Message>) {
         let mut open = true;
         while open && let Ok(Message::Write(first)) = messages.recv() {
             let mut batch = vec![first];
@@ -259,14 +259,14 @@ impl WriterThread {
                     }
                 }
             }
-            self.execute(batch);
+            self.process_batch(batch);
         }
     }
 
     /// Runs and commits a batch, then responds to every caller in it.
-    fn execute(&mut self, mut batch: Vec<Box<dyn Write>>) {
+    fn process_batch(&mut self, mut batch: Vec<Box<dyn PendingWrite>>) {
         let started = Instant::now();
-        let results = self.commit(&mut batch);
+        let results = self.run_batch(&mut batch);
         let effects = batch.iter().map(|write| write.effect());
         let writes = effects.filter(|effect| *effect != Effect::None).count();
         if writes > 0 || results.is_err() {
@@ -294,7 +294,10 @@ impl WriterThread {
 
     /// Returns the result of each write once the commit is durable, or the error
     /// that failed the whole batch.
-    fn commit(&mut self, batch: &mut [Box<dyn Write>]) -> Result<Vec<Result<(), Error>>, Error> {
+    fn run_batch(
+        &mut self,
+        batch: &mut [Box<dyn PendingWrite>],
+    ) -> Result<Vec<Result<(), Error>>, Error> {
         // Writes to a file that was moved or deleted would be lost with it.
         if file_identity(&self.path) != self.file {
             return Err(Error::Unavailable(Arc::new(FileReplaced)));
@@ -303,12 +306,12 @@ impl WriterThread {
             Some(db) => db,
             none => none.insert(connect(&self.path, self.role).map_err(classify)?),
         };
-        execute(db, "BEGIN IMMEDIATE").map_err(classify)?;
+        execute_statement(db, "BEGIN IMMEDIATE").map_err(classify)?;
         let results = batch.iter_mut().map(|write| run_one(db, write.as_mut()));
         // On an error SQLite has rolled back already, or rolls back when the
         // connection is closed.
         let results = results.collect::<Result<_, _>>()?;
-        match execute(db, "COMMIT") {
+        match execute_statement(db, "COMMIT") {
             Ok(()) => Ok(results),
             // The WAL may contain the commit nevertheless: recovery after a crash
             // could bring the writes back.
@@ -320,10 +323,10 @@ impl WriterThread {
 /// Runs one write, in a savepoint if it has more than one statement. The inner
 /// result is that of the write alone; the outer error fails the whole batch,
 /// because the transaction is lost.
-fn run_one(db: &Connection, write: &mut dyn Write) -> Result<Result<(), Error>, Error> {
+fn run_one(db: &Connection, write: &mut dyn PendingWrite) -> Result<Result<(), Error>, Error> {
     let savepoint = write.needs_savepoint();
     if savepoint {
-        execute(db, "SAVEPOINT write").map_err(classify)?;
+        execute_statement(db, "SAVEPOINT write").map_err(classify)?;
     }
     let error = match catch_unwind(AssertUnwindSafe(|| write.run(db))) {
         Ok(ran) => ran.map_err(classify).err(),
@@ -343,14 +346,14 @@ fn run_one(db: &Connection, write: &mut dyn Write) -> Result<Result<(), Error>, 
     match error {
         None => {
             if savepoint {
-                execute(db, "RELEASE write").map_err(classify)?;
+                execute_statement(db, "RELEASE write").map_err(classify)?;
             }
             Ok(Ok(()))
         }
         Some(Error::Internal(cause)) if !savepoint => Ok(Err(Error::Internal(cause))),
         Some(Error::Internal(cause)) => {
-            execute(db, "ROLLBACK TO write").map_err(classify)?;
-            execute(db, "RELEASE write").map_err(classify)?;
+            execute_statement(db, "ROLLBACK TO write").map_err(classify)?;
+            execute_statement(db, "RELEASE write").map_err(classify)?;
             Ok(Err(Error::Internal(cause)))
         }
         Some(error) => Err(error),
@@ -374,7 +377,7 @@ struct Panicked;
 #[error("the transaction was rolled back")]
 struct RolledBack;
 
-fn execute(db: &Connection, statement: &str) -> rusqlite::Result<()> {
+fn execute_statement(db: &Connection, statement: &str) -> rusqlite::Result<()> {
     db.prepare_cached(statement)?.execute([]).map(drop)
 }
 

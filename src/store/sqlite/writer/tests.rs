@@ -17,7 +17,7 @@ impl Fixture {
     fn new(queue: usize) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let options = Options {
-            write_queue: queue,
+            write_queue_capacity: queue,
             ..Options::new(Role::Service)
         };
         let (path, _) = prepare(&dir.path().join("petstore.db"), &options).unwrap();

@@ -44,13 +44,13 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(25);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A change that can be batched with others of its kind.
-pub(super) trait Change: Send + Sync + Sized + 'static {
+pub(super) trait BatchedWrite: Send + Sync + Sized + 'static {
     type Rejection: RecordedRejection;
 
     /// The row that the change competes for, if any: a statement contains at most one
     /// change per row. With it, the rejection that a further change to the same row gets
     /// once this one has succeeded.
-    fn subject(&self) -> Option<(i64, Self::Rejection)>;
+    fn contended_row(&self) -> Option<(i64, Self::Rejection)>;
 
     fn idempotency(&self) -> Option<&IdempotentRequest>;
 
@@ -69,7 +69,7 @@ pub(super) trait Change: Send + Sync + Sized + 'static {
 pub(super) const OUTCOME_COLUMNS: usize = 3;
 
 /// The result of a change.
-pub(super) enum ChangeResult<R> {
+pub(super) enum WriteResult<R> {
     Executed(Result<ChangedRow, R>),
     /// A retry: the recorded outcome of the first request.
     Replayed(Result<i64, R>),
@@ -83,19 +83,19 @@ pub(super) struct ChangedRow {
     pub(super) row: Row,
 }
 
-type ResultOf<C> = Result<ChangeResult<<C as Change>::Rejection>, Error>;
+type ResultOf<C> = Result<WriteResult<<C as BatchedWrite>::Rejection>, Error>;
 
 type QueuedChange<C> = (C, oneshot::Sender<ResultOf<C>>);
 
 #[derive(Debug)]
-pub(super) struct Writer<C: Change> {
+pub(super) struct Writer<C: BatchedWrite> {
     pools: Vec<Arc<Pool>>,
     /// `None` once the store is closed.
     queue: RwLock<Option<Sender<QueuedChange<C>>>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
-impl<C: Change> Writer<C> {
+impl<C: BatchedWrite> Writer<C> {
     pub(super) fn start(
         connector: &Connector,
         capacity: usize,
@@ -169,7 +169,7 @@ impl<C: Change> Writer<C> {
 
 const LOCK: &str = "no task panics while holding the lock";
 
-async fn work<C: Change>(
+async fn work<C: BatchedWrite>(
     pool: &Pool,
     queued: &Mutex<Receiver<QueuedChange<C>>>,
     commits: &CommitMetrics,
@@ -182,13 +182,13 @@ async fn work<C: Change>(
         }
         drop(queued);
         while !batch.is_empty() {
-            batch = execute_some(pool, batch, commits).await;
+            batch = execute_batch(pool, batch, commits).await;
         }
     }
 }
 
 /// Executes as many changes as fit into one statement. Returns the others.
-async fn execute_some<C: Change>(
+async fn execute_batch<C: BatchedWrite>(
     pool: &Pool,
     batch: Vec<QueuedChange<C>>,
     commits: &CommitMetrics,
@@ -199,7 +199,7 @@ async fn execute_some<C: Change>(
         // No short circuit: both are recorded, so that a later change with the
         // same key stays behind this one.
         let new_subject = change
-            .subject()
+            .contended_row()
             .is_none_or(|(subject, _)| subjects.insert(subject));
         let new_key = key.is_none_or(|key| keys.insert(key));
         new_subject && new_key
@@ -223,8 +223,8 @@ async fn execute_some<C: Change>(
         Ok(rows) => {
             for ((change, sender), row) in together.into_iter().zip(rows) {
                 let result = read_result(change.idempotency(), row);
-                if let (Some((subject, afterwards)), Ok(ChangeResult::Executed(executed))) =
-                    (change.subject(), &result)
+                if let (Some((subject, afterwards)), Ok(WriteResult::Executed(executed))) =
+                    (change.contended_row(), &result)
                 {
                     let rejection = executed.as_ref().err().copied();
                     decided.insert(subject, rejection.unwrap_or(afterwards));
@@ -245,10 +245,12 @@ async fn execute_some<C: Change>(
     // recorded or replayed, so it stays queued.
     let mut remaining = Vec::new();
     for (change, sender) in later {
-        let subject = change.subject().filter(|_| change.idempotency().is_none());
+        let subject = change
+            .contended_row()
+            .filter(|_| change.idempotency().is_none());
         match subject.and_then(|(subject, _)| decided.get(&subject)) {
             Some(rejection) => {
-                let _ = sender.send(Ok(ChangeResult::Executed(Err(*rejection))));
+                let _ = sender.send(Ok(WriteResult::Executed(Err(*rejection))));
             }
             None => remaining.push((change, sender)),
         }
@@ -260,18 +262,18 @@ async fn execute_some<C: Change>(
 fn read_result<R: RecordedRejection>(
     request: Option<&IdempotentRequest>,
     row: Row,
-) -> Result<ChangeResult<R>, Error> {
+) -> Result<WriteResult<R>, Error> {
     let mut columns = Columns::of(&row);
     let recorded_fingerprint = columns.optional_bytes()?;
     let (outcome, resource_id) = (columns.text()?, columns.optional_int()?);
     let outcome =
         replay::from_columns(outcome, resource_id).map_err(|e| Row::corrupt(OUTCOME_COLUMNS, e))?;
     Ok(match (recorded_fingerprint, request) {
-        (None, _) => ChangeResult::Executed(outcome.map(|id| ChangedRow { id, row })),
+        (None, _) => WriteResult::Executed(outcome.map(|id| ChangedRow { id, row })),
         (Some(recorded), Some(request)) if recorded == request.fingerprint => {
-            ChangeResult::Replayed(outcome)
+            WriteResult::Replayed(outcome)
         }
-        (Some(_), _) => ChangeResult::KeyReused,
+        (Some(_), _) => WriteResult::KeyReused,
     })
 }
 
