@@ -179,4 +179,26 @@ mod tests {
             assert_eq!(find(&method, path), expected, "{method} {path}");
         }
     }
+
+    #[test]
+    fn the_table_matches_the_contract() {
+        let contract = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));
+        let contract: serde_json::Value = serde_json::from_str(contract).unwrap();
+        let mut documented = Vec::new();
+        for (path, item) in contract["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                if let Some(id) = operation["operationId"].as_str() {
+                    documented.push(format!("{} /v1{path} {id}", method.to_uppercase()));
+                }
+            }
+        }
+        let describe = |operation: &Operation| {
+            let (method, path) = (operation.method(), operation.path());
+            format!("{method} {path} {}", operation.id())
+        };
+        let mut routed: Vec<_> = Operation::ALL.iter().map(describe).collect();
+        documented.sort();
+        routed.sort();
+        assert_eq!(routed, documented);
+    }
 }

@@ -310,9 +310,16 @@ impl<W: Write> PetWriter<W> {
     pub fn write(&mut self, pet: &Pet) -> io::Result<()> {
         match self {
             Self::Csv(csv) => {
-                let (id, category) = (pet.id.get().to_string(), pet.category_id.to_string());
-                let status = pet.status.map_or("", PetStatus::as_str);
-                Ok(csv.write_record([&*id, pet.name.as_str(), &category, status])?)
+                // Without `..`, so that a new field is not forgotten.
+                let Pet {
+                    id,
+                    name,
+                    category_id,
+                    status,
+                } = pet;
+                let (id, category) = (id.get().to_string(), category_id.to_string());
+                let status = status.map_or("", PetStatus::as_str);
+                Ok(csv.write_record([&*id, name.as_str(), &category, status])?)
             }
             Self::Jsonl(file) => {
                 serde_json::to_writer(&mut *file, pet)?;

@@ -165,7 +165,7 @@ pub enum CertificateError {
     )]
     NoKey(PathBuf),
     #[error(
-        "{} has an unsupported key: it must be unencrypted RSA of at least 2048 bits, ECDSA or \
+        "{} has a malformed or unsupported key; it must be unencrypted RSA of at least 2048 bits, ECDSA or \
          Ed25519",
         .0.display()
     )]

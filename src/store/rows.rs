@@ -12,7 +12,7 @@ use crate::{
     api_key::{ApiKey, KeyHash, KeyName, Scopes},
     order::{Order, OrderId, OrderStatus},
     page::Status,
-    pet::{Inventory, Pet, PetId, PetName, PetStatus},
+    pet::{Inventory, NewPet, Pet, PetId, PetName, PetStatus},
 };
 
 /// Defines a macro for a column list with its PostgreSQL types. For `pet_columns`:
@@ -178,6 +178,47 @@ impl Entity for Pet {
             category_id: columns.int()?,
             status: columns.optional_status::<PetStatus>()?,
         })
+    }
+}
+
+/// The writable values of a pet, in the order of `new_pet_columns!()`.
+///
+/// This and its users destructure without `..`: the compiler finds every
+/// statement that a new field must reach.
+pub(super) struct PetValues<'a> {
+    pub(super) name: &'a str,
+    pub(super) category_id: i64,
+    pub(super) status: Option<&'static str>,
+}
+
+impl<'a> From<&'a NewPet> for PetValues<'a> {
+    fn from(new: &'a NewPet) -> Self {
+        let NewPet {
+            name,
+            category_id,
+            status,
+        } = new;
+        Self {
+            name: name.as_str(),
+            category_id: *category_id,
+            status: status.map(PetStatus::as_str),
+        }
+    }
+}
+
+impl<'a> From<&'a Pet> for PetValues<'a> {
+    fn from(pet: &'a Pet) -> Self {
+        let Pet {
+            id: _,
+            name,
+            category_id,
+            status,
+        } = pet;
+        Self {
+            name: name.as_str(),
+            category_id: *category_id,
+            status: status.map(PetStatus::as_str),
+        }
     }
 }
 

@@ -119,7 +119,7 @@ fn invalid_values_are_usage_errors() {
         ("serve --cors-origin shop.example", "https://shop.example"),
         (
             "serve --cors-origin https://shop.example/",
-            "nothing after it",
+            "nothing else), or *",
         ),
         (
             "serve --cors-origin https://Shop.example",

@@ -140,7 +140,7 @@ fn unreadable_files_are_rejected() {
             "animals.jsonl",
             "[]\n",
             1,
-            "line 1: must be a JSON object, not an array",
+            "line 1: must be a JSON object, got an array",
         ),
         (
             "animals.jsonl",

@@ -9,14 +9,11 @@ use tokio_postgres::{binary_copy::BinaryCopyInWriter, types::ToSql};
 use super::super::{
     error::OpenError,
     postgres::{self, PostgresError},
-    rows::Entity,
+    rows::{Entity, PetValues},
     sqlite,
     url::DatabaseUrl,
 };
-use crate::{
-    page::Status,
-    pet::{NewPet, Pet, PetStatus},
-};
+use crate::pet::{NewPet, Pet};
 
 /// Why an import or export failed.
 #[derive(Debug, thiserror::Error)]
@@ -75,8 +72,12 @@ pub(crate) async fn import(
             let types = new_pet_columns!(types);
             let mut writer = pin!(BinaryCopyInWriter::new(sink, types));
             while let Some(new) = next().map_err(BulkError::Aborted)? {
-                let (name, status) = (new.name.as_str(), new.status.map(PetStatus::as_str));
-                let row: [&(dyn ToSql + Sync); 3] = [&name, &new.category_id, &status];
+                let PetValues {
+                    name,
+                    category_id,
+                    status,
+                } = PetValues::from(&new);
+                let row: [&(dyn ToSql + Sync); 3] = [&name, &category_id, &status];
                 writer.as_mut().write(&row).await?;
                 count += 1;
             }

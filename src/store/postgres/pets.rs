@@ -8,7 +8,7 @@ use tokio_postgres::{Row, types::Type};
 use super::{
     super::{
         error::Error,
-        rows::{Columns, Entity},
+        rows::{Columns, Entity, PetValues},
     },
     ListSql, Postgres,
     error::MissingRow,
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     idempotency::{Idempotent, IdempotentRequest},
-    page::{ListQuery, Page, Status},
+    page::{ListQuery, Page},
     pet::{Decision, Inventory, NewPet, Pet, PetChange, PetId, PetRejection, PetStatus},
 };
 
@@ -45,11 +45,17 @@ impl BatchedWrite for CreatePet {
     }
 
     async fn run(pool: &Pool, changes: &[&Self]) -> Result<Option<Vec<Row>>, Error> {
-        let pets = || changes.iter().map(|change| &change.new);
-        let names: Vec<_> = pets().map(|pet| pet.name.as_str()).collect();
-        let categories: Vec<_> = pets().map(|pet| pet.category_id).collect();
-        let status = |pet: &NewPet| pet.status.map(PetStatus::as_str);
-        let statuses: Vec<_> = pets().map(status).collect();
+        let (mut names, mut categories, mut statuses) = (Vec::new(), Vec::new(), Vec::new());
+        for change in changes {
+            let PetValues {
+                name,
+                category_id,
+                status,
+            } = PetValues::from(&change.new);
+            names.push(name);
+            categories.push(category_id);
+            statuses.push(status);
+        }
         let columns: Parameters = &[&names, &categories, &statuses];
         if changes.iter().all(|change| change.idempotency.is_none()) {
             return pool.write(&CREATE, columns).await.map(Some);
@@ -103,9 +109,16 @@ impl Postgres {
                 Ok(Decision::Unchanged) => return Ok(Ok(before)),
                 Ok(Decision::Update(after)) => after,
             };
-            let [(old_name, old_status), (name, status)] =
-                [&before, &after].map(|pet| (pet.name.as_str(), pet.status.map(PetStatus::as_str)));
-            let (old_category, category) = (before.category_id, after.category_id);
+            let PetValues {
+                name: old_name,
+                category_id: old_category_id,
+                status: old_status,
+            } = PetValues::from(&before);
+            let PetValues {
+                name,
+                category_id,
+                status,
+            } = PetValues::from(&after);
             let started = Instant::now();
             let updated = self
                 .updates
@@ -114,11 +127,11 @@ impl Postgres {
                     &[
                         &id.get(),
                         &old_name,
-                        &old_category,
+                        &old_category_id,
                         &old_status,
                         &reserved,
                         &name,
-                        &category,
+                        &category_id,
                         &status,
                     ],
                 )

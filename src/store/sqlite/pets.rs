@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::{
     super::{
         error::Error,
-        rows::{Columns, Entity},
+        rows::{Columns, Entity, PetValues},
     },
     ListSql, Sqlite,
     idempotency::execute_once,
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     idempotency::{Idempotent, IdempotentRequest},
-    page::{ListQuery, Page, Status},
+    page::{ListQuery, Page},
     pet::{Decision, Inventory, NewPet, Pet, PetChange, PetId, PetRejection, PetStatus},
 };
 
@@ -94,11 +94,16 @@ impl Sqlite {
                 Err(rejection) => Ok((Effect::None, Err(rejection))),
                 Ok(Decision::Unchanged) => Ok((Effect::None, Ok(before))),
                 Ok(Decision::Update(after)) => {
+                    let PetValues {
+                        name,
+                        category_id,
+                        status,
+                    } = PetValues::from(&after);
                     db.prepare_cached(UPDATE)?.execute(params![
                         id.get(),
-                        after.name.as_str(),
-                        after.category_id,
-                        after.status.map(PetStatus::as_str)
+                        name,
+                        category_id,
+                        status
                     ])?;
                     Ok((Effect::Update, Ok(after)))
                 }
@@ -135,10 +140,12 @@ impl Sqlite {
 }
 
 pub(in super::super) fn insert(db: &Connection, new: NewPet) -> rusqlite::Result<Pet> {
-    db.prepare_cached(INSERT)?.execute(params![
-        new.name.as_str(),
-        new.category_id,
-        new.status.map(PetStatus::as_str)
-    ])?;
+    let PetValues {
+        name,
+        category_id,
+        status,
+    } = PetValues::from(&new);
+    db.prepare_cached(INSERT)?
+        .execute(params![name, category_id, status])?;
     Ok(new.with_id(PetId::from_store(db.last_insert_rowid())))
 }
