@@ -41,7 +41,7 @@ impl Order {
     }
 
     /// The order as it was when it was placed.
-    pub fn to_placed(self) -> Self {
+    pub fn into_placed(self) -> Self {
         Self {
             status: OrderStatus::Placed,
             updated_at: self.created_at,
@@ -224,7 +224,7 @@ mod tests {
         let cancelled = placed.clone().apply(Transition::Cancel, second(99, 0));
         let cancelled = cancelled.unwrap();
         assert_eq!(cancelled.updated_at, placed.updated_at);
-        assert_eq!(cancelled.clone().to_placed(), placed);
+        assert_eq!(cancelled.clone().into_placed(), placed);
         let again = cancelled.apply(Transition::Cancel, second(100, 0));
         assert_eq!(again, Err(OrderRejection::OrderNotOpen));
     }

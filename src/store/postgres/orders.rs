@@ -88,7 +88,7 @@ impl Postgres {
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<OrderResult>, Error> {
         let placed = self.placements.execute(PlaceOrder { new, idempotency });
-        self.order_result(placed.await?, Order::to_placed).await
+        self.order_result(placed.await?, Order::into_placed).await
     }
 
     pub(in super::super) async fn order_transition(

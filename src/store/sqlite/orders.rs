@@ -58,7 +58,7 @@ impl Sqlite {
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<OrderResult>, Error> {
         let execute = move |db: &Connection| place(db, new);
-        self.order_change(idempotency, execute, Order::to_placed)
+        self.order_change(idempotency, execute, Order::into_placed)
             .await
     }
 
