@@ -80,7 +80,7 @@ impl Operation {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Match<'a> {
     /// An operation and the value of its path parameter, empty if it has none.
-    Operation(Operation, &'a str),
+    Found(Operation, &'a str),
     /// The path exists, but only for these methods.
     MethodNotAllowed(String),
     NotFound,
@@ -97,7 +97,7 @@ pub fn find<'a>(method: &Method, path: &'a str) -> Match<'a> {
         if operation.method() == method
             && let Some(parameter) = match_path(operation.path(), path)
         {
-            return Match::Operation(*operation, parameter);
+            return Match::Found(*operation, parameter);
         }
     }
     let on_path = |operation: &&Operation| match_path(operation.path(), path).is_some();
@@ -138,18 +138,18 @@ mod tests {
     #[test]
     fn paths_lead_to_their_operation() {
         for (method, path, expected) in [
-            (Method::GET, "/v1/pets", Operation(ListPets, "")),
-            (Method::HEAD, "/v1/pets", Operation(ListPets, "")),
-            (Method::PATCH, "/v1/pets/17", Operation(UpdatePet, "17")),
+            (Method::GET, "/v1/pets", Found(ListPets, "")),
+            (Method::HEAD, "/v1/pets", Found(ListPets, "")),
+            (Method::PATCH, "/v1/pets/17", Found(UpdatePet, "17")),
             (
                 Method::GET,
                 "/v1/store/orders/a%2Fb",
-                Operation(GetOrder, "a%2Fb"),
+                Found(GetOrder, "a%2Fb"),
             ),
             (
                 Method::POST,
                 "/v1/store/orders/3/cancel",
-                Operation(CancelOrder, "3"),
+                Found(CancelOrder, "3"),
             ),
             (Method::GET, "/v1/pets/", NotFound),
             (Method::GET, "/v1/pets/1/", NotFound),

@@ -62,7 +62,7 @@ async fn dispatch(
 ) -> Result<Response, ApiError> {
     let caller = api.auth.authenticate(&head.headers, context).await?;
     let (operation, parameter) = match operations::find(&head.method, head.uri.path()) {
-        Match::Operation(operation, parameter) => (operation, parameter),
+        Match::Found(operation, parameter) => (operation, parameter),
         Match::MethodNotAllowed(allow) => return Err(ApiError::MethodNotAllowed(allow.into())),
         Match::NotFound => return Err(NO_SUCH_PATH),
     };
