@@ -174,8 +174,7 @@ pub fn idempotent<T>(
     }
 }
 
-/// A document that anyone may read and that stays the same while the service
-/// runs.
+/// A public document that stays the same while the service runs.
 pub fn public_document(body: String, media_type: &'static str) -> CachedResponse {
     let cache_control = HeaderValue::from_static("no-cache");
     let media_type = HeaderValue::from_static(media_type);

@@ -30,8 +30,9 @@ use super::{
     Rejection, Server, Service,
     limits::{MAX_BODY_BYTES, MAX_CONCURRENT_STREAMS, MAX_HEAD_BYTES},
     protocol::{self, Protocol},
+    request_state::RequestState,
     shutdown::ShutdownSignal,
-    stream::{self, ClientStream, RequestState},
+    stream::{self, ClientStream},
     tls::{self, HandshakeError, Tls},
 };
 

@@ -8,6 +8,7 @@ mod accept;
 mod connection;
 mod limits;
 mod protocol;
+mod request_state;
 mod shutdown;
 mod stream;
 mod tls;

@@ -12,17 +12,14 @@ use std::{
     future::poll_fn,
     io::{self, IoSlice},
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use bytes::{Buf, Bytes};
 use futures_util::FutureExt;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, header};
 use http_body_util::BodyExt;
 use jiff::{Timestamp, fmt::rfc2822};
 use tokio::{
@@ -30,86 +27,10 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-use super::{Limits, Rejection, Response};
+use super::{Limits, Rejection, Response, request_state::RequestState};
 
 /// How long a rejected client's bytes are still read.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The state of an HTTP/1.1 connection's current request, shared by the service
-/// and the stream: two bits of phase, two flags, and the number of requests.
-#[derive(Debug, Default)]
-pub struct RequestState(AtomicU32);
-
-impl RequestState {
-    /// No byte of the next request has arrived.
-    const IDLE: u32 = 0;
-    /// A part of a request head has arrived.
-    const HEAD: u32 = 1;
-    /// The service has the request.
-    const BUSY: u32 = 2;
-    const PHASE: u32 = 3;
-    /// The last request was rejected; its client may still be sending.
-    const REJECTED: u32 = 4;
-    /// The service has responded, and no byte of the response is written yet.
-    const RESPONSE_READY: u32 = 8;
-    const ONE_REQUEST: u32 = 16;
-
-    /// The state of a connection whose stream cannot tell requests apart.
-    pub fn multiplexed() -> Self {
-        Self(AtomicU32::new(Self::BUSY))
-    }
-
-    pub fn begin(&self) {
-        let flags = Self::PHASE | Self::REJECTED | Self::RESPONSE_READY;
-        let next = (self.get() & !flags).wrapping_add(Self::ONE_REQUEST);
-        self.0.store(next | Self::BUSY, Ordering::Relaxed);
-    }
-
-    pub fn end(&self, status: StatusCode) {
-        let rejected = match status.as_u16() {
-            400.. => Self::REJECTED,
-            _ => 0,
-        };
-        self.set_phase(Self::IDLE | Self::RESPONSE_READY | rejected);
-    }
-
-    /// Whether the client has not sent a single byte yet.
-    pub fn is_untouched(&self) -> bool {
-        self.get() == Self::IDLE
-    }
-
-    fn is_idle(&self) -> bool {
-        self.get() & Self::PHASE == Self::IDLE
-    }
-
-    fn is_rejected(&self) -> bool {
-        self.get() & Self::REJECTED != 0
-    }
-
-    /// Whether what hyper writes next comes from the service: its response, or
-    /// `100 Continue` while the service reads the body.
-    fn expects_write(&self) -> bool {
-        let state = self.get();
-        state & Self::PHASE == Self::BUSY || state & Self::RESPONSE_READY != 0
-    }
-
-    fn response_started(&self) {
-        let state = self.get();
-        if state & Self::RESPONSE_READY != 0 {
-            self.0
-                .store(state & !Self::RESPONSE_READY, Ordering::Relaxed);
-        }
-    }
-
-    fn get(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn set_phase(&self, phase: u32) {
-        self.0
-            .store(self.get() & !Self::PHASE | phase, Ordering::Relaxed);
-    }
-}
 
 pub struct ClientStream<S, R> {
     stream: S,

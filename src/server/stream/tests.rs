@@ -1,6 +1,7 @@
 //! Which of hyper's writes are replaced. That hyper still writes its own errors
 //! this way is tested over real sockets in `tests/api/http1.rs`.
 
+use http::StatusCode;
 use http_body_util::Full;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
