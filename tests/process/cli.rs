@@ -137,13 +137,13 @@ fn invalid_values_are_usage_errors() {
         ("serve --drain-delay -1s", "from 0s to 10m"),
         ("serve --drain-delay 11m", "from 0s to 10m"),
         ("serve --rate-limit 600", "600/60s"),
-        ("serve --rate-limit 0/60s", "from 1 to 1000000"),
-        ("serve --rate-limit -1/s", "from 1 to 1000000"),
-        ("serve --rate-limit 1000001/s", "from 1 to 1000000"),
-        ("serve --rate-limit 1/25h", "from 1s to 24h"),
-        ("serve --rate-limit 1/500ms", "from 1s to 24h"),
+        ("serve --rate-limit 0/60s", "1 to 1000000 requests"),
+        ("serve --rate-limit -1/s", "1 to 1000000 requests"),
+        ("serve --rate-limit 1000001/s", "1 to 1000000 requests"),
+        ("serve --rate-limit 1/25h", "1s to 24h"),
+        ("serve --rate-limit 1/500ms", "1s to 24h"),
         ("serve --failed-auth-limit off", "600/60s"),
-        ("serve --failed-auth-limit 0/60s", "from 1 to 1000000"),
+        ("serve --failed-auth-limit 0/60s", "1 to 1000000 requests"),
         ("serve --database mysql://x", "sqlite:"),
         ("serve --database sqlite:", "postgres://"),
         ("keys list --database pets.db", "sqlite:"),
@@ -161,7 +161,7 @@ fn invalid_values_are_usage_errors() {
         };
         assert_usage_error(&home, &words, &[option, value, allowed]);
     }
-    let name = "1 to 100 characters, no control characters";
+    let name = "1 to 100 characters long, without control characters";
     for (arguments, expected) in [
         (["keys", "create", ""], ["<NAME>", "''", name]),
         (["keys", "create", "  "], ["<NAME>", "'  '", name]),

@@ -146,7 +146,7 @@ fn unreadable_files_are_rejected() {
             "animals.jsonl",
             "{\"name\":\"A\"}\n",
             1,
-            "line 1: categoryId: is required",
+            "line 1: categoryId: required",
         ),
         ("animals.jsonl", "{\n\"name\":\"A\"}\n", 1, "line 2: "),
     ] {
