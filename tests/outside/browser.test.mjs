@@ -159,7 +159,7 @@ test("operations show stability, sunset date and deprecation", async () => {
   assert.equal(await operation("listOrders").locator(".try-out__btn").count(), 0, "no try-it panel");
   const struck = operation("getPet").locator(".opblock-summary-path__deprecated");
   assert.match(await struck.evaluate((path) => getComputedStyle(path).textDecorationLine), /line-through/);
-  assert.match(await operation("getPet").innerText(), /Use GET \/pets with the status filter instead/);
+  assert.match(await operation("getPet").innerText(), /use GET \/pets with the status filter instead/);
 });
 
 test("CORS: only allowed origins can use the service", async () => {
