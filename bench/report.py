@@ -36,19 +36,19 @@ PEERS = ["pocketbase", "fastify", "fastapi", "json-server"]
 
 
 def over_limit(most: float) -> Callable[[Result], tuple[str, float, bool]]:
-    def judge(result: Result) -> tuple[str, float, bool]:
+    def evaluate(result: Result) -> tuple[str, float, bool]:
         ratio = result.ratio("petstore", "limit")
         return f"CPU per request at most {most:g}× the limit", ratio, ratio <= most
 
-    return judge
+    return evaluate
 
 
 def against(rival: str, least: float) -> Callable[[Result], tuple[str, float, bool]]:
-    def judge(result: Result) -> tuple[str, float, bool]:
+    def evaluate(result: Result) -> tuple[str, float, bool]:
         ratio = result.ratio("petstore", rival, "requests")
         return f"throughput at least {least:g}× that of {rival}", ratio, ratio >= least
 
-    return judge
+    return evaluate
 
 
 def against_peers(result: Result) -> tuple[str, float, bool]:
@@ -99,11 +99,11 @@ def beside_pgbench(result: Result) -> tuple[str, float, bool]:
 
 
 def beside_creates(contender: str) -> Callable[[Result], tuple[str, float, bool]]:
-    def judge(result: Result) -> tuple[str, float, bool]:
+    def evaluate(result: Result) -> tuple[str, float, bool]:
         ratio = result.ratio(contender, "create")
         return f"{contender}: CPU per request at most 2× that of a create", ratio, ratio <= 2
 
-    return judge
+    return evaluate
 
 
 def shared_commits(result: Result) -> tuple[str, float, bool]:

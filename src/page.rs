@@ -76,7 +76,7 @@ impl Cursor {
                 (id >= 0 && cursor.to_bytes(list).as_slice() == bytes).then_some(cursor)
             })
             .ok_or_else(|| {
-                let reason = "not a valid cursor for this list; take it from the Link header of \
+                let reason = "not a valid cursor for this list; take it from the link of \
                               the previous page, or omit it to start at the beginning";
                 Invalid::new("cursor", reason)
             })

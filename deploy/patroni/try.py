@@ -39,7 +39,7 @@ STARTED = time.monotonic()
 CLIENTS = 16
 
 
-def say(text):
+def report(text):
     print(f"{time.monotonic() - STARTED:6.1f} s  {text}", flush=True)
 
 
@@ -284,7 +284,7 @@ class LoadGenerator:
                     self.gap, self.last = max(self.gap, now - self.last), now
                 else:
                     if status not in (0, 503):
-                        say(f"unexpected status {status}: {body}")
+                        report(f"unexpected status {status}: {body}")
                     self.unknown.add(name)
                     self.consecutive_acks = 0
             if status != 201:
@@ -341,7 +341,7 @@ def prepare(directory, patroni):
     text = text.replace("/etc/patroni", str(conf)).replace("/run/postgresql", str(directory))
     (conf / "patroni.yml").write_text(text)
     if not patroni:
-        say("installing Patroni")
+        report("installing Patroni")
         # Debian's Python: the user postgres may not be able to read another one.
         subprocess.run(["/usr/bin/python3", "-m", "venv", directory / "venv"], check=True)
         pip = [directory / "venv/bin/pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -356,10 +356,10 @@ def run(directory, arguments):
     cluster = Cluster(directory, prepare(directory, arguments.patroni))
     replicas, load = [], None
     try:
-        say("starting three nodes of etcd, Patroni and PostgreSQL")
+        report("starting three nodes of etcd, Patroni and PostgreSQL")
         cluster.start()
         roles = wait_for("the cluster", lambda: cluster.healthy(3))
-        say(f"cluster: {roles}")
+        report(f"cluster: {roles}")
         primary = cluster.node(next(n for n, role in roles.items() if role == "leader"))
         cluster.psql(primary, "CREATE ROLE petstore LOGIN PASSWORD 'a/secret'")
         cluster.psql(primary, "CREATE DATABASE petstore OWNER petstore")
@@ -370,7 +370,7 @@ def run(directory, arguments):
         )
         key = made.stdout.strip()
         replicas = [Petstore(arguments.petstore, cluster.url(), directory, n) for n in (1, 2)]
-        say(f"two replicas of petstore on {', '.join(r.address for r in replicas)}")
+        report(f"two replicas of petstore on {', '.join(r.address for r in replicas)}")
 
         load = LoadGenerator(replicas, key)
         load.wait_for_acks(2000)
@@ -378,38 +378,38 @@ def run(directory, arguments):
         sessions = cluster.psql(
             primary, "SELECT count(*) FROM pg_stat_activity WHERE usename = 'petstore'"
         )
-        say(f"{len(load.acknowledged)} animals acknowledged, {len(load.unknown)} with an unknown outcome; "
+        report(f"{len(load.acknowledged)} animals acknowledged, {len(load.unknown)} with an unknown outcome; "
             f"synchronous_standby_names = {names}; {sessions} connections")
 
         load.gap = 0
         if arguments.how == "kill":
-            say(f"SIGKILL for everything on {primary.name}, the primary")
+            report(f"SIGKILL for everything on {primary.name}, the primary")
             primary.signal(signal.SIGKILL)
         else:
-            say(f"SIGSTOP for everything on {primary.name}, the primary")
+            report(f"SIGSTOP for everything on {primary.name}, the primary")
             primary.signal(signal.SIGSTOP)
         roles = wait_for("the failover", lambda: cluster.healthy(2, lost=primary))
-        say(f"cluster: {roles}")
+        report(f"cluster: {roles}")
         load.wait_for_acks(2000)
-        say(f"{len(load.acknowledged)} animals acknowledged, {len(load.unknown)} with an unknown outcome; "
+        report(f"{len(load.acknowledged)} animals acknowledged, {len(load.unknown)} with an unknown outcome; "
             f"longest gap without an acknowledgement: {load.gap:.1f} s")
 
-        say(f"{primary.name} rejoins")
+        report(f"{primary.name} rejoins")
         if arguments.how == "kill":
             primary.start(cluster.nodes, state="existing")
         else:
             primary.signal(signal.SIGCONT)
         roles = wait_for("the old primary to rejoin", lambda: cluster.healthy(3, lost=primary))
-        say(f"cluster: {roles}")
+        report(f"cluster: {roles}")
         load.wait_for_acks(2000)
         load.finish()
-        say(f"{len(load.acknowledged)} animals acknowledged, {len(load.unknown)} with an unknown outcome")
+        report(f"{len(load.acknowledged)} animals acknowledged, {len(load.unknown)} with an unknown outcome")
 
         violations = [f"{r.address} has exited" for r in replicas if r.process.poll() is not None]
         for replica in replicas:
             animals = replica.animals(key)
             found = find_violations(load, animals)
-            say(f"{replica.address} has {len(animals)} animals: {found[:5] or 'no problems found'}")
+            report(f"{replica.address} has {len(animals)} animals: {found[:5] or 'no problems found'}")
             violations += found
         return 1 if violations else 0
     finally:
@@ -441,10 +441,10 @@ def main():
         code = run(directory, arguments)
     finally:
         if arguments.keep:
-            say(f"the logs are in {directory}")
+            report(f"the logs are in {directory}")
         else:
             shutil.rmtree(directory)
-        say("passed" if code == 0 else "failed")
+        report("passed" if code == 0 else "failed")
     return code
 
 

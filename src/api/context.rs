@@ -101,6 +101,10 @@ impl<'a> RequestGuard<'a> {
         if let Some(error) = error {
             self.metrics.record_error(error);
         }
+        let shed = matches!(error, Some(ApiError::Overloaded));
+        if !self.access_log.includes(status, duration, shed) {
+            return;
+        }
         self.access_log.log(&Entry {
             request_id: self.request_id.to_str().unwrap_or_default(),
             client: self.context.client,
@@ -113,7 +117,7 @@ impl<'a> RequestGuard<'a> {
             error: error
                 .and_then(ApiError::cause)
                 .map(|cause| cause as &dyn Display),
-            shed: matches!(error, Some(ApiError::Overloaded)),
+            shed,
         });
     }
 }

@@ -40,8 +40,9 @@ impl Default for Metrics {
 impl Metrics {
     pub fn record_request(&self, operation: Option<Operation>, status: u16, duration: Duration) {
         let row = operation.map_or(Operation::ALL.len(), |operation| operation as usize);
-        let column = usize::from(status.saturating_sub(STATUSES.start));
-        if let Some(histogram) = self.durations.get(row * STATUSES.len() + column) {
+        if STATUSES.contains(&status) {
+            let column = usize::from(status - STATUSES.start);
+            let histogram = &self.durations[row * STATUSES.len() + column];
             histogram
                 .get_or_init(Histogram::durations)
                 .observe_duration(duration);

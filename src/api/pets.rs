@@ -1,5 +1,7 @@
 //! Handlers of the operations on pets.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use super::{
@@ -34,7 +36,7 @@ pub async fn update_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Respon
     let change = request.merge_patch::<PetChange>().await?;
     let id = request.pet_id()?;
     let if_match = request.if_match();
-    loop {
+    for _ in 0..MAX_UPDATE_ATTEMPTS {
         let expected = match if_match.is_any() {
             true => None,
             false => {
@@ -52,7 +54,17 @@ pub async fn update_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Respon
             updated => return Ok(response::resource(&updated?)),
         }
     }
+    let message = "the pet is being changed too often; nothing was changed, retry later";
+    Err(ApiError::Unavailable(message, Arc::new(Contention)))
 }
+
+/// Attempts of an update with `If-Match`. Each failed one means that a concurrent
+/// update succeeded.
+const MAX_UPDATE_ATTEMPTS: usize = 100;
+
+#[derive(Debug, thiserror::Error)]
+#[error("concurrent updates of the same pet")]
+struct Contention;
 
 /// Deprecated on 5 December 2025, removed on 5 December 2030.
 pub async fn get_pet(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {

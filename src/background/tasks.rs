@@ -22,7 +22,7 @@ const SHED_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 pub async fn refresh_api_keys(keys: Arc<KeyCache>) {
     let mut ticks = interval(KEY_REFRESH_INTERVAL);
-    let mut latch = ErrorLatch::new("API key refresh");
+    let mut latch = ErrorLatch::new("api key refresh");
     loop {
         ticks.tick().await;
         latch.observe(keys.refresh().await);
@@ -32,7 +32,7 @@ pub async fn refresh_api_keys(keys: Arc<KeyCache>) {
 /// A separate task, because the refresh must not wait for the writer.
 pub async fn flush_api_key_usage(keys: Arc<KeyCache>) {
     let mut ticks = interval(KEY_USAGE_FLUSH_INTERVAL);
-    let mut latch = ErrorLatch::new("API key usage flush");
+    let mut latch = ErrorLatch::new("api key usage flush");
     loop {
         ticks.tick().await;
         latch.observe(keys.flush_usage().await);

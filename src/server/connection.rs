@@ -11,7 +11,6 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Bytes, BytesMut};
 use hyper::{
     Request,
     body::Incoming,
@@ -29,7 +28,7 @@ use tokio::{
 use super::{
     Rejection, Server, Service,
     limits::{MAX_BODY_BYTES, MAX_CONCURRENT_STREAMS, MAX_HEAD_BYTES},
-    protocol::{self, Protocol},
+    protocol::{Protocol, ReadAhead},
     request_state::RequestState,
     shutdown::ShutdownSignal,
     stream::{self, ClientStream},
@@ -57,23 +56,20 @@ pub async fn serve<S: Service>(
         // Boxed, so that plain connections do not pay for its size.
         return Box::pin(serve_tls(server, tls, stream, client, shutdown)).await;
     }
-    let mut read_ahead = BytesMut::new();
+    let mut read_ahead = ReadAhead::default();
     let detected = tokio::select! {
         biased;
-        detected = timeout(
-            server.limits.head_timeout,
-            protocol::detect(&mut stream, &mut read_ahead),
-        ) => detected,
+        detected = timeout(server.limits.head_timeout, read_ahead.detect(&mut stream)) => detected,
         () = &mut shutdown => return,
     };
     match detected {
         Ok(Ok(Protocol::Http1)) => {
-            serve_http1(server, stream, read_ahead.freeze(), client, shutdown).await;
+            serve_http1(server, stream, read_ahead, client, shutdown).await;
         }
         Ok(Ok(Protocol::Http2)) => {
-            serve_http2(server, stream, read_ahead.freeze(), client, shutdown).await;
+            serve_http2(server, stream, read_ahead, client, shutdown).await;
         }
-        Err(_) if !read_ahead.is_empty() => {
+        Err(_) if read_ahead.first_byte_at().is_some() => {
             let rejection = server.service.reject(Rejection::HeadTimeout);
             stream::reject(stream, &server.limits, rejection).await;
         }
@@ -97,10 +93,10 @@ async fn serve_tls<S: Service>(
     match accepted {
         Ok(Ok(stream)) => match tls::negotiated_protocol(&stream) {
             Protocol::Http1 => {
-                serve_http1(server, stream, Bytes::new(), client, shutdown).await;
+                serve_http1(server, stream, ReadAhead::default(), client, shutdown).await;
             }
             Protocol::Http2 => {
-                serve_http2(server, stream, Bytes::new(), client, shutdown).await;
+                serve_http2(server, stream, ReadAhead::default(), client, shutdown).await;
             }
         },
         Ok(Err(HandshakeError::PlainHttp(stream))) => {
@@ -114,7 +110,7 @@ async fn serve_tls<S: Service>(
 async fn serve_http1<S: Service>(
     server: &Server<S>,
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    read_ahead: Bytes,
+    read_ahead: ReadAhead,
     client: IpAddr,
     mut shutdown: Pin<&mut impl Future<Output = ()>>,
 ) {
@@ -153,7 +149,7 @@ async fn serve_http1<S: Service>(
 async fn serve_http2<S: Service>(
     server: &Server<S>,
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    read_ahead: Bytes,
+    read_ahead: ReadAhead,
     client: IpAddr,
     mut shutdown: Pin<&mut impl Future<Output = ()>>,
 ) {

@@ -25,7 +25,6 @@ use crate::telemetry::metrics::{Counter, Gauge};
 pub use limits::{Limits, MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS, head_exceeds_limits};
 pub use tls::{CertificateError, Tls};
 
-/// A response with its complete body in memory.
 /// Serves a [`Service`] on the connections of a listener; `accept.rs` runs it.
 pub struct Server<S> {
     pub service: Arc<S>,
@@ -42,6 +41,7 @@ pub struct Metrics {
     pub rejected_connections: Counter,
 }
 
+/// A response with its complete body in memory.
 pub type Response = http::Response<Full<Bytes>>;
 
 /// What the transport serves.

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{HeaderValue, header};
 use http_body_util::BodyExt;
@@ -27,7 +27,7 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-use super::{Limits, Rejection, Response, request_state::RequestState};
+use super::{Limits, Rejection, Response, protocol::ReadAhead, request_state::RequestState};
 
 /// How long a rejected client's bytes are still read.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -36,6 +36,8 @@ pub struct ClientStream<S, R> {
     stream: S,
     /// What protocol detection has read, to be read again.
     read_ahead: Bytes,
+    /// When the first byte of the first request arrived, until a deadline is set.
+    first_byte_at: Option<Instant>,
     state: Arc<RequestState>,
     limits: Limits,
     /// Renders the response to a rejected client.
@@ -61,7 +63,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let reject = |_| response.clone();
-    let mut stream = ClientStream::new(stream, Bytes::new(), Arc::default(), limits, reject);
+    let mut stream =
+        ClientStream::new(stream, ReadAhead::default(), Arc::default(), limits, reject);
     poll_fn(|cx| {
         stream.send(cx, response.clone());
         Poll::Ready(())
@@ -77,14 +80,15 @@ where
 {
     pub fn new(
         stream: S,
-        read_ahead: Bytes,
+        read_ahead: ReadAhead,
         state: Arc<RequestState>,
         limits: &Limits,
         reject: R,
     ) -> Self {
         Self {
             stream,
-            read_ahead,
+            first_byte_at: read_ahead.first_byte_at(),
+            read_ahead: read_ahead.into_bytes(),
             state,
             reject,
             watched: None,
@@ -111,7 +115,9 @@ where
         };
         if self.watched != Some(watched) {
             self.watched = Some(watched);
-            self.deadline = Instant::now() + limit;
+            let first_byte_at = self.first_byte_at.take();
+            let start = first_byte_at.filter(|_| state & RequestState::PHASE == RequestState::HEAD);
+            self.deadline = start.unwrap_or_else(Instant::now) + limit;
             if self.timer.deadline() > self.deadline {
                 self.timer.as_mut().reset(self.deadline);
             }
@@ -137,7 +143,8 @@ where
         let _ = Pin::new(&mut self.stream).poll_write(cx, &serialize(response));
     }
 
-    /// Replaces a response that hyper generated itself, not the service.
+    /// Replaces a response that hyper generated itself, not the service. One that
+    /// is appended to a response the client has not read yet is not recognised.
     fn replace_unsolicited(&mut self, cx: &mut Context<'_>, start: &[u8]) -> bool {
         if !self.flushed || self.state.expects_write() {
             return false;
@@ -230,8 +237,8 @@ where
                 Pin::new(&mut self.stream).poll_read(cx, buf)
             } else {
                 let length = self.read_ahead.len().min(buf.remaining());
-                buf.put_slice(&self.read_ahead[..length]);
-                self.read_ahead.advance(length);
+                // Split, so that the memory is freed with the last byte.
+                buf.put_slice(&self.read_ahead.split_to(length));
                 Poll::Ready(Ok(()))
             };
             if read.is_ready() {

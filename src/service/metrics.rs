@@ -1,6 +1,6 @@
 //! The metrics endpoint: every metric with its name, type and meaning.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{fmt::Display, net::IpAddr, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Method, Request, header};
 use http_body_util::Full;
@@ -57,25 +57,22 @@ impl MetricsEndpoint {
             "Time from the request head to the response, excluding the wait for the request body.",
         );
         for (operation, status, histogram) in metrics.durations() {
-            let (id, method, route) = operation.map_or(("other", "_OTHER", ""), |operation| {
-                (
-                    operation.id(),
-                    operation.method().as_str(),
-                    operation.path(),
-                )
-            });
-            durations.histogram(
-                &[
-                    ("operation", &id),
-                    ("http_request_method", &method),
-                    ("http_route", &route),
-                    ("http_response_status_code", &status),
-                ],
-                histogram,
-            );
+            let status = ("http_response_status_code", &status as &dyn Display);
+            match operation {
+                Some(operation) => durations.histogram(
+                    &[
+                        ("operation", &operation.id()),
+                        ("http_request_method", operation.method()),
+                        ("http_route", &operation.path()),
+                        status,
+                    ],
+                    histogram,
+                ),
+                None => durations.histogram(&[("operation", &"other"), status], histogram),
+            }
         }
         text.gauge(
-            "http_server_active_requests",
+            "petstore_requests_in_flight",
             "Authorized requests in flight.",
             api.requests_in_flight(),
         );

@@ -6,7 +6,7 @@ mod metrics;
 use std::{sync::Arc, time::Duration};
 
 use tokio::{net::TcpListener, time::timeout};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     api::{self, Api, PublicUrl, Scheme},
@@ -70,7 +70,8 @@ pub async fn run(
             server: server.metrics.clone(),
         };
         let stop = stop_metrics.clone().cancelled_owned();
-        tokio::spawn(endpoint.into_server(&server.limits).run(listener, stop))
+        let run = endpoint.into_server(&server.limits).run(listener, stop);
+        AbortOnDropHandle::new(tokio::spawn(run))
     });
 
     let shutdown = async {

@@ -30,7 +30,7 @@ pub struct Entry<'a> {
     pub duration: Duration,
     /// Why it failed, if the service or the database is at fault.
     pub error: Option<&'a dyn Display>,
-    /// Shed requests are only counted: one event each would add to the overload.
+    /// Rejected because too many requests were in flight.
     pub shed: bool,
 }
 
@@ -41,12 +41,16 @@ pub struct AccessLog {
 }
 
 impl AccessLog {
+    /// Whether to log a request with this result.
+    ///
+    /// Shed requests are only counted: one event each would add to the overload.
+    pub fn includes(self, status: u16, duration: Duration, shed: bool) -> bool {
+        self.log_all || (status >= 500 && !shed) || duration >= SLOW_REQUEST
+    }
+
     pub fn log(self, entry: &Entry) {
         let failed = entry.status >= 500 && !entry.shed;
         let slow = entry.duration >= SLOW_REQUEST;
-        if !(self.log_all || failed || slow) {
-            return;
-        }
         let Entry {
             request_id,
             client,

@@ -89,7 +89,7 @@ pub async fn requests_over_the_in_flight_limit_are_shed(backend: Backend) {
     let lock = server.database.lock();
     let posts = (0..3).map(|_| server.post("/v1/pets", r#"{"name":"A","categoryId":1}"#));
     let others = async {
-        let saturated = async || server.metric("http_server_active_requests").await == 3.0;
+        let saturated = async || server.metric("petstore_requests_in_flight").await == 3.0;
         crate::harness::eventually("three requests are in flight", saturated).await;
         assert_every_operation_fails(&server, 503, "unavailable").await;
         let unauthenticated = server.request(Method::GET, "/v1/pets").without_key();

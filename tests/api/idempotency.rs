@@ -108,6 +108,18 @@ pub async fn an_idempotency_key_is_bound_to_one_request_and_api_key(backend: Bac
         let other = idempotent_post(&server, "n", path, body).send().await;
         other.assert_error(422, "idempotency_key_reused");
     }
+    // The outcome of a rejected order is unknown to the other operations.
+    let rejected = r#"{"petId":99}"#;
+    let first = idempotent_post(&server, "r", "/v1/store/orders", rejected);
+    first.send().await.assert_error(404, "not_found");
+    for (path, body) in [
+        ("/v1/pets", PET),
+        ("/v1/store/orders/1/complete", ""),
+        ("/v1/store/orders/1/cancel", ""),
+    ] {
+        let other = idempotent_post(&server, "r", path, body).send().await;
+        other.assert_error(422, "idempotency_key_reused");
+    }
     assert_eq!(server.count_pets().await, 1);
     let key = server.create_key(&Scope::ALL, None).await;
     let other = idempotent_post(&server, "n", "/v1/pets", PET)

@@ -115,13 +115,13 @@ async fn secrets_are_never_stored_or_logged() {
         let client = Client::new(&service, key);
         client.create("Rex").await.unwrap();
     }
-    let said = service.output();
+    let output = service.output();
     let while_it_runs = home.contents();
     assert!(while_it_runs.contains_key("petstore.db-wal"));
     service.stop();
     for key in [first, second] {
         let random = &key["psk_".len()..][..32];
-        assert!(!said.contains(random));
+        assert!(!output.contains(random));
         for (name, bytes) in while_it_runs.iter().chain(&home.contents()) {
             let found = bytes
                 .windows(random.len())
@@ -211,10 +211,10 @@ async fn a_key_is_limited_to_its_scopes() {
         .success();
     let client = Client::new(&service, &created.secret());
     assert_eq!(client.get("/v1/pets").await.status, 200);
-    let refused = client.create("Rex").await.unwrap();
-    refused.assert_error(403, "insufficient_scope");
-    let refused = client.get("/v1/store/orders").await;
-    refused.assert_error(403, "insufficient_scope");
+    let rejected = client.create("Rex").await.unwrap();
+    rejected.assert_error(403, "insufficient_scope");
+    let rejected = client.get("/v1/store/orders").await;
+    rejected.assert_error(403, "insufficient_scope");
 
     let scopes = ["--scope", "pets:write", "--scope", "orders:read"];
     let created = home

@@ -176,28 +176,28 @@ fn invalid_values_are_usage_errors() {
     }
     assert_usage_error(&home, &["completions", "cmd"], &["<SHELL>", "cmd", "bash"]);
     let odd = OsStr::from_bytes(b"sqlite:a\xffb.db");
-    let refused = Finished::of(
+    let rejected = Finished::of(
         home.command(PETSTORE)
             .args(["serve", "--database"])
             .arg(odd),
     );
-    refused.assert_fails(2, "must be UTF-8");
+    rejected.assert_fails(2, "must be UTF-8");
     let glued = ["keys", "create", "till", "--expires=-3d"];
     assert_usage_error(&home, &glued, &["--expires", "-3d"]);
 }
 
 #[track_caller]
 fn assert_usage_error(home: &Home, arguments: &[&str], expected: &[&str]) {
-    let refused = home.petstore(arguments);
+    let rejected = home.petstore(arguments);
     assert_eq!(
-        (refused.code, &*refused.stdout),
+        (rejected.code, &*rejected.stdout),
         (Some(2), ""),
-        "{arguments:?}: {refused:?}"
+        "{arguments:?}: {rejected:?}"
     );
     for word in expected {
         assert!(
-            refused.stderr.contains(word),
-            "{word} is missing: {refused:?}"
+            rejected.stderr.contains(word),
+            "{word} is missing: {rejected:?}"
         );
     }
     assert_eq!(home.files(), [""; 0], "{arguments:?}");
@@ -237,10 +237,10 @@ async fn options_can_be_set_with_variables() {
         "\"default\";q=600;w=60"
     );
     let unauthenticated = Client::new(&service, "psk_typo");
-    let refused = unauthenticated.get("/v1/pets").await;
-    refused.assert_error(401, "invalid_api_key");
-    let refused = unauthenticated.get("/v1/pets").await;
-    refused.assert_error(429, "rate_limited");
+    let rejected = unauthenticated.get("/v1/pets").await;
+    rejected.assert_error(401, "invalid_api_key");
+    let rejected = unauthenticated.get("/v1/pets").await;
+    rejected.assert_error(429, "rate_limited");
 
     let mut openapi = home.command(PETSTORE);
     openapi

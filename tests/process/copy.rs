@@ -52,8 +52,8 @@ async fn copy_preserves_all_data() {
     db.close().unwrap();
 
     let done = copy(&home, &there.url()).success();
-    let said = "Copied 1233 animals, 1 order and 2 API keys.";
-    assert!(done.stderr.contains(said), "{done:?}");
+    let output = "Copied 1233 animals, 1 order and 2 API keys.";
+    assert!(done.stderr.contains(output), "{done:?}");
 
     let service = there.serve();
     let client = Client::new(&service, &key);
@@ -77,8 +77,8 @@ async fn copy_preserves_all_data() {
     let again = again.await.unwrap();
     assert_eq!((again.status, &again.body["id"]), (201, &json!(1)));
     assert!(again.headers.contains_key("idempotent-replayed"));
-    let refused = Client::new(&service, &revoked).get("/v1/pets").await;
-    refused.assert_error(401, "invalid_api_key");
+    let rejected = Client::new(&service, &revoked).get("/v1/pets").await;
+    rejected.assert_error(401, "invalid_api_key");
     // The id of the deleted pet is not reused.
     let next = client.create("Rex").await.unwrap();
     assert_eq!(next.body["id"], 1235);
@@ -97,8 +97,8 @@ fn copy_only_goes_from_sqlite_to_postgres() {
         (&*file, &*file, "--to"),
         (&*file, "nonsense", "--to"),
     ] {
-        let refused = home.petstore(&["copy", "--from", from, "--to", to]);
-        refused.assert_fails(2, wrong);
+        let rejected = home.petstore(&["copy", "--from", from, "--to", to]);
+        rejected.assert_fails(2, wrong);
     }
     let missing = home.petstore(&["copy", "--from", &file, "--to", server]);
     missing.assert_fails(1, "there is no database");

@@ -38,9 +38,9 @@ fn with_a_valid_key_it_logs_nothing_about_keys() {
     let home = Home::new();
     home.new_key();
     let service = home.serve();
-    let said = service.output();
+    let output = service.output();
     service.stop();
-    assert!(!said.contains("no valid api keys"), "{said}");
+    assert!(!output.contains("no valid api keys"), "{output}");
 }
 
 /// On a terminal the service creates the first key and prints a command that uses
@@ -50,17 +50,17 @@ fn with_a_valid_key_it_logs_nothing_about_keys() {
 fn on_a_terminal_it_creates_the_first_key() {
     let home = Home::new();
     let terminal = Terminal::start(&home, "");
-    let said = wait_for("the first key", || {
-        let said = terminal.service.output();
-        said.contains("/v1/pets").then_some(said)
+    let output = wait_for("the first key", || {
+        let output = terminal.service.output();
+        output.contains("/v1/pets").then_some(output)
     });
-    let line = said.lines().find(|line| line.contains("curl")).unwrap();
+    let line = output.lines().find(|line| line.contains("curl")).unwrap();
     let tried = shell(&home, line.trim()).success();
     assert_eq!(tried.stdout, "[]");
     terminal.stop();
 
-    let said = Terminal::start(&home, "").stop();
-    assert!(!said.contains("psk_"), "{said}");
+    let output = Terminal::start(&home, "").stop();
+    assert!(!output.contains("psk_"), "{output}");
     let list = home.keys(&["list"]).success();
     assert_eq!(list.stdout.lines().count(), 2, "{list:?}");
 }
@@ -86,14 +86,14 @@ impl Terminal {
     /// Sends SIGTERM to the service itself, whose exit code `script` passes on.
     /// Returns all output.
     pub fn stop(mut self) -> String {
-        let said = self.service.output();
-        let (_, pid) = said.split_once("process ").unwrap();
+        let output = self.service.output();
+        let (_, pid) = output.split_once("process ").unwrap();
         let (pid, _) = pid.split_once('.').unwrap();
         signal(pid.parse().unwrap(), "TERM");
         let status = self.service.wait();
-        let said = self.service.output();
-        assert!(status.success(), "{status}: {said}");
-        said
+        let output = self.service.output();
+        assert!(status.success(), "{status}: {output}");
+        output
     }
 }
 

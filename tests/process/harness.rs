@@ -258,7 +258,7 @@ impl From<Output> for Finished {
 pub struct Service {
     child: Child,
     pub address: SocketAddr,
-    said: Arc<Mutex<String>>,
+    output: Arc<Mutex<String>>,
 }
 
 impl Service {
@@ -282,14 +282,14 @@ impl Service {
             Ok(child) => child,
             Err(cause) => panic!("cannot run {}: {cause}", name.display()),
         };
-        let said = Arc::default();
-        collect(child.stdout.take(), &said, go_on);
-        collect(child.stderr.take(), &said, go_on);
+        let output = Arc::default();
+        collect(child.stdout.take(), &output, go_on);
+        collect(child.stderr.take(), &output, go_on);
         // Built before waiting: if that panics, drop kills the process.
         let mut service = Self {
             child,
             address: ([0, 0, 0, 0], 0).into(),
-            said,
+            output,
         };
         service.address = wait_for("the service to listen", || {
             if let Some(status) = service.child.try_wait().unwrap() {
@@ -306,15 +306,15 @@ impl Service {
 
     /// Everything it has written to stdout and stderr so far.
     pub fn output(&self) -> String {
-        self.said.lock().unwrap().clone()
+        self.output.lock().unwrap().clone()
     }
 
     /// The log events so far: one JSON object per line.
     #[track_caller]
     pub fn events(&self) -> Vec<serde_json::Value> {
-        let said = self.output();
+        let output = self.output();
         let event = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
-        said.lines().map(event).collect()
+        output.lines().map(event).collect()
     }
 
     /// Waits for the first event with this message.

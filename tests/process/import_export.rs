@@ -36,8 +36,8 @@ fn csv_from_spreadsheets_is_imported() {
     ] {
         let home = Home::new();
         fs::write(home.path("animals.csv"), table).unwrap();
-        let said = run(&home, &["import", "animals.csv"]).success().stderr;
-        assert!(said.contains("Imported 3 animals."), "{said}");
+        let output = run(&home, &["import", "animals.csv"]).success().stderr;
+        assert!(output.contains("Imported 3 animals."), "{output}");
         assert_eq!(exported(&home), ANIMALS, "{table:?}");
     }
 }
@@ -71,9 +71,9 @@ fn invalid_lines_are_reported_and_nothing_is_imported() {
     }
     table += "Last,1,\n";
     fs::write(home.path("animals.csv"), &table).unwrap();
-    let refused = run(&home, &["import", "animals.csv"]);
-    refused.assert_fails(1, "nothing was imported: 153 invalid lines");
-    let reported: Vec<_> = refused
+    let rejected = run(&home, &["import", "animals.csv"]);
+    rejected.assert_fails(1, "nothing was imported: 153 invalid lines");
+    let reported: Vec<_> = rejected
         .stderr
         .lines()
         .filter(|line| line.contains(", line "))
@@ -99,7 +99,7 @@ fn invalid_lines_are_reported_and_nothing_is_imported() {
         "{}",
         reported[3]
     );
-    assert!(refused.stderr.contains("… and 53 more"), "{refused:?}");
+    assert!(rejected.stderr.contains("… and 53 more"), "{rejected:?}");
     assert_eq!(exported(&home), "");
 
     let skipped = run(&home, &["import", "animals.csv", "--skip-invalid"]).success();
@@ -169,11 +169,11 @@ fn unreadable_files_are_rejected() {
     let mut unclosed = b"name,categoryId\n\"Rex,1\n".to_vec();
     unclosed.extend(b"Tom,2\n".repeat(100_000));
     fs::write(home.path("animals.csv"), unclosed).unwrap();
-    let refused = run(&home, &["import", "animals.csv", "--skip-invalid"]);
-    refused.assert_fails(1, "is a quote unclosed?");
+    let rejected = run(&home, &["import", "animals.csv", "--skip-invalid"]);
+    rejected.assert_fails(1, "is a quote unclosed?");
     fs::create_dir(home.path("directory.jsonl")).unwrap();
-    let refused = run(&home, &["import", "directory.jsonl", "--skip-invalid"]);
-    refused.assert_fails(1, "cannot be read");
+    let rejected = run(&home, &["import", "directory.jsonl", "--skip-invalid"]);
+    rejected.assert_fails(1, "cannot be read");
     fs::write(home.path("animals.csv"), b"name,categoryId\n\xff\xfe,1\n").unwrap();
     run(&home, &["import", "animals.csv"]).assert_fails(1, "line 2: ");
     fs::write(home.path("animals.jsonl"), "x".repeat(1 << 20)).unwrap();

@@ -119,13 +119,13 @@ async fn secrets_are_redacted_and_log_injection_fails() {
         assert!(time.is_some() && level.is_some(), "{event}");
         assert_ne!(event["message"], "forged");
     }
-    let said = service.output();
+    let output = service.output();
     // Not even a part of the secret is logged.
     assert!(
-        !said.contains(&rest[..8]) && !said.contains(&rest[24..32]),
-        "{said}"
+        !output.contains(&rest[..8]) && !output.contains(&rest[24..32]),
+        "{output}"
     );
-    assert!(said.contains("/v1/pets/psk_…"), "{said}");
+    assert!(output.contains("/v1/pets/psk_…"), "{output}");
 }
 
 #[tokio::test]
@@ -211,10 +211,13 @@ async fn terminal_output_is_human_readable() {
     let terminal = Terminal::start(&home, "--access-log");
     let client = Client::new(&terminal.service, &key);
     assert_eq!(client.get("/v1/pets").await.status, 200);
-    let said = terminal.stop();
-    let line = said.lines().find(|line| line.contains("listPets")).unwrap();
+    let output = terminal.stop();
+    let line = output
+        .lines()
+        .find(|line| line.contains("listPets"))
+        .unwrap();
     assert!(line.contains("INFO") && line.contains("request"), "{line}");
-    assert!(!said.contains('{'), "{said}");
+    assert!(!output.contains('{'), "{output}");
 }
 
 /// A service that fails to start logs the reason as an event.

@@ -47,8 +47,8 @@ fn manual_pages_are_well_formed() {
 
 #[test]
 fn failing_to_write_manual_pages_is_an_error() {
-    let refused = Home::new().petstore(&["man", "/dev/null/man"]);
-    refused.assert_fails(1, "cannot write to /dev/null/man: ");
+    let rejected = Home::new().petstore(&["man", "/dev/null/man"]);
+    rejected.assert_fails(1, "cannot write to /dev/null/man: ");
 }
 
 #[test]

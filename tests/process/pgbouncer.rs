@@ -133,8 +133,8 @@ async fn transaction_pooling_is_supported() {
     assert_eq!(visitor.get("/v1/pets").await.status, 200);
     home.keys(&["revoke", "2"]).success();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let refused = visitor.get("/v1/pets").await;
-    refused.assert_error(401, "invalid_api_key");
+    let rejected = visitor.get("/v1/pets").await;
+    rejected.assert_error(401, "invalid_api_key");
 
     for (load, client) in loads.into_iter().zip(&clients) {
         let results = load.finish().await;

@@ -272,9 +272,9 @@ async fn a_lock_timeout_is_reported() {
                 .unwrap()
         }
     };
-    let refused = order(1).await;
-    refused.assert_error(503, "unavailable");
-    let message = refused.body["message"].as_str().unwrap();
+    let rejected = order(1).await;
+    rejected.assert_error(503, "unavailable");
+    let message = rejected.body["message"].as_str().unwrap();
     assert!(message.contains("nothing was changed"), "{message}");
     assert_eq!(order(2).await.status, 201);
     deployment.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)' AND pid <> pg_backend_pid()");
@@ -292,8 +292,8 @@ fn rolling_upgrade_checks_schema_compatibility() {
     deployment.sql("UPDATE schema_version SET version = 99");
     deployment.home.serve().stop();
     deployment.sql("UPDATE schema_version SET min_compatible_version = 99");
-    let refused = deployment.home.keys(&["list"]);
-    refused.assert_fails(1, "newer petstore (schema 99");
+    let rejected = deployment.home.keys(&["list"]);
+    rejected.assert_fails(1, "newer petstore (schema 99");
 }
 
 /// All migrations are one transaction. Replicas that start at once wait for it.
@@ -327,8 +327,8 @@ fn only_utf8_databases_are_accepted() {
     let cluster = Cluster::start();
     let latin = "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0";
     cluster.psql("postgres", latin);
-    let refused = Home::with_database(cluster.url("latin")).keys(&["create", "test"]);
-    refused.assert_fails(1, "is in LATIN1");
+    let rejected = Home::with_database(cluster.url("latin")).keys(&["create", "test"]);
+    rejected.assert_fails(1, "is in LATIN1");
 }
 
 #[test]
@@ -364,8 +364,8 @@ fn sslmode_verify_full_verifies_the_certificate() {
         create(bad).assert_fails(1, "certificate");
     }
     for wrong in ["sslmode=verify-ca", "prepared_statements=maybe"] {
-        let refused = create(url("localhost", wrong.into()));
-        refused.assert_fails(2, "--database");
+        let rejected = create(url("localhost", wrong.into()));
+        rejected.assert_fails(2, "--database");
     }
 }
 

@@ -20,7 +20,7 @@ async fn sigint_drains_and_exits() {
 }
 
 /// A request whose body is still arriving is completed; idle connections are
-/// closed; new connections are refused.
+/// closed; new connections are rejected.
 async fn assert_drains_and_exits(signal: &str) {
     let home = Home::new();
     let key = home.new_key();
@@ -44,8 +44,8 @@ async fn assert_drains_and_exits(signal: &str) {
     service.signal(signal);
     assert_eq!(silent.read_to_end().await, b"");
     assert_eq!(idle.read_to_end().await, b"");
-    let refused = TcpStream::connect(service.address).await.map(drop);
-    assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    let rejected = TcpStream::connect(service.address).await.map(drop);
+    assert_eq!(rejected.unwrap_err().kind(), ErrorKind::ConnectionRefused);
     assert!(service.is_running());
 
     busy.send(rest).await;

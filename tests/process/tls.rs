@@ -107,9 +107,9 @@ fn unusable_files_are_reported() {
     ] {
         let mut serve = home.serve_command();
         serve.args(["--tls-cert", certificate, "--tls-key", key]);
-        let refused = Finished::of(&mut serve);
-        refused.assert_fails(1, &format!("\"{reason}"));
-        assert_eq!(refused.stdout, "");
+        let rejected = Finished::of(&mut serve);
+        rejected.assert_fails(1, &format!("\"{reason}"));
+        assert_eq!(rejected.stdout, "");
         assert!(home.contents() == before, "{reason}: files were changed");
     }
 }
@@ -125,15 +125,15 @@ fn certificate_and_key_are_required_together() {
     let home = Home::new();
     for (given, missing) in [("cert", "key"), ("key", "cert")] {
         let option = format!("--tls-{given}=x.pem");
-        let refused = home.petstore(&["serve", &option]);
-        refused.assert_fails(2, &format!("--tls-{missing} <FILE>"));
+        let rejected = home.petstore(&["serve", &option]);
+        rejected.assert_fails(2, &format!("--tls-{missing} <FILE>"));
         let variable = format!("PETSTORE_TLS_{}", given.to_uppercase());
         let mut serve = home.command(PETSTORE);
-        let refused = Finished::of(serve.arg("serve").env(&variable, "x.pem"));
-        refused.assert_fails(2, &format!("--tls-{missing} <FILE>"));
+        let rejected = Finished::of(serve.arg("serve").env(&variable, "x.pem"));
+        rejected.assert_fails(2, &format!("--tls-{missing} <FILE>"));
         let mut serve = home.command(PETSTORE);
-        let refused = Finished::of(serve.arg("serve").env(&variable, ""));
-        refused.assert_fails(2, &format!("--tls-{given} <FILE>"));
+        let rejected = Finished::of(serve.arg("serve").env(&variable, ""));
+        rejected.assert_fails(2, &format!("--tls-{given} <FILE>"));
     }
     assert_eq!(home.files(), [""; 0]);
 }
@@ -155,8 +155,8 @@ fn a_renewed_certificate_is_reloaded() {
     identity.replace_certificate(&certificate);
     says("certificate reloaded");
     request().success();
-    let said = service.output();
-    assert_eq!(said.matches("does not belong").count(), 1, "{said}");
+    let output = service.output();
+    assert_eq!(output.matches("does not belong").count(), 1, "{output}");
     service.stop();
 }
 

@@ -3,9 +3,12 @@
 
 use http::StatusCode;
 use http_body_util::Full;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, duplex},
+    net::{TcpListener, TcpStream},
+};
 
-use super::*;
+use super::{super::protocol::Protocol, *};
 
 const OK: &str = "HTTP/1.1 200 OK\r\n\r\n";
 const NOT_FOUND: &str = "HTTP/1.1 404 Not Found\r\n\r\n{}";
@@ -31,7 +34,8 @@ async fn received(capacity: usize, writes: Vec<Write>) -> String {
     let (mut client, stream) = duplex(capacity);
     let state = Arc::new(RequestState::default());
     let limits = Limits::default();
-    let mut stream = ClientStream::new(stream, Bytes::new(), state.clone(), &limits, reject);
+    let mut stream =
+        ClientStream::new(stream, ReadAhead::default(), state.clone(), &limits, reject);
     let writing = tokio::spawn(async move {
         for write in writes {
             let bytes = match write {
@@ -88,7 +92,8 @@ async fn interim_responses_pass() {
     let (mut client, stream) = duplex(1024);
     let state = Arc::new(RequestState::default());
     let limits = Limits::default();
-    let mut stream = ClientStream::new(stream, Bytes::new(), state.clone(), &limits, reject);
+    let mut stream =
+        ClientStream::new(stream, ReadAhead::default(), state.clone(), &limits, reject);
     state.begin();
     let interim = "HTTP/1.1 100 Continue\r\n\r\n";
     stream.write_all(interim.as_bytes()).await.unwrap();
@@ -100,12 +105,17 @@ async fn interim_responses_pass() {
 
 #[tokio::test]
 async fn bytes_read_ahead_are_replayed_first() {
-    let (mut client, stream) = duplex(1024);
-    let limits = Limits::default();
-    let ahead = Bytes::from_static(b"GET / ");
-    let mut stream = ClientStream::new(stream, ahead, Arc::default(), &limits, reject);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let (mut stream, _) = listener.accept().await.unwrap();
+    client.write_all(b"GET / ").await.unwrap();
+    let mut ahead = ReadAhead::default();
+    assert_eq!(ahead.detect(&mut stream).await.unwrap(), Protocol::Http1);
     client.write_all(b"HTTP/1.1").await.unwrap();
     drop(client);
+    let limits = Limits::default();
+    let mut stream = ClientStream::new(stream, ahead, Arc::default(), &limits, reject);
     let mut text = String::new();
     stream.read_to_string(&mut text).await.unwrap();
     assert_eq!(text, "GET / HTTP/1.1");

@@ -23,7 +23,7 @@ use tokio_postgres::{
 use super::{super::error::Error, connect::Connector, error::PostgresError};
 use crate::telemetry::metrics::Gauge;
 
-/// How long setting up a session, or cancelling a statement, may take.
+/// How long setting up a session may take.
 const SESSION_SETUP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a request to cancel a statement may take.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);

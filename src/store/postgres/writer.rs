@@ -264,16 +264,19 @@ fn read_result<R: RecordedRejection>(
     row: Row,
 ) -> Result<WriteResult<R>, Error> {
     let mut columns = Columns::of(&row);
-    let recorded_fingerprint = columns.optional_bytes()?;
+    let recorded = columns.optional_bytes()?;
+    let expected = request.map(|request| request.fingerprint.as_slice());
+    // Another operation's outcome may be one that this one does not know.
+    if recorded.is_some() && recorded != expected {
+        return Ok(WriteResult::KeyReused);
+    }
+    let is_replay = recorded.is_some();
     let (outcome, resource_id) = (columns.text()?, columns.optional_int()?);
     let outcome =
         replay::from_columns(outcome, resource_id).map_err(|e| Row::corrupt(OUTCOME_COLUMNS, e))?;
-    Ok(match (recorded_fingerprint, request) {
-        (None, _) => WriteResult::Executed(outcome.map(|id| ChangedRow { id, row })),
-        (Some(recorded), Some(request)) if recorded == request.fingerprint => {
-            WriteResult::Replayed(outcome)
-        }
-        (Some(_), _) => WriteResult::KeyReused,
+    Ok(match is_replay {
+        true => WriteResult::Replayed(outcome),
+        false => WriteResult::Executed(outcome.map(|id| ChangedRow { id, row })),
     })
 }
 

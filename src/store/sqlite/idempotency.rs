@@ -72,17 +72,20 @@ pub(super) fn execute_once<T, R: RecordedRejection>(
         .prepare_cached(FIND)?
         .query_row(params![request.api_key_id, request.key.as_str()], |row| {
             let mut columns = Columns::of(row);
-            let fingerprint = columns.hash()?;
+            // Another operation's outcome may be one that this one does not know.
+            if columns.hash()? != request.fingerprint {
+                return Ok(None);
+            }
             let (outcome, resource_id) = (columns.text()?, columns.optional_int()?);
             let outcome = replay::from_columns(outcome, resource_id)
                 .map_err(|e| <rusqlite::Row as Row>::corrupt(1, e))?;
-            Ok((fingerprint, outcome))
+            Ok(Some(outcome))
         })
         .optional()?;
     match record {
-        Some((fingerprint, _)) if fingerprint != request.fingerprint => Ok(Idempotent::KeyReused),
-        Some((_, Ok(id))) => Ok(Idempotent::Replayed(Ok(replay(db, id)?))),
-        Some((_, Err(rejection))) => Ok(Idempotent::Replayed(Err(rejection))),
+        Some(None) => Ok(Idempotent::KeyReused),
+        Some(Some(Ok(id))) => Ok(Idempotent::Replayed(Ok(replay(db, id)?))),
+        Some(Some(Err(rejection))) => Ok(Idempotent::Replayed(Err(rejection))),
         None => {
             let result = execute(db)?;
             let recorded = result.as_ref().map(id).map_err(|rejection| *rejection);
