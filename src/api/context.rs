@@ -105,7 +105,7 @@ impl<'a> RequestGuard<'a> {
         if !self.access_log.includes(status, duration, shed) {
             return;
         }
-        self.access_log.log(&Entry {
+        AccessLog::log(&Entry {
             request_id: self.request_id.to_str().unwrap_or_default(),
             client: self.context.client,
             method: self.head.method.as_str(),

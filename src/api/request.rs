@@ -145,16 +145,18 @@ impl<'a> ApiRequest<'a> {
 
     /// The pet in the path. A malformed id is treated as unknown.
     pub fn pet_id(&self) -> Result<PetId, ApiError> {
-        let id = percent_decode_str(self.path_parameter).decode_utf8().ok();
-        let id = id.and_then(|id| PetId::parse(&id));
-        id.ok_or(ApiError::NotFound(NO_SUCH_PET))
+        self.parse_path_parameter(PetId::parse)
+            .ok_or(ApiError::NotFound(NO_SUCH_PET))
     }
 
     /// The order in the path. A malformed id is treated as unknown.
     pub fn order_id(&self) -> Result<OrderId, ApiError> {
-        let id = percent_decode_str(self.path_parameter).decode_utf8().ok();
-        let id = id.and_then(|id| OrderId::parse(&id));
-        id.ok_or(ApiError::NotFound(NO_SUCH_ORDER))
+        self.parse_path_parameter(OrderId::parse)
+            .ok_or(ApiError::NotFound(NO_SUCH_ORDER))
+    }
+
+    fn parse_path_parameter<T>(&self, parse: fn(&str) -> Option<T>) -> Option<T> {
+        parse(&percent_decode_str(self.path_parameter).decode_utf8().ok()?)
     }
 
     pub fn if_match(&self) -> IfMatch {

@@ -180,7 +180,7 @@ impl Serve {
 
         let mut limits = server::Limits::default();
         limits.max_connections = limits.max_connections.min(max_connections());
-        let settings = Config {
+        let config = Config {
             api: api::Config {
                 public_url: self.urls.public_url,
                 staging_url: self.urls.staging_url,
@@ -201,7 +201,7 @@ impl Serve {
                 .map(|(listener, _)| listener.try_into())
                 .transpose()?,
         };
-        service::run(listeners, store, settings, shutdown).await?;
+        service::run(listeners, store, config, shutdown).await?;
         Ok(())
     }
 

@@ -40,20 +40,20 @@ pub struct Listeners {
 pub async fn run(
     listeners: Listeners,
     store: Store,
-    settings: Config,
+    config: Config,
     shutdown: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
     let Config {
-        api: config,
+        api: api_config,
         server: limits,
         tls,
         drain_delay,
-    } = settings;
+    } = config;
     let store = Arc::new(store);
-    let clock = config.clock.clone();
+    let clock = api_config.clock.clone();
     let scheme = Scheme::new(tls.is_some());
     let local_url = PublicUrl::local(scheme, listeners.api.local_addr()?);
-    let api = Arc::new(Api::new(store.clone(), config, &local_url));
+    let api = Arc::new(Api::new(store.clone(), api_config, &local_url));
     let tasks = background::start(&store, &api, tls.as_ref(), &clock);
     let server = Server {
         service: api.clone(),

@@ -45,11 +45,11 @@ impl AccessLog {
     ///
     /// Shed requests are only counted: one event each would add to the overload.
     pub fn includes(self, status: u16, duration: Duration, shed: bool) -> bool {
-        self.log_all || (status >= 500 && !shed) || duration >= SLOW_REQUEST
+        self.log_all || is_failure(status, shed) || duration >= SLOW_REQUEST
     }
 
-    pub fn log(self, entry: &Entry) {
-        let failed = entry.status >= 500 && !entry.shed;
+    pub fn log(entry: &Entry) {
+        let failed = is_failure(entry.status, entry.shed);
         let slow = entry.duration >= SLOW_REQUEST;
         let Entry {
             request_id,
@@ -85,6 +85,10 @@ impl AccessLog {
             _ => event!(info, "request"),
         }
     }
+}
+
+fn is_failure(status: u16, shed: bool) -> bool {
+    status >= 500 && !shed
 }
 
 /// A client's text as the log may show it: printable, bounded, and cut at
