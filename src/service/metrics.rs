@@ -158,6 +158,23 @@ fn store(text: &mut Exposition, store: &StoreMetrics) {
         "Commits that failed or whose outcome is unknown.",
         commits.failures.get(),
     );
+    if let Some(wal) = store.wal {
+        text.gauge(
+            "petstore_wal_bytes",
+            "Bytes in the write-ahead log since it was last reset.",
+            wal.size.get(),
+        );
+        text.counter(
+            "petstore_checkpoints_total",
+            "Checkpoints of the write-ahead log, failed ones included.",
+            wal.checkpoints.get(),
+        );
+        text.counter(
+            "petstore_checkpoint_failures_total",
+            "Checkpoints of the write-ahead log that failed.",
+            wal.checkpoint_failures.get(),
+        );
+    }
 }
 
 impl Service for MetricsEndpoint {

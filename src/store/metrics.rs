@@ -1,8 +1,8 @@
 //! What the store measures. Rendering is up to the caller.
 
-use std::time::Instant;
+use std::{sync::atomic::AtomicBool, time::Instant};
 
-use crate::telemetry::metrics::{Counter, Histogram};
+use crate::telemetry::metrics::{Counter, Gauge, Histogram};
 
 /// A snapshot of the store's queues, pools and commits.
 #[derive(Debug)]
@@ -11,6 +11,8 @@ pub(crate) struct StoreMetrics<'a> {
     /// Empty on SQLite.
     pub(crate) pools: Vec<PoolMetrics>,
     pub(crate) commits: &'a CommitMetrics,
+    /// Only on SQLite.
+    pub(crate) wal: Option<&'a WalMetrics>,
 }
 
 #[derive(Debug)]
@@ -62,4 +64,15 @@ impl CommitMetrics {
             self.failures.increment();
         }
     }
+}
+
+/// The write-ahead log of an SQLite file.
+#[derive(Debug, Default)]
+pub(crate) struct WalMetrics {
+    /// Bytes written since it was last reset.
+    pub(crate) size: Gauge,
+    pub(crate) checkpoints: Counter,
+    pub(crate) checkpoint_failures: Counter,
+    /// Whether the last checkpoint failed.
+    pub(crate) failing: AtomicBool,
 }

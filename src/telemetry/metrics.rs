@@ -31,6 +31,10 @@ impl Gauge {
         GaugeGuard(self)
     }
 
+    pub fn set(&self, value: i64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
     pub fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
     }

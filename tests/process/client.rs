@@ -36,6 +36,12 @@ pub struct Response {
 }
 
 impl Response {
+    /// Whether the service promises that it changed nothing.
+    pub fn is_rejected(&self) -> bool {
+        let message = self.body["message"].as_str().unwrap_or_default();
+        self.status == 503 && message.contains("nothing was changed")
+    }
+
     #[track_caller]
     pub fn assert_error(&self, status: u16, code: &str) {
         let got = (self.status, self.body["code"].as_str());
@@ -123,7 +129,9 @@ impl Client {
 pub struct WriteResults {
     /// Acknowledged with 201, with the assigned id.
     pub acknowledged: BTreeMap<String, i64>,
-    /// Outcome unknown: 503, or no response.
+    /// Rejected with a 503 that promises that nothing was changed.
+    pub rejected: BTreeSet<String>,
+    /// Outcome unknown: another 503, or no response.
     pub unknown: BTreeSet<String>,
     /// How many responses were 503.
     pub unavailable: usize,
@@ -144,7 +152,10 @@ impl WriteResults {
         } else {
             response.assert_error(503, "unavailable");
             assert!(response.headers.contains_key("retry-after"), "{response:?}");
-            self.unknown.insert(name);
+            match response.is_rejected() {
+                true => self.rejected.insert(name),
+                false => self.unknown.insert(name),
+            };
             self.unavailable += 1;
             self.consecutive_acks = 0;
         }
@@ -160,12 +171,13 @@ impl WriteResults {
             before + more,
             "a name was acknowledged twice"
         );
+        self.rejected.extend(other.rejected);
         self.unknown.extend(other.unknown);
     }
 
     /// Asserts that every acknowledged pet is stored exactly once under its id,
     /// that one with an unknown outcome is stored at most once, and that there
-    /// are no others.
+    /// are no others: no rejected one in particular.
     #[track_caller]
     pub fn assert_durable(&self, pets: &[Pet]) {
         assert!(
@@ -179,7 +191,7 @@ impl WriteResults {
         }
         for name in stored.into_keys() {
             let known = self.acknowledged.contains_key(name) || self.unknown.contains(name);
-            assert!(known, "{name} was never created");
+            assert!(known, "{name} was rejected, or never created");
         }
     }
 }

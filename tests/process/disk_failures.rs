@@ -1,13 +1,14 @@
 //! I/O errors and full disks, transient or permanent: clients get 503, and no
 //! acknowledged write is lost.
 //!
-//! strace injects the errors. It counts system calls per thread; the counts let
+//! strace injects most errors. It counts system calls per thread; the counts let
 //! the service start and complete its first writes.
 
 use crate::{
     client::{Client, LoadGenerator, WriteResults},
-    harness::{Home, Service},
+    harness::{Home, Service, eventually},
     strace,
+    torture::disk::{Failures, Faults},
 };
 
 const TRANSIENT_FSYNC_ERRORS: &str = "inject=fsync,fdatasync:error=EIO:when=12..24";
@@ -72,6 +73,49 @@ async fn a_broken_log_pipe_does_not_prevent_recovery() {
     service.stop();
 }
 
+/// The WAL keeps everything while checkpoints fail. The metrics show the failures,
+/// and beyond a limit the service is not ready, until checkpoints succeed again.
+#[tokio::test]
+async fn failing_checkpoints_are_visible() {
+    let home = Home::new();
+    let key = home.new_key();
+    let fsyncs = Failures {
+        period: 1,
+        length: 1,
+    };
+    let faults = Faults {
+        database: Some(fsyncs),
+        ..Faults::default()
+    };
+    let mut command = home.serve_command();
+    faults.apply(&home, command.args(["--metrics-listen", "127.0.0.1:0"]));
+    let service = Service::start(&mut command);
+    let client = Client::new(&service, &key);
+    assert_eq!(client.get("/readyz").await.status, 200);
+    let load = LoadGenerator::start(&client, 8, "pet");
+    eventually("the service to be not ready", async || {
+        client.get("/readyz").await.status == 503
+    })
+    .await;
+    let results = load.finish().await;
+    assert_eq!(results.unavailable, 0, "commits are not affected");
+    service.event("checkpoint failed");
+    let url = service.event("listening")["metrics_url"].clone();
+    let scrape = reqwest::get(url.as_str().unwrap()).await.unwrap();
+    let scrape = scrape.text().await.unwrap();
+    let value = |name: &str| -> f64 {
+        let sample = scrape.lines().find_map(|line| line.strip_prefix(name));
+        sample.unwrap().trim().parse().unwrap()
+    };
+    assert!(value("petstore_wal_bytes ") > 16e6, "{scrape}");
+    assert!(value("petstore_checkpoint_failures_total ") > 1.0);
+    service.kill();
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    results.assert_durable(&client.pets().await);
+    assert_eq!(client.get("/readyz").await.status, 200);
+}
+
 fn has_recovered(results: &WriteResults) -> bool {
     results.unavailable >= 3 && results.consecutive_acks >= 100
 }
@@ -100,6 +144,9 @@ async fn assert_no_ack_while_broken(fault: &str, end: fn(Service)) {
     load.until(|results| results.unavailable >= 100).await;
     let results = load.finish().await;
     assert_eq!(results.consecutive_acks, 0, "acknowledged on a broken disk");
+    if fault == PERMANENT_DISK_FULL {
+        assert!(results.unknown.is_empty(), "{:?}", results.unknown);
+    }
     results.assert_durable(&client.pets().await);
     end_and_assert_durable(&home, service, end, &key, &results).await;
 }

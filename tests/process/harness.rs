@@ -265,6 +265,13 @@ impl Service {
     /// Starts a command and waits until it logs its address.
     #[track_caller]
     pub fn start(command: &mut Command) -> Self {
+        Self::try_start(command).unwrap_or_else(|output| panic!("it did not start: {output}"))
+    }
+
+    /// Like [`start`](Self::start). The output of a service that ends instead is an
+    /// `Err`.
+    #[track_caller]
+    pub fn try_start(command: &mut Command) -> Result<Self, String> {
         Self::start_reading_while(command, |_| true)
     }
 
@@ -272,11 +279,11 @@ impl Service {
     /// writes fail with EPIPE.
     #[track_caller]
     pub fn start_with_closed_output(command: &mut Command) -> Self {
-        Self::start_reading_while(command, |line| !line.contains("listening"))
+        Self::start_reading_while(command, |line| !line.contains("listening")).unwrap()
     }
 
     #[track_caller]
-    fn start_reading_while(command: &mut Command, go_on: fn(&str) -> bool) -> Self {
+    fn start_reading_while(command: &mut Command, go_on: fn(&str) -> bool) -> Result<Self, String> {
         let name = command.get_program().to_owned();
         let mut child = match command.spawn() {
             Ok(child) => child,
@@ -291,17 +298,15 @@ impl Service {
             address: ([0, 0, 0, 0], 0).into(),
             output,
         };
-        service.address = wait_for("the service to listen", || {
+        let listening = wait_for("the service to listen", || {
             if let Some(status) = service.child.try_wait().unwrap() {
-                panic!("the service ended with {status}: {}", service.output());
+                return Some(Err(format!("{status}: {}", service.output())));
             }
-            listening_url(&service.output())?
-                .split("://")
-                .nth(1)?
-                .parse()
-                .ok()
+            let url = listening_url(&service.output())?;
+            url.split("://").nth(1)?.parse().ok().map(Ok)
         });
-        service
+        service.address = listening?;
+        Ok(service)
     }
 
     /// Everything it has written to stdout and stderr so far.

@@ -35,3 +35,4 @@ mod sales;
 mod shutdown;
 mod strace;
 mod tls;
+mod torture;

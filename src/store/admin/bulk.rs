@@ -57,13 +57,16 @@ pub(crate) async fn import(
     let mut count = 0;
     match url {
         DatabaseUrl::Sqlite(path) => {
-            let (mut db, _lock) = sqlite::open_exclusive(path)?;
-            let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let (mut file, _lock) = sqlite::open_exclusive(path)?;
+            let transaction = file
+                .db
+                .transaction_with_behavior(TransactionBehavior::Immediate)?;
             while let Some(new) = next().map_err(BulkError::Aborted)? {
                 sqlite::insert_pet(&transaction, new)?;
                 count += 1;
             }
             transaction.commit()?;
+            file.checkpoint_and_close();
         }
         DatabaseUrl::Postgres(url) => {
             let (mut client, warnings) = postgres::open_connection(url).await?;

@@ -174,6 +174,7 @@ impl Postgres {
             queues,
             pools,
             commits: &self.commits,
+            wal: None,
         }
     }
 

@@ -31,6 +31,9 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
     db.pragma_update(None, "synchronous", "FULL")?;
     db.pragma_update(None, "foreign_keys", true)?;
     db.pragma_update(None, "journal_size_limit", 64 << 20)?;
+    // The writer checkpoints by itself: SQLite would ignore a failed fsync.
+    db.pragma_update(None, "wal_autocheckpoint", 0)?;
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     // Larger than the number of distinct statements.
     db.set_prepared_statement_cache_capacity(64);
     Ok(db)

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior, config::DbConfig};
 
 use super::{
-    super::error::OpenError,
+    super::{Role, error::OpenError},
     connect::{BUSY_TIMEOUT, connect_read_only},
+    recovery::open_recovered,
 };
 
 /// The migrations in order. A released one is never changed; `user_version`
@@ -73,6 +74,7 @@ pub(super) fn migrate(path: &Path) -> Result<(), OpenError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(path, flags)?;
         db.busy_timeout(BUSY_TIMEOUT)?;
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         Ok(db)
     };
     // Read-only first, so that another program's WAL is left untouched. That is
@@ -84,18 +86,21 @@ pub(super) fn migrate(path: &Path) -> Result<(), OpenError> {
         SchemaState::Empty => 0,
         SchemaState::Older(version) => version,
     };
-    let run = || {
-        let mut db = open()?;
-        db.pragma_update(None, "journal_mode", "WAL")?;
-        db.pragma_update(None, "synchronous", "FULL")?;
-        let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut file = open_recovered(path, Role::Service)?;
+    let mut run = || {
+        let transaction = file
+            .db
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
         for migration in MIGRATIONS.iter().skip(seen as usize) {
             transaction.execute_batch(migration)?;
         }
         transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
         transaction.commit()
     };
-    run().map_err(failed)
+    run().map_err(failed)?;
+    // Other processes read the version from the database file.
+    file.checkpoint_and_close();
+    Ok(())
 }
 
 /// Rejects a file that is not a petstore database of a supported version, now that

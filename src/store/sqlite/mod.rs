@@ -2,13 +2,16 @@
 //! reader threads.
 
 mod api_keys;
+mod checkpoint;
 mod connect;
+mod files;
 mod idempotency;
 mod migrate;
 mod open;
 mod orders;
 mod pets;
 mod readers;
+mod recovery;
 mod writer;
 
 use std::{error, fs::File, path::Path, sync::Arc};
@@ -23,7 +26,7 @@ use super::{
 };
 use crate::page::{ListQuery, Page, Status};
 use readers::Readers;
-use writer::{Effect, Writer};
+use writer::Writer;
 
 pub(super) use migrate::{in_memory, schema};
 pub(super) use open::{open_current, open_exclusive, open_exclusive_read_only, open_read_only};
@@ -41,21 +44,22 @@ pub struct Sqlite {
 
 impl Sqlite {
     pub(super) fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
-        let (path, db, lock) = open::open(path, options)?;
-        let readers = Readers::start(&path, reader_count(options.role));
-        let readers = readers.map_err(|cause| OpenError::Database {
+        let (path, opened, lock) = open::open(path, options)?;
+        let failed = |cause| OpenError::Database {
             path: path.clone(),
             cause,
-        })?;
+        };
+        let readers = Readers::start(&path, reader_count(options.role)).map_err(failed)?;
+        let writer = Writer::start(opened, &path, readers.clone(), options).map_err(failed)?;
         Ok(Self {
-            writer: Writer::start(db, &path, options),
+            writer,
             readers,
             _lock: lock,
         })
     }
 
-    /// Closes the readers first: the last connection to close, the writer's,
-    /// checkpoints the WAL into the database file.
+    /// Closes the readers first, so that the writer can copy the whole WAL into the
+    /// database file.
     pub(super) async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;
@@ -64,18 +68,8 @@ impl Sqlite {
     pub(super) async fn ping(&self) -> Result<(), Error> {
         let read = "SELECT EXISTS (SELECT 1 FROM pets WHERE id = ?1)";
         self.exists(read, 1).await?;
-        // Has no net effect, but writes a page, so that a full disk is detected.
-        let write = "UPDATE inventory SET available = available + ?1";
-        self.writer
-            .run(
-                |()| Effect::None,
-                move |db| {
-                    let mut add = db.prepare_cached(write)?;
-                    add.execute([1])?;
-                    add.execute([-1]).map(drop)
-                },
-            )
-            .await
+        // Writes, so that a full disk is detected.
+        self.writer.ping().await
     }
 
     pub(super) fn version(&self) -> Version {
@@ -91,6 +85,7 @@ impl Sqlite {
             ],
             pools: Vec::new(),
             commits: self.writer.commits(),
+            wal: Some(self.writer.wal()),
         }
     }
 

@@ -13,8 +13,9 @@ use rusqlite::Connection;
 
 use super::{
     super::{Options, Role, error::OpenError},
-    connect::{BUSY_TIMEOUT, connect, connect_read_only},
+    connect::{BUSY_TIMEOUT, connect_read_only},
     migrate::{Identity, SCHEMA_VERSION, SchemaState, migrate, reject_newer},
+    recovery::{Opened, open_recovered},
 };
 
 /// Ensures that the file is a petstore database with the current schema,
@@ -112,25 +113,20 @@ pub(crate) fn open_exclusive_read_only(
 
 /// Opens a file that is not being served, for writing, and creates it if needed. While
 /// the lock is held, no service can open it.
-pub(crate) fn open_exclusive(path: &Path) -> Result<(Connection, Option<File>), OpenError> {
-    let (path, lock) = prepare(path, &Options::new(Role::Service))?;
-    let db = connect(&path, Role::Service);
-    let db = db.map_err(|cause| OpenError::Database { path, cause })?;
-    Ok((db, lock))
+pub(crate) fn open_exclusive(path: &Path) -> Result<(Opened, Option<File>), OpenError> {
+    let (_, opened, lock) = open(path, &Options::new(Role::Service))?;
+    Ok((opened, lock))
 }
 
 /// Opens a file for the role in `options`.
 pub(super) fn open(
     path: &Path,
     options: &Options,
-) -> Result<(PathBuf, Connection, Option<File>), OpenError> {
+) -> Result<(PathBuf, Opened, Option<File>), OpenError> {
     let (path, lock) = prepare(path, options)?;
-    let db = connect(&path, options.role).map_err(|cause| OpenError::Database {
-        path: path.clone(),
-        cause,
-    })?;
-    reject_newer(&db, &path)?;
-    Ok((path, db, lock))
+    let opened = open_recovered(&path, options.role)?;
+    reject_newer(&opened.db, &path)?;
+    Ok((path, opened, lock))
 }
 
 /// Resolves symbolic links, so that one file has one lock.

@@ -3,8 +3,8 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    path::Path,
-    sync::Mutex,
+    path::{Path, PathBuf},
+    sync::{Arc, Barrier, Mutex, MutexGuard},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -25,17 +25,21 @@ use super::{
 const QUEUE_CAPACITY: usize = 4096;
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-type Query = Box<dyn FnOnce(&Connection) + Send>;
+/// Runs on a thread's connection, or takes the error of opening it.
+type Query = Box<dyn FnOnce(rusqlite::Result<&Connection>) + Send>;
 
 enum Message {
     Query(Query),
+    /// Close the connection, meet at the barrier, and meet again to go on.
+    Suspend(Arc<Barrier>),
     Stop,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Readers {
     queue: Sender<Message>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Locked while the threads are suspended or joined.
+    threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
 impl Readers {
@@ -43,17 +47,20 @@ impl Readers {
         let (queue, messages) = bounded(QUEUE_CAPACITY);
         let threads = (0..count)
             .map(|n| {
-                let db = connect_read_only(path)?;
+                let thread = ReaderThread {
+                    db: Some(connect_read_only(path)?),
+                    path: path.into(),
+                };
                 let messages: Receiver<Message> = messages.clone();
                 Ok(thread::Builder::new()
                     .name(format!("sqlite-reader-{n}"))
-                    .spawn(move || work(&db, &messages))
+                    .spawn(move || thread.run_loop(&messages))
                     .expect("the system can start a thread"))
             })
             .collect::<rusqlite::Result<_>>()?;
         Ok(Self {
             queue,
-            threads: Mutex::new(threads),
+            threads: Arc::new(Mutex::new(threads)),
         })
     }
 
@@ -64,9 +71,9 @@ impl Readers {
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Error> {
         let (sender, result) = oneshot::channel();
-        let query = Box::new(move |db: &Connection| {
+        let query = Box::new(move |db: rusqlite::Result<&Connection>| {
             // The caller may have disconnected.
-            let _ = sender.send(query(db).map_err(classify));
+            let _ = sender.send(db.and_then(query).map_err(classify));
         });
         try_enqueue(&self.queue, Message::Query(query))?;
         wait(result, READ_TIMEOUT, Error::Internal, Error::Unavailable).await
@@ -77,20 +84,32 @@ impl Readers {
         self.queue.len()
     }
 
+    /// Closes all connections. The threads open new ones after the returned guard
+    /// was dropped; queries wait meanwhile.
+    pub(super) fn suspend(&self) -> Suspension<'_> {
+        let threads = lock(&self.threads);
+        // A thread that waits at the barrier takes no second message, so every
+        // thread takes one.
+        let barrier = Arc::new(Barrier::new(threads.len() + 1));
+        for _ in threads.iter() {
+            let _ = self.queue.send(Message::Suspend(barrier.clone()));
+        }
+        barrier.wait();
+        Suspension {
+            barrier,
+            _threads: threads,
+        }
+    }
+
     /// Drains the queue, then joins the threads.
     pub(super) async fn close(&self) {
-        let threads: Vec<_> = self
-            .threads
-            .lock()
-            .expect("no thread panics while holding the lock")
-            .drain(..)
-            .collect();
-        let queue = self.queue.clone();
+        let Self { queue, threads } = self.clone();
         let closing = tokio::task::spawn_blocking(move || {
-            for _ in &threads {
+            let mut threads = lock(&threads);
+            for _ in threads.iter() {
                 let _ = queue.send(Message::Stop);
             }
-            for thread in threads {
+            for thread in threads.drain(..) {
                 let _ = thread.join();
             }
         });
@@ -98,9 +117,52 @@ impl Readers {
     }
 }
 
-fn work(db: &Connection, messages: &Receiver<Message>) {
-    while let Ok(Message::Query(query)) = messages.recv() {
-        // A panic fails the query that caused it, not the thread.
-        let _ = catch_unwind(AssertUnwindSafe(|| query(db)));
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .expect("no thread panics while holding the lock")
+}
+
+/// Resumes the threads when it is dropped.
+pub(super) struct Suspension<'a> {
+    barrier: Arc<Barrier>,
+    _threads: MutexGuard<'a, Vec<JoinHandle<()>>>,
+}
+
+impl Drop for Suspension<'_> {
+    fn drop(&mut self) {
+        self.barrier.wait();
+    }
+}
+
+struct ReaderThread {
+    /// `None` after a suspension, until the next query.
+    db: Option<Connection>,
+    path: PathBuf,
+}
+
+impl ReaderThread {
+    fn run_loop(mut self, messages: &Receiver<Message>) {
+        while let Ok(message) = messages.recv() {
+            match message {
+                // A panic fails the query that caused it, not the thread.
+                Message::Query(query) => {
+                    let _ = catch_unwind(AssertUnwindSafe(|| query(self.connection())));
+                }
+                Message::Suspend(barrier) => {
+                    self.db = None;
+                    barrier.wait();
+                    barrier.wait();
+                }
+                Message::Stop => return,
+            }
+        }
+    }
+
+    fn connection(&mut self) -> rusqlite::Result<&Connection> {
+        match &mut self.db {
+            Some(db) => Ok(db),
+            none => Ok(none.insert(connect_read_only(&self.path)?)),
+        }
     }
 }

@@ -5,8 +5,6 @@
 //! durable.
 
 use std::{
-    fs,
-    os::unix::fs::MetadataExt,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{
@@ -18,18 +16,21 @@ use std::{
 };
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode, ffi};
 use tokio::sync::oneshot;
 
 use super::{
     super::{
         Options, Role, Version,
         error::Error,
-        metrics::CommitMetrics,
+        metrics::{CommitMetrics, WalMetrics},
         queue::{try_enqueue, wait},
     },
+    checkpoint::{Checkpoints, checkpoint},
     classify,
-    connect::connect,
+    files::{Files, FilesChanged},
+    readers::{Readers, Suspension},
+    recovery::{Opened, WalIndex, open_recovered},
 };
 
 /// The maximum number of writes that share a commit.
@@ -38,6 +39,25 @@ const MAX_BATCH_SIZE: usize = 1024;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longer than the busy handler of a tool waits for the database.
 const TOOL_WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The pauses between the attempts to overwrite a failed commit.
+const OVERWRITE_DELAYS: [Duration; 4] = [
+    Duration::ZERO,
+    Duration::from_millis(50),
+    Duration::from_millis(200),
+    Duration::from_millis(750),
+];
+/// The pause after the file could not be reopened.
+const REOPEN_DELAY: Duration = Duration::from_millis(500);
+
+/// If checkpoints fail, the service is not ready once the WAL is larger than this.
+const MAX_WAL_SIZE: i64 = 16 << 20;
+
+/// Writes a page without a net effect.
+const TOUCH: [&str; 2] = [
+    "UPDATE inventory SET available = available + 1",
+    "UPDATE inventory SET available = available - 1",
+];
 
 enum Message {
     Write(Box<dyn PendingWrite>),
@@ -53,21 +73,32 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(db: Connection, path: &Path, options: &Options) -> Self {
+    /// Starts the thread. The readers are those of the same store.
+    pub(super) fn start(
+        mut file: Opened,
+        path: &Path,
+        readers: Readers,
+        options: &Options,
+    ) -> rusqlite::Result<Self> {
         let (queue, messages) = bounded(options.write_queue_capacity);
         let shared = Arc::new(Shared::default());
+        let checkpoints = Checkpoints::new(shared.wal.clone());
+        checkpoints.observe(&mut file.db)?;
         let thread = WriterThread {
-            db: Some(db),
-            file: file_identity(path),
+            file: Some(file),
+            files: Files::identify(path),
             path: path.into(),
             role: options.role,
+            readers,
+            checkpoints,
+            reopen_at: None,
             shared: shared.clone(),
         };
         let thread = thread::Builder::new()
             .name("sqlite-writer".into())
             .spawn(move || thread.run_loop(&messages))
             .expect("the system can start a thread");
-        Self {
+        Ok(Self {
             queue,
             shared,
             timeout: match options.role {
@@ -75,7 +106,7 @@ impl Writer {
                 Role::Command => TOOL_WRITE_TIMEOUT,
             },
             thread: Mutex::new(Some(thread)),
-        }
+        })
     }
 
     pub(super) fn version(&self) -> Version {
@@ -89,6 +120,19 @@ impl Writer {
 
     pub(super) fn commits(&self) -> &CommitMetrics {
         &self.shared.commits
+    }
+
+    pub(super) fn wal(&self) -> &WalMetrics {
+        &self.shared.wal
+    }
+
+    /// Health check: fails unless a page can be written now and the WAL is bounded.
+    pub(super) async fn ping(&self) -> Result<(), Error> {
+        let wal = &self.shared.wal;
+        if wal.failing.load(Ordering::Relaxed) && wal.size.get() > MAX_WAL_SIZE {
+            return Err(Error::Unavailable(Arc::new(CheckpointsFail)));
+        }
+        self.run(|()| Effect::None, touch).await
     }
 
     /// Runs a write in its own savepoint and returns once it is durable. It is
@@ -211,6 +255,7 @@ struct Shared {
     inserts: AtomicU64,
     updates: AtomicU64,
     commits: CommitMetrics,
+    wal: Arc<WalMetrics>,
 }
 
 impl Shared {
@@ -234,12 +279,16 @@ impl Shared {
 
 /// The state of the writer thread.
 struct WriterThread {
-    /// `None` after a failure, until the connection is reopened.
-    db: Option<Connection>,
+    /// `None` after a failure, until the file is reopened.
+    file: Option<Opened>,
     path: PathBuf,
-    /// Device and inode of the file that was opened.
-    file: Option<(u64, u64)>,
+    /// The identity of what was opened.
+    files: Files,
     role: Role,
+    readers: Readers,
+    checkpoints: Checkpoints,
+    /// Not before this time, after reopening has failed.
+    reopen_at: Option<Instant>,
     shared: Arc<Shared>,
 }
 
@@ -260,7 +309,11 @@ impl WriterThread {
                 }
             }
             self.process_batch(batch);
+            if self.checkpoints.is_due() {
+                self.checkpoint();
+            }
         }
+        self.close();
     }
 
     /// Runs and commits a batch, then responds to every caller in it.
@@ -284,7 +337,6 @@ impl WriterThread {
             }
             Err(error) => {
                 tracing::error!(%error, writes = batch.len(), "write batch failed");
-                self.db = None;
                 for write in batch {
                     write.respond(Err(error.clone()));
                 }
@@ -298,26 +350,151 @@ impl WriterThread {
         &mut self,
         batch: &mut [Box<dyn PendingWrite>],
     ) -> Result<Vec<Result<(), Error>>, Error> {
-        // Writes to a file that was moved or deleted would be lost with it.
-        if file_identity(&self.path) != self.file {
-            return Err(Error::Unavailable(Arc::new(FileReplaced)));
+        match self.files.check() {
+            Ok(()) => {}
+            Err(FilesChanged::Deleted(path)) => self.save_deleted_wal(&path)?,
+            Err(replaced) => return Err(Error::Unavailable(Arc::new(replaced))),
         }
-        let db = match &mut self.db {
-            Some(db) => db,
-            none => none.insert(connect(&self.path, self.role).map_err(classify)?),
+        if self.file.is_none() {
+            let readers = self.readers.clone();
+            self.reopen(&readers.suspend())?;
+        }
+        let Some(Opened { db, .. }) = &self.file else {
+            return Err(Error::Unavailable(Arc::new(NotOpen)));
         };
-        execute_statement(db, "BEGIN IMMEDIATE").map_err(classify)?;
-        let results = batch.iter_mut().map(|write| run_one(db, write.as_mut()));
-        // On an error SQLite has rolled back already, or rolls back when the
-        // connection is closed.
-        let results = results.collect::<Result<_, _>>()?;
-        match execute_statement(db, "COMMIT") {
-            Ok(()) => Ok(results),
-            // The WAL may contain the commit nevertheless: recovery after a crash
-            // could bring the writes back.
-            Err(cause) => Err(Error::OutcomeUnknown(Arc::new(cause))),
+        let result = commit_batch(db, batch);
+        let unknown = matches!(result, Err(Error::OutcomeUnknown(_)));
+        if unknown || (!db.is_autocommit() && execute_statement(db, "ROLLBACK").is_err()) {
+            self.file = None;
+        }
+        result
+    }
+
+    /// Reopens the file after a failure, with a new WAL index.
+    fn reopen(&mut self, _: &Suspension) -> Result<(), Error> {
+        if self.reopen_at.is_some_and(|at| Instant::now() < at) {
+            return Err(Error::Unavailable(Arc::new(NotOpen)));
+        }
+        self.file = None;
+        let opened = open_recovered(&self.path, self.role)
+            .map_err(|cause| Error::Unavailable(Arc::new(cause)))
+            .and_then(|mut file| {
+                let observed = self.checkpoints.observe(&mut file.db);
+                observed.map(|()| file).map_err(classify)
+            });
+        match opened {
+            Ok(file) => {
+                self.reopen_at = None;
+                self.files = Files::identify(&self.path);
+                self.file = Some(file);
+                Ok(())
+            }
+            Err(error) => {
+                self.reopen_at = Some(Instant::now() + REOPEN_DELAY);
+                Err(error)
+            }
         }
     }
+
+    /// Copies the WAL into the database file. A failed fsync may have lost what
+    /// earlier checkpoints copied, so after a failure all of it is copied again,
+    /// by a new WAL index.
+    fn checkpoint(&mut self) {
+        let index = self.file.as_ref().map(|file| &file.index);
+        if !index.is_some_and(|index| index.is_new) {
+            // While another process uses the index, it cannot be built again. The
+            // WAL keeps everything until then.
+            let in_use = index.is_some_and(WalIndex::is_in_use);
+            let readers = self.readers.clone();
+            if in_use || self.files.check().is_err() || self.reopen(&readers.suspend()).is_err() {
+                return self.checkpoints.postpone();
+            }
+        }
+        match &mut self.file {
+            Some(Opened { db, index }) if index.is_new => {
+                index.is_new = self.checkpoints.run(db).is_ok();
+            }
+            _ => self.checkpoints.postpone(),
+        }
+    }
+
+    /// Saves a WAL that was deleted, through the open descriptors, and starts a new
+    /// one.
+    fn save_deleted_wal(&mut self, path: &Path) -> Result<(), Error> {
+        let readers = self.readers.clone();
+        // A read in progress would limit the checkpoint.
+        let suspended = readers.suspend();
+        let saved = match &self.file {
+            Some(Opened { db, .. }) => checkpoint(db).map_err(classify)?,
+            None => false,
+        };
+        if !saved {
+            let deleted = FilesChanged::Deleted(path.into());
+            return Err(Error::Unavailable(Arc::new(deleted)));
+        }
+        self.reopen(&suspended)?;
+        tracing::warn!(path = %path.display(), "deleted write-ahead log saved and replaced");
+        Ok(())
+    }
+
+    fn close(mut self) {
+        if let Err(FilesChanged::Deleted(path)) = self.files.check() {
+            let _ = self.save_deleted_wal(&path);
+        }
+        if let Some(file) = self.file.take()
+            && self.files.check().is_ok()
+        {
+            file.checkpoint_and_close();
+        }
+    }
+}
+
+/// Runs a batch in one transaction.
+fn commit_batch(
+    db: &Connection,
+    batch: &mut [Box<dyn PendingWrite>],
+) -> Result<Vec<Result<(), Error>>, Error> {
+    execute_statement(db, "BEGIN IMMEDIATE").map_err(classify)?;
+    let results = batch.iter_mut().map(|write| run_one(db, write.as_mut()));
+    let results = results.collect::<Result<_, _>>()?;
+    match execute_statement(db, "COMMIT") {
+        Ok(()) => Ok(results),
+        Err(cause) => Err(settle_failed_commit(db, cause)),
+    }
+}
+
+/// Decides the outcome of a commit that failed, if possible.
+///
+/// If a write to the WAL failed, the commit record, which comes last, is not in it.
+/// If the fsync failed, it is: readers do not see the commit, but recovery after a
+/// crash would bring it back. The next commit overwrites it.
+fn settle_failed_commit(db: &Connection, cause: rusqlite::Error) -> Error {
+    let write_failed = cause.sqlite_error().is_some_and(|error| {
+        error.code == ErrorCode::DiskFull || error.extended_code == ffi::SQLITE_IOERR_WRITE
+    });
+    let overwritten = || {
+        OVERWRITE_DELAYS.iter().any(|delay| {
+            thread::sleep(*delay);
+            overwrite(db).is_ok()
+        })
+    };
+    match write_failed || overwritten() {
+        true => Error::Unavailable(Arc::new(cause)),
+        false => Error::OutcomeUnknown(Arc::new(cause)),
+    }
+}
+
+fn overwrite(db: &Connection) -> rusqlite::Result<()> {
+    if !db.is_autocommit() {
+        execute_statement(db, "ROLLBACK")?;
+    }
+    execute_statement(db, "BEGIN IMMEDIATE")?;
+    touch(db)?;
+    execute_statement(db, "COMMIT")
+}
+
+fn touch(db: &Connection) -> rusqlite::Result<()> {
+    TOUCH.iter().try_for_each(|sql| execute_statement(db, sql))
 }
 
 /// Runs one write, in a savepoint if it has more than one statement. The inner
@@ -360,14 +537,13 @@ fn run_one(db: &Connection, write: &mut dyn PendingWrite) -> Result<Result<(), E
     }
 }
 
-fn file_identity(path: &Path) -> Option<(u64, u64)> {
-    let file = fs::metadata(path).ok()?;
-    Some((file.dev(), file.ino()))
-}
+#[derive(Debug, thiserror::Error)]
+#[error("the database file could not be reopened after a failure")]
+struct NotOpen;
 
 #[derive(Debug, thiserror::Error)]
-#[error("the database file was moved, replaced or deleted; put it back, or restart the service")]
-struct FileReplaced;
+#[error("checkpoints fail, and the write-ahead log has grown beyond its limit")]
+struct CheckpointsFail;
 
 #[derive(Debug, thiserror::Error)]
 #[error("a write panicked")]

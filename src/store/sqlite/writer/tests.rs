@@ -1,11 +1,11 @@
 //! The promises of the writer when a write, the disk or a commit fails.
 
-use std::{sync::mpsc, task::Poll};
+use std::{fs, sync::mpsc, task::Poll};
 
 use futures_util::poll;
 use tempfile::TempDir;
 
-use super::{super::open::prepare, *};
+use super::{super::open::open, *};
 
 /// A writer on a new file.
 struct Fixture {
@@ -20,9 +20,9 @@ impl Fixture {
             write_queue_capacity: queue,
             ..Options::new(Role::Service)
         };
-        let (path, _) = prepare(&dir.path().join("petstore.db"), &options).unwrap();
-        let db = connect(&path, Role::Service).unwrap();
-        let writer = Writer::start(db, &path, &options);
+        let (path, file, _) = open(&dir.path().join("petstore.db"), &options).unwrap();
+        let readers = Readers::start(&path, 1).unwrap();
+        let writer = Writer::start(file, &path, readers, &options).unwrap();
         Self { dir, writer }
     }
 
@@ -38,6 +38,10 @@ impl Fixture {
         let names =
             "SELECT coalesce(group_concat(name, ' '), '') FROM (SELECT name FROM pets ORDER BY id)";
         db.query_row(names, [], |row| row.get(0)).unwrap()
+    }
+
+    fn path(&self, suffix: &str) -> PathBuf {
+        self.dir.path().join(format!("petstore.db{suffix}"))
     }
 
     /// Blocks the writer, so that writes sent meanwhile form one batch.
@@ -195,13 +199,19 @@ async fn a_full_disk_fails_the_whole_batch() {
         assert!(matches!(outcome, Err(Error::Unavailable(_))), "{outcome:?}");
     }
     assert_eq!(fixture.names(), "first");
+    let free = fixture.writer.run(
+        |_| Effect::None,
+        |db| db.pragma_update_and_check(None, "max_page_count", 1_000_000, |_| Ok(())),
+    );
+    free.await.unwrap();
     fixture.insert("next").await.unwrap();
     assert_eq!(fixture.names(), "first next");
 }
 
-/// A violated deferred constraint is only found by the commit.
+/// A violated deferred constraint is only found by the commit. Nothing is stored,
+/// and every caller is told so.
 #[tokio::test]
-async fn a_failed_commit_is_an_unknown_outcome_for_all() {
+async fn a_failed_commit_fails_the_whole_batch() {
     let fixture = Fixture::new(100);
     let go = fixture.block().await;
     let before = fixture.writer.version().inserts;
@@ -214,10 +224,7 @@ async fn a_failed_commit_is_an_unknown_outcome_for_all() {
         go.send(()).unwrap();
     });
     for outcome in [a, bad, b] {
-        assert!(
-            matches!(outcome, Err(Error::OutcomeUnknown(_))),
-            "{outcome:?}"
-        );
+        assert!(matches!(outcome, Err(Error::Unavailable(_))), "{outcome:?}");
     }
     assert!(
         fixture.writer.version().inserts > before,
@@ -287,6 +294,63 @@ async fn a_file_that_was_moved_away_is_not_written_to() {
     fs::rename(&away, &here).unwrap();
     fixture.insert("after").await.unwrap();
     assert_eq!(fixture.names(), "before after");
+}
+
+/// What is in a deleted WAL would be lost with the process.
+#[tokio::test]
+async fn a_deleted_wal_is_saved_and_replaced() {
+    for deleted in [&["-wal"][..], &["-shm"], &["-wal", "-shm"]] {
+        let fixture = Fixture::new(100);
+        fixture.insert("before").await.unwrap();
+        for suffix in deleted {
+            fs::remove_file(fixture.path(suffix)).unwrap();
+        }
+        fixture.insert("after").await.unwrap();
+        // What another process would find after a crash.
+        let crashed = Fixture {
+            dir: tempfile::tempdir().unwrap(),
+            writer: fixture.writer,
+        };
+        for suffix in ["", "-wal"] {
+            let from = fixture.dir.path().join(format!("petstore.db{suffix}"));
+            fs::copy(from, crashed.path(suffix)).unwrap();
+        }
+        assert_eq!(crashed.names(), "before after", "{deleted:?}");
+    }
+}
+
+/// A WAL from elsewhere would mix two histories.
+#[tokio::test]
+async fn a_replaced_wal_is_not_written_to() {
+    let fixture = Fixture::new(100);
+    fixture.insert("before").await.unwrap();
+    let (wal, away) = (fixture.path("-wal"), fixture.path("-away"));
+    fs::rename(&wal, &away).unwrap();
+    fs::write(&wal, "").unwrap();
+    let replaced = fixture.insert("replaced").await;
+    assert!(
+        matches!(replaced, Err(Error::Unavailable(_))),
+        "{replaced:?}"
+    );
+    fs::rename(&away, &wal).unwrap();
+    fixture.insert("after").await.unwrap();
+    assert_eq!(fixture.names(), "before after");
+}
+
+/// A checkpoint follows once the WAL has grown, so that it stays small.
+#[tokio::test]
+async fn the_wal_is_checkpointed() {
+    let fixture = Fixture::new(100);
+    for _ in 0..12 {
+        let name = "x".repeat(1 << 20);
+        let write = move |db: &Connection| insert(db, &name);
+        fixture.writer.run(|_| Effect::Insert, write).await.unwrap();
+    }
+    let wal = fixture.writer.wal();
+    assert!(wal.checkpoints.get() >= 2, "{wal:?}");
+    assert_eq!(wal.checkpoint_failures.get(), 0);
+    let size = fs::metadata(fixture.path("-wal")).unwrap().len();
+    assert!(size < 8 << 20, "{size}");
 }
 
 /// Cached reads stay valid while only API keys are written.

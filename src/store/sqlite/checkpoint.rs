@@ -1,0 +1,92 @@
+//! Checkpoints: when the writer copies the WAL into the database file.
+//!
+//! SQLite's automatic checkpoint ignores its errors. The writer therefore
+//! checkpoints by itself, after it has responded to its callers.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use rusqlite::{Connection, DEFAULT_NAME, wal::CheckpointMode};
+
+use super::super::metrics::WalMetrics;
+use crate::telemetry::error_latch::ErrorLatch;
+
+/// How much the WAL grows between checkpoints: as much as by SQLite's default.
+const INTERVAL: i64 = 4 << 20;
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// The header in front of each page in the WAL.
+const FRAME_HEADER: i64 = 24;
+
+/// Decides when to checkpoint, and records the result.
+pub(super) struct Checkpoints {
+    wal: Arc<WalMetrics>,
+    /// The size of the WAL at the last attempt.
+    last_size: i64,
+    /// Not before this time, after a failure.
+    retry_at: Option<Instant>,
+    latch: ErrorLatch,
+}
+
+impl Checkpoints {
+    pub(super) fn new(wal: Arc<WalMetrics>) -> Self {
+        Self {
+            wal,
+            last_size: 0,
+            retry_at: None,
+            latch: ErrorLatch::new("checkpoint"),
+        }
+    }
+
+    /// Observes the size of the WAL after each commit of the connection.
+    pub(super) fn observe(&self, db: &mut Connection) -> rusqlite::Result<()> {
+        let page: i64 = db.pragma_query_value(None, "page_size", |row| row.get(0))?;
+        let wal = self.wal.clone();
+        db.wal_hook(Some(move |_: &mut _, frames| {
+            wal.size.set(i64::from(frames) * (page + FRAME_HEADER));
+            Ok(())
+        }))
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        if let Some(retry_at) = self.retry_at {
+            return Instant::now() >= retry_at;
+        }
+        match self.wal.size.get() {
+            // It was reset, and starts again.
+            size if size < self.last_size => size >= INTERVAL,
+            size => size - self.last_size >= INTERVAL,
+        }
+    }
+
+    /// Copies as many frames as the readers allow. After an error, the WAL index
+    /// must not be used for another checkpoint.
+    pub(super) fn run(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        let result = checkpoint(db);
+        self.last_size = self.wal.size.get();
+        self.retry_at = match &result {
+            Ok(_) => None,
+            Err(_) => Some(Instant::now() + RETRY_DELAY),
+        };
+        self.wal.checkpoints.increment();
+        if result.is_err() {
+            self.wal.checkpoint_failures.increment();
+        }
+        self.wal.failing.store(result.is_err(), Ordering::Relaxed);
+        self.latch.observe(result.as_ref());
+        result.map(drop)
+    }
+
+    /// Puts off the next attempt.
+    pub(super) fn postpone(&mut self) {
+        self.retry_at = Some(Instant::now() + RETRY_DELAY);
+    }
+}
+
+/// Checkpoints without waiting for readers. Returns whether the whole WAL is in the
+/// database file now.
+pub(super) fn checkpoint(db: &Connection) -> rusqlite::Result<bool> {
+    let (frames, copied) = db.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::PASSIVE)?;
+    Ok(frames == copied)
+}

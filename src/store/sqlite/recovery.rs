@@ -1,0 +1,136 @@
+//! Opening a file for writing so that nothing depends on an fsync that failed.
+//!
+//! When an fsync fails, Linux marks the pages as clean: the page cache still has
+//! them, the disk does not, and the next fsync succeeds without writing them
+//! (PostgreSQL's "fsyncgate" of 2018). Syncing again is therefore no remedy; the
+//! data must be written again. It can be lost in two places:
+//!
+//! - In the database file. A checkpoint that a reader limits copies frames without
+//!   an fsync and records in the WAL index (`-shm`) that they need no further
+//!   copy. If the fsync of a later checkpoint fails, these frames may be lost, and
+//!   yet they are not copied again. Only a new index forgets the record. SQLite
+//!   builds it from the WAL when the first connection opens the file.
+//! - In the WAL. A commit whose fsync failed is valid in the page cache. If the
+//!   process ends there, the next one recovers it and appends to it, and a power
+//!   cut then loses the commit and all that follow. So whoever builds the index
+//!   writes the WAL again.
+
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use rusqlite::{Connection, config::DbConfig};
+use rustix::process::{Flock, FlockType, fcntl_getlk};
+
+use super::{
+    super::{Role, error::OpenError},
+    checkpoint::checkpoint,
+    connect::connect,
+};
+
+/// The byte of the WAL index on which every connection holds a shared lock
+/// (`UNIX_SHM_DMS` in SQLite's source). Whoever finds it unlocked builds the index.
+const CONNECTION_LOCK: u64 = 128;
+
+/// A connection for writing.
+pub(crate) struct Opened {
+    pub(crate) db: Connection,
+    pub(super) index: WalIndex,
+}
+
+impl Opened {
+    /// Checkpoints if the WAL index is new, and closes the connection. The last
+    /// connection to close deletes a WAL that was copied completely; otherwise the
+    /// WAL stays for the next process.
+    pub(crate) fn checkpoint_and_close(self) {
+        if self.index.is_new && checkpoint(&self.db).is_ok_and(|complete| complete) {
+            let option = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+            let _ = self.db.set_db_config(option, false);
+        }
+    }
+}
+
+/// Opens a file that `open::prepare` has checked. This process must have no other
+/// connection to it.
+pub(super) fn open_recovered(path: &Path, role: Role) -> Result<Opened, OpenError> {
+    let database_error = |cause| OpenError::Database {
+        path: path.into(),
+        cause,
+    };
+    let index_path = index_path(path);
+    let file_error = |path| |cause| OpenError::File { path, cause };
+    let is_new = !File::open(&index_path).is_ok_and(|file| is_in_use(&file));
+    let db = connect(path, role).map_err(database_error)?;
+    // Builds the index, and keeps other writers out.
+    db.execute_batch("BEGIN IMMEDIATE")
+        .map_err(database_error)?;
+    if is_new {
+        let wal = wal_path(path);
+        rewrite(&wal).map_err(file_error(wal))?;
+    }
+    db.execute_batch("ROLLBACK").map_err(database_error)?;
+    let file = File::open(&index_path).map_err(file_error(index_path))?;
+    let index = WalIndex { is_new, file };
+    Ok(Opened { db, index })
+}
+
+/// The WAL index of a connection.
+pub(crate) struct WalIndex {
+    /// Whether the index was built when the connection was opened. If another
+    /// process had the file open, it was not, and must not be trusted by a
+    /// checkpoint.
+    pub(super) is_new: bool,
+    /// Dropped after the connection, as the order of fields in [`Opened`] ensures:
+    /// closing any descriptor of a file drops all POSIX locks of the process on it.
+    file: File,
+}
+
+impl WalIndex {
+    /// Whether another process uses the index, so that it cannot be built again.
+    pub(super) fn is_in_use(&self) -> bool {
+        is_in_use(&self.file)
+    }
+}
+
+fn is_in_use(index: &File) -> bool {
+    let lock = Flock {
+        start: CONNECTION_LOCK,
+        length: 1,
+        ..Flock::from(FlockType::WriteLock)
+    };
+    !matches!(fcntl_getlk(index, &lock), Ok(None))
+}
+
+/// Replaces a file's content by itself, so that all of it is written to disk.
+fn rewrite(path: &Path) -> io::Result<()> {
+    let file = File::options().read(true).write(true).open(path)?;
+    let mut buffer = vec![0; 1 << 20];
+    let mut offset = 0;
+    loop {
+        match file.read_at(&mut buffer, offset)? {
+            0 if offset == 0 => return Ok(()),
+            0 => return file.sync_all(),
+            read => {
+                file.write_all_at(&buffer[..read], offset)?;
+                offset += read as u64;
+            }
+        }
+    }
+}
+
+pub(super) fn wal_path(path: &Path) -> PathBuf {
+    side_file(path, "-wal")
+}
+
+pub(super) fn index_path(path: &Path) -> PathBuf {
+    side_file(path, "-shm")
+}
+
+fn side_file(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}

@@ -1,0 +1,71 @@
+//! I/O errors: each call that touches the files of the store fails once.
+
+use std::fs;
+
+use rand::RngExt;
+
+use super::{
+    disk::{Faults, Trace},
+    random, rounds,
+};
+use crate::{
+    client::{Client, LoadGenerator, WriteResults},
+    harness::{Home, Service},
+};
+
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+
+/// About as many calls as a run makes.
+const CALLS: usize = 120;
+
+/// A service with one failing call does not start, or recovers by itself. Either
+/// way it loses nothing.
+#[tokio::test]
+async fn a_failing_call_loses_nothing() {
+    let mut random = random("I/O faults");
+    let all = (1..).flat_map(|call| [(call, EIO), (call, ENOSPC)]);
+    let mut some = Vec::new();
+    for _ in 0..6 {
+        some.push((
+            random.random_range(1..CALLS),
+            [EIO, ENOSPC][random.random_range(0..2)],
+        ));
+    }
+    for fault in all.take(rounds(0, usize::MAX)).chain(some) {
+        if !survives(fault).await {
+            break;
+        }
+    }
+}
+
+/// Returns whether the call was reached.
+async fn survives(fault: (usize, i32)) -> bool {
+    let home = Home::new();
+    let key = home.new_key();
+    let database = fs::read(home.database()).unwrap();
+    let faults = Faults {
+        call: Some(fault),
+        ..Faults::default()
+    };
+    let mut command = home.serve_command();
+    faults.apply(&home, &mut command);
+    let mut results = WriteResults::default();
+    match Service::try_start(&mut command) {
+        Ok(service) => {
+            let client = Client::new(&service, &key);
+            let load = LoadGenerator::start(&client, 2, "pet");
+            load.until(|results| results.consecutive_acks >= 10).await;
+            results = load.finish().await;
+            results.assert_durable(&client.pets().await);
+            service.stop();
+        }
+        Err(output) => assert!(output.contains("cannot"), "{fault:?}: {output}"),
+    }
+    let service = home.serve();
+    results.assert_durable(&Client::new(&service, &key).pets().await);
+    service.stop();
+    home.petstore(&["check", "--database", &home.url()])
+        .success();
+    Trace::read(&home, database).has_fault()
+}

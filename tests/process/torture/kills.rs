@@ -1,0 +1,37 @@
+//! SIGKILL at random moments, under load.
+
+use std::time::Duration;
+
+use rand::RngExt;
+
+use super::{random, rounds};
+use crate::{
+    client::{Client, LoadGenerator, WriteResults},
+    harness::Home,
+};
+
+#[tokio::test]
+async fn acknowledged_writes_survive_kills_at_random_moments() {
+    let mut random = random("kills");
+    let home = Home::new();
+    let key = home.new_key();
+    let mut results = WriteResults::default();
+    for round in 0..rounds(5, 1000) {
+        let service = home.serve();
+        let client = Client::new(&service, &key);
+        let clients = random.random_range(1..=16);
+        let load = LoadGenerator::start(&client, clients, &format!("round {round}"));
+        let enough = random.random_range(0..100);
+        load.until(|results| results.acknowledged.len() >= enough)
+            .await;
+        tokio::time::sleep(Duration::from_millis(random.random_range(0..20))).await;
+        service.kill();
+        results.extend(load.finish().await);
+    }
+    assert!(!results.acknowledged.is_empty());
+    let service = home.serve();
+    results.assert_durable(&Client::new(&service, &key).pets().await);
+    service.stop();
+    home.petstore(&["check", "--database", &home.url()])
+        .success();
+}

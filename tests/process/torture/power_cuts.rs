@@ -1,0 +1,241 @@
+//! Power cuts, on disks that work and on disks whose fsync fails.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
+use reqwest::Method;
+use rusqlite::{Connection, OpenFlags};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::{
+    disk::{self, Failures, Faults, Image, Trace},
+    random, rounds,
+};
+use crate::{
+    client::{Client, Response},
+    harness::{Home, Service},
+};
+
+const CLIENTS: usize = 2;
+
+#[tokio::test]
+async fn acknowledged_writes_survive_a_power_cut() {
+    let mut random = random("power cuts");
+    for _ in 0..rounds(1, 20) {
+        let run = Run::start(&mut random, Faults::default(), 500).await;
+        assert_eq!(run.violations(&mut random, rounds(200, 250)), [""; 0]);
+    }
+}
+
+/// The control: a service without fsync is caught.
+#[tokio::test]
+async fn a_service_without_fsync_loses_writes() {
+    let mut random = random("power cuts without fsync");
+    let faults = Faults {
+        ignore_sync: true,
+        ..Faults::default()
+    };
+    let run = Run::start(&mut random, faults, 100).await;
+    let violations = run.violations(&mut random, 50);
+    assert!(violations.len() > 10, "{violations:?}");
+}
+
+/// A failed fsync of the database file loses what earlier checkpoints copied.
+#[tokio::test]
+async fn failing_checkpoints_lose_no_acknowledged_write() {
+    let mut random = random("failing checkpoints");
+    for _ in 0..rounds(1, 10) {
+        let faults = Faults {
+            database: Some(some_failures(&mut random, 3)),
+            ..Faults::default()
+        };
+        let run = Run::start(&mut random, faults, rounds(1800, 6000)).await;
+        assert!(run.trace.failed_syncs() > 0, "no fsync failed");
+        assert!(run.trace.checkpoints() > 0, "no checkpoint succeeded");
+        assert_eq!(run.violations(&mut random, rounds(200, 300)), [""; 0]);
+    }
+}
+
+/// After a failed commit, the outcome that the client was told stays true.
+#[tokio::test]
+async fn failing_commits_keep_their_outcome() {
+    let mut random = random("failing commits");
+    for _ in 0..rounds(1, 10) {
+        let faults = Faults {
+            wal: Some(some_failures(&mut random, 40)),
+            database: Some(some_failures(&mut random, 4)),
+            ..Faults::default()
+        };
+        let run = Run::start(&mut random, faults, rounds(500, 3000)).await;
+        assert!(run.trace.failed_syncs() > 0, "no fsync failed");
+        assert_eq!(run.violations(&mut random, rounds(200, 300)), [""; 0]);
+    }
+}
+
+fn some_failures(random: &mut impl Rng, period: u32) -> Failures {
+    let period = random.random_range(2..=period);
+    let length = random.random_range(1..=(period - 1).min(8));
+    Failures { period, length }
+}
+
+/// What a client was told about the pet that it created, and when.
+enum Outcome {
+    Acknowledged(i64),
+    /// "Nothing was changed."
+    Rejected,
+    Unknown,
+}
+
+type Outcomes = BTreeMap<String, (Outcome, u64)>;
+
+/// A run of the service on a faulty disk.
+struct Run {
+    trace: Trace,
+    outcomes: Outcomes,
+}
+
+impl Run {
+    /// Serves clients until each of them has created its share of `pets`. The
+    /// service is killed and restarted twice; other processes read meanwhile, so
+    /// that some checkpoints are partial.
+    async fn start(random: &mut StdRng, faults: Faults, pets: usize) -> Self {
+        let home = Home::new();
+        let key = home.new_key();
+        let before = fs::read(home.database()).unwrap();
+        let outcomes = Arc::new(Mutex::new(Outcomes::new()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let reader = thread::spawn({
+            let (database, stop) = (home.database(), stop.clone());
+            let random = StdRng::from_rng(random);
+            move || read_now_and_then(&database, &stop, random)
+        });
+        for run in 0..3 {
+            let mut command = home.serve_command();
+            faults.apply(&home, &mut command);
+            let service = Service::start(&mut command);
+            let client = Client::new(&service, &key);
+            let mut clients = JoinSet::new();
+            for number in 0..CLIENTS {
+                let (client, trace) = (client.clone(), disk::trace_path(&home));
+                let outcomes = outcomes.clone();
+                clients.spawn(async move {
+                    for count in 0..pets / CLIENTS / 3 {
+                        let name = format!("{run}-{number}-{count}");
+                        let pet = json!({"name": name, "categoryId": 1, "status": "available"});
+                        let response = client.send_json(Method::POST, "/v1/pets", &pet, None);
+                        let response = response.await;
+                        let outcome = (outcome(response), disk::now(&trace));
+                        outcomes.lock().unwrap().insert(name, outcome);
+                    }
+                });
+            }
+            while clients.join_next().await.is_some() {}
+            service.kill();
+        }
+        stop.store(true, Ordering::Relaxed);
+        reader.join().unwrap();
+        let outcomes = std::mem::take(&mut *outcomes.lock().unwrap());
+        Self {
+            trace: Trace::read(&home, before),
+            outcomes,
+        }
+    }
+
+    /// Cuts the power at random moments. Returns what was wrong afterwards.
+    fn violations(&self, random: &mut impl Rng, cuts: usize) -> Vec<String> {
+        let mut violations = Vec::new();
+        self.trace.cut_power(random, cuts, |time, image| {
+            if let Err(violation) = self.check(time, image) {
+                violations.push(format!("at {time}: {violation}"));
+            }
+        });
+        violations
+    }
+
+    /// Checks a disk against what the clients knew at that time.
+    fn check(&self, time: u64, image: &Image) -> Result<(), String> {
+        let failed = |error: rusqlite::Error| error.to_string();
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = dir.path().join("petstore.db");
+        fs::write(&path, &image.database).unwrap();
+        if let Some(wal) = &image.wal {
+            fs::write(dir.path().join("petstore.db-wal"), wal).unwrap();
+        }
+        let db = Connection::open(&path).map_err(failed)?;
+        let integrity: String = db
+            .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+            .map_err(failed)?;
+        if integrity != "ok" {
+            return Err(integrity);
+        }
+        let mut stored = BTreeMap::new();
+        let mut select = db.prepare("SELECT name, id FROM pets").map_err(failed)?;
+        let pets = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+        for pet in pets.map_err(failed)? {
+            let (name, id): (String, i64) = pet.map_err(failed)?;
+            if stored.insert(name.clone(), id).is_some() {
+                return Err(format!("{name} is stored twice"));
+            }
+        }
+        let counts = "SELECT available + pending + sold,
+                             (SELECT count(*) FROM pets WHERE status IS NOT NULL) FROM inventory";
+        let counts = db.query_row(counts, [], |row| Ok((row.get(0)?, row.get(1)?)));
+        let (counted, actual): (i64, i64) = counts.map_err(failed)?;
+        if counted != actual {
+            return Err(format!("{counted} counted, {actual} stored"));
+        }
+        let known = self.outcomes.iter().filter(|(_, (_, told))| *told <= time);
+        for (name, (outcome, _)) in known {
+            match (outcome, stored.get(name)) {
+                (Outcome::Acknowledged(id), found) if found != Some(id) => {
+                    return Err(format!("{name} was acknowledged as {id}, found {found:?}"));
+                }
+                (Outcome::Rejected, Some(id)) => {
+                    return Err(format!("{name} was rejected, but is stored as {id}"));
+                }
+                _ => {}
+            }
+        }
+        match stored
+            .keys()
+            .find(|name| !self.outcomes.contains_key(*name))
+        {
+            Some(name) => Err(format!("{name} was never created")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn outcome(response: reqwest::Result<Response>) -> Outcome {
+    let response = response.unwrap();
+    match response.status {
+        201 => Outcome::Acknowledged(response.body["id"].as_i64().unwrap()),
+        503 if response.is_rejected() => Outcome::Rejected,
+        503 => Outcome::Unknown,
+        _ => panic!("{response:?}"),
+    }
+}
+
+/// Another process that has the file open for a moment, again and again.
+fn read_now_and_then(database: &Path, stop: &AtomicBool, mut random: StdRng) {
+    while !stop.load(Ordering::Relaxed) {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let db = Connection::open_with_flags(database, flags).unwrap();
+        // The file may be in the hands of a recovery.
+        let _ = db.execute_batch("BEGIN; SELECT count(*) FROM pets");
+        thread::sleep(Duration::from_millis(random.random_range(1..100)));
+        drop(db);
+        thread::sleep(Duration::from_millis(random.random_range(1..100)));
+    }
+}
