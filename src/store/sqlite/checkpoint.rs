@@ -15,7 +15,10 @@ use crate::telemetry::error_latch::ErrorLatch;
 
 /// How much the WAL grows between checkpoints: as much as by SQLite's default.
 const INTERVAL: i64 = 4 << 20;
+/// The pause after a failed checkpoint.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// The pause while another process is in the way.
+const POSTPONE_DELAY: Duration = Duration::from_millis(100);
 /// The header in front of each page in the WAL.
 const FRAME_HEADER: i64 = 24;
 
@@ -78,9 +81,8 @@ impl Checkpoints {
         result.map(drop)
     }
 
-    /// Puts off the next attempt.
     pub(super) fn postpone(&mut self) {
-        self.retry_at = Some(Instant::now() + RETRY_DELAY);
+        self.retry_at = Some(Instant::now() + POSTPONE_DELAY);
     }
 }
 

@@ -51,7 +51,7 @@ const OVERWRITE_DELAYS: [Duration; 4] = [
 const REOPEN_DELAY: Duration = Duration::from_millis(500);
 
 /// If checkpoints fail, the service is not ready once the WAL is larger than this.
-const MAX_WAL_SIZE: i64 = 16 << 20;
+const MAX_WAL_SIZE: i64 = 64 << 20;
 
 /// Writes a page without a net effect.
 const TOUCH: [&str; 2] = [

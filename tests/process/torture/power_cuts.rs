@@ -133,8 +133,8 @@ impl Run {
                     for count in 0..pets / CLIENTS / 3 {
                         let name = format!("{run}-{number}-{count}");
                         let pet = json!({"name": name, "categoryId": 1, "status": "available"});
-                        let response = client.send_json(Method::POST, "/v1/pets", &pet, None);
-                        let response = response.await;
+                        let create = client.send_json(Method::POST, "/v1/pets", &pet, Some(&name));
+                        let response = create.await;
                         let outcome = (outcome(response), disk::now(&trace));
                         outcomes.lock().unwrap().insert(name, outcome);
                     }
@@ -234,8 +234,8 @@ fn read_now_and_then(database: &Path, stop: &AtomicBool, mut random: StdRng) {
         let db = Connection::open_with_flags(database, flags).unwrap();
         // The file may be in the hands of a recovery.
         let _ = db.execute_batch("BEGIN; SELECT count(*) FROM pets");
-        thread::sleep(Duration::from_millis(random.random_range(1..100)));
+        thread::sleep(Duration::from_millis(random.random_range(1..50)));
         drop(db);
-        thread::sleep(Duration::from_millis(random.random_range(1..100)));
+        thread::sleep(Duration::from_millis(random.random_range(1..200)));
     }
 }

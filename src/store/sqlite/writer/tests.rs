@@ -353,6 +353,20 @@ async fn the_wal_is_checkpointed() {
     assert!(size < 8 << 20, "{size}");
 }
 
+/// A WAL that only grows would fill the disk.
+#[tokio::test]
+async fn a_large_wal_is_unhealthy_while_checkpoints_fail() {
+    let fixture = Fixture::new(100);
+    let wal = fixture.writer.wal();
+    wal.failing.store(true, Ordering::Relaxed);
+    fixture.writer.ping().await.unwrap();
+    wal.size.set(MAX_WAL_SIZE + 1);
+    let ping = fixture.writer.ping().await;
+    assert!(matches!(ping, Err(Error::Unavailable(_))), "{ping:?}");
+    wal.failing.store(false, Ordering::Relaxed);
+    fixture.writer.ping().await.unwrap();
+}
+
 /// Cached reads stay valid while only API keys are written.
 #[tokio::test]
 async fn a_write_without_effect_keeps_the_version() {
