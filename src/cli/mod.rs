@@ -4,6 +4,7 @@ mod backup;
 mod check;
 mod copy;
 mod export;
+mod formula;
 mod healthcheck;
 mod import;
 mod keys;

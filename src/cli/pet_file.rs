@@ -9,6 +9,7 @@ use std::{
 use clap::ValueEnum;
 use csv::StringRecord;
 
+use super::formula;
 use crate::{
     invalid::{Invalid, combine, join_messages, quoted},
     json::{FromObject, Object},
@@ -234,7 +235,7 @@ impl Columns {
             ));
         }
         let cell = |column: usize| record.get(column).unwrap_or_default();
-        let name = PetName::parse(cell(self.name));
+        let name = PetName::parse(&formula::unescape(cell(self.name)));
         let category = cell(self.category);
         let category_id = category.trim().parse::<i64>().map_err(|_| {
             let (min, max, got) = (i64::MIN, i64::MAX, quoted(category));
@@ -317,9 +318,11 @@ impl<W: Write> PetWriter<W> {
                     category_id,
                     status,
                 } = pet;
+                // A negative number is no formula, so only the name is escaped.
                 let (id, category) = (id.get().to_string(), category_id.to_string());
+                let name = formula::escape(name.as_str());
                 let status = status.map_or("", PetStatus::as_str);
-                Ok(csv.write_record([&*id, name.as_str(), &category, status])?)
+                Ok(csv.write_record([&*id, &name, &category, status])?)
             }
             Self::Jsonl(file) => {
                 serde_json::to_writer(&mut *file, pet)?;

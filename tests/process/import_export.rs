@@ -60,6 +60,52 @@ fn export_and_import_round_trip() {
     assert_eq!(exported(&home).lines().count(), 6);
 }
 
+/// A spreadsheet that opens an export runs nothing, and importing the export gives the
+/// names as they were.
+#[test]
+fn formulas_are_exported_as_text() {
+    let home = Home::new();
+    let names = [
+        "=HYPERLINK(\"http://evil.example\")",
+        "+1",
+        "-1",
+        "@SUM(A1)",
+        "  =1",
+        "'=1",
+        "'n Sync",
+        "a;=1+1;b",
+        "－1",
+    ];
+    let animals: String = names
+        .iter()
+        .map(|name| format!("{}\n", serde_json::json!({"name": name, "categoryId": -1})))
+        .collect();
+    fs::write(home.path("animals.jsonl"), animals).unwrap();
+    run(&home, &["import", "animals.jsonl"]).success();
+    run(&home, &["export", "animals.csv"]).success();
+    let csv = fs::read_to_string(home.path("animals.csv")).unwrap();
+    assert_eq!(
+        csv,
+        "id,name,categoryId,status\n\
+         1,\"'=HYPERLINK(\"\"http://evil.example\"\")\",-1,\n\
+         2,'+1,-1,\n\
+         3,'-1,-1,\n\
+         4,'@SUM(A1),-1,\n\
+         5,'  =1,-1,\n\
+         6,''=1,-1,\n\
+         7,'n Sync,-1,\n\
+         8,a;'=1+1;b,-1,\n\
+         9,'－1,-1,\n"
+    );
+    // JSON Lines is not for spreadsheets.
+    let jsonl = exported(&home);
+    assert!(jsonl.contains(r#""name":"+1""#), "{jsonl}");
+    let other = Home::new();
+    fs::write(other.path("animals.csv"), csv).unwrap();
+    run(&other, &["import", "animals.csv"]).success();
+    assert_eq!(exported(&other), jsonl);
+}
+
 #[test]
 fn invalid_lines_are_reported_and_nothing_is_imported() {
     let home = Home::new();
