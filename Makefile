@@ -1,6 +1,6 @@
 # Commands for developers. Run `make` alone to list them.
 
-.PHONY: help run test test-rust test-outside soak lint bench package tools
+.PHONY: help run test test-rust test-outside outside-tools soak lint lint-rust deny bench package tools
 
 help:
 	@echo "make run           build and run the service on petstore.db"
@@ -29,13 +29,21 @@ test-rust: tools
 OUTSIDE = tests/outside
 PYTHON_TOOLS = $(CURDIR)/target/outside/bin
 
-test-outside: tools
+test-outside: tools outside-tools
 	cargo test --locked --no-run
-	cd $(OUTSIDE) && npm ci
-	test -x $(PYTHON_TOOLS)/python || python3 -m venv target/outside
-	$(PYTHON_TOOLS)/pip install --quiet --disable-pip-version-check -r $(OUTSIDE)/requirements.txt
 	cd $(OUTSIDE) && PETSTORE_BINARY=$(BUILT)/debug/petstore \
 		PYTHON_TOOLS=$(PYTHON_TOOLS) ARTEFACTS=$(CURDIR)/target/outside/artefacts npm test
+
+outside-tools: tools $(OUTSIDE)/node_modules/.installed target/outside/.installed
+
+$(OUTSIDE)/node_modules/.installed: $(OUTSIDE)/package-lock.json
+	cd $(OUTSIDE) && npm ci
+	touch $@
+
+target/outside/.installed: $(OUTSIDE)/requirements.txt
+	python3 -m venv target/outside
+	$(PYTHON_TOOLS)/pip install --quiet --disable-pip-version-check --no-compile -r $<
+	touch $@
 
 # Clients buy pets while the service is killed and restarted; afterwards every pet's
 # history is checked for linearizability. Pass the printed SEED to repeat a run.
@@ -43,17 +51,26 @@ soak: export SOAK_SECONDS ?= 600
 soak: tools
 	cargo test --locked --test process -- --include-ignored --nocapture sold_twice
 
-lint:
+lint: lint-rust deny
+
+# With --examples (there are none), cargo doc selects the same features of the
+# dependencies as clippy does, and need not check them again.
+lint-rust:
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --lib --bins --examples \
+		--no-deps --document-private-items
+
+deny:
 	$(CARGO_INSTALL) --no-default-features cargo-deny@0.20.2
 	$(CARGO_TOOLS)/cargo-deny --workspace --locked check licenses bans sources
 
 # A debug build of these tools takes a third of the time and is fast enough.
-# `cargo install` skips a tool that is already installed.
+# `cargo install` skips a tool that is already installed, and builds in a folder of its
+# own, so that it does not wait for other builds.
 CARGO_TOOLS = target/tools/bin
-CARGO_INSTALL = CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --debug --locked --root target/tools
+CARGO_INSTALL = env -u CARGO_TARGET_DIR CARGO_PROFILE_DEV_DEBUG=0 \
+	cargo install --quiet --debug --locked --root target/tools
 
 # The binary itself generates the manual pages and shell completions.
 package: TOOLS = dpkg-shlibdeps:dpkg-dev
