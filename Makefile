@@ -21,9 +21,10 @@ run:
 
 test: test-rust test-outside
 
-# Plain `cargo test` reports the tests that need external tools as ignored.
+# Plain `cargo test` reports the tests that need external tools as ignored. Tests wait
+# more than they compute, so twice as many run at a time as there are cores.
 test-rust: tools
-	cargo test --locked -- --include-ignored
+	cargo test --locked -- --include-ignored --test-threads=$$((2 * $$(nproc)))
 
 # Browser, linter, fuzzer and client generator tests against the debug binary.
 OUTSIDE = tests/outside
