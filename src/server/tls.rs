@@ -27,6 +27,7 @@ use tokio::{net::TcpStream, task::spawn_blocking};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::protocol::Protocol;
+use crate::telemetry::warn_if_public;
 
 const HTTP2: &[u8] = b"h2";
 const HTTP1: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
@@ -63,6 +64,7 @@ impl Tls {
             key: key.into(),
         };
         let current = Arc::new(CurrentCertificate(ArcSwap::from_pointee(files.load()?)));
+        warn_if_public(key);
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .expect("the provider has the default protocols")
@@ -104,6 +106,7 @@ impl Tls {
             self.current.0.store(Arc::new(found));
             let file = self.files.certificate.display();
             tracing::info!(%file, "certificate reloaded");
+            warn_if_public(&self.files.key);
         }
         Ok(())
     }

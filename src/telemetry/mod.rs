@@ -9,3 +9,6 @@ pub mod error_latch;
 pub mod log;
 pub mod metrics;
 pub mod prometheus;
+mod public_file;
+
+pub use public_file::warn_if_public;

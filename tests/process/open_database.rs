@@ -1,12 +1,12 @@
 //! Opening the database file: rejected files, schema versions, exclusive access.
 
-use std::{fs, path::Path, thread};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, thread};
 
 use rusqlite::Connection;
 
 use crate::{
     client::Client,
-    harness::{Finished, Home, PETSTORE, url},
+    harness::{Finished, Home, PETSTORE, Service, url},
 };
 
 /// Neither `serve` nor `keys create` accepts the file. Both name it in the
@@ -231,5 +231,57 @@ fn concurrent_first_keys_share_one_database() {
             .map(|row| row.split(' ').next().unwrap());
         let expected: Vec<_> = (1..=12).map(|id| id.to_string()).collect();
         assert_eq!(ids.collect::<Vec<_>>(), expected);
+    }
+}
+
+/// The permission bits of a file.
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// Whatever the umask, and whichever command creates them.
+#[test]
+fn new_files_are_for_their_owner_only() {
+    for command in ["exec \"$0\" \"$@\"", "umask 0; exec \"$0\" \"$@\""] {
+        let home = Home::new();
+        let mut serve = home.command("sh");
+        serve.args(["-c", command, PETSTORE, "serve", "--listen", "127.0.0.1:0"]);
+        let service = Service::start(&mut serve);
+        for name in ["petstore.db", "petstore.db-wal", "petstore.db-shm"] {
+            assert_eq!(mode(&home.path(name)), 0o600, "{name}");
+        }
+        assert!(!service.output().contains("readable"));
+        service.stop();
+
+        let home = Home::new();
+        let mut create = home.command("sh");
+        create.args(["-c", command, PETSTORE, "keys", "create", "till"]);
+        Finished::of(&mut create).success();
+        assert_eq!(mode(&home.database()), 0o600);
+    }
+}
+
+/// The mode of an existing file is the operator's choice; a warning is enough.
+#[test]
+fn a_public_database_is_reported() {
+    let home = Home::new();
+    home.new_key();
+    for (bits, warned) in [(0o644, true), (0o640, false)] {
+        fs::set_permissions(home.database(), fs::Permissions::from_mode(bits)).unwrap();
+        let service = home.serve();
+        if warned {
+            let event = service.event("file is readable by all users");
+            let file = home.database().display().to_string();
+            assert_eq!(
+                (&event["level"], &event["mode"]),
+                (&"WARN".into(), &"644".into())
+            );
+            assert_eq!(event["file"], file);
+        } else {
+            assert!(!service.output().contains("readable"));
+        }
+        assert_eq!(mode(&home.path("petstore.db-wal")), bits);
+        service.stop();
+        assert_eq!(mode(&home.database()), bits);
     }
 }

@@ -1,6 +1,6 @@
 //! TLS configuration: certificate files, error messages, reload.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use crate::{
     harness::{Finished, Home, PETSTORE, Service, wait_for},
@@ -157,6 +157,31 @@ fn a_renewed_certificate_is_reloaded() {
     request().success();
     let output = service.output();
     assert_eq!(output.matches("does not belong").count(), 1, "{output}");
+    service.stop();
+}
+
+/// A key that every user of the machine can read is reported: at startup, and with the
+/// renewal that brings it.
+#[test]
+fn a_public_key_is_reported() {
+    let home = Home::new();
+    let identity = Identity::new(&home.dir());
+    fs::set_permissions(&identity.key, fs::Permissions::from_mode(0o600)).unwrap();
+    let files = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"];
+    let service = Service::start(home.serve_command().args(files));
+    assert!(!service.output().contains("readable"));
+    let (certificate, key) = make();
+    identity.replace_key(&key);
+    fs::set_permissions(&identity.key, fs::Permissions::from_mode(0o644)).unwrap();
+    identity.replace_certificate(&certificate);
+    let event = service.event("file is readable by all users");
+    assert_eq!(
+        (&event["file"], &event["mode"]),
+        (&"key.pem".into(), &"644".into())
+    );
+    service.stop();
+    let service = Service::start(home.serve_command().args(files));
+    service.event("file is readable by all users");
     service.stop();
 }
 

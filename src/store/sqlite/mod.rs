@@ -24,7 +24,10 @@ use super::{
     metrics::{QueueMetrics, StoreMetrics},
     rows::{Entity, Row},
 };
-use crate::page::{ListQuery, Page, Status};
+use crate::{
+    page::{ListQuery, Page, Status},
+    telemetry::warn_if_public,
+};
 use readers::Readers;
 use writer::Writer;
 
@@ -45,6 +48,9 @@ pub struct Sqlite {
 impl Sqlite {
     pub(super) fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
         let (path, opened, lock) = open::open(path, options)?;
+        if options.role == Role::Service {
+            warn_if_public(&path);
+        }
         let failed = |cause| OpenError::Database {
             path: path.clone(),
             cause,

@@ -4,6 +4,7 @@
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Read},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -195,11 +196,14 @@ fn sniff_header(path: &Path, options: &Options) -> Result<SchemaState, OpenError
 ///
 /// It is an advisory `flock` on the whole file, independent of SQLite's POSIX
 /// record locks. The kernel releases it when the process ends, however it ends.
+/// A new file is for its owner only, and SQLite creates the `-wal` and `-shm` files with
+/// the same mode.
 fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
     let file = File::options()
         .read(true)
         .write(true)
         .create(create)
+        .mode(0o600)
         .truncate(false)
         .open(path)?;
     match file.try_lock() {

@@ -1,0 +1,13 @@
+//! A warning about files that every user of the machine can read.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+
+/// Warns if everyone can read a file that holds secrets. That a group can may be
+/// intended, and nothing is changed.
+pub fn warn_if_public(file: &Path) {
+    let mode = fs::metadata(file).map_or(0, |file| file.permissions().mode() & 0o777);
+    if mode & 0o004 != 0 {
+        let (file, mode) = (file.display(), format!("{mode:03o}"));
+        tracing::warn!(%file, mode, "file is readable by all users");
+    }
+}
