@@ -69,6 +69,14 @@ fn the_unit_is_valid_and_hardened() {
     };
     let verified = analyze(&["verify", "--man=no"]);
     assert_eq!((&*verified.stdout, &*verified.stderr), ("", ""));
+    // Verified means known, not set.
+    for set in [
+        "LimitCORE=0",
+        "MemoryMax=1G",
+        "LoadCredential=petstore.tls-key",
+    ] {
+        assert!(unit.lines().any(|line| line == set), "{set}");
+    }
     // Fails if the exposure level is above 1.5 of 10.
     analyze(&["security", "--offline=true", "--threshold=15"]);
 }
