@@ -3,8 +3,6 @@
 
 use std::{fmt::Display, net::IpAddr, time::Duration};
 
-use percent_encoding::percent_decode_str;
-
 use crate::api_key::ApiKeySecret;
 
 /// Requests that take longer are always logged.
@@ -93,26 +91,47 @@ fn is_failure(status: u16, shed: bool) -> bool {
 
 /// A client's text as the log may show it: printable, bounded, and cut at
 /// anything that looks like an API key, however often it is percent-encoded.
+///
+/// Only what is shown is searched: if a part of a key is shown, so is its prefix.
 fn sanitize(text: &str) -> String {
-    let mut plain = text.to_owned();
-    loop {
-        let decoded = percent_decode_str(&plain).decode_utf8_lossy();
-        if let Some(start) = decoded.find(ApiKeySecret::PREFIX) {
-            return escape(&decoded[..start]) + ApiKeySecret::PREFIX + "…";
+    let (shown, end) = match text.char_indices().nth(MAX_LOGGED_CHARS) {
+        Some((end, _)) => (&text[..end], "…"),
+        None => (text, ""),
+    };
+    let decoded = decode_nested(shown);
+    let prefix = ApiKeySecret::PREFIX.as_bytes();
+    match decoded
+        .windows(prefix.len())
+        .position(|part| part == prefix)
+    {
+        Some(start) => {
+            escape(&String::from_utf8_lossy(&decoded[..start])) + ApiKeySecret::PREFIX + "…"
         }
-        if decoded == plain {
-            return escape(text);
-        }
-        plain = decoded.into_owned();
+        None => escape(shown) + end,
     }
+}
+
+/// Percent-decodes text until nothing is left to decode, in a single pass: a
+/// decoded byte may complete another escape, as in `%2541`, so look back after each.
+/// Decoding pass by pass would cost the square of the length.
+fn decode_nested(text: &str) -> Vec<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let mut decoded = Vec::with_capacity(text.len());
+    for byte in text.bytes() {
+        decoded.push(byte);
+        while let [.., b'%', high, low] = *decoded
+            && let (Some(high), Some(low)) = (digit(high), digit(low))
+        {
+            decoded.truncate(decoded.len() - 3);
+            decoded.push((high * 16 + low) as u8);
+        }
+    }
+    decoded
 }
 
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
-    for (position, character) in text.chars().enumerate() {
-        if position == MAX_LOGGED_CHARS {
-            return escaped + "…";
-        }
+    for character in text.chars() {
         match character {
             ' '..='~' => escaped.push(character),
             other => escaped.extend(other.escape_unicode()),
@@ -123,7 +142,10 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::sanitize;
+    use percent_encoding::percent_decode;
+    use proptest::prelude::*;
+
+    use super::{decode_nested, sanitize};
 
     #[test]
     fn logged_text_is_printable_and_has_no_api_key() {
@@ -142,6 +164,34 @@ mod tests {
         ] {
             assert_eq!(sanitize(text), expected);
         }
+        let nested = "%".to_string() + &"25".repeat(100) + "70sk_secret";
+        assert_eq!(sanitize(&nested), "psk_…");
         assert_eq!(sanitize(&"a".repeat(20_000)).chars().count(), 257);
+    }
+
+    /// The end of what is shown may fall anywhere in a key or in its encoded prefix.
+    #[test]
+    fn no_part_of_an_api_key_is_shown_before_the_cut() {
+        for prefix in ["psk_", "psk%5F", "%70s%256B_", "%252570%73k_"] {
+            for start in 0..270 {
+                let path = format!("{}{prefix}SECRET", "/".repeat(start));
+                assert!(!sanitize(&path).contains('S'), "{path}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nested_escapes_decode_as_pass_by_pass(text in "[%257A-Ff/]{0,64}") {
+            let mut expected = text.clone().into_bytes();
+            loop {
+                let decoded: Vec<u8> = percent_decode(&expected).collect();
+                if decoded == expected {
+                    break;
+                }
+                expected = decoded;
+            }
+            prop_assert_eq!(decode_nested(&text), expected);
+        }
     }
 }

@@ -1,0 +1,74 @@
+//! Preconditions of a request, `If-Match` and `If-None-Match` (RFC 9110, section 13).
+//! Dates are not evaluated: no resource has a modification date.
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+use super::error::ApiError;
+
+/// The preconditions of a request.
+#[derive(Clone, Copy)]
+pub struct Preconditions<'a>(&'a HeaderMap);
+
+/// The precondition that does not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unmet {
+    IfMatch,
+    IfNoneMatch,
+}
+
+impl<'a> Preconditions<'a> {
+    pub fn new(request: &'a HeaderMap) -> Self {
+        Self(request)
+    }
+
+    /// Whether they depend on the state of the resource, beyond that it exists.
+    pub fn depend_on_state(self) -> bool {
+        let is_any = self.has_wildcard(header::IF_MATCH);
+        self.0.contains_key(header::IF_NONE_MATCH)
+            || self.0.contains_key(header::IF_MATCH) && !is_any
+    }
+
+    /// Evaluates them for a resource that exists, in the order of RFC 9110, section
+    /// 13.2.2.
+    pub fn evaluate(self, etag: &HeaderValue) -> Result<(), Unmet> {
+        // Strong comparison: a weak tag never equals ours.
+        let if_match = |tag: &[u8]| tag == etag.as_bytes();
+        // Weak comparison.
+        let if_none_match = |tag: &[u8]| tag.strip_prefix(b"W/").unwrap_or(tag) == etag.as_bytes();
+        if self.0.contains_key(header::IF_MATCH) && !self.lists(header::IF_MATCH, if_match) {
+            return Err(Unmet::IfMatch);
+        }
+        if self.lists(header::IF_NONE_MATCH, if_none_match) {
+            return Err(Unmet::IfNoneMatch);
+        }
+        Ok(())
+    }
+
+    /// Evaluates them for a POST. Its target has no entity tag, so a tag matches
+    /// nothing; `*` matches if the target can be fetched, as a list can.
+    pub fn evaluate_post(self, target_exists: bool) -> Result<(), ApiError> {
+        let is_any = self.has_wildcard(header::IF_MATCH);
+        if self.0.contains_key(header::IF_MATCH) && !(target_exists && is_any) {
+            let message = "If-Match: a POST has no ETag to match; omit the header";
+            return Err(ApiError::PreconditionFailed(message));
+        }
+        if target_exists && self.has_wildcard(header::IF_NONE_MATCH) {
+            let message = "If-None-Match: the list exists, so * never holds; to create a resource \
+                           once, send an Idempotency-Key instead";
+            return Err(ApiError::PreconditionFailed(message));
+        }
+        Ok(())
+    }
+
+    fn has_wildcard(self, name: HeaderName) -> bool {
+        self.0.get_all(name).iter().any(|value| value == "*")
+    }
+
+    /// Whether a header lists a tag, or matches any.
+    fn lists(self, name: HeaderName, is_match: impl Fn(&[u8]) -> bool) -> bool {
+        self.0.get_all(name).iter().any(|value| {
+            let mut tags = value.as_bytes().split(|byte| *byte == b',');
+            value == "*" || tags.any(|tag| is_match(tag.trim_ascii()))
+        })
+    }
+}

@@ -1,0 +1,319 @@
+//! What hyper keeps to itself about the head of an HTTP/1.1 request.
+//!
+//! hyper drops the fragment of a request target, a `Content-Length` beside
+//! `Transfer-Encoding`, and a second, equal `Content-Length`. It answers a length of
+//! more than 64 bits and every version but 1.0 and 1.1 with a 400 or 431 of its own.
+//! The scanner follows the requests on the byte stream and notes what to reject, and
+//! why. It frames nothing: that remains hyper's decision.
+
+use std::{
+    io::{self, IoSlice},
+    mem,
+    pin::Pin,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::{Rejection, limits::MAX_HEAD_BYTES};
+
+/// What the scanner found on a connection, for the service.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// The number of the first request to reject. None is served after it.
+    rejection: OnceLock<(u64, Rejection)>,
+    /// The requests that hyper has parsed.
+    parsed: AtomicU64,
+}
+
+impl Findings {
+    /// Counts a request that hyper has parsed; `Some` if it must be rejected.
+    pub fn next_request(&self) -> Option<Rejection> {
+        let number = self.parsed.fetch_add(1, Ordering::Relaxed);
+        self.rejection_of(number)
+    }
+
+    /// Why hyper rejects a request, if more is known than it says.
+    pub fn explain(&self, rejection: Rejection) -> Rejection {
+        match rejection {
+            Rejection::MalformedRequest | Rejection::HeadTooLarge => {
+                let number = self.parsed.load(Ordering::Relaxed);
+                self.rejection_of(number).unwrap_or(rejection)
+            }
+            other => other,
+        }
+    }
+
+    fn rejection_of(&self, number: u64) -> Option<Rejection> {
+        let (found, rejection) = *self.rejection.get()?;
+        (found == number).then_some(rejection)
+    }
+}
+
+/// A byte stream whose requests are scanned as they are read.
+pub struct ScannedStream<S> {
+    stream: S,
+    scanner: HeadScanner,
+}
+
+impl<S> ScannedStream<S> {
+    pub fn new(stream: S, findings: Arc<Findings>) -> Self {
+        let scanner = HeadScanner::new(findings);
+        Self { stream, scanner }
+    }
+}
+
+/// What comes next on the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    RequestLine,
+    Header,
+    Body {
+        remaining: u64,
+    },
+    ChunkSize,
+    Chunk {
+        remaining: u64,
+    },
+    ChunkEnd,
+    Trailer,
+    /// Nothing that matters: hyper closes the connection.
+    End,
+}
+
+struct HeadScanner {
+    findings: Arc<Findings>,
+    next: Next,
+    /// The start of a line whose end was not read yet.
+    partial_line: Vec<u8>,
+    /// The number of the current request.
+    request: u64,
+    /// The framing of the current request.
+    content_length: Option<u64>,
+    has_transfer_encoding: bool,
+}
+
+impl HeadScanner {
+    fn new(findings: Arc<Findings>) -> Self {
+        Self {
+            findings,
+            next: Next::RequestLine,
+            partial_line: Vec::new(),
+            request: 0,
+            content_length: None,
+            has_transfer_encoding: false,
+        }
+    }
+
+    /// Scans what was read. A later minor version in a request line becomes HTTP/1.1,
+    /// as which it is processed (RFC 9110, section 2.5); hyper would reject it.
+    fn scan(&mut self, mut bytes: &mut [u8]) {
+        while !bytes.is_empty() {
+            let start = self.partial_line.len();
+            let length = match self.next {
+                Next::End => return,
+                Next::Body { remaining } | Next::Chunk { remaining } => {
+                    let length = bytes
+                        .len()
+                        .min(usize::try_from(remaining).unwrap_or(usize::MAX));
+                    self.skip(length as u64);
+                    length
+                }
+                _ => match bytes.iter().position(|byte| *byte == b'\n') {
+                    Some(end) if start == 0 => {
+                        self.read_line(&mut bytes[..=end]);
+                        end + 1
+                    }
+                    end => {
+                        let length = end.map_or(bytes.len(), |end| end + 1);
+                        let mut line = mem::take(&mut self.partial_line);
+                        line.extend_from_slice(&bytes[..length]);
+                        if end.is_some() {
+                            self.read_line(&mut line);
+                        } else if self.next == Next::RequestLine {
+                            lower_minor_version(&mut line);
+                        }
+                        bytes[..length].copy_from_slice(&line[start..]);
+                        if end.is_none() {
+                            self.keep(line);
+                        }
+                        length
+                    }
+                },
+            };
+            bytes = &mut bytes[length..];
+        }
+    }
+
+    fn keep(&mut self, partial_line: Vec<u8>) {
+        if partial_line.len() > MAX_HEAD_BYTES {
+            self.next = Next::End;
+        } else {
+            self.partial_line = partial_line;
+        }
+    }
+
+    fn skip(&mut self, length: u64) {
+        self.next = match self.next {
+            Next::Body { remaining } if remaining > length => Next::Body {
+                remaining: remaining - length,
+            },
+            Next::Chunk { remaining } if remaining > length => Next::Chunk {
+                remaining: remaining - length,
+            },
+            Next::Chunk { .. } => Next::ChunkEnd,
+            _ => Next::RequestLine,
+        };
+    }
+
+    fn read_line(&mut self, line: &mut [u8]) {
+        let is_empty = line.trim_ascii().is_empty();
+        self.next = match self.next {
+            // RFC 9112, section 2.2: ignored.
+            Next::RequestLine if is_empty => Next::RequestLine,
+            Next::RequestLine => {
+                lower_minor_version(line);
+                self.read_request_line(line);
+                Next::Header
+            }
+            Next::Header if is_empty => self.end_head(),
+            Next::Header => {
+                self.read_header(line);
+                Next::Header
+            }
+            Next::ChunkSize => match chunk_size(line) {
+                Some(0) => Next::Trailer,
+                Some(remaining) => Next::Chunk { remaining },
+                None => Next::End,
+            },
+            Next::ChunkEnd => Next::ChunkSize,
+            Next::Trailer if is_empty => Next::RequestLine,
+            other => other,
+        };
+    }
+
+    fn read_request_line(&mut self, line: &[u8]) {
+        let mut parts = line.trim_ascii_end().splitn(3, |byte| *byte == b' ');
+        let (_, target, version) = (parts.next(), parts.next(), parts.next());
+        if target.is_some_and(|target| target.contains(&b'#')) {
+            self.reject(Rejection::InvalidTarget);
+        }
+        if let Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor]) = version
+            && *major != b'1'
+            && major.is_ascii_digit()
+            && minor.is_ascii_digit()
+        {
+            self.reject(Rejection::UnsupportedVersion);
+        }
+    }
+
+    fn read_header(&mut self, line: &[u8]) {
+        let colon = line.iter().position(|byte| *byte == b':');
+        let (name, value) = line.split_at(colon.unwrap_or(line.len()));
+        if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            self.has_transfer_encoding = true;
+        }
+        if name.eq_ignore_ascii_case(b"content-length") {
+            let digits = value[1..].trim_ascii();
+            if self.content_length.is_some() {
+                self.reject(Rejection::InvalidFraming);
+            }
+            // hyper rejects other values, and reserves the largest ones.
+            if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) {
+                let length = str::from_utf8(digits)
+                    .ok()
+                    .and_then(|text| text.parse().ok());
+                if length.is_none_or(|length: u64| length >= u64::MAX - 2) {
+                    self.reject(Rejection::BodyTooLarge);
+                }
+                self.content_length = length;
+            }
+        }
+    }
+
+    fn end_head(&mut self) -> Next {
+        let content_length = self.content_length.take();
+        let has_transfer_encoding = mem::take(&mut self.has_transfer_encoding);
+        if has_transfer_encoding && content_length.is_some() {
+            self.reject(Rejection::InvalidFraming);
+        }
+        self.request += 1;
+        match content_length {
+            _ if self.findings.rejection.get().is_some() => Next::End,
+            _ if has_transfer_encoding => Next::ChunkSize,
+            Some(remaining @ 1..) => Next::Body { remaining },
+            _ => Next::RequestLine,
+        }
+    }
+
+    /// The first reason counts.
+    fn reject(&self, rejection: Rejection) {
+        let _ = self.findings.rejection.set((self.request, rejection));
+    }
+}
+
+/// Turns HTTP/1.2 and later at the end of a request line into HTTP/1.1.
+fn lower_minor_version(line: &mut [u8]) {
+    let length = line.trim_ascii_end().len();
+    if let Some((minor, start)) = line[..length].split_last_mut()
+        && matches!(minor, b'2'..=b'9')
+        && start.ends_with(b" HTTP/1.")
+    {
+        *minor = b'1';
+    }
+}
+
+fn chunk_size(line: &[u8]) -> Option<u64> {
+    let size = line.split(|byte| *byte == b';').next()?;
+    u64::from_str_radix(str::from_utf8(size).ok()?.trim(), 16).ok()
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for ScannedStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        self.scanner.scan(&mut buf.filled_mut()[before..]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for ScannedStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests;
