@@ -4,19 +4,27 @@
 //! otherwise.
 
 use std::{
+    convert::identity,
     env,
     io::{self, IsTerminal, Write},
     panic, thread,
     time::Duration,
 };
 
-use tracing::Level;
+use tracing::{Level, Metadata};
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::{
-    Layer, filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt,
+    Layer,
+    filter::Targets,
+    fmt::{self, MakeWriter},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
 };
 
-/// Lines buffered while standard error is blocked. Further lines are dropped.
+use super::audit_log;
+
+/// Lines buffered while standard error is blocked, of the audit log and of all others.
+/// Further lines are dropped.
 const MAX_BUFFERED_LINES: usize = 8192;
 
 /// Whether messages are for a person at a terminal rather than a log collector.
@@ -26,22 +34,29 @@ pub fn stderr_is_terminal() -> bool {
 
 /// Installs the global subscriber and a panic hook that logs.
 ///
-/// Hold the returned guard until the process exits: dropping it flushes the
+/// Hold the returned guards until the process exits: dropping them flushes the
 /// buffered lines.
-pub fn init() -> WorkerGuard {
+pub fn init() -> [WorkerGuard; 2] {
     // Non-blocking, so that a stalled log reader or a full disk can't stall
     // requests.
-    let (writer, guard) = NonBlockingBuilder::default()
-        .buffered_lines_limit(MAX_BUFFERED_LINES)
-        .finish(io::stderr());
-    let dropped = writer.error_counter();
+    let buffered = || {
+        NonBlockingBuilder::default()
+            .buffered_lines_limit(MAX_BUFFERED_LINES)
+            .finish(io::stderr())
+    };
+    let ((audit, audit_guard), (other, guard)) = (buffered(), buffered());
+    let dropped = [audit.error_counter(), other.error_counter()];
     // Our own events only: dependencies may log whatever a client sends them.
     let own_events = Targets::new().with_target("petstore", Level::INFO);
     let registry = tracing_subscriber::registry();
     if stderr_is_terminal() {
         let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let text = fmt::layer()
-            .with_writer(move || SingleLine(writer.clone()))
+            .with_writer(Writers {
+                audit,
+                other,
+                wrap: SingleLine,
+            })
             .with_ansi(!no_color)
             .with_target(false);
         registry.with(text.with_filter(own_events)).init();
@@ -51,7 +66,11 @@ pub fn init() -> WorkerGuard {
             .flatten_event(true)
             .with_current_span(false)
             .with_span_list(false)
-            .with_writer(writer)
+            .with_writer(Writers {
+                audit,
+                other,
+                wrap: identity,
+            })
             .with_target(false);
         registry.with(json.with_filter(own_events)).init();
     }
@@ -61,15 +80,37 @@ pub fn init() -> WorkerGuard {
         let error = panic.payload_as_str().unwrap_or("no message");
         tracing::error!(location, error, "panicked");
     }));
-    guard
+    [audit_guard, guard]
+}
+
+/// Where events go: those of the audit log have their own buffer.
+struct Writers<W> {
+    audit: NonBlocking,
+    other: NonBlocking,
+    wrap: fn(NonBlocking) -> W,
+}
+
+impl<W: Write> MakeWriter<'_> for Writers<W> {
+    type Writer = W;
+
+    fn make_writer(&self) -> W {
+        (self.wrap)(self.other.clone())
+    }
+
+    fn make_writer_for(&self, event: &Metadata<'_>) -> W {
+        match event.target() {
+            audit_log::TARGET => (self.wrap)(self.audit.clone()),
+            _ => self.make_writer(),
+        }
+    }
 }
 
 /// Logs the total number of dropped lines whenever it has grown.
-fn report_dropped_lines(dropped: &ErrorCounter) {
+fn report_dropped_lines(dropped: &[ErrorCounter]) {
     let mut reported = 0;
     loop {
         thread::sleep(Duration::from_secs(1));
-        let total = dropped.dropped_lines();
+        let total = dropped.iter().map(ErrorCounter::dropped_lines).sum();
         if total > reported {
             // If this event is dropped too, the total grows and the next pass
             // reports it.

@@ -282,6 +282,28 @@ impl Service {
         Self::start_reading_while(command, |line| !line.contains("listening")).unwrap()
     }
 
+    /// Reads what it logs until it listens, and returns the rest unread: once the pipe
+    /// is full, its writes block.
+    #[track_caller]
+    pub fn start_unread(command: &mut Command) -> (Self, impl BufRead + use<>) {
+        let mut child = command.spawn().unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut service = Self {
+            child,
+            address: ([0, 0, 0, 0], 0).into(),
+            output: Arc::default(),
+        };
+        let mut start = String::new();
+        let url = loop {
+            assert_ne!(log.read_line(&mut start).unwrap(), 0, "it ended: {start}");
+            if let Some(url) = listening_url(&start) {
+                break url;
+            }
+        };
+        service.address = url.split("://").nth(1).unwrap().parse().unwrap();
+        (service, log)
+    }
+
     #[track_caller]
     fn start_reading_while(command: &mut Command, go_on: fn(&str) -> bool) -> Result<Self, String> {
         let name = command.get_program().to_owned();

@@ -153,6 +153,50 @@ async fn key_changes_are_audited() {
     assert!(all.iter().all(|event| event["api_key_id"] != 1), "{all:?}");
 }
 
+/// While nobody reads the log, its buffer fills up with other events, and the rest of
+/// them is dropped. The audit log has a buffer of its own.
+#[tokio::test]
+async fn audit_events_survive_a_flood_of_others() {
+    let home = Home::new();
+    home.new_key();
+    let (service, mut log) = Service::start_unread(home.serve_command().arg("--access-log"));
+    let mut stream = TcpStream::connect(service.address).unwrap();
+    let requests = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n".repeat(100);
+    // More than the buffer and the pipe hold.
+    for _ in 0..100 {
+        stream.write_all(requests.as_bytes()).unwrap();
+        let mut received = Vec::new();
+        while received
+            .windows(7)
+            .filter(|part| *part == b"\"alive\"")
+            .count()
+            < 100
+        {
+            let mut part = [0; 4096];
+            let length = stream.read(&mut part).unwrap();
+            received.extend_from_slice(&part[..length]);
+        }
+    }
+    let key = home.keys(&["create", "till"]).success().secret();
+    // The service has noticed the key, and logged it.
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let list = http.get(service.url("/v1/pets")).bearer_auth(key);
+    assert_eq!(list.send().await.unwrap().status(), 200);
+    service.signal("TERM");
+    let mut rest = String::new();
+    log.read_to_string(&mut rest).unwrap();
+    let events = rest
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let events: Vec<_> = events.collect();
+    let count = |message: &str| {
+        let with_message = |event: &&Value| event["message"] == message;
+        events.iter().filter(with_message).count()
+    };
+    assert!(count("request") < 10_000, "nothing was dropped");
+    assert_eq!(count("api key created"), 1);
+}
+
 #[tokio::test]
 #[ignore = "needs strace; make test installs it and runs this"]
 async fn failed_requests_are_logged_with_their_cause() {
