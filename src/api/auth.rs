@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use super::{
     context::RequestContext,
-    error::ApiError,
-    key_cache::KeyCache,
+    error::{ApiError, AuthFailure},
+    key_cache::{KeyCache, Lookup},
     operations::Operation,
     rate_limit::{FailedAuthLimiter, LimitKind, Quota},
 };
@@ -69,11 +69,15 @@ impl Authenticator {
                 Ok(()) => error,
                 Err(rate_limited) => rate_limited,
             };
-        let hash = presented_key(headers).map_err(fail)?;
+        let hash = presented_key(headers).map_err(|failure| fail(failure.into()))?;
         let may_refresh = || self.failed_auth.has_budget(client, at);
         let found = self.keys.find_and_charge(&hash, now, at, may_refresh).await;
-        let found = found.map_err(|error| fail(error.into()))?;
-        let key = found.ok_or_else(|| fail(UNKNOWN_KEY))?;
+        let key = match found.map_err(|error| fail(error.into()))? {
+            Lookup::Valid(key) => key,
+            Lookup::Unknown => return Err(fail(AuthFailure::Unknown.into())),
+            Lookup::Revoked => return Err(fail(AuthFailure::Revoked.into())),
+            Lookup::Expired => return Err(fail(AuthFailure::Expired.into())),
+        };
         context.api_key_id = Some(key.id);
         context.quota = key.quota;
         if let Some(quota) = key.quota {
@@ -109,29 +113,18 @@ fn ensure_granted(quota: Quota, kind: LimitKind) -> Result<(), ApiError> {
     }
 }
 
-const UNKNOWN_KEY: ApiError =
-    ApiError::InvalidApiKey("Authorization: the API key is unknown, revoked or expired");
-
 /// The hash of the one API key that a request presents (RFC 6750, section 2.1).
-fn presented_key(headers: &HeaderMap) -> Result<KeyHash, ApiError> {
+fn presented_key(headers: &HeaderMap) -> Result<KeyHash, AuthFailure> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    let value = values.next().ok_or(ApiError::MissingApiKey)?;
+    let value = values.next().ok_or(AuthFailure::Missing)?;
     if values.next().is_some() {
-        return Err(ApiError::InvalidApiKey(
-            "Authorization: must not be repeated",
-        ));
+        return Err(AuthFailure::Repeated);
     }
-    let Ok(value) = value.to_str() else {
-        return Err(ApiError::InvalidApiKey("Authorization: must be ASCII"));
-    };
+    let value = value.to_str().map_err(|_| AuthFailure::Malformed)?;
     match value.trim().split_once(' ') {
         Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => {
-            KeyHash::of_presented(key.trim_start()).ok_or(MALFORMED_KEY)
+            KeyHash::of_presented(key.trim_start()).ok_or(AuthFailure::Malformed)
         }
-        _ => Err(ApiError::MissingApiKey),
+        _ => Err(AuthFailure::Missing),
     }
 }
-
-const MALFORMED_KEY: ApiError = ApiError::InvalidApiKey(
-    "Authorization: malformed API key; a key starts with psk_ and has 42 characters",
-);

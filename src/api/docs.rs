@@ -32,7 +32,6 @@ pub fn page() -> Response {
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CACHE_CONTROL, "no-cache"),
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
     ];
     response(
@@ -60,7 +59,6 @@ pub fn asset(name: &str, headers: &HeaderMap) -> Result<Response, ApiError> {
         (header::CONTENT_TYPE, asset.media_type),
         (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
         (header::VARY, "accept-encoding"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
     if !accepts_gzip(headers) {
         return Ok(response(asset.plain, &file_headers));

@@ -24,8 +24,7 @@ pub enum ApiError {
     InvalidBody(String),
     InvalidParameter(Invalid),
     InvalidRequest(&'static str),
-    MissingApiKey,
-    InvalidApiKey(&'static str),
+    Unauthorized(AuthFailure),
     InsufficientScope(Scope),
     NotFound(&'static str),
     /// With the methods that the path allows.
@@ -35,20 +34,62 @@ pub enum ApiError {
     OrderNotOpen,
     PetReserved,
     OperationRemoved,
-    PreconditionFailed,
+    PreconditionFailed(&'static str),
     BodyTooLarge,
     /// With the media types that the operation accepts.
     UnsupportedMediaType(&'static [&'static str]),
+    /// With the same, for the headers of the response.
+    UnsupportedContentEncoding(&'static [&'static str]),
     IdempotencyKeyReused,
     RateLimited {
         kind: LimitKind,
         quota: Quota,
     },
     HeadTooLarge,
+    HttpVersionNotSupported,
     Internal(Cause),
     Unavailable(&'static str, Cause),
     /// Shed: too many requests are in flight.
     Overloaded,
+}
+
+/// Why a request has no valid API key. Clients are told less than the metrics: not
+/// which keys exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuthFailure {
+    /// No key, or another authentication scheme.
+    Missing,
+    /// More than one `Authorization` header.
+    Repeated,
+    /// Not what a key looks like, or its checksum is wrong.
+    Malformed,
+    Unknown,
+    Revoked,
+    Expired,
+}
+
+impl AuthFailure {
+    pub const ALL: [Self; 6] = [
+        Self::Missing,
+        Self::Repeated,
+        Self::Malformed,
+        Self::Unknown,
+        Self::Revoked,
+        Self::Expired,
+    ];
+
+    fn message(self) -> &'static str {
+        match self {
+            Self::Missing => "Authorization: required; send \"Bearer <API_KEY>\"",
+            Self::Repeated => "Authorization: must not be repeated",
+            Self::Malformed => {
+                "Authorization: malformed API key; a key starts with psk_ and has 42 characters"
+            }
+            Self::Unknown | Self::Revoked | Self::Expired => {
+                "Authorization: the API key is unknown, revoked or expired"
+            }
+        }
+    }
 }
 
 /// The cause of an error. It goes to the log, never to the client.
@@ -64,6 +105,12 @@ struct ErrorBody<'a> {
 
 impl ApiError {
     pub const READ_ONLY_PATH: Self = Self::MethodNotAllowed(Cow::Borrowed("GET, HEAD"));
+    pub const PET_CHANGED: Self = Self::PreconditionFailed(
+        "If-Match: the pet has changed; fetch it again and reapply your update",
+    );
+    pub const PET_EXISTS: Self = Self::PreconditionFailed(
+        "If-None-Match: the pet has this ETag, or just exists if you sent *; nothing was changed",
+    );
 
     fn status(&self) -> StatusCode {
         match self {
@@ -71,19 +118,22 @@ impl ApiError {
             | Self::InvalidBody(_)
             | Self::InvalidParameter(_)
             | Self::InvalidRequest(_) => StatusCode::BAD_REQUEST,
-            Self::MissingApiKey | Self::InvalidApiKey(_) => StatusCode::UNAUTHORIZED,
+            Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
             Self::InsufficientScope(_) => StatusCode::FORBIDDEN,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::RequestTimeout(_) => StatusCode::REQUEST_TIMEOUT,
             Self::PetNotAvailable | Self::OrderNotOpen | Self::PetReserved => StatusCode::CONFLICT,
             Self::OperationRemoved => StatusCode::GONE,
-            Self::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
+            Self::PreconditionFailed(_) => StatusCode::PRECONDITION_FAILED,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::UnsupportedMediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::UnsupportedMediaType(_) | Self::UnsupportedContentEncoding(_) => {
+                StatusCode::UNSUPPORTED_MEDIA_TYPE
+            }
             Self::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::RateLimited { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::HttpVersionNotSupported => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Unavailable(..) | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -95,8 +145,8 @@ impl ApiError {
             Self::InvalidBody(_) => "invalid_body",
             Self::InvalidParameter(_) => "invalid_parameter",
             Self::InvalidRequest(_) => "invalid_request",
-            Self::MissingApiKey => "missing_api_key",
-            Self::InvalidApiKey(_) => "invalid_api_key",
+            Self::Unauthorized(AuthFailure::Missing) => "missing_api_key",
+            Self::Unauthorized(_) => "invalid_api_key",
             Self::InsufficientScope(_) => "insufficient_scope",
             Self::NotFound(_) => "not_found",
             Self::MethodNotAllowed(_) => "method_not_allowed",
@@ -105,12 +155,15 @@ impl ApiError {
             Self::OrderNotOpen => "order_not_open",
             Self::PetReserved => "pet_reserved",
             Self::OperationRemoved => "operation_removed",
-            Self::PreconditionFailed => "precondition_failed",
+            Self::PreconditionFailed(_) => "precondition_failed",
             Self::BodyTooLarge => "body_too_large",
-            Self::UnsupportedMediaType(_) => "unsupported_media_type",
+            Self::UnsupportedMediaType(_) | Self::UnsupportedContentEncoding(_) => {
+                "unsupported_media_type"
+            }
             Self::IdempotencyKeyReused => "idempotency_key_reused",
             Self::RateLimited { .. } => "rate_limited",
             Self::HeadTooLarge => "head_too_large",
+            Self::HttpVersionNotSupported => "http_version_not_supported",
             Self::Internal(_) => "internal_error",
             Self::Unavailable(..) | Self::Overloaded => "unavailable",
         }
@@ -122,12 +175,12 @@ impl ApiError {
             Self::InvalidBody(message) => message.into(),
             Self::InvalidParameter(invalid) => invalid.to_string().into(),
             Self::InvalidRequest(message)
-            | Self::InvalidApiKey(message)
             | Self::NotFound(message)
             | Self::RequestTimeout(message)
+            | Self::PreconditionFailed(message)
             | Self::Unavailable(message, _) => (*message).into(),
             Self::Overloaded => OVERLOADED.into(),
-            Self::MissingApiKey => "Authorization: required; send \"Bearer <API_KEY>\"".into(),
+            Self::Unauthorized(failure) => failure.message().into(),
             Self::InsufficientScope(scope) => {
                 format!("Authorization: this API key lacks the required scope {scope}").into()
             }
@@ -141,11 +194,13 @@ impl ApiError {
             }
             Self::BodyTooLarge => format!("body: must be at most {MAX_BODY_BYTES} bytes").into(),
             Self::UnsupportedMediaType(types) => format!(
-                "Content-Type: must be {}; a charset, if given, must be utf-8, and Content-Encoding is not \
-                 supported",
+                "Content-Type: must be {}; a charset, if given, must be utf-8",
                 types.join(" or ")
             )
             .into(),
+            Self::UnsupportedContentEncoding(_) => {
+                "Content-Encoding: must be identity or absent; send the body uncompressed".into()
+            }
             Self::PetNotAvailable => {
                 "petId: this pet is not available; it is reserved by another order, sold, or not \
                  for sale"
@@ -158,10 +213,6 @@ impl ApiError {
             Self::PetReserved => {
                 "status: cannot be changed while an open order reserves this pet; complete or cancel the \
                  order first"
-                    .into()
-            }
-            Self::PreconditionFailed => {
-                "If-Match: the pet has changed; fetch it again and reapply your update"
                     .into()
             }
             Self::IdempotencyKeyReused => {
@@ -185,10 +236,22 @@ impl ApiError {
                 )
                 .into()
             }
+            Self::HttpVersionNotSupported => {
+                "HTTP version not supported; use HTTP/1.1, HTTP/1.0 or HTTP/2".into()
+            }
             Self::Internal(_) => {
                 "internal error; report it with the X-Request-Id of this response".into()
             }
         }
+    }
+
+    /// Whether an HTTP/1.1 connection cannot be used any more: it is not known where
+    /// the next request starts, or too far away.
+    pub fn closes_connection(&self) -> bool {
+        matches!(
+            self,
+            Self::InvalidRequest(_) | Self::BodyTooLarge | Self::RequestTimeout(_)
+        )
     }
 
     /// What the log shows beyond the response.
@@ -214,8 +277,10 @@ impl ApiError {
         headers.insert(header::CONTENT_TYPE, JSON);
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         let challenge = match self {
-            Self::MissingApiKey => Some(HeaderValue::from_static("Bearer realm=\"petstore\"")),
-            Self::InvalidApiKey(_) => Some(HeaderValue::from_static(
+            Self::Unauthorized(AuthFailure::Missing) => {
+                Some(HeaderValue::from_static("Bearer realm=\"petstore\""))
+            }
+            Self::Unauthorized(_) => Some(HeaderValue::from_static(
                 "Bearer realm=\"petstore\", error=\"invalid_token\"",
             )),
             Self::InsufficientScope(scope) => {
@@ -229,7 +294,7 @@ impl ApiError {
         if let Some(challenge) = challenge {
             headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
-        if let Self::UnsupportedMediaType(types) = self
+        if let Self::UnsupportedMediaType(types) | Self::UnsupportedContentEncoding(types) = self
             && types.contains(&"application/merge-patch+json")
         {
             let types = HeaderValue::try_from(types.join(", "));
@@ -237,6 +302,11 @@ impl ApiError {
                 ACCEPT_PATCH,
                 types.expect("media types are printable ASCII"),
             );
+        }
+        if let Self::UnsupportedContentEncoding(_) = self {
+            // Only for this reason (RFC 9110, section 12.5.3).
+            let identity = HeaderValue::from_static("identity");
+            headers.insert(header::ACCEPT_ENCODING, identity);
         }
         let retry_after = match self {
             Self::Unavailable(..) | Self::Overloaded => Some(1),
@@ -266,6 +336,12 @@ const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
 
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
+impl From<AuthFailure> for ApiError {
+    fn from(failure: AuthFailure) -> Self {
+        Self::Unauthorized(failure)
+    }
+}
+
 impl From<order::OrderRejection> for ApiError {
     fn from(rejection: order::OrderRejection) -> Self {
         match rejection {
@@ -281,7 +357,7 @@ impl From<pet::PetRejection> for ApiError {
     fn from(rejection: pet::PetRejection) -> Self {
         match rejection {
             pet::PetRejection::NoSuchPet => Self::NotFound(NO_SUCH_PET),
-            pet::PetRejection::Outdated => Self::PreconditionFailed,
+            pet::PetRejection::Outdated => Self::PET_CHANGED,
             pet::PetRejection::Reserved => Self::PetReserved,
         }
     }
@@ -320,6 +396,20 @@ impl From<Rejection> for ApiError {
     fn from(rejection: Rejection) -> Self {
         match rejection {
             Rejection::MalformedRequest => Self::InvalidRequest("invalid HTTP/1.1 request"),
+            Rejection::UnsupportedVersion => Self::HttpVersionNotSupported,
+            Rejection::InvalidTarget => Self::InvalidRequest(
+                "request target: must be a path, or an http or https URL, without user name, \
+                 password or fragment",
+            ),
+            Rejection::InvalidHost => Self::InvalidRequest(
+                "Host: must be sent once, as a host and an optional port; in HTTP/2 it must equal \
+                 :authority, if both are sent",
+            ),
+            Rejection::InvalidFraming => Self::InvalidRequest(
+                "body: its length must be given once, by Content-Length or by \
+                 Transfer-Encoding: chunked",
+            ),
+            Rejection::BodyTooLarge => Self::BodyTooLarge,
             Rejection::HeadTooLarge => Self::HeadTooLarge,
             Rejection::HeadTimeout => {
                 Self::RequestTimeout("request line and headers not received in time")

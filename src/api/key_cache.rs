@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
     time::{self, Duration},
 };
@@ -35,11 +35,20 @@ pub struct KeyCache {
     /// from a backup, the next periodic refresh finds it.
     unknown: Cache<KeyHash, ()>,
     limiter: Option<Limiter>,
-    /// When the last successful refresh started.
-    refreshed: Mutex<Option<Instant>>,
+    /// When the last refresh started, and its result. Locked while one is in flight.
+    last_refresh: Mutex<Option<(Instant, Result<(), store::Error>)>>,
+    /// Whether the table was read once, so that what differs from it has changed.
+    loaded: AtomicBool,
 }
 
-/// A key that is neither revoked nor expired.
+/// What is known about a presented key.
+pub enum Lookup {
+    Valid(ValidKey),
+    Unknown,
+    Revoked,
+    Expired,
+}
+
 pub struct ValidKey {
     pub id: i64,
     pub scopes: Scopes,
@@ -72,7 +81,8 @@ impl KeyCache {
             keys: ArcSwap::default(),
             unknown: Cache::new(4096),
             limiter: limit.map(Limiter::new),
-            refreshed: Mutex::new(None),
+            last_refresh: Mutex::default(),
+            loaded: AtomicBool::new(false),
         }
     }
 
@@ -86,38 +96,41 @@ impl KeyCache {
         now: Timestamp,
         instant: time::Instant,
         may_refresh: impl FnOnce() -> bool,
-    ) -> Result<Option<ValidKey>, store::Error> {
+    ) -> Result<Lookup, store::Error> {
         if let Some(found) = self.find_cached(hash, now, instant) {
             return Ok(found);
         }
         if self.unknown.get(hash).is_some() || !may_refresh() {
-            return Ok(None);
+            return Ok(Lookup::Unknown);
         }
         self.refresh().await?;
         Ok(self.find_cached(hash, now, instant).unwrap_or_else(|| {
             self.unknown.insert(*hash, ());
-            None
+            Lookup::Unknown
         }))
     }
 
-    /// `None` if the key is not cached; `Some(None)` if it is revoked or expired.
+    /// `None` if the key is not cached.
     fn find_cached(
         &self,
         hash: &KeyHash,
         now: Timestamp,
         instant: time::Instant,
-    ) -> Option<Option<ValidKey>> {
+    ) -> Option<Lookup> {
         let keys = self.keys.load();
         let CachedKey { key, usage } = keys.get(hash)?;
+        if key.revoked_at.is_some() {
+            return Some(Lookup::Revoked);
+        }
         if !key.is_valid_at(now) {
-            return Some(None);
+            return Some(Lookup::Expired);
         }
         let time = now.as_microsecond();
         if time - usage.last_used.load(Ordering::Relaxed) >= LAST_USED_RESOLUTION {
             usage.last_used.store(time, Ordering::Relaxed);
         }
         let limiter = self.limiter.as_ref();
-        Some(Some(ValidKey {
+        Some(Lookup::Valid(ValidKey {
             id: key.id,
             scopes: key.scopes,
             quota: limiter.map(|limiter| limiter.charge(&usage.rate_limit, instant)),
@@ -146,17 +159,23 @@ impl KeyCache {
     }
 
     /// Reads all keys from the database. Concurrent callers are single-flight:
-    /// they share one read, as long as it started after they called.
+    /// they share one read and its result, as long as it started after they called.
     pub async fn refresh(&self) -> Result<(), store::Error> {
         let called = Instant::now();
-        let mut refreshed = self.refreshed.lock().await;
-        if let Some(started) = *refreshed {
-            if started >= called {
-                return Ok(());
+        let mut last = self.last_refresh.lock().await;
+        if let Some((started, result)) = &*last {
+            if *started >= called {
+                return result.clone();
             }
-            tokio::time::sleep_until(started + MIN_REFRESH_INTERVAL).await;
+            tokio::time::sleep_until(*started + MIN_REFRESH_INTERVAL).await;
         }
         let started = Instant::now();
+        let result = self.load().await;
+        *last = Some((started, result.clone()));
+        result
+    }
+
+    async fn load(&self) -> Result<(), store::Error> {
         let stored = self.store.api_key_list().await?;
         let cached = self.keys.load();
         let fresh = stored.into_iter().map(|(hash, key)| {
@@ -168,11 +187,10 @@ impl KeyCache {
             (hash, CachedKey { key, usage })
         });
         let fresh = fresh.collect();
-        if refreshed.is_some() {
+        if self.loaded.swap(true, Ordering::Relaxed) {
             audit(&cached, &fresh);
         }
         self.keys.store(Arc::new(fresh));
-        *refreshed = Some(started);
         Ok(())
     }
 
@@ -233,5 +251,41 @@ fn audit(before: &HashMap<KeyHash, CachedKey>, after: &HashMap<KeyHash, CachedKe
     }
     for (_, CachedKey { key, .. }) in before.iter().filter(|(hash, _)| !after.contains_key(*hash)) {
         audit_log::api_key_removed(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use futures_util::future::join_all;
+
+    use super::*;
+    use crate::store::{DatabaseUrl, Options, Role};
+
+    /// While the table cannot be read, requests with unknown keys must not queue up
+    /// for one failing read each.
+    #[tokio::test]
+    async fn concurrent_refreshes_share_a_failure() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("petstore.db");
+        let url = DatabaseUrl::Sqlite(path.clone());
+        let store = Store::open(&url, &Options::new(Role::Service))
+            .await
+            .unwrap();
+        let db = rusqlite::Connection::open(path).unwrap();
+        db.execute_batch("DROP TABLE api_keys").unwrap();
+        let keys = KeyCache::new(Arc::new(store), None);
+        let failures = join_all((0..20).map(|_| keys.refresh())).await;
+        let causes: HashSet<_> = failures
+            .iter()
+            .map(|failure| match failure {
+                Err(store::Error::Internal(cause) | store::Error::Unavailable(cause)) => {
+                    Arc::as_ptr(cause).cast::<()>()
+                }
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert!(causes.len() <= 2, "{} reads", causes.len());
     }
 }

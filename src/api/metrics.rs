@@ -2,7 +2,11 @@
 
 use std::{sync::OnceLock, time::Duration};
 
-use super::{error::ApiError, operations::Operation, rate_limit::LimitKind};
+use super::{
+    error::{ApiError, AuthFailure},
+    operations::Operation,
+    rate_limit::LimitKind,
+};
 use crate::telemetry::metrics::{Counter, Histogram};
 
 /// Every status that can be recorded, including 499.
@@ -13,8 +17,8 @@ pub struct Metrics {
     /// By operation and status. A flat table, so that finding one costs an
     /// addition; a histogram is allocated when the first request needs it.
     durations: Box<[OnceLock<Histogram>]>,
-    /// Requests rejected with 401.
-    pub auth_failures: Counter,
+    /// Requests rejected with 401, by reason.
+    auth_failures: [Counter; AuthFailure::ALL.len()],
     pub rate_limited_keys: Counter,
     pub rate_limited_addresses: Counter,
     /// Requests that were rejected because too many were in flight.
@@ -29,7 +33,7 @@ impl Default for Metrics {
             durations: (0..rows * STATUSES.len())
                 .map(|_| OnceLock::new())
                 .collect(),
-            auth_failures: Counter::default(),
+            auth_failures: Default::default(),
             rate_limited_keys: Counter::default(),
             rate_limited_addresses: Counter::default(),
             shed: Counter::default(),
@@ -51,7 +55,7 @@ impl Metrics {
 
     pub fn record_error(&self, error: &ApiError) {
         match error {
-            ApiError::MissingApiKey | ApiError::InvalidApiKey(_) => self.auth_failures.increment(),
+            ApiError::Unauthorized(failure) => self.auth_failures[*failure as usize].increment(),
             ApiError::RateLimited { kind, .. } => match kind {
                 LimitKind::ApiKey => self.rate_limited_keys.increment(),
                 LimitKind::Address => self.rate_limited_addresses.increment(),
@@ -59,6 +63,21 @@ impl Metrics {
             ApiError::Overloaded => self.shed.increment(),
             _ => {}
         }
+    }
+
+    /// The requests rejected with 401 so far, by reason.
+    pub fn auth_failures(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        AuthFailure::ALL.into_iter().map(|failure| {
+            let reason = match failure {
+                AuthFailure::Missing => "missing",
+                AuthFailure::Repeated => "repeated",
+                AuthFailure::Malformed => "malformed",
+                AuthFailure::Unknown => "unknown",
+                AuthFailure::Revoked => "revoked",
+                AuthFailure::Expired => "expired",
+            };
+            (reason, self.auth_failures[failure as usize].get())
+        })
     }
 
     /// The durations of all requests so far, by operation and status.

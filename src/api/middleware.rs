@@ -4,22 +4,30 @@
 use std::{any::Any, net::IpAddr, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::FutureExt;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Version, header};
 use hyper::body::{Body, Incoming};
 
 use super::{context::RequestGuard, cors, error::ApiError, router, state::Api};
-use crate::{api_key::ApiKeySecret, server::Response};
+use crate::{
+    api_key::ApiKeySecret,
+    server::{self, Response},
+};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Responds to a request: request id, CORS, panics, rate limit headers, HEAD.
+/// Responds to a request: request id, CORS, panics, rate limit and security headers,
+/// HEAD.
 pub async fn handle(api: &Api, client: IpAddr, request: Request<Incoming>) -> Response {
     let (head, body) = request.into_parts();
     let mut request_id = request_id(&head.headers);
     let mut guard = RequestGuard::new(&api.metrics, api.access_log, client, &head, &request_id);
-    let result = match cors::preflight(&api.cors_origins, &head) {
-        Some(response) => Ok(response),
-        None => {
+    let result = match (
+        server::validate(&head),
+        cors::preflight(&api.cors_origins, &head),
+    ) {
+        (Err(rejection), _) => Err(rejection.into()),
+        (Ok(()), Some(response)) => Ok(response),
+        (Ok(()), None) => {
             let routed = AssertUnwindSafe(router::route(api, &head, body, &mut guard.context));
             let routed = routed.catch_unwind().await;
             routed.unwrap_or_else(|panic| Err(ApiError::Internal(Arc::new(Panic::new(&*panic)))))
@@ -40,7 +48,18 @@ pub async fn handle(api: &Api, client: IpAddr, request: Request<Incoming>) -> Re
             .insert(header::CONTENT_LENGTH, length.into());
         *response.body_mut() = Default::default();
     }
+    let closes = error.as_ref().is_some_and(ApiError::closes_connection);
+    if closes && head.version != Version::HTTP_2 {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
     cors::set_headers(&api.cors_origins, &head.headers, &mut response);
+    if api.is_https {
+        let one_year = HeaderValue::from_static("max-age=31536000");
+        let headers = response.headers_mut();
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, one_year);
+    }
+    forbid_sniffing(&mut response);
     // Unique, so keep it out of HPACK's dynamic table.
     request_id.set_sensitive(true);
     response.headers_mut().insert(X_REQUEST_ID, request_id);
@@ -81,7 +100,16 @@ pub fn with_new_request_id(mut response: Response) -> Response {
     response
         .headers_mut()
         .insert(X_REQUEST_ID, new_request_id());
+    forbid_sniffing(&mut response);
     response
+}
+
+/// A browser must not guess another media type: a name in a JSON body may look like
+/// HTML.
+fn forbid_sniffing(response: &mut Response) {
+    let nosniff = HeaderValue::from_static("nosniff");
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
 }
 
 #[derive(Debug, thiserror::Error)]

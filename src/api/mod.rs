@@ -21,6 +21,7 @@ mod openapi;
 mod operations;
 mod orders;
 mod pets;
+mod preconditions;
 mod rate_limit;
 mod request;
 mod response;
@@ -29,7 +30,7 @@ mod state;
 
 use std::net::IpAddr;
 
-use http::Request;
+use http::{HeaderValue, Request, header};
 use hyper::body::Incoming;
 
 use crate::server::{Rejection, Response, Service};
@@ -58,9 +59,12 @@ impl Service for Api {
     }
 }
 
-/// The response to a client that the transport rejects.
+/// The response to a client that the transport rejects, which closes the connection.
 pub(crate) fn reject(rejection: Rejection) -> Response {
-    with_new_request_id(ApiError::from(rejection).response())
+    let mut response = ApiError::from(rejection).response();
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(header::CONNECTION, close);
+    with_new_request_id(response)
 }
 
 /// 404, for listeners beside the API.

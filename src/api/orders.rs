@@ -19,13 +19,14 @@ pub async fn list_orders(api: &Api, request: ApiRequest<'_>) -> Result<Response,
         Ok(api.links.page(&query, &page))
     };
     let page = api.cache.get_or_read(CacheKey::Orders(query), read).await?;
-    Ok(page.respond(&request.head.headers))
+    page.respond(&request.head.headers)
 }
 
 pub async fn place_order(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let (place, idempotency) = request
         .json_with_idempotency_key::<PlaceOrderRequest>()
         .await?;
+    request.preconditions().evaluate_post(true)?;
     let new = NewOrder::new(place.pet_id, request.now(), api.reserve_for);
     let placed = api.store.order_place(new, idempotency).await?;
     response::idempotent(placed, |placed| match placed {
@@ -46,7 +47,7 @@ pub async fn get_order(api: &Api, request: ApiRequest<'_>) -> Result<Response, A
         })
     };
     let order = api.cache.get_or_read(CacheKey::Order(id), read).await?;
-    Ok(order.respond(&request.head.headers))
+    order.respond(&request.head.headers)
 }
 
 pub async fn complete_order(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
@@ -64,6 +65,7 @@ async fn transition(
 ) -> Result<Response, ApiError> {
     let idempotency = request.idempotency_key().await?;
     let (id, now) = (request.order_id()?, request.now());
+    request.preconditions().evaluate_post(false)?;
     let changed = api
         .store
         .order_transition(id, transition, now, idempotency)
@@ -81,5 +83,5 @@ pub async fn get_inventory(api: &Api, request: ApiRequest<'_>) -> Result<Respons
         Ok(CachedResponse::new(response, Invalidation::OnAnyWrite))
     };
     let inventory = api.cache.get_or_read(CacheKey::Inventory, read).await?;
-    Ok(inventory.respond(&request.head.headers))
+    inventory.respond(&request.head.headers)
 }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::{
     cache::CacheKey,
     error::{ApiError, NO_SUCH_PET},
+    preconditions::Unmet,
     request::ApiRequest,
     response::{self, CachedResponse, Invalidation},
     state::Api,
@@ -23,11 +24,12 @@ pub async fn list_pets(api: &Api, request: ApiRequest<'_>) -> Result<Response, A
         Ok(api.links.page(&query, &page))
     };
     let page = api.cache.get_or_read(CacheKey::Pets(query), read).await?;
-    Ok(page.respond(&request.head.headers))
+    page.respond(&request.head.headers)
 }
 
 pub async fn create_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let (new, idempotency) = request.json_with_idempotency_key::<NewPet>().await?;
+    request.preconditions().evaluate_post(true)?;
     let created = api.store.pet_create(new, idempotency).await?;
     response::idempotent(created, |pet| api.links.created("pets", pet.id.get(), &pet))
 }
@@ -35,16 +37,19 @@ pub async fn create_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Respon
 pub async fn update_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let change = request.merge_patch::<PetChange>().await?;
     let id = request.pet_id()?;
-    let if_match = request.if_match();
+    let preconditions = request.preconditions();
     for _ in 0..MAX_UPDATE_ATTEMPTS {
-        let expected = match if_match.is_any() {
-            true => None,
-            false => {
+        let expected = match preconditions.depend_on_state() {
+            false => None,
+            true => {
                 let pet = api.store.pet_get(id).await?;
                 let pet = pet.ok_or(ApiError::NotFound(NO_SUCH_PET))?;
-                if !if_match.matches(&response::etag(&pet)) {
-                    return Err(ApiError::PreconditionFailed);
-                }
+                preconditions
+                    .evaluate(&response::etag(&pet))
+                    .map_err(|unmet| match unmet {
+                        Unmet::IfMatch => ApiError::PET_CHANGED,
+                        Unmet::IfNoneMatch => ApiError::PET_EXISTS,
+                    })?;
                 Some(pet)
             }
         };
@@ -58,7 +63,7 @@ pub async fn update_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Respon
     Err(ApiError::Unavailable(message, Arc::new(Contention)))
 }
 
-/// Attempts of an update with `If-Match`. Each failed one means that a concurrent
+/// Attempts of a conditional update. Each failed one means that a concurrent
 /// update succeeded.
 const MAX_UPDATE_ATTEMPTS: usize = 100;
 
@@ -88,7 +93,7 @@ pub async fn get_pet(api: &Api, request: ApiRequest<'_>) -> Result<Response, Api
         })
     };
     let pet = api.cache.get_or_read(CacheKey::Pet(id), read).await?;
-    Ok(pet.respond(&request.head.headers))
+    pet.respond(&request.head.headers)
 }
 
 /// 5 December 2030, 00:00 UTC.

@@ -1,8 +1,8 @@
 //! Typed input from a request, or the error that says what is wrong with it.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, header, request::Parts};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http::{HeaderMap, header, request::Parts};
+use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
@@ -13,6 +13,7 @@ use super::{
     auth::Authorized,
     context::BodyWait,
     error::{ApiError, NO_SUCH_ORDER, NO_SUCH_PET},
+    preconditions::Preconditions,
 };
 use crate::{
     idempotency::{IdempotencyKey, IdempotentRequest},
@@ -86,8 +87,11 @@ impl<'a> ApiRequest<'a> {
     }
 
     async fn body_of_type(&mut self, types: &'static [&'static str]) -> Result<Bytes, ApiError> {
-        if !has_media_type(&self.head.headers, types) || is_encoded(&self.head.headers) {
+        if !has_media_type(&self.head.headers, types) {
             return Err(ApiError::UnsupportedMediaType(types));
+        }
+        if is_encoded(&self.head.headers) {
+            return Err(ApiError::UnsupportedContentEncoding(types));
         }
         self.body().await
     }
@@ -99,12 +103,9 @@ impl<'a> ApiRequest<'a> {
         if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
             return Err(ApiError::BodyTooLarge);
         }
-        let body = Limited::new(body, MAX_BODY_BYTES).collect();
-        match self.in_flight.receive(body, self.body_wait).await? {
-            Ok(body) => Ok(body.to_bytes()),
-            Err(error) if error.is::<LengthLimitError>() => Err(ApiError::BodyTooLarge),
-            Err(_) => Err(ApiError::InvalidRequest("body: incomplete or malformed")),
-        }
+        self.in_flight
+            .receive(collect(body), self.body_wait)
+            .await?
     }
 
     fn parse_idempotency_key(&self, body: &[u8]) -> Result<Option<IdempotentRequest>, ApiError> {
@@ -159,30 +160,24 @@ impl<'a> ApiRequest<'a> {
         parse(&percent_decode_str(self.path_parameter).decode_utf8().ok()?)
     }
 
-    pub fn if_match(&self) -> IfMatch {
-        let values = self.head.headers.get_all(header::IF_MATCH);
-        IfMatch(values.iter().cloned().collect())
+    pub fn preconditions(&self) -> Preconditions<'a> {
+        Preconditions::new(&self.head.headers)
     }
 }
 
-/// A precondition on the resource that is changed (RFC 9110, section 13.1.1).
-pub struct IfMatch(Vec<HeaderValue>);
-
-impl IfMatch {
-    /// Whether the resource may have any state: no header, or `*`.
-    pub fn is_any(&self) -> bool {
-        self.0.is_empty() || self.0.iter().any(|value| value == "*")
+/// Collects a body into one buffer. `BodyExt::collect` would keep every frame: 32 bytes
+/// for a chunk of one.
+async fn collect(mut body: Incoming) -> Result<Bytes, ApiError> {
+    let mut collected = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| ApiError::InvalidRequest("body: incomplete or malformed"))?;
+        let data = frame.into_data().unwrap_or_default(); // or trailers
+        if collected.len() + data.len() > MAX_BODY_BYTES {
+            return Err(ApiError::BodyTooLarge);
+        }
+        collected.extend_from_slice(&data);
     }
-
-    /// Whether the entity tag is listed. The comparison is strong: a weak tag
-    /// matches nothing.
-    pub fn matches(&self, etag: &HeaderValue) -> bool {
-        let mut tags = self
-            .0
-            .iter()
-            .flat_map(|value| value.as_bytes().split(|b| *b == b','));
-        self.is_any() || tags.any(|tag| tag.trim_ascii() == etag.as_bytes())
-    }
+    Ok(collected.into())
 }
 
 fn parse_object<T: FromObject>(body: &[u8]) -> Result<T, ApiError> {

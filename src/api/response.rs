@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use super::{
     error::{ApiError, JSON},
     openapi::PublicUrl,
+    preconditions::{Preconditions, Unmet},
 };
 use crate::{
     idempotency::Idempotent,
@@ -47,17 +48,25 @@ impl CachedResponse {
         }
     }
 
-    /// Responds to a request: 304 if the client has this content already.
-    pub fn respond(&self, request: &HeaderMap) -> Response {
+    /// Responds to a GET: 304 if the client has this content already, 412 if it
+    /// wants other content. Preconditions apply to a success only (RFC 9110, section
+    /// 13.2.1).
+    pub fn respond(&self, request: &HeaderMap) -> Result<Response, ApiError> {
         let mut response = self.response.clone();
-        if let Some(etag) = response.headers().get(header::ETAG)
-            && if_none_match(request, etag.as_bytes())
-        {
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-            *response.body_mut() = Full::default();
-            response.headers_mut().remove(header::CONTENT_TYPE);
+        let etag = response.headers().get(header::ETAG);
+        match etag.map_or(Ok(()), |etag| Preconditions::new(request).evaluate(etag)) {
+            Ok(()) => {}
+            Err(Unmet::IfMatch) => {
+                let message = "If-Match: the content has another ETag; omit the header to fetch it";
+                return Err(ApiError::PreconditionFailed(message));
+            }
+            Err(Unmet::IfNoneMatch) => {
+                *response.status_mut() = StatusCode::NOT_MODIFIED;
+                *response.body_mut() = Full::default();
+                response.headers_mut().remove(header::CONTENT_TYPE);
+            }
         }
-        response
+        Ok(response)
     }
 
     pub fn body_size(&self) -> u64 {
@@ -73,12 +82,17 @@ pub struct Links {
 }
 
 impl Links {
-    pub fn new(public_url: Option<&PublicUrl>) -> Self {
+    /// Without docs, the contract documents the deprecation.
+    pub fn new(public_url: Option<&PublicUrl>, docs: bool) -> Self {
         let base = public_url.map_or("/v1".into(), PublicUrl::to_string);
-        let docs = base.strip_suffix("/v1").unwrap_or_default();
+        let root = base.strip_suffix("/v1").unwrap_or_default();
+        let (documentation, media_type) = match docs {
+            true => (format!("{root}/docs"), "text/html"),
+            false => (format!("{base}/openapi.yaml"), "application/yaml"),
+        };
         let deprecation = format!(
             "<{base}/pets>; rel=\"successor-version\", \
-             <{docs}/docs>; rel=\"deprecation\"; type=\"text/html\""
+             <{documentation}>; rel=\"deprecation\"; type=\"{media_type}\""
         );
         Self {
             deprecation: deprecation.try_into().expect("URLs are printable ASCII"),
@@ -221,14 +235,4 @@ fn to_json(content: &impl Serialize) -> Bytes {
     serde_json::to_vec(content)
         .expect("the domain serializes to JSON")
         .into()
-}
-
-/// Whether the client has one of the entity tags. The comparison is weak (RFC
-/// 9110, section 13.1.2).
-fn if_none_match(request: &HeaderMap, etag: &[u8]) -> bool {
-    request.get_all(header::IF_NONE_MATCH).iter().any(|value| {
-        let value = value.as_bytes().trim_ascii();
-        let mut tags = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-        value == b"*" || tags.any(|tag| tag.strip_prefix(b"W/").unwrap_or(tag) == etag)
-    })
 }

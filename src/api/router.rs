@@ -12,7 +12,7 @@ use super::{
     request::ApiRequest,
     state::Api,
 };
-use crate::server::{Response, head_exceeds_limits};
+use crate::server::Response;
 
 const NO_SUCH_PATH: ApiError = ApiError::NotFound("no such path; see /v1/openapi.yaml for the API");
 
@@ -24,26 +24,23 @@ pub async fn route(
     body: Incoming,
     context: &mut RequestContext,
 ) -> Result<Response, ApiError> {
-    if head_exceeds_limits(head) {
-        return Err(ApiError::HeadTooLarge);
-    }
     let path = head.uri.path();
     if path.starts_with("/v1/") && !path.starts_with("/v1/openapi.") {
         return dispatch(api, head, body, context).await;
     }
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
     let response = match path {
-        "/" | "/docs/" => docs::redirect(),
-        "/docs" => docs::page(),
+        "/" | "/docs/" if api.docs => docs::redirect(),
+        "/docs" if api.docs => docs::page(),
         "/healthz" => api.health.live(),
         "/readyz" if is_read => api.health.ready().await?,
         // Without probing the store.
         "/readyz" => return Err(ApiError::READ_ONLY_PATH),
-        "/v1/openapi.yaml" => api.contract_yaml.respond(&head.headers),
-        "/v1/openapi.json" => api.contract_json.respond(&head.headers),
+        "/v1/openapi.yaml" => api.contract_yaml.respond(&head.headers)?,
+        "/v1/openapi.json" => api.contract_json.respond(&head.headers)?,
         _ => match path.strip_prefix("/docs/assets/") {
-            Some(name) => docs::asset(name, &head.headers)?,
-            None => return Err(NO_SUCH_PATH),
+            Some(name) if api.docs => docs::asset(name, &head.headers)?,
+            _ => return Err(NO_SUCH_PATH),
         },
     };
     match is_read {

@@ -1,6 +1,6 @@
 //! The state that all handlers share, wired once.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use jiff::SignedDuration;
 
@@ -12,7 +12,7 @@ use super::{
     health::Health,
     key_cache::KeyCache,
     metrics::Metrics,
-    openapi::{Contract, PublicUrl},
+    openapi::{Contract, PublicUrl, Scheme},
     rate_limit::{FailedAuthLimiter, RateLimit},
     response::{self, CachedResponse, Links},
 };
@@ -27,6 +27,8 @@ pub struct Config {
     /// How long an order reserves its pet; `None` means until the order is closed.
     pub reserve_for: Option<SignedDuration>,
     pub cors_origins: Vec<Origin>,
+    /// Serves the pages for people: the API reference.
+    pub docs: bool,
     /// Logs every request, not only failed and slow ones.
     pub access_log: bool,
     /// The rate limit of each API key, if any.
@@ -44,6 +46,7 @@ impl Default for Config {
             staging_url: None,
             reserve_for: None,
             cors_origins: Vec::new(),
+            docs: true,
             access_log: false,
             rate_limit: None,
             failed_auth_limit: RateLimit::FAILED_AUTH,
@@ -64,15 +67,21 @@ pub(crate) struct Api {
     pub(super) links: Links,
     pub(super) reserve_for: Option<SignedDuration>,
     pub(super) cors_origins: Vec<Origin>,
+    /// Whether the pages for people are served.
+    pub(super) docs: bool,
+    /// Whether clients connect over TLS.
+    pub(super) is_https: bool,
     pub(super) access_log: AccessLog,
     pub health: Health,
     pub metrics: Arc<Metrics>,
 }
 
 impl Api {
-    /// `local_url` is the URL that the contract names if no public URL is configured.
-    pub fn new(store: Arc<Store>, config: Config, local_url: &PublicUrl) -> Self {
-        let production = config.public_url.as_ref().unwrap_or(local_url);
+    /// `scheme` and `address` are how clients connect. The contract names them if no
+    /// public URL is configured.
+    pub fn new(store: Arc<Store>, config: Config, scheme: Scheme, address: SocketAddr) -> Self {
+        let local_url = PublicUrl::local(scheme, address);
+        let production = config.public_url.as_ref().unwrap_or(&local_url);
         let contract = Contract::new(production, config.staging_url.as_ref());
         let keys = Arc::new(KeyCache::new(store.clone(), config.rate_limit));
         let failed_auth = FailedAuthLimiter::new(config.failed_auth_limit);
@@ -83,9 +92,11 @@ impl Api {
             health: Health::new(store.clone()),
             contract_yaml: response::public_document(contract.yaml, "application/yaml"),
             contract_json: response::public_document(contract.json, "application/json"),
-            links: Links::new(config.public_url.as_ref()),
+            links: Links::new(config.public_url.as_ref(), config.docs),
             reserve_for: config.reserve_for,
             cors_origins: config.cors_origins,
+            docs: config.docs,
+            is_https: matches!(scheme, Scheme::Https),
             access_log: AccessLog {
                 log_all: config.access_log,
             },

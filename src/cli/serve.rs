@@ -75,6 +75,11 @@ pub struct Serve {
         value_name = "ORIGIN"
     )]
     cors_origins: Vec<Origin>,
+    /// Don't serve the pages for people: / and /docs respond with 404.
+    ///
+    /// The contract is still served, at /v1/openapi.yaml and /v1/openapi.json.
+    #[arg(long, env = "PETSTORE_NO_DOCS")]
+    no_docs: bool,
     /// Maximum rate of requests per API key, such as 600/60s, 10/s or 1000/1h.
     ///
     /// By default, the rate is not limited.
@@ -186,6 +191,7 @@ impl Serve {
                 staging_url: self.urls.staging_url,
                 reserve_for: self.reserve_for,
                 cors_origins: self.cors_origins,
+                docs: !self.no_docs,
                 rate_limit: self.rate_limit,
                 failed_auth_limit: self.failed_auth_limit,
                 access_log: self.access_log,
@@ -214,7 +220,9 @@ impl Serve {
             return;
         }
         status!("Petstore {version} is listening on {url}");
-        status!("  docs      {url}/docs");
+        if !self.no_docs {
+            status!("  docs      {url}/docs");
+        }
         status!("  contract  {url}/v1/openapi.yaml");
         if let Some(metrics_url) = metrics_url {
             status!("  metrics   {metrics_url}");

@@ -27,6 +27,7 @@ use tokio::{
 
 use super::{
     Rejection, Server, Service,
+    head_scanner::{Findings, ScannedStream},
     limits::{MAX_BODY_BYTES, MAX_CONCURRENT_STREAMS, MAX_HEAD_BYTES},
     protocol::{Protocol, ReadAhead},
     request_state::RequestState,
@@ -115,10 +116,15 @@ async fn serve_http1<S: Service>(
     mut shutdown: Pin<&mut impl Future<Output = ()>>,
 ) {
     let state = Arc::new(RequestState::default());
-    let reject = |rejection| server.service.reject(rejection);
+    let findings = Arc::new(Findings::default());
+    let reject = |rejection| server.service.reject(findings.explain(rejection));
     let stream = ClientStream::new(stream, read_ahead, state.clone(), &server.limits, reject);
-    let service = service_fn(|request| {
+    let stream = ScannedStream::new(stream, findings.clone());
+    let service = service_fn(|mut request: Request<Incoming>| {
         state.begin();
+        if let Some(rejection) = findings.next_request() {
+            request.extensions_mut().insert(rejection);
+        }
         let state = &state;
         async move {
             let response = server.service.call(client, request).await;

@@ -15,7 +15,7 @@ pub(super) const MAX_CONCURRENT_STREAMS: u32 = 64;
 
 /// Whether a request head exceeds the limits. Needed for HTTP/2 only: for HTTP/1.1,
 /// hyper enforces `MAX_HEAD_BYTES`, and its own limit of 100 headers.
-pub fn head_exceeds_limits(head: &Parts) -> bool {
+pub(super) fn head_exceeds_limits(head: &Parts) -> bool {
     if head.version != Version::HTTP_2 {
         return false;
     }

@@ -6,7 +6,9 @@
 
 mod accept;
 mod connection;
+mod head_scanner;
 mod limits;
+mod message;
 mod protocol;
 mod request_state;
 mod shutdown;
@@ -22,7 +24,8 @@ use hyper::body::Incoming;
 
 use crate::telemetry::metrics::{Counter, Gauge};
 
-pub use limits::{Limits, MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS, head_exceeds_limits};
+pub use limits::{Limits, MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS};
+pub use message::validate;
 pub use tls::{CertificateError, Tls};
 
 /// Serves a [`Service`] on the connections of a listener; `accept.rs` runs it.
@@ -58,11 +61,21 @@ pub trait Service: Send + Sync + 'static {
     fn reject(&self, rejection: Rejection) -> Response;
 }
 
-/// Why the transport rejects a client without calling the service.
+/// Why the transport rejects a client or a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rejection {
     /// The bytes are not a valid HTTP/1.1 request.
     MalformedRequest,
+    /// An HTTP/1 request line names a major version other than 1.
+    UnsupportedVersion,
+    /// The request target has userinfo, a fragment or another form.
+    InvalidTarget,
+    /// `Host` is missing, repeated or invalid, or differs from `:authority`.
+    InvalidHost,
+    /// The length of the body is ambiguous.
+    InvalidFraming,
+    /// The length of the body does not fit into 64 bits.
+    BodyTooLarge,
     /// The request line and headers exceed the limits.
     HeadTooLarge,
     /// The request line and headers did not arrive in time.

@@ -91,11 +91,13 @@ impl MetricsEndpoint {
             "Connections rejected because of the connection limit.",
             server.rejected_connections.get(),
         );
-        text.counter(
+        let mut auth_failures = text.counters(
             "petstore_auth_failures_total",
-            "Requests rejected with 401.",
-            metrics.auth_failures.get(),
+            "Requests rejected with 401, by what is wrong with the API key.",
         );
+        for (reason, count) in metrics.auth_failures() {
+            auth_failures.sample(&[("reason", &reason)], count);
+        }
         let mut rate_limited = text.counters(
             "petstore_rate_limited_requests_total",
             "Requests rejected with 429, by whose limit was exceeded.",
@@ -179,10 +181,14 @@ fn store(text: &mut Exposition, store: &StoreMetrics) {
 
 impl Service for MetricsEndpoint {
     async fn call(&self, _: IpAddr, request: Request<Incoming>) -> Response {
-        if request.uri().path() != "/metrics" {
+        let (request, _) = request.into_parts();
+        if let Err(rejection) = server::validate(&request) {
+            return api::reject(rejection);
+        }
+        if request.uri.path() != "/metrics" {
             return api::not_found("no such path; metrics are at /metrics");
         }
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        if !matches!(request.method, Method::GET | Method::HEAD) {
             return api::method_not_allowed();
         }
         let mut response = Response::new(Full::new(self.scrape().into()));

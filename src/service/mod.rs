@@ -9,7 +9,7 @@ use tokio::{net::TcpListener, time::timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
-    api::{self, Api, PublicUrl, Scheme},
+    api::{self, Api, Scheme},
     background,
     server::{self, Server, Tls},
     store::Store,
@@ -52,8 +52,8 @@ pub async fn run(
     let store = Arc::new(store);
     let clock = api_config.clock.clone();
     let scheme = Scheme::new(tls.is_some());
-    let local_url = PublicUrl::local(scheme, listeners.api.local_addr()?);
-    let api = Arc::new(Api::new(store.clone(), api_config, &local_url));
+    let address = listeners.api.local_addr()?;
+    let api = Arc::new(Api::new(store.clone(), api_config, scheme, address));
     let tasks = background::start(&store, &api, tls.as_ref(), &clock);
     let server = Server {
         service: api.clone(),

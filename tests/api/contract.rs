@@ -20,9 +20,9 @@ static CONTRACT: LazyLock<Value> = LazyLock::new(|| {
 /// The operation ids and statuses that the tests have received.
 static SEEN: Mutex<BTreeSet<(String, String)>> = Mutex::new(BTreeSet::new());
 
-/// Standard HTTP headers, and the CORS headers that the contract describes in prose
-/// rather than per operation.
-const STANDARD_HEADERS: [&str; 7] = [
+/// Standard HTTP headers, and the CORS and security headers that the contract describes
+/// in prose rather than per operation.
+const STANDARD_HEADERS: [&str; 9] = [
     "content-type",
     "content-length",
     "date",
@@ -30,6 +30,8 @@ const STANDARD_HEADERS: [&str; 7] = [
     "vary",
     "access-control-allow-origin",
     "access-control-expose-headers",
+    "x-content-type-options",
+    "strict-transport-security",
 ];
 
 /// A body that is valid for every operation; some ignore it.
@@ -71,6 +73,11 @@ pub fn check(method: &Method, target: &str, body: Option<&[u8]>, response: &Resp
         response.header("x-request-id").is_some(),
         "missing x-request-id: {context}"
     );
+    assert_eq!(
+        response.header("x-content-type-options"),
+        Some("nosniff"),
+        "{context}"
+    );
     if response.status.as_u16() >= 400 && method != Method::HEAD {
         assert_eq!(
             response.header("content-type"),
@@ -100,7 +107,12 @@ pub fn check(method: &Method, target: &str, body: Option<&[u8]>, response: &Resp
             .unwrap_or_default(),
     };
     // Sent before routing, so they belong to no operation; the contract describes them in prose.
-    if ["invalid_request", "head_too_large"].contains(&&*code) {
+    let before_routing = [
+        "invalid_request",
+        "head_too_large",
+        "http_version_not_supported",
+    ];
+    if before_routing.contains(&&*code) {
         return;
     }
     check_response(operation, method, response, &context);

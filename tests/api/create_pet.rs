@@ -308,6 +308,39 @@ pub async fn content_types_other_than_json_get_415(backend: Backend) {
     }
 }
 
+pub async fn content_encodings_get_415(backend: Backend) {
+    let server = Server::start(backend).await;
+    let body = r#"{"name":"A","categoryId":1,"petId":1}"#;
+    for (method, path) in [
+        (Method::POST, "/v1/pets"),
+        (Method::POST, "/v1/store/orders"),
+        (Method::PATCH, "/v1/pets/1"),
+    ] {
+        let send = |encoding: &str, media_type: &str| {
+            let request = server.request(method.clone(), path).body(body);
+            let request = request.header("content-encoding", encoding);
+            request.header("content-type", media_type).send()
+        };
+        for encoding in ["gzip", "br", "identity, gzip", "x"] {
+            let response = send(encoding, "application/json").await;
+            response.assert_error(415, "unsupported_media_type");
+            assert_eq!(response.header("accept-encoding"), Some("identity"));
+            assert!(
+                response
+                    .text()
+                    .contains("Content-Encoding: must be identity")
+            );
+        }
+        // Another media type is not mended by another encoding (RFC 9110, 12.5.3).
+        let response = send("identity", "text/plain").await;
+        response.assert_error(415, "unsupported_media_type");
+        assert_eq!(response.header("accept-encoding"), None);
+    }
+    let request = server.request(Method::POST, "/v1/pets").body(body);
+    let request = request.header("content-encoding", "Identity");
+    assert_eq!(request.send().await.status, 201);
+}
+
 pub async fn oversized_bodies_get_413(backend: Backend) {
     let server = Server::start(backend).await;
     let body = |size: usize| {

@@ -42,6 +42,10 @@ pub async fn error_bodies_match_the_snapshot(backend: Backend) {
         post(r#"{"name":"a\u0000b","categoryId":"1","status":"lost"}"#),
         post(r#"{"name":1,"categoryId":9223372036854775808,"status":{"sold":null}}"#),
         post("{}").header("content-type", "text/plain"),
+        post("{}").header("content-encoding", "gzip"),
+        get("/v1/pets").header("if-match", "\"x\""),
+        post(r#"{"name":"A","categoryId":1}"#).header("if-match", "*, *"),
+        post(r#"{"name":"A","categoryId":1}"#).header("if-none-match", "*"),
         post(r#"{"name":"A","categoryId":1}"#).header("idempotency-key", ""),
         patch("{}").header("content-type", "text/plain"),
         patch(r#"{"name":null,"categoryId":null,"status":1}"#),
@@ -56,6 +60,7 @@ pub async fn error_bodies_match_the_snapshot(backend: Backend) {
         post(r#"{"name":"B","categoryId":1}"#).header("idempotency-key", "a"),
         order(r#"{"petId":1}"#),
         patch("{}").header("if-match", "\"x\""),
+        patch("{}").header("if-none-match", "*"),
         post(&" ".repeat(65537)),
     ];
     let mut record = String::new();

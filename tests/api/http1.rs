@@ -172,7 +172,6 @@ pub async fn malformed_requests_get_an_error_body(backend: Backend) {
         "\0\0\0\0\0\r\n\r\n",
         "GET /v1/pets\r\n\r\n",
         "GET  /v1/pets HTTP/1.1\r\n\r\n",
-        "GET /v1/pets HTTP/9.9\r\n\r\n",
         "GET /v1 /pets HTTP/1.1\r\n\r\n",
         "GET /v1/pets HTTP/1.1\r\nno colon\r\n\r\n",
         "GET /v1/pets HTTP/1.1\r\nBad Name: x\r\n\r\n",

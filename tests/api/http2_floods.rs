@@ -152,24 +152,24 @@ async fn send_flood(server: &Server, flood: &[u8]) -> Vec<u8> {
     received
 }
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
+pub const DATA: u8 = 0;
+pub const HEADERS: u8 = 1;
+pub const RST_STREAM: u8 = 3;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub const END_STREAM: u8 = 1;
+pub const END_HEADERS: u8 = 4;
 const CANCEL: u32 = 8;
 const ENHANCE_YOUR_CALM: u32 = 11;
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
 /// Parses frames into type, stream id and payload; ignores an incomplete last frame.
-fn frames(mut received: &[u8]) -> impl Iterator<Item = (u8, u32, &[u8])> {
+pub fn frames(mut received: &[u8]) -> impl Iterator<Item = (u8, u32, &[u8])> {
     std::iter::from_fn(move || {
         let (start, rest) = received.split_at_checked(9)?;
         let number = |bytes: &[u8]| {
@@ -215,17 +215,17 @@ fn request_without_path(stream: u32) -> Vec<u8> {
 }
 
 fn request_head(method: &str, path: &str) -> Vec<u8> {
-    let scheme = literal_header(":scheme", "https");
     [
         literal_header(":method", method),
-        scheme,
+        literal_header(":scheme", "https"),
+        literal_header(":authority", "x"),
         literal_header(":path", path),
     ]
     .concat()
 }
 
 /// An HPACK literal header field without indexing or Huffman coding (RFC 7541, 6.2.2).
-fn literal_header(name: &str, value: &str) -> Vec<u8> {
+pub fn literal_header(name: &str, value: &str) -> Vec<u8> {
     let length = |text: &str| u8::try_from(text.len()).unwrap();
     let mut block = vec![0, length(name)];
     block.extend(name.bytes());

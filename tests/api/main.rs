@@ -29,8 +29,10 @@ mod metrics;
 mod orders;
 #[path = "../support/postgres.rs"]
 mod postgres;
+mod preconditions;
 mod public_endpoints;
 mod rate_limit;
+mod strictness;
 mod tls;
 mod update_pet;
 
@@ -66,6 +68,7 @@ const CASES: &[(&str, Case)] = cases![
     create_pet::integers_are_accepted_in_any_json_notation,
     create_pet::invalid_bodies_get_400_and_store_nothing,
     create_pet::content_types_other_than_json_get_415,
+    create_pet::content_encodings_get_415,
     create_pet::oversized_bodies_get_413,
     create_pet::concurrent_creates_get_unique_ascending_ids,
     errors::error_bodies_match_the_snapshot,
@@ -113,6 +116,7 @@ const CASES: &[(&str, Case)] = cases![
     list_pets::if_none_match_returns_304_for_an_unchanged_page,
     list_pets::reads_see_every_acknowledged_write,
     metrics::requests_are_counted_by_operation_and_status,
+    metrics::auth_failures_are_counted_by_reason,
     metrics::deprecated_requests_are_counted_per_key,
     metrics::store_and_cache_metrics_are_exported,
     metrics::active_requests_and_open_connections_are_exported,
@@ -131,8 +135,13 @@ const CASES: &[(&str, Case)] = cases![
     orders::orders_and_status_updates_are_serialized,
     orders::expired_orders_are_cancelled,
     orders::the_inventory_matches_a_recount,
+    preconditions::reads_evaluate_if_match_before_if_none_match,
+    preconditions::updates_evaluate_if_none_match,
+    preconditions::posts_with_preconditions_get_412,
     public_endpoints::the_contract_names_its_server_urls,
     public_endpoints::the_root_redirects_to_the_docs,
+    public_endpoints::the_docs_can_be_turned_off,
+    public_endpoints::security_headers_are_sent,
     public_endpoints::valid_request_ids_are_echoed,
     public_endpoints::unknown_paths_get_404_and_unsupported_methods_405,
     public_endpoints::health_checks_need_no_api_key,
@@ -146,6 +155,11 @@ const CASES: &[(&str, Case)] = cases![
     rate_limit::failed_authentication_is_limited_by_default,
     rate_limit::failed_authentication_is_limited_while_keys_cannot_be_read,
     rate_limit::a_limited_address_triggers_no_key_lookup,
+    strictness::missing_repeated_and_invalid_hosts_get_400,
+    strictness::ambiguous_body_lengths_get_400,
+    strictness::ambiguous_targets_get_400,
+    strictness::http_versions_follow_rfc_9112,
+    strictness::http2_authorities_are_checked,
     update_pet::merge_patch_changes_only_the_given_members,
     update_pet::invalid_patches_and_unknown_ids_are_rejected,
     update_pet::only_json_and_merge_patch_are_accepted,

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use http::Method;
-use petstore::api_key::Scope;
+use jiff::{SignedDuration, Timestamp};
+use petstore::api_key::{ApiKeySecret, Scope};
 
 use crate::harness::{Backend, Server, eventually};
 
@@ -55,7 +56,44 @@ pub async fn requests_are_counted_by_operation_and_status(backend: Backend) {
     assert!(server.metric(&sum).await > 0.0);
     let all = duration_metric("_bucket", created, r#",le="+Inf""#);
     assert_eq!(server.metric(&all).await, 3.0);
-    assert_eq!(server.metric("petstore_auth_failures_total").await, 1.0);
+}
+
+pub async fn auth_failures_are_counted_by_reason(backend: Backend) {
+    let server = Server::start(backend).await;
+    let expired = Timestamp::now() - SignedDuration::from_secs(1);
+    let expired = server.create_key(&Scope::ALL, Some(expired)).await;
+    let revoked = server.create_key(&Scope::ALL, None).await;
+    let list = |key: &str| server.request(Method::GET, "/v1/pets").with_key(key).send();
+    assert_eq!(list(&revoked).await.status, 200);
+    server
+        .database
+        .execute("UPDATE api_keys SET revoked_at = created_at WHERE id = 3");
+    let is_revoked = async || list(&revoked).await.status == 401;
+    eventually("the key is revoked", is_revoked).await;
+    let count = async |reason: &str| {
+        let name = format!("petstore_auth_failures_total{{reason=\"{reason}\"}}");
+        server.metric(&name).await
+    };
+    assert_eq!(count("revoked").await, 1.0);
+    let unknown = ApiKeySecret::generate();
+    for (reason, key) in [
+        ("expired", &*expired),
+        ("revoked", &revoked),
+        ("unknown", unknown.reveal()),
+        ("malformed", "psk_typo"),
+        ("malformed", "\u{fc}"),
+    ] {
+        let before = count(reason).await;
+        list(key).await.assert_error(401, "invalid_api_key");
+        assert_eq!(count(reason).await, before + 1.0, "{reason}");
+    }
+    let missing = server.request(Method::GET, "/v1/pets").without_key();
+    missing.send().await.assert_error(401, "missing_api_key");
+    assert_eq!(count("missing").await, 1.0);
+    let repeated = server.request(Method::GET, "/v1/pets");
+    let repeated = repeated.header("authorization", "Bearer x");
+    repeated.send().await.assert_error(401, "invalid_api_key");
+    assert_eq!(count("repeated").await, 1.0);
 }
 
 pub async fn deprecated_requests_are_counted_per_key(backend: Backend) {
@@ -120,6 +158,9 @@ pub async fn the_metrics_listener_rejects_malformed_requests(backend: Backend) {
         response.contains(r#""code":"invalid_request""#),
         "{response}"
     );
+    let response = server.metrics_bytes("GET /metrics HTTP/1.1\r\n\r\n").await;
+    assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
+    assert!(response.contains("Host: must be sent once"), "{response}");
     let head = format!("GET /metrics HTTP/1.1\r\nA: {}\r\n\r\n", "a".repeat(20_000));
     let response = server.metrics_bytes(&head).await;
     assert!(response.starts_with("HTTP/1.1 431 "), "{response}");
@@ -141,6 +182,7 @@ pub async fn the_metrics_listener_serves_only_metrics(backend: Backend) {
         let response = server.metrics_request(method, path).await;
         assert_eq!(response.status(), status, "{path}");
         assert!(response.headers().contains_key("x-request-id"));
+        assert_eq!(response.headers()["x-content-type-options"], "nosniff");
         let text = response.text().await.unwrap();
         assert_eq!(text.contains(r#""code""#), status >= 400, "{text}");
     }

@@ -72,6 +72,38 @@ pub async fn the_root_redirects_to_the_docs(backend: Backend) {
     assert!(docs.text().contains("petstore keys create"));
 }
 
+pub async fn the_docs_can_be_turned_off(backend: Backend) {
+    let server = Server::start(backend).await;
+    let page = server.get("/docs").await.text();
+    let asset = page.split('"').find(|text| text.contains("docs/assets/"));
+    let asset = format!("/{}", asset.unwrap().trim_start_matches('/'));
+    assert_eq!(server.get(&asset).await.status, 200);
+    let server = Server::start_with(backend, |config| config.service.api.docs = false).await;
+    for path in ["/", "/docs", "/docs/", &asset] {
+        server.get(path).await.assert_error(404, "not_found");
+    }
+    for path in ["/v1/openapi.yaml", "/v1/openapi.json", "/healthz"] {
+        assert_eq!(server.get(path).await.status, 200);
+    }
+    // Links lead to the contract instead.
+    let link = server.get("/v1/pets/1").await;
+    let link = link.header("link").unwrap();
+    assert!(
+        link.contains("</v1/openapi.yaml>; rel=\"deprecation\""),
+        "{link}"
+    );
+}
+
+/// Every response has `nosniff`, which each exchange of the suite checks.
+pub async fn security_headers_are_sent(backend: Backend) {
+    let server = Server::start(backend).await;
+    let hsts = (backend == Backend::Tls).then_some("max-age=31536000");
+    for path in ["/v1/pets", "/v1/nothing", "/docs", "/healthz"] {
+        let response = server.get(path).await;
+        assert_eq!(response.header("strict-transport-security"), hsts, "{path}");
+    }
+}
+
 pub async fn valid_request_ids_are_echoed(backend: Backend) {
     let server = Server::start(backend).await;
     let send = |id: Vec<u8>| {
