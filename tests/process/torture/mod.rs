@@ -6,6 +6,7 @@
 //! service or a result that is broken on purpose, which its check must find.
 
 pub mod disk;
+mod fuzz;
 mod io_faults;
 mod kills;
 mod power_cuts;

@@ -1,0 +1,443 @@
+//! Hostile requests: valid ones with mutations, and generated paths, headers, JSON
+//! documents and HTTP/2 frames.
+
+use rand::{RngExt, rngs::StdRng};
+
+/// Bytes for one connection.
+pub struct Fuzzed {
+    pub bytes: Vec<u8>,
+    pub protocol: Protocol,
+    /// How many requests it was made from.
+    pub requests: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    Http1,
+    Http2,
+}
+
+pub fn generate(random: &mut StdRng, key: &str) -> Fuzzed {
+    if random.random_ratio(1, 5) {
+        return http2(random, key);
+    }
+    let requests = random.random_range(1..=4);
+    let mut bytes = Vec::new();
+    for _ in 0..requests {
+        bytes.extend(http1(random, key));
+    }
+    if random.random_ratio(1, 3) {
+        mutate(random, &mut bytes);
+    }
+    Fuzzed {
+        bytes,
+        protocol: Protocol::Http1,
+        requests,
+    }
+}
+
+const METHODS: &[&str] = &[
+    "GET", "GET", "GET", "POST", "POST", "PATCH", "HEAD", "PUT", "DELETE", "OPTIONS", "CONNECT",
+    "TRACE", "BREW", "get",
+];
+
+const TARGETS: &[&str] = &[
+    "/v1/pets",
+    "/v1/pets",
+    "/v1/pets?limit=2&status=available",
+    "/v1/pets?cursor=AXAAAAAAAAAAFOYxFOA",
+    "/v1/pets/1",
+    "/v1/store/orders",
+    "/v1/store/orders/1",
+    "/v1/store/orders/1/complete",
+    "/v1/store/orders/1/cancel",
+    "/v1/store/inventory",
+    "/v1/openapi.json",
+    "/healthz",
+    "/",
+    "/docs",
+    "*",
+    "http://x/v1/pets",
+    "http://user@x/v1/pets",
+    "x:80",
+];
+
+const HEADERS: &[&str] = &[
+    "Host",
+    "Authorization",
+    "Content-Type",
+    "Content-Length",
+    "Content-Encoding",
+    "Transfer-Encoding",
+    "Connection",
+    "Expect",
+    "Upgrade",
+    "HTTP2-Settings",
+    "If-Match",
+    "If-None-Match",
+    "If-Modified-Since",
+    "Range",
+    "Accept",
+    "Accept-Encoding",
+    "Idempotency-Key",
+    "X-Request-Id",
+    "X-Forwarded-For",
+    "Origin",
+    "Access-Control-Request-Method",
+    "Prefer",
+    "Cookie",
+    "TE",
+    "Trailer",
+];
+
+/// What parsers stumble over.
+const TOKENS: &[&str] = &[
+    "\r\n",
+    "\r\n\r\n",
+    "\n",
+    "\r",
+    "\0",
+    " ",
+    "\t",
+    ":",
+    ",",
+    ";",
+    "=",
+    "\"",
+    "\\",
+    "%",
+    "%00",
+    "%25",
+    "%2525",
+    "%70sk_",
+    "psk_",
+    "#",
+    "?",
+    "&",
+    "@",
+    "*",
+    "..",
+    "//",
+    "/../",
+    "chunked",
+    "identity",
+    "gzip",
+    "close",
+    "keep-alive",
+    "100-continue",
+    "h2c",
+    "W/\"",
+    "application/json",
+    "charset=utf-8",
+    "Bearer ",
+    "0",
+    "-1",
+    "1",
+    "9223372036854775808",
+    "18446744073709551616",
+    "1e400",
+    "HTTP/1.1",
+    "HTTP/1.0",
+    "HTTP/1.2",
+    "HTTP/2.0",
+    "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "Content-Length: 3\r\n",
+    "Transfer-Encoding: chunked\r\n",
+    "Host: y\r\n",
+    "\u{feff}",
+    "\u{2028}",
+    "é",
+    "\u{10ffff}",
+    "ud800",
+    "{",
+    "}",
+    "[",
+    "]",
+    "null",
+    "true",
+];
+
+fn pick<'a>(random: &mut StdRng, from: &[&'a str]) -> &'a str {
+    from[random.random_range(0..from.len())]
+}
+
+/// Some tokens and random bytes.
+fn text(random: &mut StdRng) -> Vec<u8> {
+    let mut text = Vec::new();
+    for _ in 0..random.random_range(0..5) {
+        match random.random_range(0..4) {
+            0 => text.extend((0..random.random_range(0..20)).map(|_| random.random::<u8>())),
+            1 => text.extend(
+                pick(random, TOKENS)
+                    .repeat(random.random_range(1..300))
+                    .bytes(),
+            ),
+            _ => text.extend(pick(random, TOKENS).bytes()),
+        }
+    }
+    text
+}
+
+/// The same, without what would end the line.
+fn line(random: &mut StdRng) -> Vec<u8> {
+    let mut line = text(random);
+    line.retain(|byte| !byte.is_ascii_control());
+    line
+}
+
+fn http1(random: &mut StdRng, key: &str) -> Vec<u8> {
+    let method = pick(random, METHODS);
+    let mut request = format!("{method} {}", pick(random, TARGETS)).into_bytes();
+    if random.random_ratio(1, 3) {
+        let mut more = line(random);
+        more.retain(|byte| *byte != b' ');
+        request.extend(more);
+    }
+    let version = match random.random_range(0..20) {
+        0 => "HTTP/1.0",
+        1 => "HTTP/1.2",
+        2 => "HTTP/2.0",
+        _ => "HTTP/1.1",
+    };
+    request.extend(format!(" {version}\r\n").bytes());
+    if !random.random_ratio(1, 20) {
+        request.extend(b"Host: x\r\n");
+    }
+    if !random.random_ratio(1, 5) {
+        request.extend(format!("Authorization: Bearer {key}\r\n").bytes());
+    }
+    for _ in 0..random.random_range(0..3) {
+        request.extend(pick(random, HEADERS).bytes());
+        request.extend(b": ");
+        request.extend(line(random));
+        request.extend(b"\r\n");
+    }
+    let has_body = matches!(method, "POST" | "PATCH" | "PUT") || random.random_ratio(1, 20);
+    let body = match has_body {
+        true => body(random),
+        false => Vec::new(),
+    };
+    if !has_body {
+        request.extend(b"\r\n");
+    } else if random.random_ratio(1, 4) {
+        request.extend(b"Transfer-Encoding: chunked\r\n\r\n");
+        for chunk in body.chunks(random.random_range(1..100)) {
+            request.extend(format!("{:x}\r\n", chunk.len()).bytes());
+            request.extend(chunk);
+            request.extend(b"\r\n");
+        }
+        request.extend(b"0\r\n\r\n");
+    } else {
+        request.extend(format!("Content-Length: {}\r\n\r\n", body.len()).bytes());
+        request.extend(body);
+    }
+    request
+}
+
+fn body(random: &mut StdRng) -> Vec<u8> {
+    let mut document = Vec::new();
+    match random.random_range(0..10) {
+        0 => return text(random),
+        1 => json(random, 0, &mut document),
+        _ => {
+            document.push(b'{');
+            for name in ["name", "categoryId", "status", "petId", "x"] {
+                if random.random_ratio(3, 4) {
+                    if document.len() > 1 {
+                        document.push(b',');
+                    }
+                    document.extend(format!("\"{name}\":").bytes());
+                    match (name, random.random_ratio(1, 2)) {
+                        ("name", true) => document.extend(b"\"Rex\""),
+                        ("categoryId" | "petId", true) => document.push(b'1'),
+                        ("status", true) => document.extend(b"\"available\""),
+                        _ => json(random, 0, &mut document),
+                    }
+                }
+            }
+            document.push(b'}');
+        }
+    }
+    if random.random_ratio(1, 4) {
+        mutate(random, &mut document);
+    }
+    document
+}
+
+/// Appends a JSON value, or what looks like one.
+fn json(random: &mut StdRng, depth: usize, document: &mut Vec<u8>) {
+    let deepest = if depth > 6 { 4 } else { 7 };
+    match random.random_range(0..deepest) {
+        0 => document.extend(pick(random, &["null", "true", "false", "nul", "NaN"]).bytes()),
+        1 => {
+            let number = pick(
+                random,
+                &[
+                    "0",
+                    "-0",
+                    "1.0",
+                    "10e-1",
+                    "1e400",
+                    "-1e-400",
+                    "9223372036854775807",
+                    "9223372036854775808",
+                    "00",
+                    "1.",
+                    ".1",
+                    "+1",
+                    "1e99999999999999999999",
+                ],
+            );
+            document.extend(number.bytes());
+        }
+        2 => {
+            let digits = random.random_range(1..2000);
+            document.extend((0..digits).map(|_| b'0' + random.random_range(0..10)));
+        }
+        3 => {
+            document.push(b'"');
+            for _ in 0..random.random_range(0..6) {
+                let part = pick(
+                    random,
+                    &[
+                        "a",
+                        "é",
+                        "\\n",
+                        "\\u0041",
+                        "\\ud83d\\ude00",
+                        "\\ud800",
+                        "\\u0000",
+                        "\\x",
+                        "\u{7f}",
+                    ],
+                );
+                document.extend(part.repeat(random.random_range(1..60)).bytes());
+            }
+            document.push(b'"');
+        }
+        4 => {
+            let nesting = random.random_range(1..300);
+            document.extend(b"[".repeat(nesting));
+            if random.random_ratio(3, 4) {
+                document.extend(b"]".repeat(nesting));
+            }
+        }
+        5 => {
+            document.push(b'[');
+            for index in 0..random.random_range(0..5) {
+                if index > 0 {
+                    document.push(b',');
+                }
+                json(random, depth + 1, document);
+            }
+            document.push(b']');
+        }
+        _ => {
+            document.push(b'{');
+            for index in 0..random.random_range(0..5) {
+                if index > 0 {
+                    document.push(b',');
+                }
+                document.extend(format!("\"{}\":", pick(random, &["a", "b", "", "name"])).bytes());
+                json(random, depth + 1, document);
+            }
+            document.push(b'}');
+        }
+    }
+}
+
+/// Changes bytes here and there.
+fn mutate(random: &mut StdRng, bytes: &mut Vec<u8>) {
+    for _ in 0..random.random_range(1..4) {
+        let at = random.random_range(0..=bytes.len());
+        let end = (at + random.random_range(0..40)).min(bytes.len());
+        match random.random_range(0..6) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << random.random_range(0..8),
+            1 => drop(bytes.splice(at..at, text(random))),
+            2 => drop(bytes.drain(at..end)),
+            3 => {
+                let part = bytes[at..end].to_vec();
+                bytes.splice(at..at, part);
+            }
+            4 if random.random_ratio(1, 4) => bytes.truncate(at),
+            _ => drop(bytes.splice(at..end, pick(random, TOKENS).bytes())),
+        }
+    }
+}
+
+fn http2(random: &mut StdRng, key: &str) -> Fuzzed {
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend(frame(4, 0, 0, &[]));
+    let requests = random.random_range(1..=4);
+    for number in 0..requests {
+        let stream = 2 * number as u32 + 1;
+        let mut head = Vec::new();
+        let field = |head: &mut Vec<u8>, name: &[u8], value: &[u8]| {
+            let (name, value) = (&name[..name.len().min(126)], &value[..value.len().min(126)]);
+            head.extend([0, name.len() as u8]);
+            head.extend(name);
+            head.push(value.len() as u8);
+            head.extend(value);
+        };
+        let mut target = pick(random, TARGETS).as_bytes().to_vec();
+        if random.random_ratio(1, 4) {
+            target.extend(line(random));
+        }
+        field(&mut head, b":method", pick(random, METHODS).as_bytes());
+        field(&mut head, b":scheme", b"http");
+        field(&mut head, b":path", &target);
+        if !random.random_ratio(1, 10) {
+            field(&mut head, b":authority", b"x");
+        }
+        if !random.random_ratio(1, 5) {
+            field(
+                &mut head,
+                b"authorization",
+                format!("Bearer {key}").as_bytes(),
+            );
+        }
+        for _ in 0..random.random_range(0..3) {
+            let name = pick(random, HEADERS).to_lowercase();
+            field(&mut head, name.as_bytes(), &line(random));
+        }
+        if random.random_ratio(1, 6) {
+            mutate(random, &mut head);
+        }
+        let body = body(random);
+        let has_body = random.random_ratio(1, 2);
+        bytes.extend(frame(1, if has_body { 4 } else { 5 }, stream, &head));
+        if has_body {
+            for part in body.chunks(random.random_range(1..5000)) {
+                bytes.extend(frame(0, 0, stream, part));
+            }
+            bytes.extend(frame(0, 1, stream, &[]));
+        }
+        if random.random_ratio(1, 4) {
+            // Any other frame, mostly malformed.
+            let kind = random.random_range(0..12);
+            let payload = text(random);
+            bytes.extend(frame(
+                kind,
+                random.random(),
+                random.random_range(0..8),
+                &payload,
+            ));
+        }
+    }
+    if random.random_ratio(1, 4) {
+        let mut frames = bytes.split_off(24);
+        mutate(random, &mut frames);
+        bytes.extend(frames);
+    }
+    Fuzzed {
+        bytes,
+        protocol: Protocol::Http2,
+        requests,
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let payload = &payload[..payload.len().min(16_384)];
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
