@@ -1,6 +1,6 @@
 # Commands for developers. Run `make` alone to list them.
 
-.PHONY: help run test test-rust test-outside outside-tools soak lint lint-rust deny bench package tools
+.PHONY: help run test test-rust test-outside outside-tools soak torture lint lint-rust deny bench package tools
 
 help:
 	@echo "make run           build and run the service on petstore.db"
@@ -9,6 +9,7 @@ help:
 	@echo "make test-outside  run only the tests with external tools: browser, linter, fuzzer, client generators"
 	@echo "make soak          run the linearizability soak test, with crashes, for ten minutes"
 	@echo "                   (set SOAK_SECONDS and SEED to change length and random seed)"
+	@echo "make torture       run the fault campaigns at full length (hours; set SEED to repeat one)"
 	@echo "make lint          check formatting, lints, documentation and licences"
 	@echo "make bench         run all benchmarks (20 minutes), or some of them:"
 	@echo "                   make bench SCENARIOS='list create-64'"
@@ -51,6 +52,12 @@ target/outside/.installed: $(OUTSIDE)/requirements.txt
 soak: export SOAK_SECONDS ?= 600
 soak: tools
 	cargo test --locked --test process -- --include-ignored --nocapture sold_twice
+
+# Faults at random moments: kills, power cuts, I/O errors, database crashes, broken
+# connections, hostile requests. `make test` runs a short part of each campaign.
+torture: export TORTURE = 1
+torture: tools
+	cargo test --locked --test process -- --include-ignored --nocapture --test-threads=1 torture::
 
 lint: lint-rust deny
 

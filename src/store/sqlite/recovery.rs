@@ -83,8 +83,9 @@ pub(crate) struct WalIndex {
     /// process had the file open, it was not, and must not be trusted by a
     /// checkpoint.
     pub(super) is_new: bool,
-    /// Dropped after the connection, as the order of fields in [`Opened`] ensures:
-    /// closing any descriptor of a file drops all POSIX locks of the process on it.
+    /// Dropped after all connections of this process, as the order of fields in
+    /// [`Opened`] ensures for its own: closing any descriptor of a file drops all
+    /// POSIX locks of the process on it.
     file: File,
 }
 

@@ -86,6 +86,7 @@ impl Writer {
         checkpoints.observe(&mut file.db)?;
         let thread = WriterThread {
             file: Some(file),
+            is_broken: false,
             files: Files::identify(path),
             path: path.into(),
             role: options.role,
@@ -279,8 +280,11 @@ impl Shared {
 
 /// The state of the writer thread.
 struct WriterThread {
-    /// `None` after a failure, until the file is reopened.
+    /// `None` if it could not be reopened. It is closed only while the readers are
+    /// suspended: see [`WalIndex`].
     file: Option<Opened>,
+    /// Whether the connection is unusable after a failure.
+    is_broken: bool,
     path: PathBuf,
     /// The identity of what was opened.
     files: Files,
@@ -355,7 +359,7 @@ impl WriterThread {
             Err(FilesChanged::Deleted(path)) => self.save_deleted_wal(&path)?,
             Err(replaced) => return Err(Error::Unavailable(Arc::new(replaced))),
         }
-        if self.file.is_none() {
+        if self.is_broken {
             let readers = self.readers.clone();
             self.reopen(&readers.suspend())?;
         }
@@ -364,9 +368,8 @@ impl WriterThread {
         };
         let result = commit_batch(db, batch);
         let unknown = matches!(result, Err(Error::OutcomeUnknown(_)));
-        if unknown || (!db.is_autocommit() && execute_statement(db, "ROLLBACK").is_err()) {
-            self.file = None;
-        }
+        self.is_broken =
+            unknown || (!db.is_autocommit() && execute_statement(db, "ROLLBACK").is_err());
         result
     }
 
@@ -375,6 +378,7 @@ impl WriterThread {
         if self.reopen_at.is_some_and(|at| Instant::now() < at) {
             return Err(Error::Unavailable(Arc::new(NotOpen)));
         }
+        self.is_broken = true;
         self.file = None;
         let opened = open_recovered(&self.path, self.role)
             .map_err(|cause| Error::Unavailable(Arc::new(cause)))
@@ -384,6 +388,7 @@ impl WriterThread {
             });
         match opened {
             Ok(file) => {
+                self.is_broken = false;
                 self.reopen_at = None;
                 self.files = Files::identify(&self.path);
                 self.file = Some(file);
