@@ -360,8 +360,7 @@ impl WriterThread {
             Err(replaced) => return Err(Error::Unavailable(Arc::new(replaced))),
         }
         if self.is_broken {
-            let readers = self.readers.clone();
-            self.reopen(&readers.suspend())?;
+            self.recover()?;
         }
         let Some(Opened { db, .. }) = &self.file else {
             return Err(Error::Unavailable(Arc::new(NotOpen)));
@@ -373,11 +372,17 @@ impl WriterThread {
         result
     }
 
-    /// Reopens the file after a failure, with a new WAL index.
-    fn reopen(&mut self, _: &Suspension) -> Result<(), Error> {
+    /// Reopens the file after a failure, but not too often.
+    fn recover(&mut self) -> Result<(), Error> {
         if self.reopen_at.is_some_and(|at| Instant::now() < at) {
             return Err(Error::Unavailable(Arc::new(NotOpen)));
         }
+        let readers = self.readers.clone();
+        self.reopen(&readers.suspend())
+    }
+
+    /// Reopens the file with a new WAL index.
+    fn reopen(&mut self, _: &Suspension) -> Result<(), Error> {
         self.is_broken = true;
         self.file = None;
         let opened = open_recovered(&self.path, self.role)
@@ -390,6 +395,9 @@ impl WriterThread {
             Ok(file) => {
                 self.is_broken = false;
                 self.reopen_at = None;
+                // Recovery may have brought back a commit of unknown outcome.
+                self.shared.inserts.fetch_add(1, Ordering::Release);
+                self.shared.updates.fetch_add(1, Ordering::Release);
                 self.files = Files::identify(&self.path);
                 self.file = Some(file);
                 Ok(())
