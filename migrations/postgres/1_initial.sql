@@ -37,9 +37,9 @@ CREATE UNIQUE INDEX orders_open_pet_id_key ON orders (pet_id) WHERE status = 'pl
 CREATE INDEX orders_expires_at_idx ON orders (expires_at)
     WHERE status = 'placed' AND expires_at IS NOT NULL;
 
--- Number of pets by status: the sum over all rows. The counter is sharded by
--- session, so that concurrent transactions rarely contend for a row. Triggers
--- maintain it, so it is correct whichever program changes a pet.
+-- Number of pets by status: the sum over all rows. The counter is sharded, so that
+-- concurrent transactions do not contend for a row. Triggers maintain it, so it is
+-- correct whichever program changes a pet.
 CREATE TABLE inventory (
     shard     int    PRIMARY KEY,
     available bigint NOT NULL,
@@ -47,13 +47,15 @@ CREATE TABLE inventory (
     sold      bigint NOT NULL
 ) WITH (fillfactor = 50);
 
--- Without a row, the sums would be null before the first pet is inserted.
-INSERT INTO inventory (shard, available, pending, sold) VALUES (0, 0, 0, 0);
+INSERT INTO inventory (shard, available, pending, sold)
+SELECT shard, 0, 0, 0 FROM generate_series(0, 63) AS shard;
 
 CREATE FUNCTION update_inventory() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     change inventory;
+    own_shard int := pg_backend_pid() % 64;
+    free_shard int;
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
         UPDATE inventory SET available = 0, pending = 0, sold = 0;
@@ -80,12 +82,18 @@ BEGIN
               UNION ALL SELECT status, -1 FROM old_rows) AS deltas;
     END IF;
     IF (change.available, change.pending, change.sold) <> (0, 0, 0) THEN
-        INSERT INTO inventory AS existing
-        VALUES (pg_backend_pid() % 64, change.available, change.pending, change.sold)
-        ON CONFLICT (shard) DO UPDATE SET
-            available = existing.available + excluded.available,
-            pending = existing.pending + excluded.pending,
-            sold = existing.sold + excluded.sold;
+        -- A transaction that is left open keeps its shard locked; others pass it over.
+        SELECT shard INTO free_shard FROM inventory
+        WHERE shard = own_shard FOR NO KEY UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            SELECT shard INTO free_shard FROM inventory
+            LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
+        END IF;
+        UPDATE inventory
+        SET available = available + change.available,
+            pending = pending + change.pending,
+            sold = sold + change.sold
+        WHERE shard = coalesce(free_shard, own_shard);
     END IF;
     RETURN NULL;
 END

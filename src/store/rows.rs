@@ -124,6 +124,10 @@ impl<'r, R: Row> Columns<'r, R> {
         self.row.text(self.advance())
     }
 
+    pub(super) fn optional_text(&mut self) -> Result<Option<&'r str>, R::Error> {
+        self.row.optional_text(self.advance())
+    }
+
     pub(super) fn optional_bytes(&mut self) -> Result<Option<&'r [u8]>, R::Error> {
         self.row.optional_bytes(self.advance())
     }

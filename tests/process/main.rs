@@ -22,6 +22,7 @@ mod health;
 mod identity;
 mod import_export;
 mod linearizability;
+mod locked_rows;
 mod log;
 mod open_database;
 mod order_expiry;

@@ -1,6 +1,6 @@
 //! Several replicas on one PostgreSQL: crashes, failover, rolling upgrades.
 
-use std::{process::Stdio, thread, time::Duration};
+use std::{thread, time::Duration};
 
 use tokio::task::JoinHandle;
 
@@ -11,17 +11,17 @@ use crate::{
 };
 
 /// Replicas on one database, and an API key for them.
-struct Deployment {
+pub struct Deployment {
     // Fields drop in this order: the services before their database.
-    services: Vec<Service>,
-    key: String,
-    home: Home,
-    cluster: Cluster,
-    database: String,
+    pub services: Vec<Service>,
+    pub key: String,
+    pub home: Home,
+    pub cluster: Cluster,
+    pub database: String,
 }
 
 impl Deployment {
-    fn start(replicas: usize) -> Self {
+    pub fn start(replicas: usize) -> Self {
         let cluster = Cluster::start();
         let database = cluster.create_database();
         let home = Home::with_database(cluster.url(&database));
@@ -35,11 +35,11 @@ impl Deployment {
         }
     }
 
-    fn client(&self, replica: usize) -> Client {
+    pub fn client(&self, replica: usize) -> Client {
         Client::new(&self.services[replica], &self.key)
     }
 
-    fn sql(&self, sql: &str) -> String {
+    pub fn sql(&self, sql: &str) -> String {
         self.cluster.psql(&self.database, sql)
     }
 
@@ -237,49 +237,6 @@ async fn a_timed_out_create_leaves_no_transaction_open() {
         (deployment.sql(running) == "0").then_some(())
     });
     assert_eq!(deployment.sql("SELECT count(*) FROM pets"), "0");
-}
-
-/// A row lock held by another session blocks orders for that pet only; they get
-/// 503.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn a_lock_timeout_is_reported() {
-    let deployment = Deployment::start(1);
-    let client = deployment.client(0);
-    for _ in 0..2 {
-        client.create("Rex").await.unwrap();
-    }
-    deployment.sql("UPDATE pets SET status = 'available'");
-    let mut locker = deployment.cluster.psql_command(&deployment.database);
-    locker.arg("BEGIN; SELECT id FROM pets WHERE id = 1 FOR UPDATE; SELECT pg_sleep(60)");
-    let mut locker = locker
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    wait_for("the lock", || {
-        let held = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)'
-                    AND wait_event = 'PgSleep'";
-        (deployment.sql(held) == "1").then_some(())
-    });
-    let order = |pet: i64| {
-        let (client, claim) = (client.clone(), serde_json::json!({"petId": pet}));
-        async move {
-            let path = "/v1/store/orders";
-            client
-                .send_json(reqwest::Method::POST, path, &claim, None)
-                .await
-                .unwrap()
-        }
-    };
-    let rejected = order(1).await;
-    rejected.assert_error(503, "unavailable");
-    let message = rejected.body["message"].as_str().unwrap();
-    assert!(message.contains("nothing was changed"), "{message}");
-    assert_eq!(order(2).await.status, 201);
-    deployment.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)' AND pid <> pg_backend_pid()");
-    locker.wait().unwrap();
-    assert_eq!(order(1).await.status, 201);
 }
 
 /// During a rolling upgrade the schema is newer than some replicas expect.

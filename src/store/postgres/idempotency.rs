@@ -29,13 +29,14 @@ const PRIMARY_KEY: &str = "idempotency_keys_pkey";
 ///
 /// `$execute` are further expressions, the last of which is `executed`: the
 /// `ordinal` of each change that was made, the `id` of its resource, and the
-/// columns of `$result`. `$rejection` is the outcome of any other pending change.
+/// columns of `$result`. `$rejection` is the outcome of any other pending change: null,
+/// and not recorded, if another transaction has locked the row that decides it.
 /// Keys are recorded in sorted order, so that concurrent statements cannot
 /// deadlock on them.
 macro_rules! batch_sql {
     (
         columns: $columns:expr, parameters: $parameters:literal,
-        execute: $execute:expr, rejection: $rejection:literal
+        execute: $execute:expr, rejection: $rejection:expr
         $(, result: $result:expr)?
     ) => {
         concat!(
@@ -70,7 +71,8 @@ macro_rules! batch_sql {
             ")
                  SELECT api_key_id, idempotency_key, fingerprint, outcome, resource_id, at
                  FROM decided
-                 WHERE idempotency_key IS NOT NULL ORDER BY api_key_id, idempotency_key
+                 WHERE idempotency_key IS NOT NULL AND outcome IS NOT NULL
+                 ORDER BY api_key_id, idempotency_key
              )
              SELECT known.fingerprint, coalesce(known.outcome, decided.outcome),
                     coalesce(known.resource_id, decided.resource_id)",

@@ -7,6 +7,7 @@ mod idempotency;
 mod api_keys;
 mod connect;
 mod error;
+mod lock_wait;
 mod migrate;
 mod orders;
 mod pets;
@@ -51,7 +52,7 @@ const MIGRATION_TIMEOUT: Duration = Duration::from_secs(60);
 const READ_CONNECTIONS: usize = 4;
 
 /// Connections to a PostgreSQL server. Reads, updates, background work and each kind
-/// of batched change have their own, so that a statement that waits for a lock or a
+/// of batched change have their own, so that a statement that waits for a
 /// standby delays only its own kind.
 #[derive(Debug)]
 pub struct Postgres {

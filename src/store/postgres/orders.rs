@@ -1,7 +1,10 @@
 //! Orders on PostgreSQL. Queued changes are batched into one statement, and so one
-//! transaction. It decides by the rows that it locks:
-//! under READ COMMITTED, a statement that waited for a row lock re-checks the
-//! row's latest version (EvalPlanQual).
+//! transaction. It decides by the rows that it locks: under READ COMMITTED, a
+//! statement that locks a row re-checks the row's latest version (EvalPlanQual).
+//!
+//! Rows that another transaction has locked are skipped (see `lock_wait`). A change is
+//! undecided if its row passes the check by the statement's snapshot, but could not be
+//! locked.
 
 use jiff::Timestamp;
 use tokio_postgres::{Row, types::Type};
@@ -174,19 +177,36 @@ static LIST: ListSql = ListSql {
     },
 };
 
-/// Pets are locked in the order of their ids, so that concurrent statements
-/// cannot deadlock.
+/// The condition for placing an order on a row of `pets`.
+macro_rules! is_available {
+    () => {
+        "pets.status = 'available' AND NOT pets.reserved
+         AND NOT EXISTS (SELECT FROM orders
+                         WHERE orders.pet_id = pets.id AND orders.status = 'placed')"
+    };
+}
+
+/// The condition for applying the transition of a row of `pending` to a row of
+/// `orders`: that of [`Order::apply`].
+macro_rules! is_open {
+    () => {
+        "orders.status = 'placed'
+         AND (pending.order_status = 'cancelled' OR orders.expires_at IS NULL
+              OR orders.expires_at > pending.at)"
+    };
+}
+
+/// Pets are locked `FOR UPDATE`, which also excludes a transaction that has inserted an
+/// order for the pet: otherwise the unique index would wait for it.
 static PLACE: Sql = Sql {
     text: batch_sql!(
         columns: "pet_id, expires_at", parameters: "$5, $6",
         execute: concat!(
             "available AS MATERIALIZED (
                  SELECT id FROM pets
-                 WHERE id IN (SELECT pet_id FROM pending)
-                 AND status = 'available' AND NOT reserved
-                 AND NOT EXISTS (SELECT FROM orders
-                                 WHERE orders.pet_id = pets.id AND orders.status = 'placed')
-                 ORDER BY id FOR UPDATE
+                 WHERE id IN (SELECT pet_id FROM pending) AND ",
+            is_available!(),
+            " FOR UPDATE SKIP LOCKED
              ), reserved AS (
                  UPDATE pets SET status = 'pending', reserved = true
                  FROM available WHERE pets.id = available.id
@@ -203,28 +223,31 @@ static PLACE: Sql = Sql {
                  FROM placed JOIN pending ON pending.pet_id = placed.pet_id
              )"
         ),
-        rejection:
-            "CASE WHEN EXISTS (SELECT FROM pets WHERE id = pending.pet_id) THEN 'pet_not_available'
-                  ELSE 'no_such_pet' END",
+        rejection: concat!(
+            "CASE WHEN NOT EXISTS (SELECT FROM pets WHERE id = pending.pet_id)
+                  THEN 'no_such_pet'
+                  WHEN NOT EXISTS (SELECT FROM pets WHERE id = pending.pet_id AND ",
+            is_available!(),
+            ") THEN 'pet_not_available' END"
+        ),
         result: order_columns!("executed")
     ),
     types: batch_types![INT8_ARRAY, INT8_ARRAY],
 };
 
-/// The set-based form of [`Order::apply`]: keep the two in sync. Orders are
-/// locked in the order of their ids. A pet has at most one open order, so the statement that
-/// holds the order's lock never has to wait for the pet's.
+/// The set-based form of [`Order::apply`]: keep the two in sync. The pet is locked with
+/// its order, so that its update never waits.
 static TRANSITION: Sql = Sql {
     text: batch_sql!(
         columns: "order_id, order_status, pet_status", parameters: "$5, $6, $7",
         execute: concat!(
             "open AS MATERIALIZED (
                  SELECT orders.id, pending.*
-                 FROM orders JOIN pending ON pending.order_id = orders.id
-                 WHERE orders.status = 'placed'
-                 AND (pending.order_status = 'cancelled' OR orders.expires_at IS NULL
-                      OR orders.expires_at > pending.at)
-                 ORDER BY orders.id FOR UPDATE OF orders
+                 FROM pending JOIN orders ON orders.id = pending.order_id
+                 JOIN pets ON pets.id = orders.pet_id
+                 WHERE ",
+            is_open!(),
+            " FOR NO KEY UPDATE OF orders, pets SKIP LOCKED
              ), executed AS (
                  UPDATE orders
                  SET status = open.order_status,
@@ -237,20 +260,25 @@ static TRANSITION: Sql = Sql {
                  FROM executed WHERE pets.id = executed.pet_id
              )"
         ),
-        rejection:
-            "CASE WHEN EXISTS (SELECT FROM orders WHERE id = pending.order_id) THEN 'order_not_open'
-                  ELSE 'no_such_order' END",
+        rejection: concat!(
+            "CASE WHEN NOT EXISTS (SELECT FROM orders WHERE id = pending.order_id)
+                  THEN 'no_such_order'
+                  WHEN NOT EXISTS (SELECT FROM orders WHERE id = pending.order_id AND ",
+            is_open!(),
+            ") THEN 'order_not_open' END"
+        ),
         result: order_columns!("executed")
     ),
     types: batch_types![INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY],
 };
 
-/// Mirrors `Order::apply` with `Transition::Cancel`. Concurrent replicas skip
-/// each other's orders.
+/// Mirrors `Order::apply` with `Transition::Cancel`. Concurrent replicas skip each
+/// other's orders, and an order whose pet is locked is left for the next run.
 static EXPIRE: Sql = Sql {
-    text: "WITH expired AS (
-               SELECT id FROM orders WHERE status = 'placed' AND expires_at <= $1
-               ORDER BY expires_at LIMIT 100 FOR UPDATE SKIP LOCKED
+    text: "WITH expired AS MATERIALIZED (
+               SELECT orders.id FROM orders JOIN pets ON pets.id = orders.pet_id
+               WHERE orders.status = 'placed' AND expires_at <= $1
+               ORDER BY expires_at LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED
            ), cancelled AS (
                UPDATE orders SET status = 'cancelled', updated_at = greatest(updated_at, $1)
                FROM expired WHERE orders.id = expired.id AND orders.status = 'placed'

@@ -13,6 +13,7 @@ use super::{
     ListSql, Postgres,
     error::MissingRow,
     idempotency,
+    lock_wait::LockWait,
     pool::{Parameters, Pool, Sql},
     writer::{BatchedWrite, WriteResult},
 };
@@ -23,7 +24,7 @@ use crate::{
 };
 
 /// Attempts of an optimistic update. Each failed one means that a concurrent
-/// update of the same pet succeeded.
+/// update of the same pet succeeded, or that its row was locked.
 const MAX_UPDATE_ATTEMPTS: usize = 100;
 
 #[derive(Debug)]
@@ -97,6 +98,7 @@ impl Postgres {
         change: PetChange,
         expected: Option<Pet>,
     ) -> Result<Result<Pet, PetRejection>, Error> {
+        let (mut tried, mut lock_wait) = (None, None);
         for _ in 0..MAX_UPDATE_ATTEMPTS {
             let rows = self.reads.read(&GET_WITH_RESERVED, &[&id.get()]).await?;
             let Some(row) = rows.first() else {
@@ -109,6 +111,11 @@ impl Postgres {
                 Ok(Decision::Unchanged) => return Ok(Ok(before)),
                 Ok(Decision::Update(after)) => after,
             };
+            // Unchanged since the last attempt, which failed: the row is locked.
+            if matches!(&tried, Some((pet, was)) if (pet, was) == (&before, &reserved)) {
+                let wait = lock_wait.get_or_insert_with(LockWait::start);
+                wait.pause().await?;
+            }
             let PetValues {
                 name: old_name,
                 category_id: old_category_id,
@@ -140,6 +147,7 @@ impl Postgres {
             if !updated?.is_empty() {
                 return Ok(Ok(after));
             }
+            tried = Some((before, reserved));
         }
         Err(Error::Unavailable(Arc::new(UpdateContention)))
     }
@@ -239,11 +247,18 @@ static CREATE_IDEMPOTENT: Sql = Sql {
     types: batch_types![TEXT_ARRAY, INT8_ARRAY, TEXT_ARRAY],
 };
 
+/// Compare and swap. Skips a locked row, so that the updates behind it on the
+/// connection do not wait.
 static UPDATE: Sql = Sql {
-    text: "UPDATE pets SET name = $6, category_id = $7, status = $8
-           WHERE id = $1 AND name = $2 AND category_id = $3
-           AND status IS NOT DISTINCT FROM $4 AND reserved = $5
-           RETURNING id",
+    text: "WITH unchanged AS MATERIALIZED (
+               SELECT id FROM pets
+               WHERE id = $1 AND name = $2 AND category_id = $3
+               AND status IS NOT DISTINCT FROM $4 AND reserved = $5
+               FOR NO KEY UPDATE SKIP LOCKED
+           )
+           UPDATE pets SET name = $6, category_id = $7, status = $8
+           FROM unchanged WHERE pets.id = unchanged.id
+           RETURNING pets.id",
     types: &[
         Type::INT8,
         Type::TEXT,

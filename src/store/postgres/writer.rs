@@ -16,7 +16,7 @@ use tokio::{
         oneshot,
     },
     task::JoinSet,
-    time::timeout,
+    time::{self, sleep_until, timeout, timeout_at},
 };
 use tokio_postgres::Row;
 
@@ -29,6 +29,7 @@ use super::{
         rows::{Columns, Row as _},
     },
     connect::Connector,
+    lock_wait::LockWait,
     pool::Pool,
 };
 use crate::idempotency::{IdempotentRequest, RecordedRejection};
@@ -64,8 +65,8 @@ pub(super) trait BatchedWrite: Send + Sync + Sized + 'static {
 }
 
 /// The columns with which the row of every change starts: the recorded
-/// fingerprint if the idempotency key was used before, the outcome, and the
-/// resource id.
+/// fingerprint if the idempotency key was used before; the outcome, or null if another
+/// transaction has locked the row that decides it; and the resource id.
 pub(super) const OUTCOME_COLUMNS: usize = 3;
 
 /// The result of a change.
@@ -85,7 +86,19 @@ pub(super) struct ChangedRow {
 
 type ResultOf<C> = Result<WriteResult<<C as BatchedWrite>::Rejection>, Error>;
 
-type QueuedChange<C> = (C, oneshot::Sender<ResultOf<C>>);
+struct QueuedChange<C: BatchedWrite> {
+    change: C,
+    result: oneshot::Sender<ResultOf<C>>,
+    /// Set once the row that it needs was found locked.
+    lock_wait: Option<LockWait>,
+}
+
+impl<C: BatchedWrite> QueuedChange<C> {
+    fn finish(self, result: ResultOf<C>) {
+        // The caller may have disconnected.
+        let _ = self.result.send(result);
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct Writer<C: BatchedWrite> {
@@ -110,14 +123,15 @@ impl<C: BatchedWrite> Writer<C> {
             .map(|_| Arc::new(Pool::new(connector, 1)))
             .collect();
         for pool in &pools {
-            let (pool, queued, commits) = (pool.clone(), queued.clone(), commits.clone());
+            let mut worker = Worker {
+                pool: pool.clone(),
+                queued: queued.clone(),
+                commits: commits.clone(),
+                set_aside: Vec::new(),
+            };
             tasks.spawn(async move {
                 // A panic fails the changes in flight, not the task.
-                while AssertUnwindSafe(work(&pool, &queued, &commits))
-                    .catch_unwind()
-                    .await
-                    .is_err()
-                {}
+                while AssertUnwindSafe(worker.run()).catch_unwind().await.is_err() {}
             });
         }
         Self {
@@ -144,7 +158,11 @@ impl<C: BatchedWrite> Writer<C> {
     pub(super) async fn execute(&self, change: C) -> ResultOf<C> {
         let (sender, result) = oneshot::channel();
         let queued = match &*self.queue.read().expect(LOCK) {
-            Some(queue) => queue.try_send((change, sender)),
+            Some(queue) => queue.try_send(QueuedChange {
+                change,
+                result: sender,
+                lock_wait: None,
+            }),
             None => return Err(Error::Unavailable(Arc::new(StoreClosed))),
         };
         queued.map_err(|e| match e {
@@ -169,115 +187,167 @@ impl<C: BatchedWrite> Writer<C> {
 
 const LOCK: &str = "no task panics while holding the lock";
 
-async fn work<C: BatchedWrite>(
-    pool: &Pool,
-    queued: &Mutex<Receiver<QueuedChange<C>>>,
-    commits: &CommitMetrics,
-) {
-    let mut batch = Vec::new();
-    loop {
-        let mut queued = queued.lock().await;
-        if queued.recv_many(&mut batch, MAX_BATCH_SIZE).await == 0 {
-            return;
-        }
-        drop(queued);
-        while !batch.is_empty() {
-            batch = execute_batch(pool, batch, commits).await;
-        }
-    }
+/// One of the tasks that execute queued changes, with its own connection.
+struct Worker<C: BatchedWrite> {
+    pool: Arc<Pool>,
+    queued: Arc<Mutex<Receiver<QueuedChange<C>>>>,
+    commits: Arc<CommitMetrics>,
+    /// Changes whose row another transaction has locked, with the time of their next
+    /// attempt.
+    set_aside: Vec<(time::Instant, QueuedChange<C>)>,
 }
 
-/// Executes as many changes as fit into one statement. Returns the others.
-async fn execute_batch<C: BatchedWrite>(
-    pool: &Pool,
-    batch: Vec<QueuedChange<C>>,
-    commits: &CommitMetrics,
-) -> Vec<QueuedChange<C>> {
-    let (mut subjects, mut keys) = (HashSet::new(), HashSet::new());
-    let (together, later): (Vec<_>, Vec<_>) = batch.into_iter().partition(|(change, _)| {
-        let key = change.idempotency().map(|r| (r.api_key_id, r.key.clone()));
-        // No short circuit: both are recorded, so that a later change with the
-        // same key stays behind this one.
-        let new_subject = change
-            .contended_row()
-            .is_none_or(|(subject, _)| subjects.insert(subject));
-        let new_key = key.is_none_or(|key| keys.insert(key));
-        new_subject && new_key
-    });
-    let changes: Vec<_> = together.iter().map(|(change, _)| change).collect();
-    let started = Instant::now();
-    let rows = loop {
-        match C::run(pool, &changes).await {
-            // Run again: now the recorded key is visible.
-            Ok(None) => {}
-            Ok(Some(rows)) if rows.len() == changes.len() => break Ok(rows),
-            // An operator's trigger may have skipped rows. There is no telling which
-            // row belongs to which change.
-            Ok(Some(_)) => break Err(Error::OutcomeUnknown(Arc::new(RowCountMismatch))),
-            Err(error) => break Err(error),
+impl<C: BatchedWrite> Worker<C> {
+    /// Runs until the store is closed and nothing is left to execute.
+    async fn run(&mut self) {
+        while let Some(mut batch) = self.next_batch().await {
+            while !batch.is_empty() {
+                batch = self.execute(batch).await;
+            }
         }
-    };
-    commits.record(changes.len(), started, rows.is_ok());
-    let mut decided = HashMap::new();
-    match rows {
-        Ok(rows) => {
-            for ((change, sender), row) in together.into_iter().zip(rows) {
-                let result = read_result(change.idempotency(), row);
-                if let (Some((subject, afterwards)), Ok(WriteResult::Executed(executed))) =
-                    (change.contended_row(), &result)
-                {
-                    let rejection = executed.as_ref().err().copied();
-                    decided.insert(subject, rejection.unwrap_or(afterwards));
+    }
+
+    /// The changes that are queued, and those set aside that are due.
+    async fn next_batch(&mut self) -> Option<Vec<QueuedChange<C>>> {
+        let mut received = Vec::new();
+        let receive = async {
+            let mut queued = self.queued.lock().await;
+            queued.recv_many(&mut received, MAX_BATCH_SIZE).await
+        };
+        let retry_at = self.set_aside.iter().map(|(retry_at, _)| *retry_at).min();
+        let is_closed = match retry_at {
+            None => receive.await == 0,
+            Some(retry_at) => timeout_at(retry_at, receive).await == Ok(0),
+        };
+        match retry_at {
+            None if is_closed => return None,
+            Some(retry_at) if is_closed => sleep_until(retry_at).await,
+            _ => {}
+        }
+        let now = time::Instant::now();
+        let due = self
+            .set_aside
+            .extract_if(.., |(retry_at, _)| *retry_at <= now);
+        let mut batch: Vec<_> = due.map(|(_, queued)| queued).collect();
+        batch.append(&mut received);
+        Some(batch)
+    }
+
+    /// Executes as many changes as fit into one statement. Returns the others.
+    async fn execute(&mut self, batch: Vec<QueuedChange<C>>) -> Vec<QueuedChange<C>> {
+        let (mut subjects, mut keys) = (HashSet::new(), HashSet::new());
+        let (together, later): (Vec<_>, Vec<_>) = batch.into_iter().partition(|queued| {
+            let change = &queued.change;
+            let key = change.idempotency().map(|r| (r.api_key_id, r.key.clone()));
+            // No short circuit: both are recorded, so that a later change with the
+            // same key stays behind this one.
+            let new_subject = change
+                .contended_row()
+                .is_none_or(|(subject, _)| subjects.insert(subject));
+            let new_key = key.is_none_or(|key| keys.insert(key));
+            new_subject && new_key
+        });
+        let changes: Vec<_> = together.iter().map(|queued| &queued.change).collect();
+        let started = Instant::now();
+        let rows = loop {
+            match C::run(&self.pool, &changes).await {
+                // Run again: now the recorded key is visible.
+                Ok(None) => {}
+                Ok(Some(rows)) if rows.len() == changes.len() => break Ok(rows),
+                // An operator's trigger may have skipped rows. There is no telling which
+                // row belongs to which change.
+                Ok(Some(_)) => break Err(Error::OutcomeUnknown(Arc::new(RowCountMismatch))),
+                Err(error) => break Err(error),
+            }
+        };
+        self.commits.record(changes.len(), started, rows.is_ok());
+        let mut decided = HashMap::new();
+        match rows {
+            Ok(rows) => {
+                for (queued, row) in together.into_iter().zip(rows) {
+                    let contended_row = queued.change.contended_row();
+                    let result = read_result(queued.change.idempotency(), row).transpose();
+                    match (contended_row, &result) {
+                        (Some((subject, _)), None) => {
+                            decided.insert(subject, None);
+                        }
+                        (
+                            Some((subject, afterwards)),
+                            Some(Ok(WriteResult::Executed(executed))),
+                        ) => {
+                            let rejection = executed.as_ref().err().copied();
+                            decided.insert(subject, Some(rejection.unwrap_or(afterwards)));
+                        }
+                        _ => {}
+                    }
+                    match result {
+                        Some(result) => queued.finish(result),
+                        None => self.set_aside(queued),
+                    }
                 }
-                // The caller may have disconnected.
-                let _ = sender.send(result);
+            }
+            Err(error) => {
+                tracing::error!(%error, writes = together.len(), "write batch failed");
+                for queued in together {
+                    queued.finish(Err(error.clone()));
+                }
             }
         }
-        Err(error) => {
-            tracing::error!(%error, writes = together.len(), "write batch failed");
-            for (_, sender) in together {
-                let _ = sender.send(Err(error.clone()));
+        // A further change to a row that was just decided is rejected without another
+        // statement, as if it had arrived right after. With an idempotency key it must be
+        // recorded or replayed, so it stays queued. If the row is locked, so it is for
+        // all of them.
+        let mut remaining = Vec::new();
+        for queued in later {
+            let subject = queued.change.contended_row().map(|(subject, _)| subject);
+            let has_key = queued.change.idempotency().is_some();
+            match subject.and_then(|subject| decided.get(&subject)) {
+                Some(None) => self.set_aside(queued),
+                Some(Some(rejection)) if !has_key => {
+                    queued.finish(Ok(WriteResult::Executed(Err(*rejection))));
+                }
+                _ => remaining.push(queued),
             }
+        }
+        remaining
+    }
+
+    /// Schedules another attempt, unless the row has been locked for too long.
+    fn set_aside(&mut self, mut queued: QueuedChange<C>) {
+        let lock_wait = queued.lock_wait.get_or_insert_with(LockWait::start);
+        match lock_wait.next_attempt() {
+            Ok(_) if self.set_aside.len() >= MAX_BATCH_SIZE => {
+                queued.finish(Err(Error::Overloaded))
+            }
+            Ok(retry_at) => self.set_aside.push((retry_at, queued)),
+            Err(error) => queued.finish(Err(error)),
         }
     }
-    // A further change to a row that was just decided is rejected without another
-    // statement, as if it had arrived right after. With an idempotency key it must be
-    // recorded or replayed, so it stays queued.
-    let mut remaining = Vec::new();
-    for (change, sender) in later {
-        let subject = change
-            .contended_row()
-            .filter(|_| change.idempotency().is_none());
-        match subject.and_then(|(subject, _)| decided.get(&subject)) {
-            Some(rejection) => {
-                let _ = sender.send(Ok(WriteResult::Executed(Err(*rejection))));
-            }
-            None => remaining.push((change, sender)),
-        }
-    }
-    remaining
 }
 
-/// Reads the outcome columns of a row.
+/// Reads the outcome columns of a row; `None` if the change is undecided because
+/// another transaction has locked its row.
 fn read_result<R: RecordedRejection>(
     request: Option<&IdempotentRequest>,
     row: Row,
-) -> Result<WriteResult<R>, Error> {
+) -> Result<Option<WriteResult<R>>, Error> {
     let mut columns = Columns::of(&row);
     let recorded = columns.optional_bytes()?;
     let expected = request.map(|request| request.fingerprint.as_slice());
     // Another operation's outcome may be one that this one does not know.
     if recorded.is_some() && recorded != expected {
-        return Ok(WriteResult::KeyReused);
+        return Ok(Some(WriteResult::KeyReused));
     }
     let is_replay = recorded.is_some();
-    let (outcome, resource_id) = (columns.text()?, columns.optional_int()?);
+    let (Some(outcome), resource_id) = (columns.optional_text()?, columns.optional_int()?) else {
+        return Ok(None);
+    };
     let outcome =
         replay::from_columns(outcome, resource_id).map_err(|e| Row::corrupt(OUTCOME_COLUMNS, e))?;
-    Ok(match is_replay {
+    Ok(Some(match is_replay {
         true => WriteResult::Replayed(outcome),
         false => WriteResult::Executed(outcome.map(|id| ChangedRow { id, row })),
-    })
+    }))
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -1,0 +1,240 @@
+//! Rows of PostgreSQL that another session has locked: they delay only the changes that
+//! need them.
+
+use std::process::{Child, Stdio};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::{task::JoinSet, time::timeout};
+
+use crate::{
+    client::{Client, Response},
+    harness::{Service, TIMEOUT, eventually, wait_for},
+    replicas::Deployment,
+};
+
+const ORDERS: &str = "/v1/store/orders";
+
+/// A psql session that executes a statement and leaves its transaction open.
+struct OpenTransaction<'a> {
+    deployment: &'a Deployment,
+    psql: Child,
+}
+
+impl<'a> OpenTransaction<'a> {
+    fn start(deployment: &'a Deployment, statement: &str) -> Self {
+        let mut psql = deployment.cluster.psql_command(&deployment.database);
+        psql.arg(format!("BEGIN; {statement}; SELECT pg_sleep(600)"))
+            .env("PGAPPNAME", "locker")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let transaction = Self {
+            deployment,
+            psql: psql.spawn().unwrap(),
+        };
+        wait_for("the lock", || transaction.is_open().then_some(()));
+        transaction
+    }
+
+    fn is_open(&self) -> bool {
+        let sleeping = "SELECT count(*) FROM pg_stat_activity
+                        WHERE application_name = 'locker' AND wait_event = 'PgSleep'";
+        self.deployment.sql(sleeping) == "1"
+    }
+
+    /// Rolls it back.
+    fn end(mut self) {
+        self.deployment.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+             WHERE application_name = 'locker'",
+        );
+        self.psql.wait().unwrap();
+    }
+}
+
+/// Creates an available pet and returns its id.
+async fn create_pet(client: &Client) -> i64 {
+    let pet = json!({"name": "Rex", "categoryId": 1, "status": "available"});
+    let created = client.send_json(Method::POST, "/v1/pets", &pet, None).await;
+    created.unwrap().body["id"].as_i64().unwrap()
+}
+
+/// Creates a pet and places an order for it. Returns the ids of both.
+async fn create_order(client: &Client) -> (i64, i64) {
+    let pet = create_pet(client).await;
+    let placed = send(client, place(pet)).await;
+    assert_eq!(placed.status, 201, "{placed:?}");
+    (pet, placed.body["id"].as_i64().unwrap())
+}
+
+type Request = (Method, String, Value);
+
+fn place(pet: i64) -> Request {
+    (Method::POST, ORDERS.into(), json!({"petId": pet}))
+}
+
+fn transition(order: i64, to: &str) -> Request {
+    (Method::POST, format!("{ORDERS}/{order}/{to}"), Value::Null)
+}
+
+fn rename(pet: i64, name: &str) -> Request {
+    let path = format!("/v1/pets/{pet}");
+    (Method::PATCH, path, json!({"name": name}))
+}
+
+async fn send(client: &Client, (method, path, body): Request) -> Response {
+    let response = client.send_json(method, &path, &body, None).await;
+    response.unwrap()
+}
+
+#[track_caller]
+fn assert_locked(response: &Response) {
+    response.assert_error(503, "unavailable");
+    let message = response.body["message"].as_str().unwrap();
+    assert!(message.contains("nothing was changed"), "{message}");
+}
+
+/// Retries while the row is locked.
+async fn send_until_unlocked(client: Client, request: Request) -> u16 {
+    loop {
+        let response = send(&client, request.clone()).await;
+        if response.status != 503 {
+            return response.status;
+        }
+        assert_locked(&response);
+    }
+}
+
+/// Thirty clients order and rename one pet each, and succeed every time.
+async fn change_other_pets(client: &Client) {
+    let mut clients = JoinSet::new();
+    for _ in 0..30 {
+        let client = client.clone();
+        clients.spawn(async move {
+            let pet = create_pet(&client).await;
+            for round in 0..10 {
+                let placed = send(&client, place(pet)).await;
+                assert_eq!(placed.status, 201, "{placed:?}");
+                let order = placed.body["id"].as_i64().unwrap();
+                let to = if round == 9 { "complete" } else { "cancel" };
+                let closed = send(&client, transition(order, to)).await;
+                assert_eq!(closed.status, 200, "{closed:?}");
+                let renamed = send(&client, rename(pet, &format!("Rex {round}"))).await;
+                assert_eq!(renamed.status, 200, "{renamed:?}");
+            }
+        });
+    }
+    let all = async { while clients.join_next().await.transpose().unwrap().is_some() {} };
+    let finished = timeout(TIMEOUT, all).await;
+    finished.expect("no other client waits for the lock");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn a_locked_row_delays_only_its_own_changes() {
+    let deployment = Deployment::start(1);
+    let client = deployment.client(0);
+    let available = create_pet(&client).await;
+    let [completed, cancelled] = [create_order(&client).await, create_order(&client).await];
+    let lock = |table: &str, id: i64| format!("SELECT FROM {table} WHERE id = {id} FOR UPDATE");
+    let once = |status| [status, 409, 409, 409];
+    for (statement, request, expected) in [
+        // The first update of a status locks a shard of the inventory; here, half of
+        // them are locked.
+        (
+            format!(
+                "UPDATE pets SET status = 'sold' WHERE id = {available};
+                 SELECT FROM inventory WHERE shard % 2 = 0 FOR UPDATE"
+            ),
+            place(available),
+            once(201),
+        ),
+        (
+            lock("orders", completed.1),
+            transition(completed.1, "complete"),
+            once(200),
+        ),
+        (
+            lock("pets", cancelled.0),
+            transition(cancelled.1, "cancel"),
+            once(200),
+        ),
+        (
+            lock("pets", available),
+            rename(available, "Bello"),
+            [200; 4],
+        ),
+    ] {
+        let lock = OpenTransaction::start(&deployment, &statement);
+        let waiting = [(); 4].map(|()| {
+            let (client, request) = (client.clone(), request.clone());
+            tokio::spawn(send_until_unlocked(client, request))
+        });
+        change_other_pets(&client).await;
+        assert!(lock.is_open(), "{statement}");
+        assert!(waiting.iter().all(|client| !client.is_finished()));
+        lock.end();
+        let mut statuses = Vec::new();
+        for client in waiting {
+            statuses.push(client.await.unwrap());
+        }
+        statuses.sort_unstable();
+        assert_eq!(statuses, expected, "{statement}");
+    }
+    let check = ["check", "--database", &deployment.home.url()];
+    deployment.home.petstore(&check).success();
+}
+
+/// A change waits for a limited time; its retry under the same key is executed once.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn a_lock_timeout_is_reported() {
+    let deployment = Deployment::start(1);
+    let client = deployment.client(0);
+    let order = async |pet, key| {
+        let (method, path, body) = place(pet);
+        let response = client.send_json(method, &path, &body, Some(key)).await;
+        response.unwrap()
+    };
+    let [reserved, pet] = [create_pet(&client).await, create_pet(&client).await];
+    assert_eq!(order(reserved, "first").await.status, 201);
+    let lock = OpenTransaction::start(&deployment, "SELECT FROM pets FOR UPDATE");
+    assert_locked(&order(pet, "second").await);
+    assert_locked(&send(&client, rename(pet, "Bello")).await);
+    // A replay needs no lock.
+    let replayed = order(reserved, "first").await;
+    assert_eq!(replayed.status, 201, "{replayed:?}");
+    assert!(replayed.headers.contains_key("idempotent-replayed"));
+    lock.end();
+    let placed = order(pet, "second").await;
+    assert_eq!(placed.status, 201, "{placed:?}");
+    assert!(!placed.headers.contains_key("idempotent-replayed"));
+    assert_eq!(order(pet, "second").await.body, placed.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn orders_expire_while_another_pet_is_locked() {
+    let mut deployment = Deployment::start(0);
+    let serve = &mut deployment.home.serve_command();
+    let service = Service::start(serve.args(["--reserve-for", "1s"]));
+    deployment.services.push(service);
+    let client = deployment.client(0);
+    let (locked, _) = create_order(&client).await;
+    let statement = format!("SELECT FROM pets WHERE id = {locked} FOR UPDATE");
+    let lock = OpenTransaction::start(&deployment, &statement);
+    for _ in 0..5 {
+        create_order(&client).await;
+    }
+    let available = async |count| {
+        let expected = json!({"available": count, "pending": 6 - count, "sold": 0});
+        eventually("orders to expire", async || {
+            client.get("/v1/store/inventory").await.body == expected
+        })
+        .await;
+    };
+    available(5).await;
+    assert!(lock.is_open());
+    lock.end();
+    available(6).await;
+}
