@@ -1,8 +1,16 @@
-//! The wall clock, injected so that tests can set the time.
+//! Clocks: the wall clock, injected so that tests can set the time, and a steady one
+//! for retention and expiry.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use rustix::time::{ClockId, clock_gettime};
+
+/// A steady clock is adjusted by at most a tenth of the time that passes.
+const SLEW_DIVISOR: i32 = 10;
 
 /// A source of the current time. Cheap to clone.
 #[derive(Clone)]
@@ -12,6 +20,30 @@ impl Clock {
     /// The system clock.
     pub fn system() -> Self {
         Self::new(Timestamp::now)
+    }
+
+    /// A clock that starts at the time of the system clock and advances steadily. If
+    /// the system clock is set forward or back, this clock does not jump, but goes
+    /// faster or slower until they agree again.
+    pub fn steady() -> Self {
+        Self::slewed(Timestamp::now, time_since_boot)
+    }
+
+    fn slewed(
+        wall: impl Fn() -> Timestamp + Send + Sync + 'static,
+        uptime: impl Fn() -> SignedDuration + Send + Sync + 'static,
+    ) -> Self {
+        let last = Mutex::new((uptime(), wall()));
+        Self::new(move || {
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            let (uptime, (last_uptime, last_time)) = (uptime(), *last);
+            let elapsed = (uptime - last_uptime).max(SignedDuration::ZERO);
+            let steady = last_time + elapsed;
+            let max_slew = elapsed / SLEW_DIVISOR;
+            let slew = wall().duration_since(steady).clamp(-max_slew, max_slew);
+            *last = (uptime, steady + slew);
+            last.1
+        })
     }
 
     pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
@@ -26,5 +58,67 @@ impl Clock {
 impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Clock")
+    }
+}
+
+/// Monotonic, and counts the time in suspend, unlike [`std::time::Instant`].
+fn time_since_boot() -> SignedDuration {
+    let time = clock_gettime(ClockId::Boottime);
+    SignedDuration::new(time.tv_sec, time.tv_nsec as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+    use super::*;
+
+    /// Sets the wall clock by `step`, lets `elapsed` seconds pass in the given number
+    /// of readings, and returns how far the steady clock has advanced.
+    fn advance_after(step: i64, elapsed: i64, readings: i64) -> SignedDuration {
+        let (uptime, wall) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)));
+        let start = Timestamp::constant(1_800_000_000, 0);
+        let clock = Clock::slewed(
+            {
+                let (uptime, wall) = (uptime.clone(), wall.clone());
+                move || start + SignedDuration::from_secs(uptime.load(Relaxed) + wall.load(Relaxed))
+            },
+            {
+                let uptime = uptime.clone();
+                move || SignedDuration::from_secs(uptime.load(Relaxed))
+            },
+        );
+        wall.store(step, Relaxed);
+        let mut last = clock.now();
+        for _ in 0..readings {
+            uptime.fetch_add(elapsed / readings, Relaxed);
+            let now = clock.now();
+            assert!(now >= last, "{now} after {last}");
+            last = now;
+        }
+        last.duration_since(start)
+    }
+
+    #[test]
+    fn a_steady_clock_slews_over_steps_of_the_system_clock() {
+        let day = 86_400;
+        for readings in [1, 100] {
+            for (step, elapsed, expected) in [
+                (0, 1000, 1000),
+                // Too far to catch up yet.
+                (day, 1000, 1100),
+                (-day, 1000, 900),
+                // Caught up.
+                (day, 11 * day, 12 * day),
+                (-day, 11 * day, 10 * day),
+            ] {
+                let advanced = advance_after(step, elapsed, readings);
+                let off = advanced - SignedDuration::from_secs(expected);
+                assert!(
+                    off.abs() < SignedDuration::from_secs(1),
+                    "{step}: {advanced}"
+                );
+            }
+        }
     }
 }

@@ -3,10 +3,11 @@
 
 use std::convert::Infallible;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
-/// How long a key is remembered, at least.
-pub const RETENTION: SignedDuration = SignedDuration::from_hours(24);
+/// How long a key is remembered by the clock of the store: 24 hours at least, even if
+/// that clock runs a tenth fast to catch up with the system clock.
+pub const RETENTION: SignedDuration = SignedDuration::from_hours(27);
 
 /// A client's idempotency key: 1 to 255 visible ASCII characters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -36,7 +37,6 @@ pub struct IdempotentRequest {
     /// SHA-256 of the method, path and body. A key cannot be reused for a
     /// request with another fingerprint.
     pub fingerprint: [u8; 32],
-    pub received_at: Timestamp,
 }
 
 /// The result of a request that may be a retry.

@@ -8,7 +8,7 @@ use super::{
     state::Api,
 };
 use crate::{
-    order::{NewOrder, PlaceOrderRequest, Transition},
+    order::{PlaceOrderRequest, Transition},
     server::Response,
 };
 
@@ -27,8 +27,10 @@ pub async fn place_order(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
         .json_with_idempotency_key::<PlaceOrderRequest>()
         .await?;
     request.preconditions().evaluate_post(true)?;
-    let new = NewOrder::new(place.pet_id, request.now(), api.reserve_for);
-    let placed = api.store.order_place(new, idempotency).await?;
+    let placed = api
+        .store
+        .order_place(place.pet_id, api.reserve_for, idempotency)
+        .await?;
     response::idempotent(placed, |placed| match placed {
         Ok(order) => api.links.created("store/orders", order.id.get(), &order),
         Err(rejection) => ApiError::from(rejection).response(),
@@ -64,11 +66,11 @@ async fn transition(
     transition: Transition,
 ) -> Result<Response, ApiError> {
     let idempotency = request.idempotency_key().await?;
-    let (id, now) = (request.order_id()?, request.now());
+    let id = request.order_id()?;
     request.preconditions().evaluate_post(false)?;
     let changed = api
         .store
-        .order_transition(id, transition, now, idempotency)
+        .order_transition(id, transition, idempotency)
         .await?;
     response::idempotent(changed, |changed| match changed {
         Ok(order) => response::json(&order),

@@ -134,7 +134,6 @@ impl<'a> ApiRequest<'a> {
             api_key_id: self.authorized.api_key_id,
             key,
             fingerprint: fingerprint.finalize().into(),
-            received_at: self.authorized.now,
         }))
     }
 

@@ -7,18 +7,13 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures_util::FutureExt;
 use tokio::task::JoinSet;
 
-use crate::{api::Api, clock::Clock, server::Tls, store::Store};
+use crate::{api::Api, server::Tls, store::Store};
 
 /// How long to wait before a task that panicked is restarted.
 const RESTART_DELAY: Duration = Duration::from_secs(1);
 
 /// Starts all background tasks.
-pub(crate) fn start(
-    store: &Arc<Store>,
-    api: &Api,
-    tls: Option<&Arc<Tls>>,
-    clock: &Clock,
-) -> Supervisor {
+pub(crate) fn start(store: &Arc<Store>, api: &Api, tls: Option<&Arc<Tls>>) -> Supervisor {
     let mut supervisor = Supervisor::default();
     supervisor.spawn("refresh_api_keys", api.keys(), tasks::refresh_api_keys);
     supervisor.spawn(
@@ -26,11 +21,10 @@ pub(crate) fn start(
         api.keys(),
         tasks::flush_api_key_usage,
     );
-    let state = (store.clone(), clock.clone());
-    supervisor.spawn("expire_orders", &state, tasks::expire_orders);
+    supervisor.spawn("expire_orders", store, tasks::expire_orders);
     supervisor.spawn(
         "purge_idempotency_keys",
-        &state,
+        store,
         tasks::purge_idempotency_keys,
     );
     supervisor.spawn(

@@ -6,7 +6,6 @@ use tokio::time::{interval, sleep};
 
 use crate::{
     api::{key_cache::KeyCache, metrics::Metrics},
-    clock::Clock,
     idempotency,
     server::Tls,
     store::{self, Store},
@@ -40,12 +39,12 @@ pub async fn flush_api_key_usage(keys: Arc<KeyCache>) {
 }
 
 /// Cancels orders whose reservation has expired.
-pub async fn expire_orders((store, clock): (Arc<Store>, Clock)) {
+pub async fn expire_orders(store: Arc<Store>) {
     let mut ticks = interval(ORDER_EXPIRY_INTERVAL);
     let mut latch = ErrorLatch::new("order expiry");
     loop {
         ticks.tick().await;
-        let expired = in_batches(|| store.order_expire(clock.now())).await;
+        let expired = in_batches(|| store.order_expire()).await;
         if let Ok(orders @ 1..) = expired {
             tracing::info!(orders, "orders expired");
         }
@@ -53,12 +52,12 @@ pub async fn expire_orders((store, clock): (Arc<Store>, Clock)) {
     }
 }
 
-pub async fn purge_idempotency_keys((store, clock): (Arc<Store>, Clock)) {
+pub async fn purge_idempotency_keys(store: Arc<Store>) {
     let mut ticks = interval(IDEMPOTENCY_PURGE_INTERVAL);
     let mut latch = ErrorLatch::new("idempotency key purge");
     loop {
         ticks.tick().await;
-        let purge = || store.idempotency_purge(clock.now() - idempotency::RETENTION);
+        let purge = || store.idempotency_purge(idempotency::RETENTION);
         latch.observe(in_batches(purge).await);
     }
 }

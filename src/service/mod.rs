@@ -50,11 +50,10 @@ pub async fn run(
         drain_delay,
     } = config;
     let store = Arc::new(store);
-    let clock = api_config.clock.clone();
     let scheme = Scheme::new(tls.is_some());
     let address = listeners.api.local_addr()?;
     let api = Arc::new(Api::new(store.clone(), api_config, scheme, address));
-    let tasks = background::start(&store, &api, tls.as_ref(), &clock);
+    let tasks = background::start(&store, &api, tls.as_ref());
     let server = Server {
         service: api.clone(),
         limits,

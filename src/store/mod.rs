@@ -12,6 +12,8 @@
 //!   its status.
 //! - A request with an idempotency key is executed once. Its record commits in
 //!   the same transaction.
+//! - Orders and idempotency keys follow one clock, whatever happens to the system
+//!   clocks: the database server's, or a steady one of the only process that writes.
 
 #[macro_use]
 mod rows;
@@ -27,12 +29,12 @@ mod queue;
 mod sqlite;
 mod url;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     api_key::{ApiKey, ApiKeyUsage, KeyHash, NewApiKey},
     idempotency::{Idempotent, IdempotentRequest},
-    order::{self, NewOrder, Order, OrderId, OrderStatus, Transition},
+    order::{self, Order, OrderId, OrderStatus, Transition},
     page::{ListQuery, Page},
     pet::{self, Inventory, NewPet, Pet, PetChange, PetId, PetStatus},
 };
@@ -189,15 +191,17 @@ impl Store {
         }
     }
 
-    /// Places an order on an available pet, which becomes pending.
+    /// Places an order on an available pet, which becomes pending. The reservation
+    /// expires after `reserve_for`, if ever.
     pub async fn order_place(
         &self,
-        new: NewOrder,
+        pet_id: PetId,
+        reserve_for: Option<SignedDuration>,
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<Result<Order, order::OrderRejection>>, Error> {
         match self {
-            Self::Sqlite(db) => db.order_place(new, idempotency).await,
-            Self::Postgres(db) => db.order_place(new, idempotency).await,
+            Self::Sqlite(db) => db.order_place(pet_id, reserve_for, idempotency).await,
+            Self::Postgres(db) => db.order_place(pet_id, reserve_for, idempotency).await,
         }
     }
 
@@ -207,21 +211,20 @@ impl Store {
         &self,
         id: OrderId,
         transition: Transition,
-        now: Timestamp,
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<Result<Order, order::OrderRejection>>, Error> {
         match self {
-            Self::Sqlite(db) => db.order_transition(id, transition, now, idempotency).await,
-            Self::Postgres(db) => db.order_transition(id, transition, now, idempotency).await,
+            Self::Sqlite(db) => db.order_transition(id, transition, idempotency).await,
+            Self::Postgres(db) => db.order_transition(id, transition, idempotency).await,
         }
     }
 
     /// Cancels a batch of the orders whose reservation has expired. Returns how
     /// many; 0 if none are left.
-    pub async fn order_expire(&self, now: Timestamp) -> Result<u64, Error> {
+    pub async fn order_expire(&self) -> Result<u64, Error> {
         match self {
-            Self::Sqlite(db) => db.order_expire(now).await,
-            Self::Postgres(db) => db.order_expire(now).await,
+            Self::Sqlite(db) => db.order_expire().await,
+            Self::Postgres(db) => db.order_expire().await,
         }
     }
 
@@ -273,12 +276,12 @@ impl Store {
         }
     }
 
-    /// Deletes a batch of the idempotency keys that were used before that time.
+    /// Deletes a batch of the idempotency keys that are older than `retention`.
     /// Returns how many; 0 if none are left.
-    pub async fn idempotency_purge(&self, before: Timestamp) -> Result<u64, Error> {
+    pub async fn idempotency_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
         match self {
-            Self::Sqlite(db) => db.idempotency_purge(before).await,
-            Self::Postgres(db) => db.idempotency_purge(before).await,
+            Self::Sqlite(db) => db.idempotency_purge(retention).await,
+            Self::Postgres(db) => db.idempotency_purge(retention).await,
         }
     }
 }

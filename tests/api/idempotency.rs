@@ -1,14 +1,8 @@
 //! `Idempotency-Key`: a retry replays the stored response instead of executing again.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
-};
-
 use futures_util::future::join_all;
 use http::Method;
-use jiff::{SignedDuration, Timestamp};
-use petstore::{api_key::Scope, clock::Clock};
+use petstore::api_key::Scope;
 use serde_json::json;
 
 use crate::{
@@ -229,20 +223,17 @@ fn assert_executed_once(responses: &[Response], status: u16) -> &Response {
 
 /// After retention, the same key may be used for another request.
 pub async fn idempotency_keys_expire_after_24_hours(backend: Backend) {
-    let start = Timestamp::now();
-    let hours = Arc::new(AtomicI64::new(0));
-    let clock_hours = hours.clone();
-    let server = Server::start_with(backend, |config| {
-        config.service.api.clock = Clock::new(move || {
-            start + SignedDuration::from_hours(clock_hours.load(Ordering::Relaxed))
-        });
-    })
-    .await;
+    let server = Server::start(backend).await;
+    let pass_hours = |hours: i64| {
+        let micros = hours * 3_600_000_000;
+        let age = format!("UPDATE idempotency_keys SET created_at = created_at - {micros}");
+        server.database.execute(&age);
+    };
     let first = idempotent_post(&server, "n", "/v1/pets", PET).send().await;
-    hours.store(23, Ordering::Relaxed);
+    pass_hours(23);
     let again = idempotent_post(&server, "n", "/v1/pets", PET).send().await;
     assert_replayed(&again, &first);
-    hours.store(25, Ordering::Relaxed);
+    pass_hours(5);
     let count = "SELECT count(*) || '' FROM idempotency_keys";
     let purged = async || server.database.query(count) == "0";
     eventually("the idempotency key is purged", purged).await;

@@ -11,6 +11,7 @@ mod backup;
 mod cli;
 mod client;
 mod client_disconnects;
+mod clocks;
 mod copy;
 mod crash;
 mod disk_failures;

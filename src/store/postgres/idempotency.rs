@@ -5,7 +5,7 @@
 //! the primary key and is rolled back as a whole; when it is run again, it finds
 //! the record.
 
-use jiff::Timestamp;
+use jiff::SignedDuration;
 use tokio_postgres::{Row, types::Type};
 
 use super::{
@@ -19,11 +19,24 @@ use crate::idempotency::IdempotentRequest;
 
 const PRIMARY_KEY: &str = "idempotency_keys_pkey";
 
+/// The time of the transaction, in microseconds since the Unix epoch. It is the
+/// server's: those of the replicas may differ.
+macro_rules! now_micros {
+    () => {
+        "(extract(epoch FROM now()) * 1000000)::bigint"
+    };
+}
+
+/// A duration as the databases store it.
+pub(super) fn microseconds(duration: SignedDuration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
 /// A statement that executes a batch of changes, each once per idempotency key.
 ///
-/// Parameters `$1` to `$4` are arrays with the time, API key id, idempotency key
-/// and fingerprint of each change; the last three are null without a key. The
-/// columns of the kind follow. The statement starts with three common table
+/// Parameters `$1` to `$3` are arrays with the API key id, idempotency key and
+/// fingerprint of each change, which are null without a key. The columns of the kind
+/// follow. The statement starts with three common table
 /// expressions: `requested`, the changes with their `ordinal`; `known`, the recorded
 /// outcomes of those that were executed before; and `pending`, the others.
 ///
@@ -41,10 +54,10 @@ macro_rules! batch_sql {
     ) => {
         concat!(
             "WITH requested AS MATERIALIZED (
-                 SELECT * FROM unnest($1, $2, $3, $4, ",
+                 SELECT * FROM unnest($1, $2, $3, ",
             $parameters,
             ") WITH ORDINALITY
-                 AS requested (at, api_key_id, idempotency_key, fingerprint, ",
+                 AS requested (api_key_id, idempotency_key, fingerprint, ",
             $columns,
             ", ordinal)
              ), known AS MATERIALIZED (
@@ -69,8 +82,9 @@ macro_rules! batch_sql {
                  INSERT INTO idempotency_keys (",
             idempotency_key_columns!(),
             ")
-                 SELECT api_key_id, idempotency_key, fingerprint, outcome, resource_id, at
-                 FROM decided
+                 SELECT api_key_id, idempotency_key, fingerprint, outcome, resource_id, ",
+            now_micros!(),
+            " FROM decided
                  WHERE idempotency_key IS NOT NULL AND outcome IS NOT NULL
                  ORDER BY api_key_id, idempotency_key
              )
@@ -91,7 +105,6 @@ macro_rules! batch_types {
     ($($own:ident),*) => {
         &[
             Type::INT8_ARRAY,
-            Type::INT8_ARRAY,
             Type::TEXT_ARRAY,
             Type::BYTEA_ARRAY,
             $(Type::$own),*
@@ -105,16 +118,14 @@ pub(super) async fn run<C: BatchedWrite>(
     pool: &Pool,
     sql: &'static Sql,
     changes: &[&C],
-    at: fn(&C) -> Timestamp,
     own: Parameters<'_>,
 ) -> Result<Option<Vec<Row>>, Error> {
     let requests = || changes.iter().map(|change| change.idempotency());
-    let at: Vec<_> = changes.iter().map(|c| at(c).as_microsecond()).collect();
     let api_keys: Vec<_> = requests().map(|r| r.map(|r| r.api_key_id)).collect();
     let keys: Vec<_> = requests().map(|r| r.map(|r| r.key.as_str())).collect();
     let fingerprint = |request: &IdempotentRequest| request.fingerprint.to_vec();
     let fingerprints: Vec<_> = requests().map(|r| r.map(fingerprint)).collect();
-    let common: Parameters = &[&at, &api_keys, &keys, &fingerprints];
+    let common: Parameters = &[&api_keys, &keys, &fingerprints];
     let parameters = [common, own].concat();
     pool.write_unless_conflict(sql, &parameters, PRIMARY_KEY)
         .await
@@ -122,8 +133,11 @@ pub(super) async fn run<C: BatchedWrite>(
 
 /// Concurrent replicas skip each other's rows.
 static PURGE: Sql = Sql {
-    text: "WITH old AS (
-               SELECT api_key_id, key FROM idempotency_keys WHERE created_at < $1
+    text: concat!(
+        "WITH old AS (
+               SELECT api_key_id, key FROM idempotency_keys WHERE created_at < ",
+        now_micros!(),
+        " - $1
                ORDER BY created_at LIMIT 1000 FOR UPDATE SKIP LOCKED
            ), deleted AS (
                DELETE FROM idempotency_keys USING old
@@ -131,16 +145,17 @@ static PURGE: Sql = Sql {
                    = (old.api_key_id, old.key)
                RETURNING 1
            )
-           SELECT count(*) FROM deleted",
+           SELECT count(*) FROM deleted"
+    ),
     types: &[Type::INT8],
 };
 
 impl Postgres {
     pub(in super::super) async fn idempotency_purge(
         &self,
-        before: Timestamp,
+        retention: SignedDuration,
     ) -> Result<u64, Error> {
-        let before = before.as_microsecond();
-        read_count(&self.background.write(&PURGE, &[&before]).await?)
+        let retention = microseconds(retention);
+        read_count(&self.background.write(&PURGE, &[&retention]).await?)
     }
 }

@@ -6,7 +6,7 @@
 //! undecided if its row passes the check by the statement's snapshot, but could not be
 //! locked.
 
-use jiff::Timestamp;
+use jiff::SignedDuration;
 use tokio_postgres::{Row, types::Type};
 
 use super::{
@@ -16,22 +16,24 @@ use super::{
     },
     ListSql, Postgres,
     error::MissingRow,
-    idempotency,
+    idempotency::{self, microseconds},
     pool::{Pool, Sql},
     read_count,
     writer::{BatchedWrite, OUTCOME_COLUMNS, WriteResult},
 };
 use crate::{
     idempotency::{Idempotent, IdempotentRequest},
-    order::{NewOrder, Order, OrderId, OrderRejection, OrderStatus, Transition},
+    order::{Order, OrderId, OrderRejection, OrderStatus, Transition},
     page::{ListQuery, Page, Status},
+    pet::PetId,
 };
 
 type OrderResult = Result<Order, OrderRejection>;
 
 #[derive(Debug)]
 pub(super) struct PlaceOrder {
-    new: NewOrder,
+    pet_id: PetId,
+    reserve_for: Option<SignedDuration>,
     idempotency: Option<IdempotentRequest>,
 }
 
@@ -39,7 +41,6 @@ pub(super) struct PlaceOrder {
 pub(super) struct TransitionOrder {
     id: OrderId,
     transition: Transition,
-    at: Timestamp,
     idempotency: Option<IdempotentRequest>,
 }
 
@@ -47,7 +48,7 @@ impl BatchedWrite for PlaceOrder {
     type Rejection = OrderRejection;
 
     fn contended_row(&self) -> Option<(i64, OrderRejection)> {
-        Some((self.new.pet_id.get(), OrderRejection::PetNotAvailable))
+        Some((self.pet_id.get(), OrderRejection::PetNotAvailable))
     }
 
     fn idempotency(&self) -> Option<&IdempotentRequest> {
@@ -55,11 +56,10 @@ impl BatchedWrite for PlaceOrder {
     }
 
     async fn run(pool: &Pool, changes: &[&Self]) -> Result<Option<Vec<Row>>, Error> {
-        let pets: Vec<_> = changes.iter().map(|c| c.new.pet_id.get()).collect();
-        let expiry = |c: &&Self| c.new.expires_at.map(Timestamp::as_microsecond);
-        let expiries: Vec<_> = changes.iter().map(expiry).collect();
-        let at = |change: &Self| change.new.created_at;
-        idempotency::run(pool, &PLACE, changes, at, &[&pets, &expiries]).await
+        let pets: Vec<_> = changes.iter().map(|c| c.pet_id.get()).collect();
+        let reserve_for = |c: &&Self| c.reserve_for.map(microseconds);
+        let durations: Vec<_> = changes.iter().map(reserve_for).collect();
+        idempotency::run(pool, &PLACE, changes, &[&pets, &durations]).await
     }
 }
 
@@ -80,31 +80,35 @@ impl BatchedWrite for TransitionOrder {
         let orders: Vec<_> = transitions().map(|t| t.order_status().as_str()).collect();
         let pets: Vec<_> = transitions().map(|t| t.pet_status().as_str()).collect();
         let own = &[&ids as _, &orders as _, &pets as _];
-        idempotency::run(pool, &TRANSITION, changes, |c| c.at, own).await
+        idempotency::run(pool, &TRANSITION, changes, own).await
     }
 }
 
 impl Postgres {
     pub(in super::super) async fn order_place(
         &self,
-        new: NewOrder,
+        pet_id: PetId,
+        reserve_for: Option<SignedDuration>,
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<OrderResult>, Error> {
-        let placed = self.placements.execute(PlaceOrder { new, idempotency });
-        self.order_result(placed.await?, Order::into_placed).await
+        let change = PlaceOrder {
+            pet_id,
+            reserve_for,
+            idempotency,
+        };
+        let placed = self.placements.execute(change).await?;
+        self.order_result(placed, Order::into_placed).await
     }
 
     pub(in super::super) async fn order_transition(
         &self,
         id: OrderId,
         transition: Transition,
-        at: Timestamp,
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<OrderResult>, Error> {
         let change = TransitionOrder {
             id,
             transition,
-            at,
             idempotency,
         };
         let changed = self.transitions.execute(change).await?;
@@ -134,9 +138,8 @@ impl Postgres {
         })
     }
 
-    pub(in super::super) async fn order_expire(&self, now: Timestamp) -> Result<u64, Error> {
-        let now = now.as_microsecond();
-        read_count(&self.background.write(&EXPIRE, &[&now]).await?)
+    pub(in super::super) async fn order_expire(&self) -> Result<u64, Error> {
+        read_count(&self.background.write(&EXPIRE, &[]).await?)
     }
 
     pub(in super::super) async fn order_get(&self, id: OrderId) -> Result<Option<Order>, Error> {
@@ -190,9 +193,13 @@ macro_rules! is_available {
 /// `orders`: that of [`Order::apply`].
 macro_rules! is_open {
     () => {
-        "orders.status = 'placed'
-         AND (pending.order_status = 'cancelled' OR orders.expires_at IS NULL
-              OR orders.expires_at > pending.at)"
+        concat!(
+            "orders.status = 'placed'
+             AND (pending.order_status = 'cancelled' OR orders.expires_at IS NULL
+                  OR orders.expires_at > ",
+            now_micros!(),
+            ")"
+        )
     };
 }
 
@@ -200,7 +207,7 @@ macro_rules! is_open {
 /// order for the pet: otherwise the unique index would wait for it.
 static PLACE: Sql = Sql {
     text: batch_sql!(
-        columns: "pet_id, expires_at", parameters: "$5, $6",
+        columns: "pet_id, reserve_for", parameters: "$4, $5",
         execute: concat!(
             "available AS MATERIALIZED (
                  SELECT id FROM pets
@@ -214,8 +221,12 @@ static PLACE: Sql = Sql {
              ), placed AS (
                  INSERT INTO orders (",
             new_order_columns!(),
-            ") SELECT pet_id, 'placed', at, at, expires_at
-                 FROM pending JOIN reserved ON reserved.id = pending.pet_id ORDER BY ordinal
+            ") SELECT pet_id, 'placed', now, now, now + reserve_for
+                 FROM pending JOIN reserved ON reserved.id = pending.pet_id,
+                      (SELECT ",
+            now_micros!(),
+            " AS now) AS clock
+                 ORDER BY ordinal
                  RETURNING ",
             order_columns!(),
             "), executed AS (
@@ -239,7 +250,7 @@ static PLACE: Sql = Sql {
 /// its order, so that its update never waits.
 static TRANSITION: Sql = Sql {
     text: batch_sql!(
-        columns: "order_id, order_status, pet_status", parameters: "$5, $6, $7",
+        columns: "order_id, order_status, pet_status", parameters: "$4, $5, $6",
         execute: concat!(
             "open AS MATERIALIZED (
                  SELECT orders.id, pending.*
@@ -251,7 +262,9 @@ static TRANSITION: Sql = Sql {
              ), executed AS (
                  UPDATE orders
                  SET status = open.order_status,
-                     updated_at = greatest(orders.updated_at, open.at)
+                     updated_at = greatest(orders.updated_at, ",
+            now_micros!(),
+            ")
                  FROM open WHERE orders.id = open.id
                  RETURNING open.ordinal, open.pet_status, ",
             order_columns!("orders"),
@@ -275,18 +288,24 @@ static TRANSITION: Sql = Sql {
 /// Mirrors `Order::apply` with `Transition::Cancel`. Concurrent replicas skip each
 /// other's orders, and an order whose pet is locked is left for the next run.
 static EXPIRE: Sql = Sql {
-    text: "WITH expired AS MATERIALIZED (
+    text: concat!(
+        "WITH expired AS MATERIALIZED (
                SELECT orders.id FROM orders JOIN pets ON pets.id = orders.pet_id
-               WHERE orders.status = 'placed' AND expires_at <= $1
-               ORDER BY expires_at LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED
+               WHERE orders.status = 'placed' AND expires_at <= ",
+        now_micros!(),
+        " ORDER BY expires_at LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED
            ), cancelled AS (
-               UPDATE orders SET status = 'cancelled', updated_at = greatest(updated_at, $1)
+               UPDATE orders
+               SET status = 'cancelled', updated_at = greatest(updated_at, ",
+        now_micros!(),
+        ")
                FROM expired WHERE orders.id = expired.id AND orders.status = 'placed'
                RETURNING orders.pet_id
            ), released AS (
                UPDATE pets SET status = 'available', reserved = false
                FROM cancelled WHERE pets.id = cancelled.pet_id
            )
-           SELECT count(*) FROM cancelled",
-    types: &[Type::INT8],
+           SELECT count(*) FROM cancelled"
+    ),
+    types: &[],
 };

@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Instant};
 
-use jiff::Timestamp;
 use tokio_postgres::{Row, types::Type};
 
 use super::{
@@ -61,11 +60,7 @@ impl BatchedWrite for CreatePet {
         if changes.iter().all(|change| change.idempotency.is_none()) {
             return pool.write(&CREATE, columns).await.map(Some);
         }
-        let at = |change: &Self| {
-            let request = change.idempotency.as_ref();
-            request.map_or(Timestamp::UNIX_EPOCH, |request| request.received_at)
-        };
-        idempotency::run(pool, &CREATE_IDEMPOTENT, changes, at, columns).await
+        idempotency::run(pool, &CREATE_IDEMPOTENT, changes, columns).await
     }
 }
 
@@ -226,7 +221,7 @@ static CREATE: Sql = Sql {
 /// insertion, which pairs them with their requests.
 static CREATE_IDEMPOTENT: Sql = Sql {
     text: batch_sql!(
-        columns: new_pet_columns!(), parameters: "$5, $6, $7",
+        columns: new_pet_columns!(), parameters: "$4, $5, $6",
         execute: concat!(
             "created AS (
                  INSERT INTO pets (",

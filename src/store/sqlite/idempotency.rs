@@ -1,7 +1,7 @@
 //! Idempotency keys on SQLite. The record is written in the same savepoint as the
 //! change, so both commit or neither does.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{
@@ -36,9 +36,9 @@ const PURGE: &str = "DELETE FROM idempotency_keys WHERE (api_key_id, key) IN (
 impl Sqlite {
     pub(in super::super) async fn idempotency_purge(
         &self,
-        before: Timestamp,
+        retention: SignedDuration,
     ) -> Result<u64, Error> {
-        let before = before.as_microsecond();
+        let before = (self.clock.now() - retention).as_microsecond();
         if !self.exists(ANY_BEFORE, before).await? {
             return Ok(0);
         }
@@ -56,11 +56,12 @@ impl Sqlite {
     }
 }
 
-/// Executes a change, unless its idempotency key was used before. `id` is the
-/// resource id to record, and `replay` restores the result from it.
+/// Executes a change, unless its idempotency key was used before. `at` is the time and
+/// `id` the resource id to record, and `replay` restores the result from that id.
 pub(super) fn execute_once<T, R: RecordedRejection>(
     db: &Connection,
     request: Option<&IdempotentRequest>,
+    at: Timestamp,
     execute: impl FnOnce(&Connection) -> rusqlite::Result<Result<T, R>>,
     id: impl FnOnce(&T) -> i64,
     replay: impl FnOnce(&Connection, i64) -> rusqlite::Result<T>,
@@ -96,7 +97,7 @@ pub(super) fn execute_once<T, R: RecordedRejection>(
                 request.fingerprint,
                 outcome,
                 resource_id,
-                request.received_at.as_microsecond()
+                at.as_microsecond()
             ])?;
             Ok(Idempotent::Executed(result))
         }

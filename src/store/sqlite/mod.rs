@@ -25,6 +25,7 @@ use super::{
     rows::{Entity, Row},
 };
 use crate::{
+    clock::Clock,
     page::{ListQuery, Page, Status},
     telemetry::warn_if_public,
 };
@@ -40,6 +41,8 @@ pub(super) use pets::insert as insert_pet;
 pub struct Sqlite {
     writer: Writer,
     readers: Readers,
+    /// The clock of orders and idempotency keys.
+    clock: Clock,
     /// The service lock. Declared last, so that it is released
     /// after everything else is closed.
     _lock: Option<File>,
@@ -60,6 +63,7 @@ impl Sqlite {
         Ok(Self {
             writer,
             readers,
+            clock: Clock::steady(),
             _lock: lock,
         })
     }

@@ -1,7 +1,7 @@
 //! Orders on SQLite. There is one writer, so what a write has read cannot change
 //! before it commits.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{
@@ -11,6 +11,7 @@ use crate::{
     idempotency::{Idempotent, IdempotentRequest},
     order::{NewOrder, Order, OrderId, OrderRejection, OrderStatus, Transition},
     page::{ListQuery, Page, Status},
+    pet::PetId,
 };
 
 type OrderResult = Result<Order, OrderRejection>;
@@ -54,9 +55,11 @@ const EXPIRED: &str = "SELECT id FROM orders INDEXED BY orders_expires_at_idx
 impl Sqlite {
     pub(in super::super) async fn order_place(
         &self,
-        new: NewOrder,
+        pet_id: PetId,
+        reserve_for: Option<SignedDuration>,
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<OrderResult>, Error> {
+        let new = NewOrder::new(pet_id, self.clock.now(), reserve_for);
         let execute = move |db: &Connection| place(db, new);
         self.order_change(idempotency, execute, Order::into_placed)
             .await
@@ -66,9 +69,9 @@ impl Sqlite {
         &self,
         id: OrderId,
         transition: Transition,
-        now: Timestamp,
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<OrderResult>, Error> {
+        let now = self.clock.now();
         let execute = move |db: &Connection| apply(db, id.get(), transition, now);
         // A closed order never changes again.
         self.order_change(idempotency, execute, |order| order).await
@@ -86,15 +89,17 @@ impl Sqlite {
             Idempotent::Executed(Ok(_)) => Effect::Update,
             _ => Effect::None,
         };
+        let at = self.clock.now();
         let change = move |db: &Connection| {
             let request = idempotency.as_ref();
             let replay = |db: &Connection, id| get(db, id).map(as_recorded);
-            execute_once(db, request, execute, |order| order.id.get(), replay)
+            execute_once(db, request, at, execute, |order| order.id.get(), replay)
         };
         self.writer.run(effect, change).await
     }
 
-    pub(in super::super) async fn order_expire(&self, now: Timestamp) -> Result<u64, Error> {
+    pub(in super::super) async fn order_expire(&self) -> Result<u64, Error> {
+        let now = self.clock.now();
         if !self.exists(ANY_EXPIRED, now.as_microsecond()).await? {
             return Ok(0);
         }

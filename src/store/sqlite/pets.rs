@@ -64,10 +64,12 @@ impl Sqlite {
             Idempotent::Executed(_) => Effect::Insert,
             Idempotent::Replayed(_) | Idempotent::KeyReused => Effect::None,
         };
+        let at = self.clock.now();
         let create = move |db: &Connection| {
             let execute = |db: &Connection| insert(db, new.clone()).map(Ok);
             let replay = |_: &Connection, id| Ok(new.clone().with_id(PetId::from_store(id)));
-            let created = execute_once(db, Some(&request), execute, |pet| pet.id.get(), replay)?;
+            let created =
+                execute_once(db, Some(&request), at, execute, |pet| pet.id.get(), replay)?;
             Ok(created.into_infallible())
         };
         self.writer.run(effect, create).await

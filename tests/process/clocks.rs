@@ -1,0 +1,160 @@
+//! System clocks that are wrong, or set while the service runs: idempotency keys are
+//! not forgotten, and orders expire neither early nor late.
+
+use std::{fs, process::Command};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::{
+    client::{Client, Response},
+    harness::{Finished, Home, Service, eventually},
+    postgres::Cluster,
+};
+
+const ORDERS: &str = "/v1/store/orders";
+
+/// Starts the service with a system clock that [`set_clock`] sets.
+fn serve(home: &Home, reserve_for: &str) -> Service {
+    // The faketime program itself would run the service as a child process.
+    let mut library = Command::new("faketime");
+    let library = Finished::of(library.args(["-f", "+0", "printenv", "LD_PRELOAD"]));
+    let mut command = home.serve_command();
+    command
+        .args(["--reserve-for", reserve_for])
+        .env("LD_PRELOAD", library.success().stdout.trim())
+        .env("FAKETIME_TIMESTAMP_FILE", home.path("clock"))
+        .env("FAKETIME_NO_CACHE", "1")
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    Service::start(&mut command)
+}
+
+/// Sets the system clock off by an offset such as `+2d`.
+fn set_clock(home: &Home, offset: &str) {
+    fs::write(home.path("clock"), offset).unwrap();
+}
+
+async fn post(client: &Client, path: &str, body: &Value, key: &str) -> Response {
+    let response = client.send_json(Method::POST, path, body, Some(key)).await;
+    response.unwrap()
+}
+
+async fn create_pet(client: &Client, name: &str) -> Response {
+    let pet = json!({"name": name, "categoryId": 1, "status": "available"});
+    post(client, "/v1/pets", &pet, name).await
+}
+
+/// Creates a pet, with its name as the idempotency key, and orders it. Returns the path
+/// of the order.
+async fn create_order(client: &Client, name: &str) -> String {
+    let created = create_pet(client, name).await;
+    assert_eq!(created.status, 201, "{created:?}");
+    let order = json!({"petId": created.body["id"]});
+    let placed = post(client, ORDERS, &order, &format!("order-{name}")).await;
+    assert_eq!(placed.status, 201, "{placed:?}");
+    format!("{ORDERS}/{}", placed.body["id"])
+}
+
+/// Asserts that neither the pet's idempotency key nor its order has expired.
+async fn assert_kept(client: &Client, name: &str, order: &str) {
+    assert_replayed(client, name).await;
+    let path = format!("{order}/complete");
+    let completed = client.send_json(Method::POST, &path, &Value::Null, None);
+    let completed = completed.await.unwrap();
+    assert_eq!(completed.status, 200, "{completed:?}");
+}
+
+async fn assert_replayed(client: &Client, name: &str) {
+    let again = create_pet(client, name).await;
+    let replayed = again.headers.contains_key("idempotent-replayed");
+    assert!(replayed, "{again:?}");
+}
+
+async fn wait_until_expired(client: &Client, order: &str) {
+    let is_cancelled = async || client.get(order).await.body["status"] == "cancelled";
+    eventually("the order to expire", is_cancelled).await;
+}
+
+/// Inserts an order and an idempotency key from 1970, and waits until the service has
+/// expired the one and purged the other, and with them all that is due.
+async fn wait_until_purged(sql: impl Fn(&str) -> String) {
+    sql(
+        "INSERT INTO pets (name, category_id, status) VALUES ('marker', 1, 'pending');
+         INSERT INTO orders (pet_id, status, created_at, updated_at, expires_at)
+         SELECT max(id), 'placed', 0, 0, 1 FROM pets;
+         INSERT INTO idempotency_keys
+         SELECT api_key_id, 'marker', fingerprint, outcome, resource_id, 0
+         FROM idempotency_keys LIMIT 1;",
+    );
+    let due = "SELECT CAST((SELECT count(*) FROM orders WHERE status = 'placed' AND expires_at = 1)
+                      + (SELECT count(*) FROM idempotency_keys WHERE created_at = 0) AS text)";
+    eventually("expiry and purge", async || sql(due) == "0").await;
+}
+
+/// The clock of the database decides, not those of the replicas.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL and faketime; make test installs them and runs this"]
+async fn the_clocks_of_replicas_do_not_matter() {
+    let cluster = Cluster::start();
+    let database = cluster.create_database();
+    let home = Home::with_database(cluster.url(&database));
+    let key = home.new_key();
+    let sql = |sql: &str| cluster.psql(&database, sql);
+    let replica = |clock: &str, reserve_for: &str| {
+        set_clock(&home, clock);
+        let service = serve(&home, reserve_for);
+        let client = Client::new(&service, &key);
+        (service, client)
+    };
+
+    let (service, client) = replica("+0", "1h");
+    let on_right = create_order(&client, "right").await;
+    service.kill();
+    let (service, client) = replica("+2d", "1s");
+    wait_until_purged(sql).await;
+    assert_kept(&client, "right", &on_right).await;
+    let on_fast = create_order(&client, "fast").await;
+    service.kill();
+    let (service, client) = replica("-2d", "1h");
+    wait_until_expired(&client, &on_fast).await;
+    assert_replayed(&client, "fast").await;
+    let on_slow = create_order(&client, "slow").await;
+    service.kill();
+    let (_service, client) = replica("+0", "1h");
+    wait_until_purged(sql).await;
+    assert_kept(&client, "slow", &on_slow).await;
+}
+
+/// SQLite has one writer, whose clock is steady.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs faketime; make test installs it and runs this"]
+async fn steps_of_the_system_clock_do_not_matter_on_sqlite() {
+    let home = Home::new();
+    let key = home.new_key();
+    let sql = |sql: &str| {
+        let db = rusqlite::Connection::open(home.database()).unwrap();
+        db.busy_timeout(crate::harness::TIMEOUT).unwrap();
+        match sql.starts_with("SELECT") {
+            true => db.query_row(sql, [], |row| row.get(0)).unwrap(),
+            false => db.execute_batch(sql).map(|()| String::new()).unwrap(),
+        }
+    };
+    set_clock(&home, "+0");
+    let service = serve(&home, "1h");
+    let client = Client::new(&service, &key);
+    let before = create_order(&client, "before").await;
+    set_clock(&home, "+2d");
+    wait_until_purged(sql).await;
+    assert_kept(&client, "before", &before).await;
+    service.kill();
+
+    set_clock(&home, "+0");
+    let service = serve(&home, "2s");
+    let client = Client::new(&service, &key);
+    let before = create_order(&client, "short").await;
+    set_clock(&home, "-2d");
+    wait_until_expired(&client, &before).await;
+    let after = create_order(&client, "after").await;
+    wait_until_expired(&client, &after).await;
+    assert_replayed(&client, "short").await;
+}
