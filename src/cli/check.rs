@@ -15,7 +15,8 @@ impl Check {
     pub fn run(self) -> CommandResult {
         block_on(async {
             let database = &self.database.database;
-            let problems = check(database, |what| status!("Checking for {what}")).await?;
+            let problems =
+                check(&self.database.url()?, |what| status!("Checking for {what}")).await?;
             if problems.is_empty() {
                 status!("No problems found in {database}.");
                 return Ok(());

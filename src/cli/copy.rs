@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{CommandResult, UrlParser, block_on, counted, progress_bar, status};
+use super::{
+    CommandResult, PasswordFile, UrlParser, block_on, counted, print_warning, progress_bar, status,
+};
 use crate::{
     invalid::Invalid,
     store::{DatabaseUrl, PostgresUrl, copy},
@@ -30,6 +32,8 @@ pub struct Copy {
         value_name = "URL"
     )]
     to: Box<PostgresUrl>,
+    #[command(flatten)]
+    password: PasswordFile,
 }
 
 impl Copy {
@@ -37,7 +41,8 @@ impl Copy {
         block_on(self.copy())
     }
 
-    async fn copy(self) -> CommandResult {
+    async fn copy(mut self) -> CommandResult {
+        self.password.apply(&mut self.to, print_warning)?;
         let bar = progress_bar("rows");
         status!("Copying {} to {}", self.from.display(), self.to);
         let copied = copy(&self.from, &self.to, |done, total| {

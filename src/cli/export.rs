@@ -51,7 +51,7 @@ impl Export {
                 format!("cannot write the animals: {cause}")
             })
         };
-        let exported = block_on(async { Ok(export(&self.database.database, write).await?) });
+        let exported = block_on(async { Ok(export(&self.database.url()?, write).await?) });
         bar.finish_and_clear();
         if pipe_closed {
             // `head` closes the pipe when it has read enough.

@@ -40,12 +40,13 @@ impl Import {
         })?;
         let failed = |cause| format!("cannot read {path}: {cause}");
         let file = File::open(&self.file).map_err(failed)?;
+        let database = self.database.url()?;
         let bar = progress_bar("bytes");
         bar.set_length(file.metadata().map_err(failed)?.len());
         let file = BufReader::with_capacity(1 << 16, bar.wrap_read(file));
         let records = pet_file::read(format, file);
         let mut records = records.map_err(|error| format!("cannot import {path}: {error}"))?;
-        status!("Importing {path} into {}", self.database.database);
+        status!("Importing {path} into {database}");
 
         let mut invalid = 0;
         let skip = self.skip_invalid;
@@ -71,7 +72,7 @@ impl Import {
                 }
             }
         };
-        let imported = block_on(async { Ok(import(&self.database.database, &mut next).await) })?;
+        let imported = block_on(async { Ok(import(&database, &mut next).await) })?;
         bar.finish_and_clear();
         if invalid > MAX_REPORTED {
             status!("… and {} more", invalid - MAX_REPORTED);

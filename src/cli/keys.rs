@@ -88,7 +88,7 @@ impl Create {
             created_at: Clock::system().now(),
             expires_at: self.expires,
         };
-        let store = Store::open(&self.database.database, &Options::new(Role::Command)).await?;
+        let store = Store::open(&self.database.url()?, &Options::new(Role::Command)).await?;
         let (key, secret) = create(&store, new).await?;
         store.close().await;
         let expiry = key
@@ -167,12 +167,12 @@ pub async fn create(store: &Store, new: NewApiKey) -> Result<(ApiKey, ApiKeySecr
     Ok((key, secret))
 }
 
-async fn open_existing(database: &Database) -> Result<Store, crate::store::OpenError> {
+async fn open_existing(database: &Database) -> Result<Store, Box<dyn std::error::Error>> {
     let options = Options {
         create: false,
         ..Options::new(Role::Command)
     };
-    Store::open(&database.database, &options).await
+    Ok(Store::open(&database.url()?, &options).await?)
 }
 
 fn row(key: &ApiKey, now: Timestamp) -> [String; 8] {

@@ -3,6 +3,7 @@
 mod backup;
 mod check;
 mod copy;
+mod database;
 mod export;
 mod formula;
 mod healthcheck;
@@ -32,8 +33,9 @@ use crate::{
     api::PublicUrl,
     invalid::Invalid,
     server::{CertificateError, Tls},
-    store::{DatabaseUrl, redact_password},
+    store::redact_password,
 };
+use database::{Database, PasswordFile, print_warning};
 
 type CommandResult = Result<(), Box<dyn Error>>;
 
@@ -174,20 +176,6 @@ impl TlsFiles {
         let tls = files.map(|(cert, key)| Tls::load(cert, key));
         Ok(tls.transpose()?.map(Arc::new))
     }
-}
-
-#[derive(Args)]
-struct Database {
-    /// Database to use: sqlite:PATH or postgres://USER@HOST/DATABASE.
-    #[arg(
-        long,
-        env = "PETSTORE_DATABASE",
-        hide_env_values = true,
-        value_parser = UrlParser(str::parse::<DatabaseUrl>),
-        default_value = DEFAULT_DATABASE,
-        value_name = "URL"
-    )]
-    database: DatabaseUrl,
 }
 
 /// Parses a database URL. The error message redacts the URL's password, which

@@ -45,7 +45,7 @@ impl Seed {
             bar.inc(1);
             Ok(Some(random_pet(&mut random)))
         };
-        let added = block_on(async { Ok(import(&self.database.database, next).await?) });
+        let added = block_on(async { Ok(import(&self.database.url()?, next).await?) });
         bar.finish_and_clear();
         let (added, database) = (counted(added?, "animal"), &self.database.database);
         status!("Added {added} to {database}.");

@@ -167,6 +167,8 @@ impl Serve {
         };
 
         let tls = self.tls.load()?;
+        let warn = |warning: String| tracing::warn!(warning, "insecure database connection");
+        let database = self.database.url_with_warnings(warn)?;
         let (listener, address) = bind("--listen", self.listen.listen)?;
         let metrics = self
             .metrics_listen
@@ -176,7 +178,7 @@ impl Serve {
         let mut shutdown = pin!(shutdown);
         let options = Options::new(Role::Service);
         let store = tokio::select! {
-            opened = Store::open(&self.database.database, &options) => opened?,
+            opened = Store::open(&database, &options) => opened?,
             () = &mut shutdown => return Ok(()),
         };
 
@@ -270,7 +272,12 @@ impl Serve {
             default if default == DEFAULT_DATABASE => String::new(),
             other => format!(" --database {}", shell_quote(&other)),
         };
-        format!("{program} keys create NAME{database}")
+        let password_file = &self.database.password.database_password_file;
+        let password_file = password_file.as_ref().map_or(String::new(), |file| {
+            let file = shell_quote(&file.to_string_lossy());
+            format!(" --database-password-file {file}")
+        });
+        format!("{program} keys create NAME{database}{password_file}")
     }
 }
 

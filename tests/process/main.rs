@@ -14,6 +14,7 @@ mod client_disconnects;
 mod clocks;
 mod copy;
 mod crash;
+mod database_connection;
 mod disk_failures;
 mod durability;
 mod first_start;

@@ -289,44 +289,6 @@ fn only_utf8_databases_are_accepted() {
 }
 
 #[test]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-fn sslmode_verify_full_verifies_the_certificate() {
-    let (cluster, authority) = Cluster::start_with_tls();
-    let other_authority = Cluster::start_with_tls().1;
-    let database = cluster.create_database();
-    let url = |host: &str, options: String| {
-        format!(
-            "postgres://petstore@{host}:{}/{database}?{options}",
-            cluster.port
-        )
-    };
-    let verify = |root: &tempfile::NamedTempFile| {
-        format!("sslmode=verify-full&sslrootcert={}", root.path().display())
-    };
-    let home = Home::new();
-    let create = |url: String| home.petstore(&["keys", "create", "test", "--database", &url]);
-    for good in [
-        url("127.0.0.1", "sslmode=disable".into()),
-        url("127.0.0.1", "sslmode=prefer".into()),
-        url("127.0.0.1", "sslmode=require".into()),
-        url("localhost", verify(&authority)),
-    ] {
-        create(good).success();
-    }
-    for bad in [
-        // Another certificate authority, and another host name.
-        url("localhost", verify(&other_authority)),
-        url("127.0.0.1", verify(&authority)),
-    ] {
-        create(bad).assert_fails(1, "certificate");
-    }
-    for wrong in ["sslmode=verify-ca", "prepared_statements=maybe"] {
-        let rejected = create(url("localhost", wrong.into()));
-        rejected.assert_fails(2, "--database");
-    }
-}
-
-#[test]
 fn connection_errors_do_not_reveal_the_password() {
     let home = Home::with_database("postgres://till:secret@127.0.0.1:9/shop".into());
     let finished = home.petstore(&["keys", "list", "--database", &home.url()]);

@@ -1,6 +1,13 @@
 //! The address of a PostgreSQL server, in libpq's URL format.
 
-use std::{error::Error, fmt, path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    collections::HashSet,
+    error::Error,
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
 
 use percent_encoding::percent_decode_str;
 use tokio_postgres::{
@@ -26,6 +33,30 @@ pub struct PostgresUrl {
 
 impl PostgresUrl {
     pub(in super::super) const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
+
+    pub(crate) fn has_password(&self) -> bool {
+        self.config.get_password().is_some()
+    }
+
+    pub(crate) fn set_password(&mut self, password: Vec<u8>) {
+        self.config.password(password);
+    }
+
+    /// The first host that is not on this machine, if certificates are not verified.
+    pub(crate) fn unverified_host(&self) -> Option<&str> {
+        let mut hosts = self.config.get_hosts().iter().enumerate();
+        hosts.find_map(|(n, host)| match host {
+            Host::Tcp(name) if !self.verify_certificate => {
+                let address = self.config.get_hostaddrs().get(n).copied();
+                let is_local = match address.or_else(|| name.parse().ok()) {
+                    Some(address) => address.to_canonical().is_loopback(),
+                    None => name.eq_ignore_ascii_case("localhost"),
+                };
+                (!is_local).then_some(name.as_str())
+            }
+            _ => None,
+        })
+    }
 
     /// The configuration of each host, in order.
     pub(super) fn hosts(&self) -> impl Iterator<Item = Config> {
@@ -77,26 +108,25 @@ impl FromStr for PostgresUrl {
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let invalid = |reason: String| Invalid::new("database", reason);
-        let (base, query) = text.split_once('?').unwrap_or((text, ""));
-        let (mut verify_certificate, mut root_certificates, mut prepares_statements) =
-            (false, None, true);
-        let mut system_certificates = false;
-        let mut kept = Vec::new();
+        // As the driver does: the user and password may contain a question mark.
+        let after_user = text.find('@').unwrap_or(0);
+        let query_at = text[after_user..].find('?').map(|n| after_user + n);
+        let (base, query) = query_at.map_or((text, ""), |n| (&text[..n], &text[n + 1..]));
+        let (mut sslmode, mut sslrootcert, mut prepares_statements) = (None, None, true);
+        let (mut names, mut kept) = (HashSet::new(), Vec::new());
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let value = percent_decode_str(value).decode_utf8_lossy();
-            match (name, &*value) {
-                ("sslmode", "verify-full") => {
-                    verify_certificate = true;
-                    kept.push("sslmode=require");
+            let [name, value] =
+                [name, value].map(|part| percent_decode_str(part).decode_utf8_lossy());
+            match (&*name, &*value) {
+                ("sslmode", "disable" | "prefer" | "require" | "verify-full") => {
+                    sslmode = Some(value.clone().into_owned());
                 }
-                ("sslmode", "disable" | "prefer" | "require") => kept.push(pair),
                 ("sslmode", _) => {
                     let reason = "sslmode must be disable, prefer, require or verify-full";
                     return Err(invalid(reason.into()));
                 }
-                ("sslrootcert", "system") => system_certificates = true,
-                ("sslrootcert", file) => root_certificates = Some(PathBuf::from(file)),
+                ("sslrootcert", file) => sslrootcert = Some(PathBuf::from(file)),
                 ("prepared_statements", "true") => {}
                 ("prepared_statements", "false") => prepares_statements = false,
                 ("prepared_statements", _) => {
@@ -104,16 +134,47 @@ impl FromStr for PostgresUrl {
                 }
                 _ => kept.push(pair),
             }
+            // Which one would be used is anybody's guess.
+            if !names.insert(name.clone()) {
+                return Err(invalid(format!("{name} must not be repeated")));
+            }
         }
-        // Weaker modes verify nothing, and `prefer` falls back to plain text.
-        if (root_certificates.is_some() || system_certificates) && !verify_certificate {
+        // As in libpq, `system` implies verify-full. Weaker modes verify nothing, and
+        // `prefer` falls back to plain text.
+        let system = sslrootcert.as_deref() == Some(Path::new("system"));
+        let verify_certificate = match sslmode.as_deref() {
+            Some(mode) => mode == "verify-full",
+            None => system,
+        };
+        if sslrootcert.is_some() && !verify_certificate {
             return Err(invalid("sslrootcert requires sslmode=verify-full".into()));
         }
-        let config = format!("{base}?{}", kept.join("&")).parse::<Config>();
-        let config = config.map_err(|e| {
-            let reason = e.source().map_or(e.to_string(), <dyn Error>::to_string);
-            invalid(format!("is not a valid PostgreSQL URL: {reason}"))
-        })?;
+        let sslmode = match verify_certificate {
+            true => "require",
+            false => sslmode.as_deref().unwrap_or("prefer"),
+        };
+        let sslmode = format!("sslmode={sslmode}");
+        kept.push(&sslmode);
+        let parse = |url: &str| {
+            url.parse::<Config>().map_err(|e| {
+                let reason = e.source().map_or(e.to_string(), <dyn Error>::to_string);
+                invalid(format!("is not a valid PostgreSQL URL: {reason}"))
+            })
+        };
+        let authority = parse(base)?;
+        let has_host = !authority.get_hosts().is_empty();
+        for (name, is_given) in [
+            ("host", has_host),
+            ("port", has_host),
+            ("user", authority.get_user().is_some()),
+            ("password", authority.get_password().is_some()),
+            ("dbname", authority.get_dbname().is_some()),
+        ] {
+            if is_given && names.contains(name) {
+                return Err(invalid(format!("{name} must not be repeated")));
+            }
+        }
+        let config = parse(&format!("{base}?{}", kept.join("&")))?;
         if config.get_hosts().is_empty() {
             return Err(invalid(
                 "must specify the host of the PostgreSQL server".into(),
@@ -122,7 +183,7 @@ impl FromStr for PostgresUrl {
         Ok(Self {
             config,
             verify_certificate,
-            root_certificates,
+            root_certificates: sslrootcert.filter(|_| !system),
             prepares_statements,
         })
     }
