@@ -9,6 +9,7 @@ pub mod disk;
 mod fuzz;
 mod io_faults;
 mod kills;
+mod postgres;
 mod power_cuts;
 
 use std::env;

@@ -1,0 +1,527 @@
+//! PostgreSQL that crashes, ends sessions and has locked rows, behind a proxy that
+//! drops, delays and halves replies.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    process::Stdio,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use rand::{
+    Rng, RngExt, SeedableRng,
+    rngs::StdRng,
+    seq::{IndexedMutRandom, IndexedRandom, SliceRandom},
+};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::{
+    io::{self, AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time::sleep,
+};
+
+use super::{random, rounds};
+use crate::{
+    client::Client,
+    harness::{Home, Service, eventually, signal},
+    postgres::Cluster,
+};
+
+const CLIENTS: u64 = 8;
+const ORDERS: &str = "/v1/store/orders";
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn acknowledged_changes_survive_database_failures() {
+    let mut random = random("PostgreSQL failures");
+    let campaign = Campaign::start(&mut random).await;
+    let clients = campaign.start_clients(&mut random);
+    let mut failures = [
+        Failure::Crash,
+        Failure::KilledSession,
+        Failure::TerminatedSessions,
+        Failure::LockedRows,
+        Failure::BrokenReplies,
+    ];
+    for _ in 0..rounds(1, 100) {
+        failures.shuffle(&mut random);
+        for failure in failures {
+            campaign.workload.make_progress().await;
+            sleep(Duration::from_millis(random.random_range(0..100))).await;
+            campaign.inflict(failure, &mut random).await;
+        }
+    }
+    campaign.workload.make_progress().await;
+    campaign.workload.stop(clients).await;
+    let violations = campaign.check(&mut random).await;
+    campaign.workload.report();
+    assert_eq!(violations, Vec::<String>::new());
+}
+
+/// The control: the check finds changes that were lost, doubled or miscounted behind
+/// the back of the service.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn the_check_finds_lost_and_doubled_changes() {
+    let mut random = random("damaged PostgreSQL");
+    let campaign = Campaign::start(&mut random).await;
+    let clients = campaign.start_clients(&mut random);
+    campaign.workload.make_progress().await;
+    campaign.workload.stop(clients).await;
+    let mut known = campaign.check(&mut random).await;
+    assert_eq!(known, Vec::<String>::new());
+    let an_order = "SELECT pet_id, 'cancelled', 1, 1 FROM orders LIMIT 1";
+    for damage in [
+        "DELETE FROM pets WHERE id = (SELECT max(id) FROM pets
+                                      WHERE id NOT IN (SELECT pet_id FROM orders))",
+        &format!("INSERT INTO orders (pet_id, status, created_at, updated_at) {an_order}"),
+        "INSERT INTO pets (name, category_id, status)
+         SELECT name, category_id, status FROM pets LIMIT 1",
+        "UPDATE orders SET status = 'completed' WHERE id = (SELECT max(id) FROM orders
+                                                            WHERE status = 'cancelled')",
+        "UPDATE pets SET status = 'sold' WHERE id = (SELECT max(id) FROM pets
+                                                     WHERE status = 'available')",
+        "UPDATE inventory SET sold = sold + 1 WHERE shard = 0",
+        // Retries are executed again.
+        "DELETE FROM idempotency_keys",
+    ] {
+        campaign.sql(damage);
+        let found = campaign.check(&mut random).await;
+        let is_new = |violation: &&String| !known.contains(violation);
+        assert!(found.iter().any(|v| is_new(&v)), "{damage}: {found:#?}");
+        known = found;
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Failure {
+    /// The whole server, as with `pg_ctl stop -m immediate`.
+    Crash,
+    /// SIGKILL for one session, after which PostgreSQL ends all others and recovers.
+    KilledSession,
+    TerminatedSessions,
+    LockedRows,
+    /// The proxy drops, delays and halves replies.
+    BrokenReplies,
+}
+
+/// Two replicas, and the database behind a proxy.
+struct Campaign {
+    // Fields drop in this order: the services before their database.
+    _services: Vec<Service>,
+    workload: Arc<Workload>,
+    proxy: Proxy,
+    home: Home,
+    cluster: Cluster,
+    database: String,
+}
+
+impl Campaign {
+    async fn start(random: &mut StdRng) -> Self {
+        let cluster = Cluster::start();
+        let database = cluster.create_database();
+        let proxy = Proxy::start(cluster.port, random).await;
+        let url = format!("postgres://petstore@{}/{database}", proxy.address);
+        let home = Home::with_database(url);
+        let key = home.new_key();
+        let services = vec![home.serve(), home.serve()];
+        let clients = services.iter().map(|service| Client::new(service, &key));
+        let workload = Workload {
+            clients: clients.collect(),
+            calls: Mutex::default(),
+            pets: Mutex::default(),
+            acknowledged: AtomicUsize::new(0),
+            stopped: AtomicBool::new(false),
+        };
+        Self {
+            _services: services,
+            workload: Arc::new(workload),
+            proxy,
+            home,
+            cluster,
+            database,
+        }
+    }
+
+    fn start_clients(&self, random: &mut StdRng) -> JoinSet<()> {
+        let mut clients = JoinSet::new();
+        for number in 0..CLIENTS {
+            let random = StdRng::from_rng(random);
+            clients.spawn(self.workload.clone().run_client(random, number));
+        }
+        clients
+    }
+
+    fn sql(&self, sql: &str) -> String {
+        self.cluster.psql(&self.database, sql)
+    }
+
+    async fn inflict(&self, failure: Failure, random: &mut StdRng) {
+        let sessions = "FROM pg_stat_activity WHERE application_name = 'petstore'";
+        match failure {
+            Failure::Crash => {
+                self.cluster.crash();
+                sleep(Duration::from_millis(random.random_range(0..300))).await;
+                self.cluster.restart();
+            }
+            Failure::KilledSession => {
+                let pid = self.sql(&format!("SELECT pid {sessions} ORDER BY random() LIMIT 1"));
+                if let Ok(pid) = pid.parse() {
+                    signal(pid, "KILL");
+                    // While PostgreSQL recovers, it accepts no connections.
+                    eventually("recovery", async || {
+                        let mut psql = self.cluster.psql_command(&self.database);
+                        let status = psql.arg("SELECT 1").stderr(Stdio::null()).output();
+                        status.unwrap().status.success()
+                    })
+                    .await;
+                }
+            }
+            Failure::TerminatedSessions => {
+                for _ in 0..10 {
+                    self.sql(&format!(
+                        "SELECT pg_terminate_backend(pid) {sessions} AND random() < 0.4"
+                    ));
+                    sleep(Duration::from_millis(random.random_range(0..50))).await;
+                }
+            }
+            Failure::LockedRows => {
+                self.sql(
+                    "BEGIN;
+                     SELECT FROM (SELECT id FROM pets ORDER BY id DESC LIMIT 20) AS pet
+                     JOIN pets USING (id) FOR UPDATE OF pets;
+                     SELECT FROM orders WHERE id % 3 = 0 AND status = 'placed' FOR UPDATE;
+                     SELECT pg_sleep(0.5)",
+                );
+            }
+            Failure::BrokenReplies => {
+                self.proxy.is_faulty.store(true, Ordering::Relaxed);
+                sleep(Duration::from_millis(random.random_range(200..1000))).await;
+                self.proxy.is_faulty.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Retries what has an unknown outcome, and some of what has a known one. Then
+    /// compares what is stored with what clients were told; returns the violations.
+    async fn check(&self, random: &mut StdRng) -> Vec<String> {
+        let mut violations = self.workload.settle(random).await;
+        let rows = |sql: &str| -> Vec<Value> {
+            let rows = format!("SELECT coalesce(json_agg(item), '[]') FROM ({sql}) AS item");
+            serde_json::from_str(&self.sql(&rows)).unwrap()
+        };
+        let pets = rows("SELECT id, name, status FROM pets ORDER BY id");
+        let orders = rows("SELECT id, pet_id, status FROM orders ORDER BY id");
+        let found = compare(&self.workload.calls.lock().unwrap(), &pets, &orders);
+        violations.extend(found);
+        let count = |status| pets.iter().filter(|pet| pet["status"] == status).count();
+        let counted = ["available", "pending", "sold"]
+            .map(|status| (status.to_string(), json!(count(status))));
+        let inventory = self.workload.clients[0]
+            .get("/v1/store/inventory")
+            .await
+            .body;
+        if inventory != Value::Object(counted.into_iter().collect()) {
+            violations.push(format!("the inventory is {inventory}"));
+        }
+        let check = ["check", "--database", &self.home.url()];
+        let checked = self.home.petstore(&check);
+        violations.extend(checked.stdout.lines().map(String::from));
+        violations
+    }
+}
+
+/// A request, which is retried under the same idempotency key until it has a response.
+#[derive(Debug, Clone)]
+struct Call {
+    key: String,
+    path: String,
+    body: Value,
+    /// Whether an attempt may have been executed although there was no response.
+    may_be_executed: bool,
+    /// The first response other than 503.
+    response: Option<(u16, Value)>,
+}
+
+impl Call {
+    /// Sends the request. Returns a violation.
+    async fn send(&mut self, client: &Client) -> Option<String> {
+        let sent = client.send_json(Method::POST, &self.path, &self.body, Some(&self.key));
+        let Ok(response) = sent.await else {
+            self.may_be_executed = true;
+            return None;
+        };
+        if response.status == 503 {
+            let message = response.body["message"].as_str().unwrap();
+            self.may_be_executed |= !message.contains("nothing was changed");
+            return None;
+        }
+        let is_replay = response.headers.contains_key("idempotent-replayed");
+        let got = (response.status, response.body);
+        let violation = match &self.response {
+            Some(first) if *first != got || !is_replay => "differs from the first response",
+            None if is_replay && !self.may_be_executed => {
+                "was executed, though nothing was changed"
+            }
+            _ if !matches!(got.0, 200 | 201 | 409) => "has an unexpected response",
+            _ => {
+                self.response.get_or_insert(got);
+                return None;
+            }
+        };
+        Some(format!("{self:?} {violation}: {got:?}"))
+    }
+
+    /// The id in the response, if the request was successful.
+    fn id(&self) -> Option<i64> {
+        let (status, body) = self.response.as_ref()?;
+        let id = body["id"].as_i64();
+        id.filter(|_| *status < 300)
+    }
+}
+
+/// What clients do, and what they were told.
+struct Workload {
+    /// One per replica.
+    clients: Vec<Client>,
+    calls: Mutex<Vec<Call>>,
+    /// Acknowledged pets.
+    pets: Mutex<Vec<i64>>,
+    acknowledged: AtomicUsize,
+    stopped: AtomicBool,
+}
+
+impl Workload {
+    /// Creates pets, and orders pets that any client has created; completes and
+    /// cancels its own orders.
+    async fn run_client(self: Arc<Self>, mut random: StdRng, number: u64) {
+        let mut orders = Vec::new();
+        for count in 0.. {
+            if self.stopped.load(Ordering::Relaxed) {
+                return;
+            }
+            let key = format!("{number}-{count}");
+            let pet = {
+                let pets = self.pets.lock().unwrap();
+                let recent = &pets[pets.len().saturating_sub(20)..];
+                recent.choose(&mut random).copied()
+            };
+            let order = orders.choose(&mut random);
+            let (path, body) = match (random.random_range(0..10), pet, order) {
+                (0..=3, Some(pet), _) => (ORDERS.into(), json!({"petId": pet})),
+                (4..=5, _, Some(order)) => (format!("{ORDERS}/{order}/complete"), Value::Null),
+                (6..=7, _, Some(order)) => (format!("{ORDERS}/{order}/cancel"), Value::Null),
+                _ => {
+                    let pet = json!({"name": key, "categoryId": 1, "status": "available"});
+                    ("/v1/pets".into(), pet)
+                }
+            };
+            let mut call = Call {
+                key,
+                path,
+                body,
+                may_be_executed: false,
+                response: None,
+            };
+            // Leaves some unknown outcomes for later.
+            for _ in 0..random.random_range(1..=3) {
+                let client = self.clients.choose(&mut random).unwrap();
+                let violation = call.send(client).await;
+                assert_eq!(violation, None);
+                if call.response.is_some() {
+                    self.acknowledged.fetch_add(1, Ordering::Relaxed);
+                    break;
+                }
+                sleep(Duration::from_millis(random.random_range(0..20))).await;
+            }
+            match (call.id(), &*call.path) {
+                (Some(pet), "/v1/pets") => self.pets.lock().unwrap().push(pet),
+                (Some(order), ORDERS) => orders.push(order),
+                _ => {}
+            }
+            self.calls.lock().unwrap().push(call);
+        }
+    }
+
+    /// Waits until clients are served again.
+    async fn make_progress(&self) {
+        let before = self.acknowledged.load(Ordering::Relaxed);
+        eventually("acknowledged changes", async || {
+            self.acknowledged.load(Ordering::Relaxed) >= before + 50
+        })
+        .await;
+    }
+
+    async fn stop(&self, mut clients: JoinSet<()>) {
+        self.stopped.store(true, Ordering::Relaxed);
+        while let Some(ended) = clients.join_next().await {
+            ended.unwrap();
+        }
+    }
+
+    /// Retries all calls without a response, and a sample of the others. Returns the
+    /// violations.
+    async fn settle(&self, random: &mut StdRng) -> Vec<String> {
+        let mut calls = std::mem::take(&mut *self.calls.lock().unwrap());
+        let mut violations = Vec::new();
+        for call in &mut calls {
+            if call.response.is_none() {
+                eventually("a response to every retry", async || {
+                    violations.extend(call.send(&self.clients[0]).await);
+                    call.response.is_some() || !violations.is_empty()
+                })
+                .await;
+            }
+        }
+        for _ in 0..100 {
+            let call = calls.choose_mut(random).unwrap();
+            violations.extend(call.send(self.clients.choose(random).unwrap()).await);
+        }
+        *self.calls.lock().unwrap() = calls;
+        violations
+    }
+
+    fn report(&self) {
+        let calls = self.calls.lock().unwrap();
+        let unknown = calls.iter().filter(|call| call.may_be_executed).count();
+        println!(
+            "{} calls, {unknown} with an unknown outcome at first",
+            calls.len()
+        );
+    }
+}
+
+/// Compares what is stored with the responses to all calls. Returns the violations.
+fn compare(calls: &[Call], pets: &[Value], orders: &[Value]) -> Vec<String> {
+    let mut violations = Vec::new();
+    // By path: the ids of what was created, or that an order was closed.
+    let made = |path: &str| -> BTreeSet<i64> {
+        let calls = calls.iter().filter(|call| call.path == path);
+        calls.filter_map(Call::id).collect()
+    };
+    let (created, placed) = (made("/v1/pets"), made(ORDERS));
+    let by_id = |rows: &[Value]| -> BTreeMap<i64, Value> {
+        let by_id = |row: &Value| (row["id"].as_i64().unwrap(), row.clone());
+        rows.iter().map(by_id).collect()
+    };
+    let (pets, orders) = (by_id(pets), by_id(orders));
+    for (what, acknowledged, stored) in [("pet", &created, &pets), ("order", &placed, &orders)] {
+        let stored: BTreeSet<_> = stored.keys().copied().collect();
+        for id in acknowledged.difference(&stored) {
+            violations.push(format!("{what} {id} was acknowledged and is lost"));
+        }
+        for id in stored.difference(acknowledged) {
+            violations.push(format!("{what} {id} was never acknowledged"));
+        }
+    }
+    let mut statuses = BTreeMap::new();
+    for call in calls {
+        let Some(id) = call.id() else { continue };
+        let status = match call.path.rsplit('/').next() {
+            Some("complete") => "completed",
+            Some("cancel") => "cancelled",
+            Some("pets") => {
+                let stored = pets.get(&id).map(|pet| &pet["name"]);
+                if stored.is_some_and(|name| *name != *call.key) {
+                    violations.push(format!("pet {id} is {stored:?}, not {}", call.key));
+                }
+                continue;
+            }
+            _ => continue,
+        };
+        if statuses.insert(id, status).is_some() {
+            violations.push(format!("order {id} was closed twice"));
+        }
+    }
+    let mut expected: BTreeMap<i64, &str> = pets.keys().map(|id| (*id, "available")).collect();
+    for (id, order) in &orders {
+        let status = statuses.get(id).copied().unwrap_or("placed");
+        if order["status"] != status {
+            violations.push(format!("{order} should be {status}"));
+        }
+        let pet_status = match status {
+            "placed" => "pending",
+            "completed" => "sold",
+            _ => continue,
+        };
+        let previous = expected.insert(order["pet_id"].as_i64().unwrap(), pet_status);
+        if previous != Some("available") {
+            violations.push(format!("the pet of {order} was {previous:?} already"));
+        }
+    }
+    for (id, status) in expected {
+        let stored = pets.get(&id).map(|pet| &pet["status"]);
+        if stored.is_some_and(|stored| *stored != status) {
+            violations.push(format!("pet {id} is {stored:?}, not {status}"));
+        }
+    }
+    violations
+}
+
+/// A TCP proxy in front of PostgreSQL.
+struct Proxy {
+    address: SocketAddr,
+    is_faulty: Arc<AtomicBool>,
+}
+
+impl Proxy {
+    async fn start(port: u16, random: &mut StdRng) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let is_faulty = Arc::new(AtomicBool::new(false));
+        let (faulty, mut random) = (is_faulty.clone(), StdRng::from_rng(random));
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let (faulty, random) = (faulty.clone(), StdRng::from_rng(&mut random));
+                tokio::spawn(async move {
+                    if let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await {
+                        // Both connections close with the first error.
+                        let _ = relay(client, server, &faulty, random).await;
+                    }
+                });
+            }
+        });
+        Self { address, is_faulty }
+    }
+}
+
+async fn relay(
+    mut client: TcpStream,
+    mut server: TcpStream,
+    is_faulty: &AtomicBool,
+    mut random: impl Rng,
+) -> io::Result<()> {
+    let (mut requests, mut client) = client.split();
+    let (mut replies, mut server) = server.split();
+    let forward_replies = async {
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            let length = replies.read(&mut buffer).await?;
+            let mut reply = &buffer[..length];
+            let fault = match is_faulty.load(Ordering::Relaxed) {
+                true => random.random_range(0..20),
+                false => u32::MAX,
+            };
+            match fault {
+                0 => return Ok(()),
+                1 => reply = &reply[..length / 2],
+                2..=4 => sleep(Duration::from_millis(random.random_range(0..200))).await,
+                _ => {}
+            }
+            client.write_all(reply).await?;
+            if length == 0 || fault == 1 {
+                return Ok(());
+            }
+        }
+    };
+    tokio::select! {
+        replies = forward_replies => replies,
+        requests = io::copy(&mut requests, &mut server) => requests.map(drop),
+    }
+}
