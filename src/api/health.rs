@@ -44,6 +44,19 @@ impl Health {
         self.draining.store(true, Ordering::Relaxed);
     }
 
+    /// Whether this is the path of a probe.
+    pub fn is_probe(path: &str) -> bool {
+        matches!(path, "/healthz" | "/readyz")
+    }
+
+    /// The response to a probe, for listeners beside the API.
+    pub async fn probe(&self, path: &str) -> Response {
+        match path {
+            "/healthz" => self.live(),
+            _ => self.ready().await.unwrap_or_else(|error| error.response()),
+        }
+    }
+
     /// The process responds.
     pub fn live(&self) -> Response {
         status("alive")

@@ -35,6 +35,7 @@ use hyper::body::Incoming;
 
 use crate::server::{Rejection, Response, Service};
 use error::ApiError;
+pub(crate) use health::Health;
 
 pub use admission::AdmissionLimits;
 pub use cors::Origin;
@@ -52,6 +53,10 @@ impl Service for Api {
         request: Request<Incoming>,
     ) -> impl Future<Output = Response> + Send {
         middleware::handle(self, client, request)
+    }
+
+    fn is_health_check(&self, request: &Request<Incoming>) -> bool {
+        Health::is_probe(request.uri().path())
     }
 
     fn reject(&self, rejection: Rejection) -> Response {

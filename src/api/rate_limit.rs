@@ -7,7 +7,7 @@
 use std::{
     convert::Infallible,
     fmt,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     str::FromStr,
     sync::{
         Arc,
@@ -22,6 +22,7 @@ use quick_cache::sync::Cache;
 use crate::{
     invalid::{Invalid, quoted},
     page::parse_positive_decimal,
+    server::client_network,
 };
 
 /// A number of requests per window of time.
@@ -226,24 +227,17 @@ impl FailedAuthLimiter {
 
     /// Whether the address may fail once more.
     pub fn has_budget(&self, client: IpAddr, at: Instant) -> bool {
-        let arrival = self.arrivals.get(&network(client));
+        let arrival = self.arrivals.get(&client_network(client));
         arrival.is_none_or(|arrival| self.limiter.has_budget(&arrival, at))
     }
 
     /// Charges a failure to the address.
     pub fn charge(&self, client: IpAddr, at: Instant) -> Quota {
         let new = || Ok::<_, Infallible>(Arc::default());
-        let Ok(arrival) = self.arrivals.get_or_insert_with(&network(client), new);
+        let Ok(arrival) = self
+            .arrivals
+            .get_or_insert_with(&client_network(client), new);
         self.limiter.charge(&arrival, at)
-    }
-}
-
-/// The part of an address that a client cannot choose: IPv6 clients are usually
-/// assigned a whole /64.
-fn network(client: IpAddr) -> IpAddr {
-    match client {
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
-        v4 => v4,
     }
 }
 

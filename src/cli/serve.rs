@@ -9,7 +9,7 @@ use std::{
     process::{self, ExitCode},
 };
 
-use clap::Args;
+use clap::{Args, builder::RangedU64ValueParser};
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
@@ -34,7 +34,7 @@ pub struct Serve {
     listen: Listen,
     /// Address and port to serve Prometheus metrics on, at /metrics.
     ///
-    /// Metrics need no API key, so keep clients away from this address. By
+    /// /healthz and /readyz are served there, too. Metrics need no API key, so keep clients away from this address. By
     /// default, metrics are not served.
     #[arg(
         long,
@@ -102,10 +102,24 @@ pub struct Serve {
     /// Log every request, not only those that fail or take longer than a second.
     #[arg(long, env = "PETSTORE_ACCESS_LOG")]
     access_log: bool,
+    /// Maximum number of connections of one client address.
+    ///
+    /// IPv6 addresses count by /64. By default there is no such limit, because behind
+    /// a proxy all clients share its address; if connections run short, the address
+    /// that holds most loses its idle ones first.
+    #[arg(
+        long,
+        env = "PETSTORE_MAX_CONNECTIONS_PER_ADDRESS",
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..),
+        value_name = "NUMBER",
+        allow_hyphen_values = true
+    )]
+    max_connections_per_address: Option<usize>,
     /// How long to keep serving after a signal to stop, such as 5s.
     ///
-    /// Meanwhile /readyz responds with 503, so that a load balancer can stop
-    /// sending requests before the service stops accepting them.
+    /// Meanwhile /readyz responds with 503 and every connection is closed after its
+    /// next response, so that a load balancer can send requests elsewhere before the
+    /// service stops accepting them.
     #[arg(
         long,
         env = "PETSTORE_DRAIN_DELAY",
@@ -187,6 +201,8 @@ impl Serve {
 
         let mut limits = server::Limits::default();
         limits.max_connections = limits.max_connections.min(max_connections());
+        limits.max_connections_per_address = self.max_connections_per_address;
+        limits.drain_delay = self.drain_delay.unsigned_abs();
         let config = Config {
             api: api::Config {
                 public_url: self.urls.public_url,
@@ -201,7 +217,6 @@ impl Serve {
             },
             server: limits,
             tls,
-            drain_delay: self.drain_delay.unsigned_abs(),
         };
         let listeners = Listeners {
             api: listener.try_into()?,
@@ -289,8 +304,9 @@ fn bind(option: &str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), 
     Ok((listener, address))
 }
 
-/// File descriptors kept free for the database, the log and other files.
-const RESERVED_DESCRIPTORS: u64 = 64;
+/// File descriptors kept free for the database, the log and other files, and for
+/// connections to the metrics listener, over the limit, or being evicted.
+const RESERVED_DESCRIPTORS: u64 = 64 + 3 * server::RESERVED_CONNECTIONS as u64;
 
 /// Raises the soft limit on open files to the hard limit: the usual soft limit of
 /// 1024 is below our limit on connections.

@@ -1,95 +1,87 @@
-//! The accept loop, with a connection limit, and graceful shutdown.
+//! The accept loop and graceful shutdown.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
+    time::{Instant, sleep, timeout},
 };
 use tokio_util::task::TaskTracker;
 
-use super::{
-    Rejection, Server, Service, connection, shutdown::ShutdownSignal, stream, tls::HandshakeError,
-};
-
-/// How many connections over the limit are being sent a 503 at a time. Further ones
-/// are closed without a response.
-const MAX_REJECTIONS: usize = 64;
+use super::{Server, Service, connection, connections::Connections};
 
 /// How long to wait after `accept` failed.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 impl<S: Service> Server<S> {
-    /// Accepts connections until `shutdown` completes, then drains them: requests in
-    /// flight are finished, and after the drain timeout the rest is abandoned.
+    /// Accepts connections until `shutdown` completes, then drains them: for the drain
+    /// delay connections are still accepted, and each is closed after its next
+    /// response. Then the idle ones are closed, requests in flight are finished, and
+    /// after the drain timeout the rest is abandoned.
     pub async fn run(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let server = Arc::new(self);
-        let connection_limit = Arc::new(Semaphore::new(server.limits.max_connections));
-        let rejection_limit = Arc::new(Semaphore::new(MAX_REJECTIONS));
-        let connections = TaskTracker::new();
-        let signal = Arc::new(ShutdownSignal::default());
-        let mut shutdown = pin!(shutdown);
+        let connections = Arc::new(Connections::new(&server.limits, server.metrics.clone()));
+        let tasks = TaskTracker::new();
+        let mut shutdown = pin!(async {
+            shutdown.await;
+            connections.drain();
+            sleep(server.limits.drain_delay).await;
+        });
         loop {
             let accepted = tokio::select! {
                 () = &mut shutdown => break,
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, client)) => match connection_limit.clone().try_acquire_owned() {
-                    Ok(permit) => {
-                        let (server, signal) = (server.clone(), signal.clone());
-                        let client = client.ip().to_canonical();
-                        connections.spawn(async move {
-                            let _open = server.metrics.open_connections.track();
-                            connection::serve(&server, stream, client, &signal).await;
-                            drop(permit);
-                        });
-                    }
-                    Err(_) => {
-                        server.metrics.rejected_connections.increment();
-                        if let Ok(permit) = rejection_limit.clone().try_acquire_owned() {
-                            connections.spawn(reject(server.clone(), stream, permit));
-                        }
-                    }
-                },
+                Ok((stream, client)) => serve(&server, &connections, &tasks, stream, client),
                 Err(error) => {
                     // Most likely out of file descriptors.
                     let retry_in = ACCEPT_RETRY_INTERVAL;
                     tracing::warn!(%error, ?retry_in, "accept failed");
-                    tokio::time::sleep(retry_in).await;
+                    sleep(retry_in).await;
                 }
             }
         }
-        drop(listener);
-        signal.start();
-        connections.close();
-        if timeout(server.limits.drain_timeout, connections.wait())
+        // Closing the listener resets the connections in its backlog.
+        if let Ok(listener) = listener.into_std() {
+            let backlog = listener.incoming().map_while(Result::ok);
+            for stream in backlog.take(server.limits.max_connections) {
+                let stream = stream.set_nonblocking(true).map(|()| stream);
+                let Ok(stream) = stream.and_then(TcpStream::from_std) else {
+                    continue;
+                };
+                if let Ok(client) = stream.peer_addr() {
+                    serve(&server, &connections, &tasks, stream, client);
+                }
+            }
+        }
+        connections.stop();
+        tasks.close();
+        if timeout(server.limits.drain_timeout, tasks.wait())
             .await
             .is_err()
         {
-            let connections = connections.len();
+            let connections = tasks.len();
             tracing::warn!(connections, "drain timed out; connections abandoned");
         }
     }
 }
 
-/// Responds to a connection over the limit and closes it.
-async fn reject<S: Service>(
-    server: Arc<Server<S>>,
+/// Serves a connection in a task of its own, or drops it if there are far too many.
+fn serve<S: Service>(
+    server: &Arc<Server<S>>,
+    connections: &Arc<Connections>,
+    tasks: &TaskTracker,
     stream: TcpStream,
-    _permit: OwnedSemaphorePermit,
+    client: SocketAddr,
 ) {
-    let rejection = server.service.reject(Rejection::TooManyConnections);
-    let limits = &server.limits;
-    let Some(tls) = &server.tls else {
-        return stream::reject(stream, limits, rejection).await;
+    let client = client.ip().to_canonical();
+    let Some(slot) = connections.admit(client, Instant::now()) else {
+        return server.metrics.rejected_connections.increment();
     };
-    match timeout(limits.head_timeout, tls.accept_http1(stream)).await {
-        Ok(Ok(stream)) => stream::reject(stream, limits, rejection).await,
-        Ok(Err(HandshakeError::PlainHttp(stream))) => {
-            stream::reject(stream, limits, rejection).await;
-        }
-        Ok(Err(HandshakeError::Failed)) | Err(_) => {}
-    }
+    let server = server.clone();
+    tasks.spawn(async move {
+        let _open = server.metrics.open_connections.track();
+        connection::serve(&server, stream, client, &slot).await;
+    });
 }

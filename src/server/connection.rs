@@ -2,18 +2,20 @@
 
 use std::{
     convert::Infallible,
+    future::poll_fn,
     net::IpAddr,
     pin::{Pin, pin},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::Arc,
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
+use bytes::Bytes;
+use http::{HeaderValue, header};
+use http_body_util::Full;
 use hyper::{
     Request,
-    body::Incoming,
+    body::{Body, Frame, Incoming, SizeHint},
     server::conn::{http1, http2},
     service::service_fn,
 };
@@ -26,53 +28,62 @@ use tokio::{
 };
 
 use super::{
-    Rejection, Server, Service,
+    Limits, Metrics, Rejection, Response, Server, Service,
+    activity::{ActiveRequest, Activity, Eviction, UnsentResponse},
+    connections::{Slot, Stop},
     head_scanner::{Findings, ScannedStream},
     limits::{MAX_BODY_BYTES, MAX_CONCURRENT_STREAMS, MAX_HEAD_BYTES},
     protocol::{Protocol, ReadAhead},
-    request_state::RequestState,
-    shutdown::ShutdownSignal,
     stream::{self, ClientStream},
     tls::{self, HandshakeError, Tls},
 };
 
-/// How long an HTTP/2 client may take to close a connection after GOAWAY when no
-/// request is in flight.
-const GOAWAY_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a client may take to close a connection that is to close, when no request
+/// is in flight.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves a connection until it ends, or until the server shuts down and the requests
-/// in flight are finished.
+/// How long a connection without a request is kept open at shutdown: the request may
+/// be on its way.
+const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(500);
+
+/// The head timeout of a connection over the limit.
+const RESERVED_HEAD_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Serves a connection until it ends, or until it is to close and the requests in
+/// flight are finished.
 ///
 /// I/O errors are ignored: they mean that the client is gone.
 pub async fn serve<S: Service>(
     server: &Server<S>,
     mut stream: TcpStream,
     client: IpAddr,
-    signal: &ShutdownSignal,
+    slot: &Slot,
 ) {
     // Responses are small and written at once: Nagle's algorithm only delays them.
     let _ = stream.set_nodelay(true);
-    let mut shutdown = pin!(signal.started());
+    let mut limits = server.limits.clone();
+    if slot.health_only {
+        limits.head_timeout = limits.head_timeout.min(RESERVED_HEAD_TIMEOUT);
+    }
     if let Some(tls) = &server.tls {
         // Boxed, so that plain connections do not pay for its size.
-        return Box::pin(serve_tls(server, tls, stream, client, shutdown)).await;
+        return Box::pin(serve_tls(server, tls, stream, client, slot, limits)).await;
     }
     let mut read_ahead = ReadAhead::default();
-    let detected = tokio::select! {
-        biased;
-        detected = timeout(server.limits.head_timeout, read_ahead.detect(&mut stream)) => detected,
-        () = &mut shutdown => return,
+    let detect = timeout(limits.head_timeout, read_ahead.detect(&mut stream));
+    let Some(detected) = until_stopped(slot, detect).await else {
+        return;
     };
     match detected {
         Ok(Ok(Protocol::Http1)) => {
-            serve_http1(server, stream, read_ahead, client, shutdown).await;
+            serve_http1(server, stream, read_ahead, client, slot, limits).await;
         }
         Ok(Ok(Protocol::Http2)) => {
-            serve_http2(server, stream, read_ahead, client, shutdown).await;
+            serve_http2(server, stream, read_ahead, client, slot, limits).await;
         }
         Err(_) if read_ahead.first_byte_at().is_some() => {
             let rejection = server.service.reject(Rejection::HeadTimeout);
-            stream::reject(stream, &server.limits, rejection).await;
+            stream::reject(stream, &limits, rejection).await;
         }
         // The client disconnected, or has not sent a byte.
         Ok(Err(_)) | Err(_) => {}
@@ -84,28 +95,63 @@ async fn serve_tls<S: Service>(
     tls: &Tls,
     stream: TcpStream,
     client: IpAddr,
-    mut shutdown: Pin<&mut impl Future<Output = ()>>,
+    slot: &Slot,
+    limits: Limits,
 ) {
-    let accepted = tokio::select! {
-        biased;
-        accepted = timeout(server.limits.head_timeout, tls.accept(stream)) => accepted,
-        () = &mut shutdown => return,
+    let accept = timeout(limits.head_timeout, tls.accept(stream));
+    let Some(accepted) = until_stopped(slot, accept).await else {
+        return;
     };
     match accepted {
         Ok(Ok(stream)) => match tls::negotiated_protocol(&stream) {
             Protocol::Http1 => {
-                serve_http1(server, stream, ReadAhead::default(), client, shutdown).await;
+                serve_http1(server, stream, ReadAhead::default(), client, slot, limits).await;
             }
             Protocol::Http2 => {
-                serve_http2(server, stream, ReadAhead::default(), client, shutdown).await;
+                serve_http2(server, stream, ReadAhead::default(), client, slot, limits).await;
             }
         },
         Ok(Err(HandshakeError::PlainHttp(stream))) => {
             let rejection = server.service.reject(Rejection::PlainHttpOnTlsPort);
-            stream::reject(stream, &server.limits, rejection).await;
+            stream::reject(stream, &limits, rejection).await;
         }
         Ok(Err(HandshakeError::Failed)) | Err(_) => {}
     }
+}
+
+/// Waits for the start of the first request, or `None` if the connection is to close.
+async fn until_stopped<T>(slot: &Slot, start: impl Future<Output = T>) -> Option<T> {
+    let mut start = pin!(start);
+    let stop = tokio::select! {
+        biased;
+        started = &mut start => return Some(started),
+        stop = slot.stopped() => stop,
+    };
+    match stop {
+        Stop::Shutdown => timeout(FIRST_REQUEST_GRACE, start).await.ok(),
+        Stop::Evicted(_) => None,
+    }
+}
+
+/// Responds to a request, unless the connection is over the limit.
+async fn respond<S: Service>(
+    service: &S,
+    metrics: &Metrics,
+    health_only: bool,
+    client: IpAddr,
+    request: Request<Incoming>,
+) -> Response {
+    if health_only && !service.is_health_check(&request) {
+        metrics.rejected_connections.increment();
+        return service.reject(Rejection::TooManyConnections);
+    }
+    service.call(client, request).await
+}
+
+/// Waits until a connection that is to close has closed, as long as a request is in
+/// flight, and no longer than that for a client that keeps it open.
+async fn close<F: Future>(mut connection: Pin<&mut F>, mut is_active: impl FnMut() -> bool) {
+    while timeout(CLOSE_TIMEOUT, &mut connection).await.is_err() && is_active() {}
 }
 
 async fn serve_http1<S: Service>(
@@ -113,22 +159,28 @@ async fn serve_http1<S: Service>(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     read_ahead: ReadAhead,
     client: IpAddr,
-    mut shutdown: Pin<&mut impl Future<Output = ()>>,
+    slot: &Slot,
+    limits: Limits,
 ) {
-    let state = Arc::new(RequestState::default());
+    let activity = &slot.activity;
     let findings = Arc::new(Findings::default());
     let reject = |rejection| server.service.reject(findings.explain(rejection));
-    let stream = ClientStream::new(stream, read_ahead, state.clone(), &server.limits, reject);
+    let stream = ClientStream::new(stream, read_ahead, activity.clone(), limits, reject);
     let stream = ScannedStream::new(stream, findings.clone());
     let service = service_fn(|mut request: Request<Incoming>| {
-        state.begin();
+        activity.request.begin();
+        activity.await_nothing();
         if let Some(rejection) = findings.next_request() {
             request.extensions_mut().insert(rejection);
         }
-        let state = &state;
         async move {
-            let response = server.service.call(client, request).await;
-            state.end(response.status());
+            let (service, metrics) = (&*server.service, &server.metrics);
+            let mut response = respond(service, metrics, slot.health_only, client, request).await;
+            if slot.closes_after_response() {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(header::CONNECTION, close);
+            }
+            activity.request.end(response.status());
             Ok::<_, Infallible>(response)
         }
     });
@@ -139,16 +191,22 @@ async fn serve_http1<S: Service>(
         .half_close(true)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
-    tokio::select! {
+    let stop = tokio::select! {
         biased;
-        _ = &mut connection => {}
-        () = &mut shutdown => {
-            connection.as_mut().graceful_shutdown();
-            // On a connection without a request, hyper would wait for one.
-            if !state.is_untouched() {
-                let _ = connection.await;
-            }
+        _ = &mut connection => return,
+        stop = slot.stopped() => stop,
+    };
+    // On a connection without a request, hyper would wait for one.
+    if activity.request.is_untouched() {
+        return;
+    }
+    connection.as_mut().graceful_shutdown();
+    match stop {
+        Stop::Shutdown => drop(connection.await),
+        Stop::Evicted(Eviction::Close) if !activity.depends_on_client() => {
+            close(connection, || activity.is_serving()).await;
         }
+        Stop::Evicted(_) => {}
     }
 }
 
@@ -157,25 +215,29 @@ async fn serve_http2<S: Service>(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     read_ahead: ReadAhead,
     client: IpAddr,
-    mut shutdown: Pin<&mut impl Future<Output = ()>>,
+    slot: &Slot,
+    limits: Limits,
 ) {
-    let limits = &server.limits;
     let (head_timeout, idle_timeout) = (limits.head_timeout, limits.idle_timeout);
+    let min_written = u64::from(limits.min_read_rate) * idle_timeout.as_secs();
     // HTTP/2 multiplexes requests, so `ClientStream` cannot tell them apart: it only
-    // enforces the write timeout. hyper's keep-alive pings and the idle
+    // enforces the minimum read rate. hyper's keep-alive pings and the idle
     // check below do the rest.
-    let state = Arc::new(RequestState::multiplexed());
+    let activity = &slot.activity;
+    activity.request.set_multiplexed();
     let reject = |rejection| server.service.reject(rejection);
-    let stream = ClientStream::new(stream, read_ahead, state, limits, reject);
-    let requests = Arc::new(RequestCounter::default());
+    let stream = ClientStream::new(stream, read_ahead, activity.clone(), limits, reject);
     let service = service_fn({
-        let (service, requests) = (server.service.clone(), requests.clone());
+        let (service, metrics) = (server.service.clone(), server.metrics.clone());
+        let (activity, health_only) = (activity.clone(), slot.health_only);
         move |request: Request<Incoming>| {
-            let (service, in_flight) = (service.clone(), RequestCounter::begin(&requests));
+            let (service, metrics) = (service.clone(), metrics.clone());
+            let (active, unsent) = ActiveRequest::begin(&activity);
             async move {
-                let response = service.call(client, request).await;
-                drop(in_flight);
-                Ok::<_, Infallible>(response)
+                let response = respond(&*service, &metrics, health_only, client, request).await;
+                drop(active);
+                let unsent = Some(unsent);
+                Ok::<_, Infallible>(response.map(|body| TrackedBody { body, unsent }))
             }
         }
     });
@@ -198,59 +260,99 @@ async fn serve_http2<S: Service>(
         .max_send_buf_size(MAX_BODY_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
-    let (mut seen, mut check_in) = (0, head_timeout);
+    // After the first request; before it, the client would have to connect again.
+    let closes = || slot.closes_after_response() && activity.started() > 0;
+    let mut last = Check::new(activity);
+    let mut check_in = head_timeout;
     loop {
         tokio::select! {
             biased;
             _ = &mut connection => return,
-            () = &mut shutdown => break,
+            stop = slot.stopped() => match stop {
+                Stop::Evicted(Eviction::Abort) => return,
+                Stop::Evicted(Eviction::Close) | Stop::Shutdown => break,
+            },
+            () = poll_fn(|_| if closes() { Poll::Ready(()) } else { Poll::Pending }) => break,
             // Unconstrained: under a flood the connection uses up the task's
             // cooperative budget, and a timer without budget never fires.
             () = unconstrained(sleep(check_in)) => {
-                let started = requests.started.load(Ordering::Relaxed);
-                if started == seen && !requests.is_active() {
+                let now = Check::new(activity);
+                let idle = now.started == last.started && !activity.is_active();
+                // Flow control can block responses without blocking writes.
+                let stalled = last.has_unsent && now.has_unsent
+                    && now.written - last.written < min_written;
+                if idle || stalled {
                     break;
                 }
-                (seen, check_in) = (started, idle_timeout);
+                (last, check_in) = (now, idle_timeout);
             }
         }
     }
     connection.as_mut().graceful_shutdown();
     // Let requests in flight finish. Do not wait for a client that ignores GOAWAY or
     // does not read its last responses.
-    loop {
-        match timeout(GOAWAY_TIMEOUT, &mut connection).await {
-            Err(_) if requests.is_active() => {}
-            _ => return,
+    let mut written = activity.written();
+    close(connection, || {
+        let before = std::mem::replace(&mut written, activity.written());
+        activity.is_active() || activity.has_unsent() && written > before
+    })
+    .await;
+}
+
+/// What the periodic check of an HTTP/2 connection has seen.
+struct Check {
+    started: u64,
+    has_unsent: bool,
+    written: u64,
+}
+
+impl Check {
+    fn new(activity: &Activity) -> Self {
+        Self {
+            started: activity.started(),
+            has_unsent: activity.has_unsent(),
+            written: activity.written(),
         }
     }
 }
 
-/// The requests of one HTTP/2 connection.
-#[derive(Debug, Default)]
-struct RequestCounter {
-    started: AtomicU64,
-    active: AtomicUsize,
+/// A response body that counts as unsent until its bytes are written.
+struct TrackedBody {
+    body: Full<Bytes>,
+    unsent: Option<UnsentResponse>,
 }
 
-impl RequestCounter {
-    /// Counts a request as active until the guard is dropped: when it is
-    /// finished, or reset by the client.
-    fn begin(counter: &Arc<Self>) -> ActiveRequest {
-        counter.started.fetch_add(1, Ordering::Relaxed);
-        counter.active.fetch_add(1, Ordering::Relaxed);
-        ActiveRequest(counter.clone())
-    }
+/// h2 queues the bytes of a body and drops them when the last one is written.
+struct TrackedBytes {
+    bytes: Bytes,
+    _unsent: Option<UnsentResponse>,
+}
 
-    fn is_active(&self) -> bool {
-        self.active.load(Ordering::Relaxed) > 0
+impl AsRef<[u8]> for TrackedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
-struct ActiveRequest(Arc<RequestCounter>);
+impl Body for TrackedBody {
+    type Data = Bytes;
+    type Error = Infallible;
 
-impl Drop for ActiveRequest {
-    fn drop(&mut self) {
-        self.0.active.fetch_sub(1, Ordering::Relaxed);
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let _unsent = self.unsent.take();
+        let track = |bytes| Bytes::from_owner(TrackedBytes { bytes, _unsent });
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(track))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

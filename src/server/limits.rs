@@ -38,11 +38,19 @@ pub struct Limits {
     pub head_timeout: Duration,
     /// Between the start of one request and the start of the next.
     pub idle_timeout: Duration,
-    /// For a write that makes no progress because the client does not read.
+    /// How long writes may be blocked because the client does not read, unless it
+    /// reads at the minimum rate.
     pub write_timeout: Duration,
+    /// Bytes per second that a client must read while it blocks writes.
+    pub min_read_rate: u32,
+    /// How long to keep accepting connections after the signal to shut down, while
+    /// each connection is closed after its next response.
+    pub drain_delay: Duration,
     /// How long to wait for requests in flight after the last connection was accepted.
     pub drain_timeout: Duration,
     pub max_connections: usize,
+    /// Connections of one client address; IPv6 addresses count by /64.
+    pub max_connections_per_address: Option<usize>,
 }
 
 impl Default for Limits {
@@ -51,8 +59,11 @@ impl Default for Limits {
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),
             write_timeout: Duration::from_secs(30),
+            min_read_rate: 1024,
+            drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(35),
             max_connections: 4096,
+            max_connections_per_address: None,
         }
     }
 }

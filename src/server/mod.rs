@@ -5,13 +5,14 @@
 //! nothing about the API: every request goes to a [`Service`].
 
 mod accept;
+mod activity;
 mod connection;
+mod connections;
 mod head_scanner;
 mod limits;
 mod message;
 mod protocol;
 mod request_state;
-mod shutdown;
 mod stream;
 mod tls;
 
@@ -24,6 +25,7 @@ use hyper::body::Incoming;
 
 use crate::telemetry::metrics::{Counter, Gauge};
 
+pub use connections::{RESERVED_CONNECTIONS, client_network};
 pub use limits::{Limits, MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS};
 pub use message::validate;
 pub use tls::{CertificateError, Tls};
@@ -40,8 +42,10 @@ pub struct Server<S> {
 #[derive(Debug, Default)]
 pub struct Metrics {
     pub open_connections: Gauge,
-    /// Connections over the limit.
+    /// Connections over the limit that were not served.
     pub rejected_connections: Counter,
+    /// Connections that were closed to make room for others.
+    pub evicted_connections: Counter,
 }
 
 /// A response with its complete body in memory.
@@ -55,6 +59,9 @@ pub trait Service: Send + Sync + 'static {
         client: IpAddr,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response> + Send;
+
+    /// Whether a request is served even on a connection over the limit.
+    fn is_health_check(&self, request: &Request<Incoming>) -> bool;
 
     /// Responds to a client whose request never reaches the service. The connection is
     /// closed afterwards.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use http::StatusCode;
 
 /// The state of an HTTP/1.1 connection's current request, shared by the service
-/// and the stream: two bits of phase, two flags, and the number of requests.
+/// and the stream: two bits of phase, three flags, and the number of requests.
 #[derive(Debug, Default)]
 pub struct RequestState(AtomicU32);
 
@@ -21,11 +21,17 @@ impl RequestState {
     pub const REJECTED: u32 = 4;
     /// The service has responded, and no byte of the response is written yet.
     pub const RESPONSE_READY: u32 = 8;
-    const ONE_REQUEST: u32 = 16;
+    /// HTTP/2: the stream cannot tell requests apart.
+    const MULTIPLEXED: u32 = 16;
+    const ONE_REQUEST: u32 = 32;
 
-    /// The state of a connection whose stream cannot tell requests apart.
-    pub fn multiplexed() -> Self {
-        Self(AtomicU32::new(Self::BUSY))
+    pub fn set_multiplexed(&self) {
+        self.0
+            .store(Self::BUSY | Self::MULTIPLEXED, Ordering::Relaxed);
+    }
+
+    pub fn is_multiplexed(&self) -> bool {
+        self.get() & Self::MULTIPLEXED != 0
     }
 
     pub fn begin(&self) {
@@ -49,6 +55,10 @@ impl RequestState {
 
     pub fn is_idle(&self) -> bool {
         self.get() & Self::PHASE == Self::IDLE
+    }
+
+    pub fn is_busy(&self) -> bool {
+        self.get() & Self::PHASE == Self::BUSY
     }
 
     pub fn is_rejected(&self) -> bool {

@@ -1,7 +1,8 @@
 //! A client's byte stream, with what hyper does not provide.
 //!
 //! - Timeouts: a request head must arrive in time (slowloris), an idle
-//!   connection is closed, and so is one whose client does not read.
+//!   connection is closed, and so is one whose client does not read, or reads
+//!   at a trickle.
 //! - Error bodies: hyper answers what it cannot parse with an empty 400 or 431
 //!   of its own. Such a response is replaced by the service's.
 //! - Lingering close: after a rejection the client may still be sending. Its
@@ -27,7 +28,10 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-use super::{Limits, Rejection, Response, protocol::ReadAhead, request_state::RequestState};
+use super::{
+    Limits, Rejection, Response, activity::Activity, protocol::ReadAhead,
+    request_state::RequestState,
+};
 
 /// How long a rejected client's bytes are still read.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -38,18 +42,25 @@ pub struct ClientStream<S, R> {
     read_ahead: Bytes,
     /// When the first byte of the first request arrived, until a deadline is set.
     first_byte_at: Option<Instant>,
-    state: Arc<RequestState>,
+    activity: Arc<Activity>,
     limits: Limits,
     /// Renders the response to a rejected client.
     reject: R,
-    /// The part of the state for which the deadline was set.
+    /// The part of the request's state for which the deadline was set, and when.
     watched: Option<u32>,
+    watched_since: Instant,
     deadline: Instant,
     /// Fires at the deadline or earlier. It is reset only when it fires, so
     /// that a request costs no timer operation.
     timer: Pin<Box<Sleep>>,
-    /// Runs while a write makes no progress.
+    /// Since when a write is blocked because the client does not read.
+    blocked_at: Option<Instant>,
+    /// Runs while a write is blocked.
     write_timer: Option<Pin<Box<Sleep>>>,
+    /// How long writes were blocked since the client's rate was last checked, and the
+    /// bytes that were written since the first of them blocked.
+    blocked_for: Duration,
+    written: u64,
     /// Everything written was flushed: the next write starts a response.
     flushed: bool,
     /// The client was timed out; all that is left is to close.
@@ -63,8 +74,10 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let reject = |_| response.clone();
-    let mut stream =
-        ClientStream::new(stream, ReadAhead::default(), Arc::default(), limits, reject);
+    let now = Instant::now();
+    let activity = Arc::new(Activity::new(now, now));
+    let limits = limits.clone();
+    let mut stream = ClientStream::new(stream, ReadAhead::default(), activity, limits, reject);
     poll_fn(|cx| {
         stream.send(cx, response.clone());
         Poll::Ready(())
@@ -81,24 +94,29 @@ where
     pub fn new(
         stream: S,
         read_ahead: ReadAhead,
-        state: Arc<RequestState>,
-        limits: &Limits,
+        activity: Arc<Activity>,
+        limits: Limits,
         reject: R,
     ) -> Self {
+        let now = Instant::now();
         Self {
             stream,
             first_byte_at: read_ahead.first_byte_at(),
             read_ahead: read_ahead.into_bytes(),
-            state,
+            activity,
             reject,
             watched: None,
-            deadline: Instant::now(),
+            watched_since: now,
+            deadline: now,
             timer: Box::pin(sleep(limits.head_timeout)),
+            blocked_at: None,
             write_timer: None,
+            blocked_for: Duration::ZERO,
+            written: 0,
             flushed: true,
             ended: false,
             lingering: false,
-            limits: limits.clone(),
+            limits,
         }
     }
 
@@ -107,7 +125,7 @@ where
     /// The timer is armed while the service is still busy, because hyper does
     /// not read again until something wakes it.
     fn is_timed_out(&mut self, cx: &mut Context<'_>) -> bool {
-        let state = self.state.get() & !RequestState::RESPONSE_READY;
+        let state = self.activity.request.get() & !RequestState::RESPONSE_READY;
         let (watched, limit) = match state & RequestState::PHASE {
             RequestState::HEAD => (state, self.limits.head_timeout),
             _ if state == RequestState::IDLE => (state, self.limits.head_timeout),
@@ -117,10 +135,15 @@ where
             self.watched = Some(watched);
             let first_byte_at = self.first_byte_at.take();
             let start = first_byte_at.filter(|_| state & RequestState::PHASE == RequestState::HEAD);
-            self.deadline = start.unwrap_or_else(Instant::now) + limit;
+            self.watched_since = start.unwrap_or_else(Instant::now);
+            self.deadline = self.watched_since + limit;
             if self.timer.deadline() > self.deadline {
                 self.timer.as_mut().reset(self.deadline);
             }
+        }
+        match state & RequestState::PHASE {
+            RequestState::IDLE => self.activity.await_request(self.watched_since),
+            _ => self.activity.await_rest(self.watched_since),
         }
         while self.timer.as_mut().poll(cx).is_ready() {
             let now = Instant::now();
@@ -138,7 +161,8 @@ where
     /// Writes a response behind hyper's back, as much of it as fits into the socket
     /// buffer.
     fn send(&mut self, cx: &mut Context<'_>, response: Response) {
-        self.state
+        self.activity
+            .request
             .set_phase(RequestState::IDLE | RequestState::REJECTED);
         let _ = Pin::new(&mut self.stream).poll_write(cx, &serialize(response));
     }
@@ -146,7 +170,7 @@ where
     /// Replaces a response that hyper generated itself, not the service. One that
     /// is appended to a response the client has not read yet is not recognised.
     fn replace_unsolicited(&mut self, cx: &mut Context<'_>, start: &[u8]) -> bool {
-        if !self.flushed || self.state.expects_write() {
+        if !self.flushed || self.activity.request.expects_write() {
             return false;
         }
         let Some(rejection) = parse_error_status(start) else {
@@ -157,27 +181,59 @@ where
         true
     }
 
-    fn wrote(&mut self) {
+    fn wrote(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
         self.flushed = false;
-        self.state.response_started();
+        self.activity.request.response_started();
+        if let Poll::Ready(Ok(bytes)) = written {
+            self.written += bytes as u64;
+            self.activity.wrote(bytes);
+        }
+        self.with_min_rate(cx, written)
     }
 
-    /// Fails a write that makes no progress. With TLS, the flush can block as well.
-    fn with_write_timeout<T>(
+    /// Fails a write if the client reads at less than the minimum rate. Only the time
+    /// counts during which writes are blocked. With TLS, the flush can block as well.
+    fn with_min_rate<T>(
         &mut self,
         cx: &mut Context<'_>,
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.write_timer = None;
+        if written.is_ready() && self.blocked_at.is_none() {
             return written;
         }
-        let limit = self.limits.write_timeout;
+        let now = Instant::now();
+        match self.blocked_at.replace(now) {
+            Some(blocked_at) => self.blocked_for += now - blocked_at,
+            None if self.blocked_for.is_zero() => self.written = 0,
+            None => {}
+        }
+        self.activity.block(now);
+        let period = self.limits.write_timeout;
+        if self.blocked_for >= period {
+            let min_written = f64::from(self.limits.min_read_rate) * period.as_secs_f64();
+            if (self.written as f64) < min_written {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            (self.blocked_for, self.written) = (Duration::ZERO, 0);
+            self.write_timer = None;
+        }
+        if written.is_ready() {
+            (self.blocked_at, self.write_timer) = (None, None);
+            return written;
+        }
+        let check_in = period - self.blocked_for;
         let timer = self
             .write_timer
-            .get_or_insert_with(|| Box::pin(sleep(limit)));
-        ready!(timer.as_mut().poll(cx));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            .get_or_insert_with(|| Box::pin(sleep(check_in)));
+        if timer.as_mut().poll(cx).is_ready() {
+            // Checked on the next poll.
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
     }
 }
 
@@ -241,16 +297,19 @@ where
                 buf.put_slice(&self.read_ahead.split_to(length));
                 Poll::Ready(Ok(()))
             };
+            let request = &self.activity.request;
             if read.is_ready() {
-                if self.state.is_idle() && buf.filled().len() > before {
-                    self.state.set_phase(RequestState::HEAD);
+                if request.is_idle() && buf.filled().len() > before {
+                    request.set_phase(RequestState::HEAD);
+                } else if request.is_busy() && !request.is_multiplexed() {
+                    self.activity.await_nothing();
                 }
                 return read;
             }
-            if !self.is_timed_out(cx) {
+            if request.is_multiplexed() || !self.is_timed_out(cx) {
                 return Poll::Pending;
             }
-            if !self.state.is_idle() {
+            if !self.activity.request.is_idle() {
                 let response = (self.reject)(Rejection::HeadTimeout);
                 self.send(cx, response);
             }
@@ -277,8 +336,7 @@ where
             return Poll::Ready(Ok(buf.len()));
         }
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.wrote();
-        self.with_write_timeout(cx, written)
+        self.wrote(cx, written)
     }
 
     fn poll_write_vectored(
@@ -293,8 +351,7 @@ where
             return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
         }
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.wrote();
-        self.with_write_timeout(cx, written)
+        self.wrote(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -303,8 +360,9 @@ where
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        ready!(self.with_write_timeout(cx, flushed))?;
+        ready!(self.with_min_rate(cx, flushed))?;
         self.flushed = true;
+        self.activity.unblock();
         Poll::Ready(Ok(()))
     }
 
@@ -312,7 +370,7 @@ where
         let this = &mut *self;
         if !this.lingering {
             let closed = Pin::new(&mut this.stream).poll_shutdown(cx);
-            ready!(this.with_write_timeout(cx, closed))?;
+            ready!(this.with_min_rate(cx, closed))?;
             this.timer.as_mut().reset(Instant::now() + LINGER_TIMEOUT);
         }
         let mut scratch = [0; 4096];
@@ -321,7 +379,7 @@ where
             match Pin::new(&mut this.stream).poll_read(cx, &mut unread) {
                 Poll::Ready(Ok(())) if !unread.filled().is_empty() => this.lingering = true,
                 // Nothing is in transit, and nothing is expected.
-                Poll::Pending if !this.state.is_rejected() && !this.lingering => break,
+                Poll::Pending if !this.activity.request.is_rejected() && !this.lingering => break,
                 Poll::Pending => {
                     this.lingering = true;
                     return Poll::Pending;

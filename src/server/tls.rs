@@ -30,7 +30,7 @@ use super::protocol::Protocol;
 use crate::telemetry::warn_if_public;
 
 const HTTP2: &[u8] = b"h2";
-const HTTP1: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
+const PROTOCOLS: [&[u8]; 3] = [HTTP2, b"http/1.1", b"http/1.0"];
 
 /// The content type of a TLS handshake record: the first byte of a TLS client.
 const HANDSHAKE_RECORD: u8 = 0x16;
@@ -41,7 +41,6 @@ pub struct Tls {
     files: CertificateFiles,
     current: Arc<CurrentCertificate>,
     config: Arc<ServerConfig>,
-    http1_config: Arc<ServerConfig>,
     /// How often the files are checked for a renewed certificate.
     pub reload_interval: Duration,
 }
@@ -72,28 +71,24 @@ impl Tls {
             .with_cert_resolver(current.clone());
         // Stateless session resumption: tickets instead of a server-side cache.
         config.ticketer = ring::Ticketer::new().expect("the system has random numbers");
-        config.alpn_protocols = HTTP1.map(Vec::from).into();
-        let http1_config = Arc::new(config.clone());
-        config.alpn_protocols.insert(0, HTTP2.into());
+        config.alpn_protocols = PROTOCOLS.map(Vec::from).into();
         Ok(Self {
             files,
             current,
             config: Arc::new(config),
-            http1_config,
             reload_interval: Duration::from_secs(5),
         })
     }
 
     pub async fn accept(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, HandshakeError> {
-        handshake(&self.config, stream).await
-    }
-
-    /// Accepts a connection without offering HTTP/2.
-    pub async fn accept_http1(
-        &self,
-        stream: TcpStream,
-    ) -> Result<TlsStream<TcpStream>, HandshakeError> {
-        handshake(&self.http1_config, stream).await
+        let mut first = [0];
+        match stream.peek(&mut first).await {
+            Ok(1) if first != [HANDSHAKE_RECORD] => return Err(HandshakeError::PlainHttp(stream)),
+            _ => {}
+        }
+        let acceptor = TlsAcceptor::from(self.config.clone());
+        let accepted = acceptor.accept(stream).await;
+        accepted.map_err(|_| HandshakeError::Failed)
     }
 
     /// Switches new connections to a renewed certificate, if there is one.
@@ -110,22 +105,6 @@ impl Tls {
         }
         Ok(())
     }
-}
-
-async fn handshake(
-    config: &Arc<ServerConfig>,
-    stream: TcpStream,
-) -> Result<TlsStream<TcpStream>, HandshakeError> {
-    let mut first = [0];
-    match stream.peek(&mut first).await {
-        Ok(1) if first != [HANDSHAKE_RECORD] => return Err(HandshakeError::PlainHttp(stream)),
-        _ => {}
-    }
-    let acceptor = TlsAcceptor::from(config.clone());
-    acceptor
-        .accept(stream)
-        .await
-        .map_err(|_| HandshakeError::Failed)
 }
 
 /// The protocol that was negotiated by ALPN; HTTP/1.1 if none was.

@@ -1,4 +1,5 @@
-//! The metrics endpoint: every metric with its name, type and meaning.
+//! The metrics endpoint: every metric with its name, type and meaning. It also
+//! answers health checks, whatever happens on the API's listener.
 
 use std::{fmt::Display, net::IpAddr, sync::Arc, time::Duration};
 
@@ -7,13 +8,13 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 
 use crate::{
-    api::{self, Api, Operation},
+    api::{self, Api, Health, Operation},
     server::{self, Limits, Rejection, Response, Server, Service},
     store::{Store, StoreMetrics},
     telemetry::prometheus::Exposition,
 };
 
-/// Concurrent scrapers; further connections are rejected.
+/// Concurrent scrapers and probes; further connections are rejected.
 const MAX_CONNECTIONS: usize = 64;
 
 /// The API has drained already; a scrape takes milliseconds.
@@ -31,6 +32,8 @@ impl MetricsEndpoint {
             service: Arc::new(self),
             limits: Limits {
                 max_connections: MAX_CONNECTIONS,
+                max_connections_per_address: None,
+                drain_delay: Duration::ZERO,
                 drain_timeout: DRAIN_TIMEOUT,
                 ..limits.clone()
             },
@@ -90,6 +93,11 @@ impl MetricsEndpoint {
             "petstore_rejected_connections_total",
             "Connections rejected because of the connection limit.",
             server.rejected_connections.get(),
+        );
+        text.counter(
+            "petstore_evicted_connections_total",
+            "Idle or slow connections closed to make room for others.",
+            server.evicted_connections.get(),
         );
         let mut auth_failures = text.counters(
             "petstore_auth_failures_total",
@@ -185,11 +193,15 @@ impl Service for MetricsEndpoint {
         if let Err(rejection) = server::validate(&request) {
             return api::reject(rejection);
         }
-        if request.uri.path() != "/metrics" {
-            return api::not_found("no such path; metrics are at /metrics");
+        let path = request.uri.path();
+        if path != "/metrics" && !Health::is_probe(path) {
+            return api::not_found("no such path; there are /metrics, /healthz and /readyz");
         }
         if !matches!(request.method, Method::GET | Method::HEAD) {
             return api::method_not_allowed();
+        }
+        if path != "/metrics" {
+            return api::with_new_request_id(self.api.health.probe(path).await);
         }
         let mut response = Response::new(Full::new(self.scrape().into()));
         let media_type = HeaderValue::from_static(Exposition::MEDIA_TYPE);
@@ -197,6 +209,10 @@ impl Service for MetricsEndpoint {
             .headers_mut()
             .insert(header::CONTENT_TYPE, media_type);
         api::with_new_request_id(response)
+    }
+
+    fn is_health_check(&self, request: &Request<Incoming>) -> bool {
+        Health::is_probe(request.uri().path())
     }
 
     fn reject(&self, rejection: Rejection) -> Response {

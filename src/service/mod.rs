@@ -25,14 +25,12 @@ pub struct Config {
     pub server: server::Limits,
     /// Encrypts the API's connections; the metrics listener stays plain HTTP.
     pub tls: Option<Arc<Tls>>,
-    /// How long to keep serving after the shutdown signal, while the readiness
-    /// probe fails.
-    pub drain_delay: Duration,
 }
 
 pub struct Listeners {
     pub api: TcpListener,
-    /// For Prometheus. It needs no API key, so clients must not reach it.
+    /// For Prometheus and health checks. It needs no API key, so clients must not
+    /// reach it.
     pub metrics: Option<TcpListener>,
 }
 
@@ -47,7 +45,6 @@ pub async fn run(
         api: api_config,
         server: limits,
         tls,
-        drain_delay,
     } = config;
     let store = Arc::new(store);
     let scheme = Scheme::new(tls.is_some());
@@ -76,7 +73,6 @@ pub async fn run(
     let shutdown = async {
         shutdown.await;
         api.health.start_draining();
-        tokio::time::sleep(drain_delay).await;
     };
     server.run(listeners.api, shutdown).await;
 

@@ -193,7 +193,7 @@ impl Server {
         self.connect_from(Ipv4Addr::LOCALHOST.into(), version).await
     }
 
-    async fn connect_from(&self, from: IpAddr, version: Version) -> Stream {
+    pub async fn connect_from(&self, from: IpAddr, version: Version) -> Stream {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((from, 0).into()).unwrap();
         let stream = socket.connect(self.address).await.unwrap();

@@ -124,9 +124,14 @@ impl Server {
         }
     }
 
+    /// Sends the signal to shut down and does not wait.
+    pub fn signal_shutdown(&mut self) {
+        drop(self.stop.take());
+    }
+
     /// Shuts the service down gracefully.
     pub async fn stop(mut self) {
-        drop(self.stop.take());
+        self.signal_shutdown();
         (&mut self.task).await.unwrap();
     }
 

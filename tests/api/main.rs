@@ -10,6 +10,7 @@
 
 mod auth;
 mod client;
+mod connections;
 mod contract;
 mod cors;
 mod create_pet;
@@ -60,6 +61,13 @@ const CASES: &[(&str, Case)] = cases![
     auth::revoked_and_expired_keys_get_401,
     auth::a_new_key_works_at_once_and_its_last_use_is_recorded,
     auth::deprecated_calls_are_recorded_per_key,
+    connections::health_is_served_when_all_connections_are_busy,
+    connections::silent_connections_do_not_keep_health_checks_out,
+    connections::the_address_that_holds_most_loses_its_longest_idle_connection,
+    connections::an_address_can_be_limited,
+    connections::evicted_http2_connections_get_goaway,
+    connections::draining_connections_close_after_their_next_response,
+    connections::draining_http2_connections_get_goaway,
     cors::only_allowed_origins_get_cors_headers,
     create_pet::create_returns_201_with_the_pet_and_its_location,
     create_pet::names_and_category_ids_round_trip_exactly,
@@ -88,7 +96,7 @@ const CASES: &[(&str, Case)] = cases![
     http1::slowloris_heads_time_out,
     http1::slow_bodies_time_out,
     http1::clients_that_do_not_read_time_out,
-    http1::connections_over_the_limit_get_503,
+    http1::clients_that_read_too_slowly_time_out,
     http1::a_rejected_upload_still_gets_its_response,
     http1::half_closed_connections_get_their_response,
     http1::shutdown_finishes_responses_in_flight,
@@ -120,7 +128,7 @@ const CASES: &[(&str, Case)] = cases![
     metrics::deprecated_requests_are_counted_per_key,
     metrics::store_and_cache_metrics_are_exported,
     metrics::active_requests_and_open_connections_are_exported,
-    metrics::the_metrics_listener_serves_only_metrics,
+    metrics::the_metrics_listener_serves_metrics_and_health_checks,
     metrics::the_metrics_listener_rejects_malformed_requests,
     metrics::client_disconnects_are_counted_as_499,
     metrics::the_dashboard_shows_exactly_the_exported_metrics,

@@ -170,12 +170,15 @@ pub async fn the_metrics_listener_rejects_malformed_requests(backend: Backend) {
     );
 }
 
-pub async fn the_metrics_listener_serves_only_metrics(backend: Backend) {
+pub async fn the_metrics_listener_serves_metrics_and_health_checks(backend: Backend) {
     let server = Server::start(backend).await;
     for (method, path, status) in [
         (Method::GET, "/metrics", 200),
         (Method::HEAD, "/metrics", 200),
         (Method::POST, "/metrics", 405),
+        (Method::GET, "/healthz", 200),
+        (Method::HEAD, "/readyz", 200),
+        (Method::POST, "/readyz", 405),
         (Method::GET, "/", 404),
         (Method::GET, "/v1/pets", 404),
     ] {

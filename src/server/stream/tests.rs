@@ -22,6 +22,11 @@ enum Write {
     Hyper(&'static str),
 }
 
+fn activity() -> Arc<Activity> {
+    let now = Instant::now();
+    Arc::new(Activity::new(now, now))
+}
+
 fn reject(rejection: Rejection) -> Response {
     let mut response = Response::new(Full::new(format!("{rejection:?}").into()));
     *response.status_mut() = StatusCode::BAD_REQUEST;
@@ -32,16 +37,15 @@ fn reject(rejection: Rejection) -> Response {
 /// pipe of `capacity` bytes.
 async fn received(capacity: usize, writes: Vec<Write>) -> String {
     let (mut client, stream) = duplex(capacity);
-    let state = Arc::new(RequestState::default());
-    let limits = Limits::default();
-    let mut stream =
-        ClientStream::new(stream, ReadAhead::default(), state.clone(), &limits, reject);
+    let activity = activity();
+    let (ahead, limits) = (ReadAhead::default(), Limits::default());
+    let mut stream = ClientStream::new(stream, ahead, activity.clone(), limits, reject);
     let writing = tokio::spawn(async move {
         for write in writes {
             let bytes = match write {
                 Write::Service(bytes) => {
-                    state.begin();
-                    state.end(StatusCode::OK);
+                    activity.request.begin();
+                    activity.request.end(StatusCode::OK);
                     bytes
                 }
                 Write::Hyper(bytes) => bytes,
@@ -90,11 +94,10 @@ async fn error_responses_of_hyper_get_an_error_body() {
 #[tokio::test]
 async fn interim_responses_pass() {
     let (mut client, stream) = duplex(1024);
-    let state = Arc::new(RequestState::default());
-    let limits = Limits::default();
-    let mut stream =
-        ClientStream::new(stream, ReadAhead::default(), state.clone(), &limits, reject);
-    state.begin();
+    let activity = activity();
+    let (ahead, limits) = (ReadAhead::default(), Limits::default());
+    let mut stream = ClientStream::new(stream, ahead, activity.clone(), limits, reject);
+    activity.request.begin();
     let interim = "HTTP/1.1 100 Continue\r\n\r\n";
     stream.write_all(interim.as_bytes()).await.unwrap();
     drop(stream);
@@ -115,7 +118,7 @@ async fn bytes_read_ahead_are_replayed_first() {
     client.write_all(b"HTTP/1.1").await.unwrap();
     drop(client);
     let limits = Limits::default();
-    let mut stream = ClientStream::new(stream, ahead, Arc::default(), &limits, reject);
+    let mut stream = ClientStream::new(stream, ahead, activity(), limits, reject);
     let mut text = String::new();
     stream.read_to_string(&mut text).await.unwrap();
     assert_eq!(text, "GET / HTTP/1.1");

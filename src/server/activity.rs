@@ -1,0 +1,224 @@
+//! What a connection is doing: written by its own task without a lock, read by
+//! [`Connections`](super::connections::Connections) to choose which one to evict.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use futures_util::task::AtomicWaker;
+use tokio::time::Instant;
+
+use super::request_state::RequestState;
+
+/// How long a client may take to send a request, or to read a response, before its
+/// connection counts as slow. Slow connections are evicted only under pressure.
+const SLOW: Duration = Duration::from_secs(1);
+
+pub struct Activity {
+    /// The current request, on HTTP/1.1.
+    pub request: RequestState,
+    /// What is awaited from the client, in the lowest bits, and since when.
+    awaited: AtomicU64,
+    /// Since when a response has not been written completely because the client does
+    /// not read; 0 if it has.
+    blocked_since: AtomicU64,
+    /// The requests of an HTTP/2 connection: started, being served, and those whose
+    /// response is not sent yet.
+    started: AtomicU64,
+    active: AtomicUsize,
+    unsent: AtomicUsize,
+    /// Bytes written to the client.
+    written: AtomicU64,
+    evicted: AtomicU8,
+    waker: AtomicWaker,
+    /// Times are milliseconds since then.
+    epoch: Instant,
+}
+
+/// Nothing: the service has the request.
+const NOTHING: u64 = 0;
+/// The next request, of which no byte has arrived.
+const REQUEST: u64 = 1;
+/// The rest of a request.
+const REST: u64 = 2;
+const AWAITED: u64 = 3;
+
+/// Why a connection may be evicted. The greater one goes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Evictable {
+    /// It sends its request, or reads its response, too slowly.
+    Slow,
+    /// No request is in flight.
+    Idle,
+}
+
+/// How an evicted connection is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Eviction {
+    /// Gracefully: a request that has arrived meanwhile is served.
+    Close = 1,
+    /// At once, because too many are being closed already.
+    Abort = 2,
+}
+
+impl Activity {
+    /// Of a connection that was just accepted: idle until its first request.
+    pub fn new(epoch: Instant, now: Instant) -> Self {
+        let activity = Self {
+            request: RequestState::default(),
+            awaited: AtomicU64::default(),
+            blocked_since: AtomicU64::default(),
+            started: AtomicU64::default(),
+            active: AtomicUsize::default(),
+            unsent: AtomicUsize::default(),
+            written: AtomicU64::default(),
+            evicted: AtomicU8::default(),
+            waker: AtomicWaker::new(),
+            epoch,
+        };
+        activity.await_request(now);
+        activity
+    }
+
+    fn millis(&self, at: Instant) -> u64 {
+        (at.saturating_duration_since(self.epoch)).as_millis() as u64
+    }
+
+    fn store_awaited(&self, awaited: u64, since: Instant) {
+        self.awaited
+            .store(self.millis(since) << 2 | awaited, Relaxed);
+    }
+
+    /// The connection is idle.
+    pub fn await_request(&self, since: Instant) {
+        self.store_awaited(REQUEST, since);
+    }
+
+    /// A part of a request has arrived.
+    pub fn await_rest(&self, since: Instant) {
+        self.store_awaited(REST, since);
+    }
+
+    /// The service has the request.
+    pub fn await_nothing(&self) {
+        self.awaited.store(NOTHING, Relaxed);
+    }
+
+    /// A response cannot be written because the client does not read.
+    pub fn block(&self, now: Instant) {
+        if self.blocked_since.load(Relaxed) == 0 {
+            self.blocked_since.store(self.millis(now).max(1), Relaxed);
+        }
+    }
+
+    /// Everything was written.
+    pub fn unblock(&self) {
+        if self.blocked_since.load(Relaxed) != 0 {
+            self.blocked_since.store(0, Relaxed);
+        }
+    }
+
+    /// Whether the connection may be evicted, and for how long that has been so.
+    pub fn evictable(&self, now: Instant) -> Option<(Evictable, Duration)> {
+        let waited = |since| Duration::from_millis(self.millis(now).saturating_sub(since));
+        let blocked_since = self.blocked_since.load(Relaxed);
+        if blocked_since != 0 {
+            return Some((Evictable::Slow, waited(blocked_since)))
+                .filter(|(_, wait)| *wait >= SLOW);
+        }
+        if self.active.load(Relaxed) > 0 {
+            return None;
+        }
+        let awaited = self.awaited.load(Relaxed);
+        let waited = waited(awaited >> 2);
+        match awaited & AWAITED {
+            REQUEST => Some((Evictable::Idle, waited)),
+            REST if waited >= SLOW => Some((Evictable::Slow, waited)),
+            _ => None,
+        }
+    }
+
+    /// Whether the client is sending a request or does not read its response.
+    pub fn depends_on_client(&self) -> bool {
+        self.blocked_since.load(Relaxed) != 0 || self.awaited.load(Relaxed) & AWAITED == REST
+    }
+
+    /// Whether the service has an HTTP/1.1 request, or its response is being written.
+    pub fn is_serving(&self) -> bool {
+        self.request.expects_write() || self.blocked_since.load(Relaxed) != 0
+    }
+
+    pub fn evict(&self, how: Eviction) {
+        self.evicted.store(how as u8, Relaxed);
+        self.waker.wake();
+    }
+
+    pub fn evicted(&self) -> Option<Eviction> {
+        match self.evicted.load(Relaxed) {
+            0 => None,
+            1 => Some(Eviction::Close),
+            _ => Some(Eviction::Abort),
+        }
+    }
+
+    /// Wakes the connection's task when it is to close.
+    pub fn waker(&self) -> &AtomicWaker {
+        &self.waker
+    }
+
+    /// HTTP/2 requests that were ever started.
+    pub fn started(&self) -> u64 {
+        self.started.load(Relaxed)
+    }
+
+    /// Whether the service has an HTTP/2 request.
+    pub fn is_active(&self) -> bool {
+        self.active.load(Relaxed) > 0
+    }
+
+    /// Whether an HTTP/2 response is not sent completely.
+    pub fn has_unsent(&self) -> bool {
+        self.unsent.load(Relaxed) > 0
+    }
+
+    pub fn written(&self) -> u64 {
+        self.written.load(Relaxed)
+    }
+
+    pub fn wrote(&self, bytes: usize) {
+        // Only the connection's own task writes.
+        self.written.store(self.written() + bytes as u64, Relaxed);
+    }
+}
+
+/// An HTTP/2 request, until its response is sent or it is reset by the client.
+pub struct UnsentResponse(Arc<Activity>);
+
+/// An HTTP/2 request that the service has.
+pub struct ActiveRequest(Arc<Activity>);
+
+impl ActiveRequest {
+    pub fn begin(activity: &Arc<Activity>) -> (Self, UnsentResponse) {
+        activity.await_request(Instant::now());
+        activity.started.fetch_add(1, Relaxed);
+        activity.active.fetch_add(1, Relaxed);
+        activity.unsent.fetch_add(1, Relaxed);
+        (Self(activity.clone()), UnsentResponse(activity.clone()))
+    }
+}
+
+impl Drop for ActiveRequest {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Drop for UnsentResponse {
+    fn drop(&mut self) {
+        self.0.unsent.fetch_sub(1, Relaxed);
+    }
+}

@@ -1,0 +1,351 @@
+//! The open connections: which ones to admit, and which to evict when they run short.
+//!
+//! Fair by address: a new connection takes the place of one whose address holds more
+//! than its own, the longest idle one first. So no address can keep the others out with
+//! idle or slow connections, and behind a proxy, where all share one address, the
+//! longest idle connection goes. A connection whose request is being served stays.
+//!
+//! If there is nothing to evict, a new connection may still ask for the service's
+//! health, on one of a few reserved connections: a liveness probe must not restart a
+//! service because it is busy.
+
+use std::{
+    collections::HashMap,
+    future::poll_fn,
+    net::{IpAddr, Ipv6Addr},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU8, Ordering::Relaxed},
+    },
+    task::Poll,
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{
+    Limits, Metrics,
+    activity::{Activity, Evictable, Eviction},
+};
+
+/// Connections beyond the limit, on which only health checks are served.
+pub const RESERVED_CONNECTIONS: usize = 64;
+
+/// Evicted connections that are closed gracefully at a time.
+const MAX_CLOSING: usize = 64;
+
+/// How long a connection may always be idle, however many there are.
+const MIN_IDLE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How often connections are evicted because they are idle for too long.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+pub struct Connections {
+    max_per_address: usize,
+    idle_timeout: Duration,
+    metrics: Arc<Metrics>,
+    phase: AtomicU8,
+    epoch: Instant,
+    pools: Mutex<Pools>,
+}
+
+const DRAINING: u8 = 1;
+const STOPPED: u8 = 2;
+
+struct Pools {
+    main: Pool,
+    /// For health checks only.
+    reserve: Pool,
+    next_id: u64,
+    /// Evicted connections that are not closed yet.
+    closing: usize,
+    last_sweep: Instant,
+}
+
+struct Pool {
+    limit: usize,
+    len: usize,
+    by_network: HashMap<IpAddr, HashMap<u64, Arc<Activity>>>,
+}
+
+/// The part of an address that a client cannot choose: IPv6 clients are usually
+/// assigned a whole /64.
+pub fn client_network(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+        v4 => v4,
+    }
+}
+
+impl Pool {
+    fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            len: 0,
+            by_network: HashMap::new(),
+        }
+    }
+
+    fn held_by(&self, network: IpAddr) -> usize {
+        self.by_network.get(&network).map_or(0, HashMap::len)
+    }
+
+    fn insert(&mut self, network: IpAddr, id: u64, activity: Arc<Activity>) {
+        let held = self.by_network.entry(network).or_default();
+        held.insert(id, activity);
+        self.len += 1;
+    }
+
+    fn remove(&mut self, network: IpAddr, id: u64) -> Option<Arc<Activity>> {
+        let held = self.by_network.get_mut(&network)?;
+        let removed = held.remove(&id)?;
+        if held.is_empty() {
+            self.by_network.remove(&network);
+        }
+        self.len -= 1;
+        Some(removed)
+    }
+
+    /// The connection to evict for a new one of `network`: of the address that holds
+    /// most among those that hold more than `network`, and of `network` itself.
+    fn victim(&self, network: IpAddr, now: Instant) -> Option<(IpAddr, u64)> {
+        let held = self.held_by(network);
+        let mut best = None;
+        for (holder, connections) in &self.by_network {
+            if connections.len() <= held && *holder != network {
+                continue;
+            }
+            best = best.max(longest_waiting(*holder, connections, now));
+        }
+        best.map(|(.., holder, id)| (holder, id))
+    }
+}
+
+/// The connection of one address that goes first, preceded by what to compare it by.
+fn longest_waiting(
+    holder: IpAddr,
+    connections: &HashMap<u64, Arc<Activity>>,
+    now: Instant,
+) -> Option<(usize, Evictable, Duration, IpAddr, u64)> {
+    let evictable = connections.iter().filter_map(|(id, activity)| {
+        let (evictable, waited) = activity.evictable(now)?;
+        Some((connections.len(), evictable, waited, holder, *id))
+    });
+    evictable.max()
+}
+
+impl Connections {
+    pub fn new(limits: &Limits, metrics: Arc<Metrics>) -> Self {
+        let epoch = Instant::now();
+        let pools = Pools {
+            main: Pool::new(limits.max_connections),
+            reserve: Pool::new(RESERVED_CONNECTIONS),
+            next_id: 0,
+            closing: 0,
+            last_sweep: epoch,
+        };
+        Self {
+            max_per_address: limits.max_connections_per_address.unwrap_or(usize::MAX),
+            idle_timeout: limits.idle_timeout,
+            metrics,
+            phase: AtomicU8::default(),
+            epoch,
+            pools: Mutex::new(pools),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pools> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Admits a connection, evicting others if need be, or `None` if even the reserve
+    /// is taken.
+    pub fn admit(self: &Arc<Self>, client: IpAddr, now: Instant) -> Option<Slot> {
+        let network = client_network(client);
+        let mut pools = self.lock();
+        self.sweep(&mut pools, now);
+        let health_only = if self.make_room(&mut pools, network, now) {
+            false
+        } else if self.make_reserve(&mut pools, network, now) {
+            true
+        } else {
+            return None;
+        };
+        let id = pools.next_id;
+        pools.next_id += 1;
+        let activity = Arc::new(Activity::new(self.epoch, now));
+        let pool = match health_only {
+            false => &mut pools.main,
+            true => &mut pools.reserve,
+        };
+        pool.insert(network, id, activity.clone());
+        Some(Slot {
+            connections: self.clone(),
+            network,
+            id,
+            health_only,
+            activity,
+        })
+    }
+
+    /// Whether there is room for one more connection of `network`.
+    fn make_room(&self, pools: &mut Pools, network: IpAddr, now: Instant) -> bool {
+        let main = &pools.main;
+        let victim = if main.held_by(network) >= self.max_per_address {
+            let own = main.by_network.get(&network);
+            let own = own.and_then(|own| longest_waiting(network, own, now));
+            own.map(|(.., id)| (network, id))
+        } else if main.len >= main.limit {
+            main.victim(network, now)
+        } else {
+            return true;
+        };
+        let evicted = victim.and_then(|(holder, id)| pools.main.remove(holder, id));
+        evicted.is_some_and(|evicted| self.evict(pools, &evicted))
+    }
+
+    fn make_reserve(&self, pools: &mut Pools, network: IpAddr, now: Instant) -> bool {
+        let reserve = &mut pools.reserve;
+        if reserve.len < reserve.limit {
+            return true;
+        }
+        let victim = reserve.victim(network, now);
+        let evicted = victim.and_then(|(holder, id)| reserve.remove(holder, id));
+        evicted.is_some_and(|evicted| self.evict(pools, &evicted))
+    }
+
+    fn evict(&self, pools: &mut Pools, activity: &Activity) -> bool {
+        self.metrics.evicted_connections.increment();
+        pools.closing += 1;
+        activity.evict(match pools.closing {
+            ..=MAX_CLOSING => Eviction::Close,
+            _ => Eviction::Abort,
+        });
+        true
+    }
+
+    /// Evicts connections that are idle for longer than the remaining room allows.
+    fn sweep(&self, pools: &mut Pools, now: Instant) {
+        let Some(idle_timeout) = self.idle_timeout(&pools.main) else {
+            return;
+        };
+        if now < pools.last_sweep + SWEEP_INTERVAL {
+            return;
+        }
+        pools.last_sweep = now;
+        let mut expired = Vec::new();
+        for (holder, connections) in &pools.main.by_network {
+            for (id, activity) in connections {
+                match activity.evictable(now) {
+                    Some((Evictable::Idle, idle)) if idle >= idle_timeout => {
+                        expired.push((*holder, *id));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for (holder, id) in expired {
+            if let Some(activity) = pools.main.remove(holder, id) {
+                self.evict(pools, &activity);
+            }
+        }
+    }
+
+    /// The idle timeout if more than half of the connections are in use: it shrinks
+    /// linearly with the room that is left.
+    fn idle_timeout(&self, pool: &Pool) -> Option<Duration> {
+        if pool.len <= pool.limit / 2 {
+            return None;
+        }
+        let room = pool.limit.saturating_sub(pool.len) as u32;
+        let timeout = self.idle_timeout * 2 * room / pool.limit as u32;
+        Some(timeout.max(MIN_IDLE_TIMEOUT.min(self.idle_timeout)))
+    }
+
+    /// From now on, each connection closes after its next response.
+    pub fn drain(&self) {
+        self.set_phase(DRAINING);
+    }
+
+    /// Closes all connections once their requests are finished.
+    pub fn stop(&self) {
+        self.set_phase(STOPPED);
+    }
+
+    fn set_phase(&self, phase: u8) {
+        let pools = self.lock();
+        self.phase.store(phase, Relaxed);
+        for pool in [&pools.main, &pools.reserve] {
+            for activity in pool.by_network.values().flat_map(HashMap::values) {
+                activity.waker().wake();
+            }
+        }
+    }
+}
+
+/// A connection's place among the open ones, until it is dropped.
+pub struct Slot {
+    connections: Arc<Connections>,
+    network: IpAddr,
+    id: u64,
+    /// The connection limit is reached: only health checks are served.
+    pub health_only: bool,
+    pub activity: Arc<Activity>,
+}
+
+/// Why a connection is to close.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    Shutdown,
+    Evicted(Eviction),
+}
+
+impl Slot {
+    /// Whether the connection closes after the current response.
+    pub fn closes_after_response(&self) -> bool {
+        self.health_only || self.connections.phase.load(Relaxed) >= DRAINING
+    }
+
+    /// Completes when the connection is to close.
+    ///
+    /// Await it in the connection's task only, and not inside a combinator that swaps
+    /// wakers (such as `FuturesUnordered`): the waker is registered once for each phase
+    /// of the server, not on every poll.
+    pub async fn stopped(&self) -> Stop {
+        let phase = || self.connections.phase.load(Relaxed);
+        let mut registered = None;
+        poll_fn(|cx| {
+            // Waking takes the waker, and a drain wakes before the server stops.
+            let current = Some(phase());
+            if registered != current {
+                registered = current;
+                self.activity.waker().register(cx.waker());
+            }
+            if let Some(eviction) = self.activity.evicted() {
+                return Poll::Ready(Stop::Evicted(eviction));
+            }
+            match phase() {
+                STOPPED => Poll::Ready(Stop::Shutdown),
+                _ => Poll::Pending,
+            }
+        })
+        .await
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut pools = self.connections.lock();
+        let pool = match self.health_only {
+            false => &mut pools.main,
+            true => &mut pools.reserve,
+        };
+        if pool.remove(self.network, self.id).is_none() {
+            // Evicted.
+            pools.closing -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

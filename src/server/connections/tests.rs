@@ -1,0 +1,192 @@
+//! Which connections are evicted, decided at given times. That evicted connections are
+//! closed is tested over real sockets in `tests/api/http1.rs` and `http2.rs`.
+
+use super::*;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn connections(max_connections: usize, per_address: Option<usize>) -> Arc<Connections> {
+    let limits = Limits {
+        max_connections,
+        max_connections_per_address: per_address,
+        ..Limits::default()
+    };
+    Arc::new(Connections::new(&limits, Arc::default()))
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// Connections of one address, one millisecond apart.
+fn admit(connections: &Arc<Connections>, client: &str, count: usize, at: Instant) -> Vec<Slot> {
+    let admitted = (0..count).map(|n| {
+        let at = at + Duration::from_millis(n as u64);
+        connections.admit(address(client), at).unwrap()
+    });
+    admitted.collect()
+}
+
+fn evicted(slots: &[Slot]) -> Vec<usize> {
+    let evicted = |slot: &Slot| slot.activity.evicted().is_some();
+    (0..slots.len()).filter(|n| evicted(&slots[*n])).collect()
+}
+
+#[test]
+fn the_address_that_holds_most_loses_its_longest_idle_connection() {
+    let connections = connections(10, None);
+    let now = connections.epoch;
+    let small = admit(&connections, "192.0.2.1", 3, now);
+    let large = admit(
+        &connections,
+        "192.0.2.2",
+        7,
+        now + Duration::from_millis(10),
+    );
+    // Longer idle than the others, but then it had a request.
+    large[0]
+        .activity
+        .await_request(now + Duration::from_millis(50));
+    large[1].activity.await_nothing();
+    let later = now + Duration::from_millis(100);
+    let new = admit(&connections, "192.0.2.3", 2, later);
+    assert_eq!((evicted(&small), evicted(&large)), (vec![], vec![2, 3]));
+    assert!(new.iter().all(|slot| !slot.health_only));
+}
+
+/// An address cannot take connections from one that holds no more than itself, but it
+/// can replace its own.
+#[test]
+fn an_address_that_holds_more_cannot_evict_others() {
+    let connections = connections(10, None);
+    let now = connections.epoch;
+    let small = admit(&connections, "192.0.2.1", 3, now);
+    let large = admit(&connections, "192.0.2.2", 7, now);
+    for slot in &large {
+        slot.activity.await_nothing();
+    }
+    let later = now + Duration::from_millis(100);
+    assert!(
+        connections
+            .admit(address("192.0.2.2"), later)
+            .unwrap()
+            .health_only
+    );
+    assert!(evicted(&small).is_empty());
+    large[4].activity.await_request(later);
+    assert!(
+        !connections
+            .admit(address("192.0.2.2"), later)
+            .unwrap()
+            .health_only
+    );
+    assert_eq!((evicted(&small), evicted(&large)), (vec![], vec![4]));
+}
+
+#[test]
+fn slow_clients_are_evicted_after_the_idle_ones() {
+    let connections = connections(4, None);
+    let now = connections.epoch;
+    let slots = admit(&connections, "192.0.2.1", 4, now);
+    slots[0].activity.await_rest(now);
+    slots[1].activity.block(now);
+    slots[2].activity.await_nothing();
+    let soon = now + Duration::from_millis(900);
+    let admitted = connections.admit(address("192.0.2.2"), soon).unwrap();
+    admitted.activity.await_nothing();
+    assert_eq!(evicted(&slots), [3]);
+    // Neither is slow yet.
+    let reserved = connections.admit(address("192.0.2.3"), soon).unwrap();
+    assert!(reserved.health_only);
+    let later = now + Duration::from_secs(2);
+    let _new = admit(&connections, "192.0.2.3", 2, later);
+    assert_eq!(evicted(&slots), [0, 1, 3]);
+}
+
+#[test]
+fn an_ipv6_network_and_an_ipv4_mapped_address_count_as_one() {
+    for (one, same, other) in [
+        ("2001:db8::1", "2001:db8::2:3", "2001:db8:0:1::1"),
+        ("192.0.2.1", "::ffff:192.0.2.1", "192.0.2.2"),
+    ] {
+        let connections = connections(100, Some(2));
+        let mut slots = admit(&connections, one, 1, connections.epoch);
+        slots.extend(admit(&connections, same, 1, connections.epoch));
+        for slot in &slots {
+            slot.activity.await_nothing();
+        }
+        let now = connections.epoch;
+        assert!(connections.admit(address(same), now).unwrap().health_only);
+        assert!(!connections.admit(address(other), now).unwrap().health_only);
+    }
+}
+
+#[test]
+fn at_its_own_limit_an_address_replaces_its_longest_idle_connection() {
+    let connections = connections(100, Some(2));
+    let now = connections.epoch;
+    let slots = admit(&connections, "192.0.2.1", 2, now);
+    let _new = admit(&connections, "192.0.2.1", 1, now + MINUTE / 60);
+    assert_eq!(evicted(&slots), [0]);
+}
+
+/// With half of the connections in use the whole idle timeout applies; it shrinks to
+/// two seconds as they run out.
+#[test]
+fn the_idle_timeout_shrinks_with_the_remaining_room() {
+    for (open, still_idle, too_idle) in [(50, 300, 3000), (75, 29, 31), (90, 11, 13), (99, 1, 3)] {
+        let connections = connections(100, None);
+        let now = connections.epoch;
+        let slots = admit(&connections, "192.0.2.1", open, now);
+        let at = |seconds| now + Duration::from_secs(seconds);
+        drop(connections.admit(address("192.0.2.2"), at(still_idle)));
+        assert_eq!(evicted(&slots).len(), 0, "{open} open");
+        drop(connections.admit(address("192.0.2.2"), at(too_idle)));
+        let expected = if open == 50 { 0 } else { open };
+        assert_eq!(evicted(&slots).len(), expected, "{open} open");
+    }
+}
+
+/// Silent connections cannot keep health checks out of the reserve.
+#[test]
+fn the_reserve_is_shared_fairly_too() {
+    let connections = connections(1, None);
+    let now = connections.epoch;
+    let busy = connections.admit(address("192.0.2.1"), now).unwrap();
+    busy.activity.await_nothing();
+    let silent = admit(&connections, "192.0.2.2", RESERVED_CONNECTIONS, now);
+    assert!(silent.iter().all(|slot| slot.health_only));
+    let probe = connections.admit(address("192.0.2.3"), now + MINUTE / 60);
+    assert!(probe.unwrap().health_only);
+    assert_eq!(evicted(&silent), [0]);
+    for slot in &silent {
+        slot.activity.await_nothing();
+    }
+    // The probe's place is free again.
+    drop(connections.admit(address("192.0.2.3"), now).unwrap());
+    let last = connections.admit(address("192.0.2.2"), now).unwrap();
+    last.activity.await_nothing();
+    assert!(connections.admit(address("192.0.2.4"), now).is_none());
+}
+
+/// A connection that is closing gracefully uses a file descriptor.
+#[test]
+fn many_evicted_connections_are_aborted() {
+    let connections = connections(200, None);
+    let now = connections.epoch;
+    let slots = admit(&connections, "192.0.2.1", 200, now);
+    let _new = admit(
+        &connections,
+        "192.0.2.2",
+        100,
+        now + Duration::from_millis(500),
+    );
+    let by = |how| {
+        let evictions = slots.iter().filter_map(|slot| slot.activity.evicted());
+        evictions.filter(|eviction| *eviction == how).count()
+    };
+    let closed = by(Eviction::Close);
+    assert_eq!((closed, closed + by(Eviction::Abort)), (MAX_CLOSING, 100));
+    drop(slots);
+    assert_eq!(connections.lock().closing, 0);
+}

@@ -1,0 +1,256 @@
+//! The connection limit: health checks beyond it, fair eviction, and drain.
+
+use std::{net::IpAddr, time::Duration};
+
+use futures_util::future::join_all;
+use http::{Method, Version};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
+
+use crate::{
+    client::Stream,
+    harness::{Backend, Server, eventually},
+    http1::RawConnection,
+    http2::{PREFACE, SETTINGS},
+};
+
+const LIST: &str = "GET /v1/pets";
+const GET_LIST: &str = "GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n";
+const GET_HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+
+/// The frame types of HTTP/2 that matter here.
+const HEADERS: u8 = 1;
+const GOAWAY: u8 = 7;
+
+const EVICTED: &str = "petstore_evicted_connections_total";
+
+/// A loopback address.
+fn client(number: u8) -> IpAddr {
+    [127, 0, 0, number].into()
+}
+
+async fn connect(server: &Server, number: u8) -> RawConnection<'_> {
+    let stream = server.connect_from(client(number), Version::HTTP_11).await;
+    RawConnection::over(server, stream)
+}
+
+async fn assert_served(conn: &mut RawConnection<'_>) {
+    conn.send(GET_LIST).await;
+    assert_eq!(conn.response(LIST).await.unwrap().status, 200);
+}
+
+/// The types of the frames that arrive until one has this type, or the connection ends.
+async fn frames_until(stream: &mut Stream, last: u8) -> Vec<u8> {
+    let mut types = Vec::new();
+    let reading = async {
+        let mut head = [0; 9];
+        while types.last() != Some(&last) && stream.read_exact(&mut head).await.is_ok() {
+            types.push(head[3]);
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+            let mut payload = vec![0; length as usize];
+            if stream.read_exact(&mut payload).await.is_err() {
+                break;
+            }
+        }
+    };
+    let read = timeout(Duration::from_secs(20), reading).await;
+    assert!(read.is_ok(), "no frame of type {last}: {types:?}");
+    types
+}
+
+/// A HEADERS frame that opens a stream with `GET /` and ends it.
+fn get_root(stream: u8) -> Vec<u8> {
+    // HPACK, static table: :method GET, :scheme http, :path /, :authority (literal) x.
+    let block = [0x82, 0x86, 0x84, 0x41, 1, b'x'];
+    let mut frame = vec![0, 0, block.len() as u8, HEADERS, 0x05, 0, 0, 0, stream];
+    frame.extend(block);
+    frame
+}
+
+pub async fn health_is_served_when_all_connections_are_busy(backend: Backend) {
+    let server =
+        Server::start_with(backend, |config| config.service.server.max_connections = 2).await;
+    server.create_pets(1).await;
+    let lock = server.database.lock();
+    let creates = (0..2).map(|_| server.post("/v1/pets", r#"{"name":"A","categoryId":1}"#));
+    let check = async {
+        let busy = async || server.metric("petstore_requests_in_flight").await == 2.0;
+        eventually("both connections are busy", busy).await;
+        let mut conn = RawConnection::connect(&server).await;
+        conn.send(GET_LIST).await;
+        let response = conn.last_response("GET /").await;
+        response.assert_error(503, "unavailable");
+        assert_eq!(response.header("retry-after"), Some("1"));
+        // The connection closes, so that the next probe finds a place.
+        let mut probe = RawConnection::connect(&server).await;
+        probe.send(GET_HEALTH).await;
+        let response = probe.last_response("GET /healthz").await;
+        assert_eq!(response.status, 200);
+        assert_eq!(response.header("connection"), Some("close"));
+        for (path, status) in [("/healthz", 200), ("/v1/pets", 503)] {
+            let response = server.request(Method::GET, path).over_http2().send().await;
+            assert_eq!(response.status, status, "{path}");
+        }
+        assert_eq!(
+            server.metric("petstore_rejected_connections_total").await,
+            2.0
+        );
+        assert_eq!(server.metric(EVICTED).await, 0.0);
+        drop(lock);
+    };
+    let (created, ()) = tokio::join!(join_all(creates), check);
+    assert!(created.iter().all(|response| response.status == 201));
+    let free = async || server.metric("petstore_open_connections").await < 2.0;
+    eventually("a connection is free", free).await;
+    assert_eq!(server.get("/v1/pets").await.status, 200);
+}
+
+pub async fn silent_connections_do_not_keep_health_checks_out(backend: Backend) {
+    let server =
+        Server::start_with(backend, |config| config.service.server.max_connections = 1).await;
+    server.create_pets(1).await;
+    let lock = server.database.lock();
+    let create = server.post("/v1/pets", r#"{"name":"A","categoryId":1}"#);
+    let check = async {
+        let busy = async || server.metric("petstore_requests_in_flight").await == 1.0;
+        eventually("the connection is busy", busy).await;
+        let mut silent = Vec::new();
+        for _ in 0..100 {
+            silent.push(
+                tokio::net::TcpStream::connect(server.address)
+                    .await
+                    .unwrap(),
+            );
+        }
+        let mut probe = connect(&server, 2).await;
+        probe.send(GET_HEALTH).await;
+        assert_eq!(probe.last_response("GET /healthz").await.status, 200);
+        drop(lock);
+    };
+    let (created, ()) = tokio::join!(create, check);
+    assert_eq!(created.status, 201);
+}
+
+pub async fn the_address_that_holds_most_loses_its_longest_idle_connection(backend: Backend) {
+    let server =
+        Server::start_with(backend, |config| config.service.server.max_connections = 5).await;
+    let mut few = connect(&server, 2).await;
+    assert_served(&mut few).await;
+    let mut many = Vec::new();
+    for _ in 0..4 {
+        many.push(connect(&server, 1).await);
+        assert_served(many.last_mut().unwrap()).await;
+    }
+    // Now the second one is idle for longest.
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_served(&mut many[0]).await;
+    let mut new = connect(&server, 3).await;
+    assert_served(&mut new).await;
+    assert!(many.remove(1).next().await.is_none(), "it is closed");
+    for conn in many.iter_mut().chain([&mut few, &mut new]) {
+        assert_served(conn).await;
+    }
+    assert_eq!(server.metric(EVICTED).await, 1.0);
+    assert_eq!(server.metric("petstore_open_connections").await, 5.0);
+}
+
+pub async fn an_address_can_be_limited(backend: Backend) {
+    let server = Server::start_with(backend, |config| {
+        config.service.server.max_connections_per_address = Some(2);
+    })
+    .await;
+    let mut conns = Vec::new();
+    for _ in 0..3 {
+        conns.push(connect(&server, 1).await);
+        assert_served(conns.last_mut().unwrap()).await;
+    }
+    assert!(conns.remove(0).next().await.is_none(), "it is closed");
+    for _ in 0..2 {
+        conns.push(connect(&server, 2).await);
+    }
+    for conn in &mut conns {
+        assert_served(conn).await;
+    }
+}
+
+pub async fn evicted_http2_connections_get_goaway(backend: Backend) {
+    let server =
+        Server::start_with(backend, |config| config.service.server.max_connections = 1).await;
+    let mut idle = server.connect(Version::HTTP_2).await;
+    let start = [PREFACE, SETTINGS, &get_root(1)].concat();
+    idle.write_all(&start).await.unwrap();
+    idle.flush().await.unwrap();
+    frames_until(&mut idle, HEADERS).await;
+    let mut new = RawConnection::connect(&server).await;
+    assert_served(&mut new).await;
+    assert_eq!(frames_until(&mut idle, GOAWAY).await.last(), Some(&GOAWAY));
+    assert_eq!(server.metric(EVICTED).await, 1.0);
+}
+
+/// Long enough for a test to end first.
+const DRAIN_DELAY: Duration = Duration::from_secs(600);
+
+/// Until the end of the drain delay nothing is closed that a client may be about to use:
+/// it learns from a response that the connection closes.
+pub async fn draining_connections_close_after_their_next_response(backend: Backend) {
+    let mut server = Server::start_with(backend, |config| {
+        config.service.server.drain_delay = DRAIN_DELAY;
+    })
+    .await;
+    let mut idle = server.connect(Version::HTTP_11).await;
+    idle.write_all(GET_HEALTH.as_bytes()).await.unwrap();
+    idle.flush().await.unwrap();
+    let mut received = Vec::new();
+    while !received.ends_with(b"}") {
+        idle.read_buf(&mut received).await.unwrap();
+    }
+    let mut silent = server.connect(Version::HTTP_11).await;
+    server.signal_shutdown();
+    let draining = async || server.get("/readyz").await.status == 503;
+    eventually("the service drains", draining).await;
+    let mut new = server.connect(Version::HTTP_11).await;
+    for stream in [&mut idle, &mut silent, &mut new] {
+        let request = GET_LIST.replace("KEY", &format!("Authorization: Bearer {}", server.key));
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        let mut received = String::new();
+        let read = timeout(
+            Duration::from_secs(20),
+            stream.read_to_string(&mut received),
+        )
+        .await;
+        read.expect("the connection is closed").unwrap();
+        assert!(received.starts_with("HTTP/1.1 200 "), "{received}");
+        assert!(received.contains("\r\nconnection: close\r\n"), "{received}");
+    }
+}
+
+pub async fn draining_http2_connections_get_goaway(backend: Backend) {
+    let mut server = Server::start_with(backend, |config| {
+        config.service.server.drain_delay = DRAIN_DELAY;
+    })
+    .await;
+    let mut used = server.connect(Version::HTTP_2).await;
+    let mut unused = server.connect(Version::HTTP_2).await;
+    let start = [PREFACE, SETTINGS].concat();
+    for stream in [&mut used, &mut unused] {
+        stream.write_all(&start).await.unwrap();
+        stream.flush().await.unwrap();
+    }
+    used.write_all(&get_root(1)).await.unwrap();
+    used.flush().await.unwrap();
+    frames_until(&mut used, HEADERS).await;
+    server.signal_shutdown();
+    assert_eq!(frames_until(&mut used, GOAWAY).await.last(), Some(&GOAWAY));
+    // A connection that is new to the client still serves a request.
+    unused.write_all(&get_root(1)).await.unwrap();
+    unused.flush().await.unwrap();
+    let mut frames = frames_until(&mut unused, GOAWAY).await;
+    if !frames.contains(&HEADERS) {
+        frames.extend(frames_until(&mut unused, HEADERS).await);
+    }
+    assert!(frames.contains(&GOAWAY), "{frames:?}");
+    assert!(frames.contains(&HEADERS), "{frames:?}");
+}
