@@ -168,8 +168,7 @@ async fn serve_http1<S: Service>(
     let stream = ClientStream::new(stream, read_ahead, activity.clone(), limits, reject);
     let stream = ScannedStream::new(stream, findings.clone());
     let service = service_fn(|mut request: Request<Incoming>| {
-        activity.request.begin();
-        activity.await_nothing();
+        activity.begin(request.body().size_hint().exact());
         if let Some(rejection) = findings.next_request() {
             request.extensions_mut().insert(rejection);
         }

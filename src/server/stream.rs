@@ -5,6 +5,8 @@
 //!   at a trickle.
 //! - Error bodies: hyper answers what it cannot parse with an empty 400 or 431
 //!   of its own. Such a response is replaced by the service's.
+//! - Request boundaries: hyper is given a request head without what follows it,
+//!   so that a part of the next head is known to be one, and has the head timeout.
 //! - Lingering close: after a rejection the client may still be sending. Its
 //!   bytes are read for a moment; otherwise the kernel would reset the
 //!   connection and discard the response.
@@ -29,7 +31,9 @@ use tokio::{
 };
 
 use super::{
-    Limits, Rejection, Response, activity::Activity, protocol::ReadAhead,
+    Limits, Rejection, Response,
+    activity::{Activity, CHUNKED},
+    protocol::ReadAhead,
     request_state::RequestState,
 };
 
@@ -38,8 +42,9 @@ const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub struct ClientStream<S, R> {
     stream: S,
-    /// What protocol detection has read, to be read again.
+    /// What was read already, by protocol detection or behind a request head.
     read_ahead: Bytes,
+    head_end: HeadEnd,
     /// When the first byte of the first request arrived, until a deadline is set.
     first_byte_at: Option<Instant>,
     activity: Arc<Activity>,
@@ -103,6 +108,7 @@ where
             stream,
             first_byte_at: read_ahead.first_byte_at(),
             read_ahead: read_ahead.into_bytes(),
+            head_end: HeadEnd::default(),
             activity,
             reject,
             watched: None,
@@ -156,6 +162,59 @@ where
             self.timer.as_mut().reset(self.deadline);
         }
         false
+    }
+
+    /// Reads bytes of one head or body.
+    fn poll_read_part(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.read_ahead.is_empty() {
+            let start = buf.filled().len();
+            ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+            let end = start + self.take(&buf.filled()[start..]);
+            if end < buf.filled().len() {
+                self.read_ahead = Bytes::copy_from_slice(&buf.filled()[end..]);
+                buf.set_filled(end);
+            }
+        } else {
+            let ahead = self.read_ahead.clone();
+            let taken = self.take(&ahead[..ahead.len().min(buf.remaining())]);
+            // Split, so that the memory is freed with the last byte.
+            drop(ahead);
+            buf.put_slice(&self.read_ahead.split_to(taken));
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// How many of the bytes that were read next belong to the same head or body.
+    fn take(&mut self, bytes: &[u8]) -> usize {
+        let request = &self.activity.request;
+        if bytes.is_empty() || request.is_multiplexed() {
+            return bytes.len();
+        }
+        match self.activity.body_left() {
+            0 => {
+                if request.is_idle() {
+                    request.set_phase(RequestState::HEAD);
+                }
+                self.head_end.find(bytes).unwrap_or(bytes.len())
+            }
+            // A chunked body ends with an empty line, too.
+            CHUNKED => self.head_end.find(bytes).unwrap_or_else(|| {
+                if request.is_idle() {
+                    self.activity.set_body_left(0);
+                    request.set_phase(RequestState::HEAD);
+                }
+                bytes.len()
+            }),
+            left => {
+                let taken = left.min(bytes.len() as u64);
+                self.activity.set_body_left(left - taken);
+                taken as usize
+            }
+        }
     }
 
     /// Writes a response behind hyper's back, as much of it as fits into the socket
@@ -237,6 +296,49 @@ where
     }
 }
 
+/// Finds the empty line that ends a request head, which may arrive in pieces. Empty
+/// lines before the request line are not an end (RFC 9112, section 2.2).
+#[derive(Debug, Default)]
+struct HeadEnd {
+    started: bool,
+    line: Line,
+}
+
+/// What has arrived of the current line.
+#[derive(Debug, Default, Clone, Copy)]
+enum Line {
+    #[default]
+    Nothing,
+    CarriageReturn,
+    Text,
+}
+
+impl HeadEnd {
+    /// The position behind the end of the head, if it is in the next bytes.
+    fn find(&mut self, bytes: &[u8]) -> Option<usize> {
+        let mut start = 0;
+        for newline in memchr::memchr_iter(b'\n', bytes) {
+            let is_empty = matches!(
+                (self.line, &bytes[start..newline]),
+                (Line::Nothing, [] | [b'\r']) | (Line::CarriageReturn, [])
+            );
+            self.line = Line::Nothing;
+            start = newline + 1;
+            if is_empty && self.started {
+                self.started = false;
+                return Some(start);
+            }
+            self.started |= !is_empty;
+        }
+        self.line = match (self.line, &bytes[start..]) {
+            (line, []) => line,
+            (Line::Nothing, [b'\r']) => Line::CarriageReturn,
+            _ => Line::Text,
+        };
+        None
+    }
+}
+
 /// The rejection that hyper's own error response corresponds to.
 fn parse_error_status(head: &[u8]) -> Option<Rejection> {
     let status = head
@@ -288,20 +390,10 @@ where
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if !self.ended {
-            let before = buf.filled().len();
-            let read = if self.read_ahead.is_empty() {
-                Pin::new(&mut self.stream).poll_read(cx, buf)
-            } else {
-                let length = self.read_ahead.len().min(buf.remaining());
-                // Split, so that the memory is freed with the last byte.
-                buf.put_slice(&self.read_ahead.split_to(length));
-                Poll::Ready(Ok(()))
-            };
+            let read = self.poll_read_part(cx, buf);
             let request = &self.activity.request;
             if read.is_ready() {
-                if request.is_idle() && buf.filled().len() > before {
-                    request.set_phase(RequestState::HEAD);
-                } else if request.is_busy() && !request.is_multiplexed() {
+                if request.is_busy() && !request.is_multiplexed() {
                     self.activity.await_nothing();
                 }
                 return read;

@@ -260,6 +260,62 @@ pub async fn slowloris_heads_time_out(backend: Backend) {
     trickle.await.unwrap();
 }
 
+/// A part of a head that arrives with the previous request, or right behind it, has the
+/// head timeout, not the much longer idle timeout.
+pub async fn partial_heads_behind_a_request_time_out(backend: Backend) {
+    let server = Server::start_with(backend, |config| {
+        config.service.server.head_timeout = Duration::from_millis(200);
+    })
+    .await;
+    let get = "GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n";
+    let create = "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nContent-Length: 27\r\n\r\n\
+                  {\"name\":\"A\",\"categoryId\":1}";
+    let chunked = "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nTransfer-Encoding: chunked\r\n\r\n\
+                   1b\r\n{\"name\":\"A\",\"categoryId\":1}\r\n0\r\n\r\n";
+    let rejected = create.replace("KEY\r\n", "");
+    let requests = [
+        vec![("GET", get)],
+        vec![("POST", create)],
+        vec![("POST", chunked)],
+        vec![("POST", &rejected)],
+        vec![("POST", chunked), ("POST", create), ("GET", get)],
+    ];
+    for requests in &requests {
+        let sent: String = requests.iter().map(|(_, request)| *request).collect();
+        for separately in [false, true] {
+            let mut conn = RawConnection::connect(&server).await;
+            let partial = "GET /v1/pets HTTP/1.1\r\nHost:";
+            if separately {
+                conn.send(&sent).await;
+            } else {
+                conn.send(&format!("{sent}{partial}")).await;
+            }
+            for (method, _) in requests {
+                let response = conn.response(&format!("{method} /v1/pets")).await;
+                assert!(response.unwrap().status.as_u16() < 402);
+            }
+            if separately {
+                conn.send(partial).await;
+            }
+            conn.last_response("GET /")
+                .await
+                .assert_error(408, "request_timeout");
+        }
+    }
+    // Without one, the connection is idle and stays open for longer than that.
+    for requests in &requests {
+        let mut conn = RawConnection::connect(&server).await;
+        for _ in 0..2 {
+            for (method, request) in requests {
+                conn.send(request).await;
+                let response = conn.response(&format!("{method} /v1/pets")).await;
+                assert!(response.unwrap().status.as_u16() < 402);
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+}
+
 pub async fn slow_bodies_time_out(backend: Backend) {
     let server = Server::start_with(backend, with_short_timeouts).await;
     for (method, path, _) in

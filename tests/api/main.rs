@@ -94,6 +94,7 @@ const CASES: &[(&str, Case)] = cases![
     http1::oversized_heads_get_431,
     http1::idle_connections_time_out,
     http1::slowloris_heads_time_out,
+    http1::partial_heads_behind_a_request_time_out,
     http1::slow_bodies_time_out,
     http1::clients_that_do_not_read_time_out,
     http1::clients_that_read_too_slowly_time_out,
