@@ -14,10 +14,6 @@ use tokio::time::Instant;
 
 use super::request_state::RequestState;
 
-/// How long a client may take to send a request, or to read a response, before its
-/// connection counts as slow. Slow connections are evicted only under pressure.
-const SLOW: Duration = Duration::from_secs(1);
-
 pub struct Activity {
     /// The current request, on HTTP/1.1.
     pub request: RequestState,
@@ -143,13 +139,15 @@ impl Activity {
         }
     }
 
-    /// Whether the connection may be evicted, and for how long that has been so.
-    pub fn evictable(&self, now: Instant) -> Option<(Evictable, Duration)> {
+    /// Whether the connection may be evicted, and how long it has been waiting for its
+    /// client. A client that takes longer than `slow_after` to send a request or to
+    /// read a response is slow.
+    pub fn evictable(&self, now: Instant, slow_after: Duration) -> Option<(Evictable, Duration)> {
         let waited = |since| Duration::from_millis(self.millis(now).saturating_sub(since));
         let blocked_since = self.blocked_since.load(Relaxed);
         if blocked_since != 0 {
-            return Some((Evictable::Slow, waited(blocked_since)))
-                .filter(|(_, wait)| *wait >= SLOW);
+            let waited = waited(blocked_since);
+            return (waited >= slow_after).then_some((Evictable::Slow, waited));
         }
         if self.active.load(Relaxed) > 0 {
             return None;
@@ -158,7 +156,7 @@ impl Activity {
         let waited = waited(awaited >> 2);
         match awaited & AWAITED {
             REQUEST => Some((Evictable::Idle, waited)),
-            REST if waited >= SLOW => Some((Evictable::Slow, waited)),
+            REST if waited >= slow_after => Some((Evictable::Slow, waited)),
             _ => None,
         }
     }

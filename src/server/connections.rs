@@ -34,6 +34,13 @@ pub const RESERVED_CONNECTIONS: usize = 64;
 /// Evicted connections that are closed gracefully at a time.
 const MAX_CLOSING: usize = 64;
 
+/// How long a client may take to send a request or to read a response before a client
+/// of another address may take its connection.
+const SLOW_AFTER: Duration = Duration::from_millis(100);
+
+/// The same among clients of one address, which may be that of a proxy.
+const SLOW_AFTER_SAME_ADDRESS: Duration = Duration::from_secs(1);
+
 /// How long a connection may always be idle, however many there are.
 const MIN_IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -115,7 +122,11 @@ impl Pool {
             if connections.len() <= held && *holder != network {
                 continue;
             }
-            best = best.max(longest_waiting(*holder, connections, now));
+            let slow_after = match *holder == network {
+                true => SLOW_AFTER_SAME_ADDRESS,
+                false => SLOW_AFTER,
+            };
+            best = best.max(longest_waiting(*holder, connections, now, slow_after));
         }
         best.map(|(.., holder, id)| (holder, id))
     }
@@ -126,9 +137,10 @@ fn longest_waiting(
     holder: IpAddr,
     connections: &HashMap<u64, Arc<Activity>>,
     now: Instant,
+    slow_after: Duration,
 ) -> Option<(usize, Evictable, Duration, IpAddr, u64)> {
     let evictable = connections.iter().filter_map(|(id, activity)| {
-        let (evictable, waited) = activity.evictable(now)?;
+        let (evictable, waited) = activity.evictable(now, slow_after)?;
         Some((connections.len(), evictable, waited, holder, *id))
     });
     evictable.max()
@@ -193,7 +205,8 @@ impl Connections {
         let main = &pools.main;
         let victim = if main.held_by(network) >= self.max_per_address {
             let own = main.by_network.get(&network);
-            let own = own.and_then(|own| longest_waiting(network, own, now));
+            let slow_after = SLOW_AFTER_SAME_ADDRESS;
+            let own = own.and_then(|own| longest_waiting(network, own, now, slow_after));
             own.map(|(.., id)| (network, id))
         } else if main.len >= main.limit {
             main.victim(network, now)
@@ -236,7 +249,7 @@ impl Connections {
         let mut expired = Vec::new();
         for (holder, connections) in &pools.main.by_network {
             for (id, activity) in connections {
-                match activity.evictable(now) {
+                match activity.evictable(now, SLOW_AFTER) {
                     Some((Evictable::Idle, idle)) if idle >= idle_timeout => {
                         expired.push((*holder, *id));
                     }

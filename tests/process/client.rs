@@ -54,10 +54,15 @@ pub type Pet = (i64, String);
 
 impl Client {
     pub fn new(service: &Service, key: &str) -> Self {
+        Self::at(service.url(""), key)
+    }
+
+    /// A client of the service at this URL, which may lead through a proxy.
+    pub fn at(base: String, key: &str) -> Self {
         let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT);
         Self {
             http: http.build().unwrap(),
-            base: service.url(""),
+            base,
             key: key.into(),
         }
     }

@@ -87,19 +87,26 @@ fn an_address_that_holds_more_cannot_evict_others() {
 fn slow_clients_are_evicted_after_the_idle_ones() {
     let connections = connections(4, None);
     let now = connections.epoch;
+    let after = |millis| now + Duration::from_millis(millis);
     let slots = admit(&connections, "192.0.2.1", 4, now);
     slots[0].activity.await_rest(now);
     slots[1].activity.block(now);
     slots[2].activity.await_nothing();
-    let soon = now + Duration::from_millis(900);
-    let admitted = connections.admit(address("192.0.2.2"), soon).unwrap();
+    let admitted = connections.admit(address("192.0.2.2"), after(90)).unwrap();
     admitted.activity.await_nothing();
     assert_eq!(evicted(&slots), [3]);
-    // Neither is slow yet.
-    let reserved = connections.admit(address("192.0.2.3"), soon).unwrap();
-    assert!(reserved.health_only);
-    let later = now + Duration::from_secs(2);
-    let _new = admit(&connections, "192.0.2.3", 2, later);
+    // Not slow yet; and for longer among the connections of one address.
+    for (client, at) in [("192.0.2.3", 90), ("192.0.2.1", 900)] {
+        let slot = connections.admit(address(client), after(at)).unwrap();
+        assert!(slot.health_only, "{client}");
+    }
+    let other = connections.admit(address("192.0.2.3"), after(200)).unwrap();
+    other.activity.await_nothing();
+    assert_eq!(evicted(&slots), [0, 3]);
+    let own = connections
+        .admit(address("192.0.2.1"), after(2000))
+        .unwrap();
+    assert!(!own.health_only);
     assert_eq!(evicted(&slots), [0, 1, 3]);
 }
 

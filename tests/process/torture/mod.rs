@@ -6,11 +6,13 @@
 //! service or a result that is broken on purpose, which its check must find.
 
 pub mod disk;
+mod exhaustion;
 mod fuzz;
 mod io_faults;
 mod kills;
 mod postgres;
 mod power_cuts;
+mod rolling_restarts;
 
 use std::env;
 
