@@ -131,9 +131,11 @@ CREATE TABLE api_keys (
 
 -- Recorded outcomes of requests that carried an Idempotency-Key, so that a
 -- retry is replayed instead of executed again. fingerprint is the SHA-256 of
--- the request; resource_id is the resource it created or changed.
+-- the request; resource_id is the resource it created or changed. There is no
+-- foreign key to api_keys: it would make a whole batch of changes wait for the row
+-- of one API key that another transaction has locked.
 CREATE TABLE idempotency_keys (
-    api_key_id  bigint NOT NULL REFERENCES api_keys (id),
+    api_key_id  bigint NOT NULL,
     key         text   NOT NULL,
     fingerprint bytea  NOT NULL CHECK (length(fingerprint) = 32),
     outcome     text   NOT NULL,

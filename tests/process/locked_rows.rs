@@ -198,10 +198,14 @@ async fn a_lock_timeout_is_reported() {
     };
     let [reserved, pet] = [create_pet(&client).await, create_pet(&client).await];
     assert_eq!(order(reserved, "first").await.status, 201);
-    let lock = OpenTransaction::start(&deployment, "SELECT FROM pets FOR UPDATE");
+    let locks = "SELECT FROM pets FOR UPDATE; SELECT FROM api_keys FOR UPDATE";
+    let lock = OpenTransaction::start(&deployment, locks);
     assert_locked(&order(pet, "second").await);
     assert_locked(&send(&client, rename(pet, "Bello")).await);
-    // A replay needs no lock.
+    // A new pet and a replay need no lock.
+    let pet_body = json!({"name": "Rex", "categoryId": 1});
+    let created = client.send_json(Method::POST, "/v1/pets", &pet_body, Some("third"));
+    assert_eq!(created.await.unwrap().status, 201);
     let replayed = order(reserved, "first").await;
     assert_eq!(replayed.status, 201, "{replayed:?}");
     assert!(replayed.headers.contains_key("idempotent-replayed"));
