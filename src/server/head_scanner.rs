@@ -17,6 +17,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use memchr::memchr;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{Rejection, limits::MAX_HEAD_BYTES};
@@ -123,7 +124,7 @@ impl HeadScanner {
                     self.skip(length as u64);
                     length
                 }
-                _ => match bytes.iter().position(|byte| *byte == b'\n') {
+                _ => match memchr(b'\n', bytes) {
                     Some(end) if start == 0 => {
                         self.read_line(&mut bytes[..=end]);
                         end + 1
@@ -212,8 +213,8 @@ impl HeadScanner {
     }
 
     fn read_header(&mut self, line: &[u8]) {
-        let colon = line.iter().position(|byte| *byte == b':');
-        let (name, value) = line.split_at(colon.unwrap_or(line.len()));
+        let colon = memchr(b':', line).unwrap_or(line.len());
+        let (name, value) = line.split_at(colon);
         if name.eq_ignore_ascii_case(b"transfer-encoding") {
             self.has_transfer_encoding = true;
         }

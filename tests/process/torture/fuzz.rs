@@ -34,9 +34,9 @@ const CONNECTIONS: usize = 8;
 /// Counts the requests, beside the statuses.
 const SENT: u16 = 0;
 
-/// The most memory that the service may have used, in bytes: a debug build with an
-/// empty cache starts with about 60 MB.
-const MAX_MEMORY: u64 = 400 << 20;
+/// The most memory that the service may have used, in bytes. After a round it is about
+/// 45 MB.
+const MAX_MEMORY: u64 = 200 << 20;
 
 /// Connections to one service. They carry about 2.5 requests each.
 const ROUND: usize = 4_000;

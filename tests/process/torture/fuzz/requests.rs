@@ -62,32 +62,60 @@ const TARGETS: &[&str] = &[
     "x:80",
 ];
 
-const HEADERS: &[&str] = &[
-    "Host",
-    "Authorization",
-    "Content-Type",
-    "Content-Length",
-    "Content-Encoding",
-    "Transfer-Encoding",
-    "Connection",
-    "Expect",
-    "Upgrade",
-    "HTTP2-Settings",
-    "If-Match",
-    "If-None-Match",
-    "If-Modified-Since",
-    "Range",
-    "Accept",
-    "Accept-Encoding",
-    "Idempotency-Key",
-    "X-Request-Id",
-    "X-Forwarded-For",
-    "Origin",
-    "Access-Control-Request-Method",
-    "Prefer",
-    "Cookie",
-    "TE",
-    "Trailer",
+/// Operations, which most requests are for. `N` becomes a small number.
+const OPERATIONS: &[(&str, &str)] = &[
+    ("GET", "/v1/pets"),
+    ("GET", "/v1/pets?limit=2&status=available"),
+    ("GET", "/v1/pets?cursor=AXAAAAAAAAAAFOYxFOA"),
+    ("HEAD", "/v1/pets"),
+    ("POST", "/v1/pets"),
+    ("POST", "/v1/pets"),
+    ("GET", "/v1/pets/N"),
+    ("PATCH", "/v1/pets/N"),
+    ("GET", "/v1/store/inventory"),
+    ("GET", "/v1/store/orders"),
+    ("POST", "/v1/store/orders"),
+    ("POST", "/v1/store/orders"),
+    ("GET", "/v1/store/orders/N"),
+    ("POST", "/v1/store/orders/N/complete"),
+    ("POST", "/v1/store/orders/N/cancel"),
+];
+
+/// Headers with values that mean something.
+const HEADERS: &[(&str, &str)] = &[
+    ("Authorization", "Bearer psk_x"),
+    ("Content-Type", "application/json"),
+    ("Content-Type", "text/plain"),
+    ("Content-Encoding", "gzip"),
+    ("Expect", "100-continue"),
+    ("If-Match", "*"),
+    ("If-Match", "\"x\""),
+    ("If-None-Match", "*"),
+    ("If-None-Match", "W/\"x\", \"y\""),
+    ("If-Modified-Since", "Sun, 06 Nov 1994 08:49:37 GMT"),
+    ("Range", "bytes=0-1"),
+    ("Accept", "text/html"),
+    ("Accept-Encoding", "gzip;q=0.5, br"),
+    ("Idempotency-Key", "a"),
+    ("X-Request-Id", "a"),
+    ("X-Forwarded-For", "1.2.3.4"),
+    ("Origin", "https://shop.example"),
+    ("Access-Control-Request-Method", "POST"),
+    ("Prefer", "handling=strict"),
+    ("Cookie", "a=b"),
+    ("TE", "trailers"),
+];
+
+/// Headers that decide how a request is read.
+const FRAMING: &[(&str, &str)] = &[
+    ("Host", "y"),
+    ("Content-Length", "3"),
+    ("Transfer-Encoding", "chunked"),
+    ("Connection", "close"),
+    ("Connection", "keep-alive, Upgrade"),
+    ("Upgrade", "h2c"),
+    ("HTTP2-Settings", "AAMAAABkAAQAoAAAAAIAAAAA"),
+    ("Trailer", "Host"),
 ];
 
 /// What parsers stumble over.
@@ -157,8 +185,40 @@ const TOKENS: &[&str] = &[
     "true",
 ];
 
-fn pick<'a>(random: &mut StdRng, from: &[&'a str]) -> &'a str {
+fn pick<T: Copy>(random: &mut StdRng, from: &[T]) -> T {
     from[random.random_range(0..from.len())]
+}
+
+/// A method and a target, mostly of an operation.
+fn operation(random: &mut StdRng) -> (&'static str, Vec<u8>) {
+    let (method, target) = match random.random_ratio(3, 4) {
+        true => pick(random, OPERATIONS),
+        false => (pick(random, METHODS), pick(random, TARGETS)),
+    };
+    let number = random.random_range(1..20).to_string();
+    let mut target = target.replace('N', &number).into_bytes();
+    if random.random_ratio(1, 6) {
+        let mut more = line(random);
+        more.retain(|byte| *byte != b' ');
+        target.extend(more);
+    }
+    (method, target)
+}
+
+/// A few headers, mostly with a value that means something.
+fn headers(random: &mut StdRng) -> Vec<(&'static str, Vec<u8>)> {
+    let count = random.random_range(0..3);
+    let header = |_| {
+        let (name, value) = match random.random_ratio(1, 12) {
+            true => pick(random, FRAMING),
+            false => pick(random, HEADERS),
+        };
+        match random.random_ratio(2, 3) {
+            true => (name, value.into()),
+            false => (name, line(random)),
+        }
+    };
+    (0..count).map(header).collect()
 }
 
 /// Some tokens and random bytes.
@@ -186,13 +246,8 @@ fn line(random: &mut StdRng) -> Vec<u8> {
 }
 
 fn http1(random: &mut StdRng, key: &str) -> Vec<u8> {
-    let method = pick(random, METHODS);
-    let mut request = format!("{method} {}", pick(random, TARGETS)).into_bytes();
-    if random.random_ratio(1, 3) {
-        let mut more = line(random);
-        more.retain(|byte| *byte != b' ');
-        request.extend(more);
-    }
+    let (method, target) = operation(random);
+    let mut request = [method.as_bytes(), b" ", &target].concat();
     let version = match random.random_range(0..20) {
         0 => "HTTP/1.0",
         1 => "HTTP/1.2",
@@ -206,11 +261,8 @@ fn http1(random: &mut StdRng, key: &str) -> Vec<u8> {
     if !random.random_ratio(1, 5) {
         request.extend(format!("Authorization: Bearer {key}\r\n").bytes());
     }
-    for _ in 0..random.random_range(0..3) {
-        request.extend(pick(random, HEADERS).bytes());
-        request.extend(b": ");
-        request.extend(line(random));
-        request.extend(b"\r\n");
+    for (name, value) in headers(random) {
+        request.extend([name.as_bytes(), b": ", &value, b"\r\n"].concat());
     }
     let has_body = matches!(method, "POST" | "PATCH" | "PUT") || random.random_ratio(1, 20);
     let body = match has_body {
@@ -235,6 +287,11 @@ fn http1(random: &mut StdRng, key: &str) -> Vec<u8> {
 }
 
 fn body(random: &mut StdRng) -> Vec<u8> {
+    if random.random_ratio(1, 2) {
+        let number = random.random_range(1..20);
+        let valid = "{\"name\":\"Rex\",\"categoryId\":1,\"status\":\"available\",\"petId\":";
+        return format!("{valid}{number}}}").into();
+    }
     let mut document = Vec::new();
     match random.random_range(0..10) {
         0 => return text(random),
@@ -379,11 +436,8 @@ fn http2(random: &mut StdRng, key: &str) -> Fuzzed {
             head.push(value.len() as u8);
             head.extend(value);
         };
-        let mut target = pick(random, TARGETS).as_bytes().to_vec();
-        if random.random_ratio(1, 4) {
-            target.extend(line(random));
-        }
-        field(&mut head, b":method", pick(random, METHODS).as_bytes());
+        let (method, target) = operation(random);
+        field(&mut head, b":method", method.as_bytes());
         field(&mut head, b":scheme", b"http");
         field(&mut head, b":path", &target);
         if !random.random_ratio(1, 10) {
@@ -396,9 +450,8 @@ fn http2(random: &mut StdRng, key: &str) -> Fuzzed {
                 format!("Bearer {key}").as_bytes(),
             );
         }
-        for _ in 0..random.random_range(0..3) {
-            let name = pick(random, HEADERS).to_lowercase();
-            field(&mut head, name.as_bytes(), &line(random));
+        for (name, value) in headers(random) {
+            field(&mut head, name.to_lowercase().as_bytes(), &value);
         }
         if random.random_ratio(1, 6) {
             mutate(random, &mut head);
