@@ -1,6 +1,6 @@
 //! SIGKILL at random moments, under load.
 
-use std::time::Duration;
+use std::{panic::catch_unwind, time::Duration};
 
 use rand::RngExt;
 
@@ -34,4 +34,34 @@ async fn acknowledged_writes_survive_kills_at_random_moments() {
     service.stop();
     home.petstore(&["check", "--database", &home.url()])
         .success();
+}
+
+/// The control, for all campaigns that create pets: each kind of damage is found.
+#[test]
+fn the_check_finds_lost_doubled_and_rejected_pets() {
+    let results = WriteResults {
+        acknowledged: [("Rex".into(), 1), ("Tom".into(), 3)].into(),
+        rejected: ["Bello".into()].into(),
+        unknown: ["Mia".into()].into(),
+        ..WriteResults::default()
+    };
+    let is_durable = |pets: &[(i64, &str)]| {
+        let pets: Vec<_> = pets
+            .iter()
+            .map(|(id, name)| (*id, (*name).into()))
+            .collect();
+        catch_unwind(|| results.assert_durable(&pets)).is_ok()
+    };
+    assert!(is_durable(&[(1, "Rex"), (3, "Tom")]));
+    assert!(is_durable(&[(1, "Rex"), (2, "Mia"), (3, "Tom")]));
+    for damaged in [
+        &[(1, "Rex")][..],
+        &[(1, "Rex"), (2, "Tom")],
+        &[(1, "Rex"), (3, "Tom"), (4, "Tom")],
+        &[(1, "Rex"), (2, "Bello"), (3, "Tom")],
+        &[(1, "Rex"), (3, "Tom"), (4, "Felix")],
+        &[(3, "Tom"), (1, "Rex")],
+    ] {
+        assert!(!is_durable(damaged), "{damaged:?}");
+    }
 }
