@@ -101,7 +101,7 @@ impl SharedProbe {
     }
 
     /// The result of a probe that started after this call, or within the interval
-    /// before it is returned.
+    /// before it.
     async fn result(
         &self,
         probe: impl Future<Output = ProbeResult> + Send + 'static,
@@ -109,7 +109,7 @@ impl SharedProbe {
         let asked = Instant::now();
         let mut last = self.last.clone().lock_owned().await;
         if let Some((started, result)) = &*last
-            && (*started >= asked || started.elapsed() < self.interval)
+            && (*started >= asked || asked - *started < self.interval)
         {
             return result.clone();
         }

@@ -151,11 +151,20 @@ impl HeadScanner {
     }
 
     fn keep(&mut self, partial_line: Vec<u8>) {
-        if partial_line.len() > MAX_HEAD_BYTES {
+        if partial_line.len() <= MAX_HEAD_BYTES {
+            self.partial_line = partial_line;
+        } else if matches!(self.next, Next::RequestLine | Next::Header) {
+            // hyper rejects it.
             self.next = Next::End;
         } else {
-            self.partial_line = partial_line;
+            self.next = self.lose_track();
         }
+    }
+
+    /// Whatever hyper makes of a body that is not understood here, no request follows it.
+    fn lose_track(&self) -> Next {
+        self.reject(Rejection::InvalidFraming);
+        Next::End
     }
 
     fn skip(&mut self, length: u64) {
@@ -189,7 +198,7 @@ impl HeadScanner {
             Next::ChunkSize => match chunk_size(line) {
                 Some(0) => Next::Trailer,
                 Some(remaining) => Next::Chunk { remaining },
-                None => Next::End,
+                None => self.lose_track(),
             },
             Next::ChunkEnd => Next::ChunkSize,
             Next::Trailer if is_empty => Next::RequestLine,
