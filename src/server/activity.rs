@@ -62,7 +62,8 @@ pub enum Evictable {
 pub enum Eviction {
     /// Gracefully: a request that has arrived meanwhile is served.
     Close = 1,
-    /// At once, because too many are being closed already.
+    /// At once, with a GOAWAY if it can be written, because too many are being closed
+    /// already.
     Abort = 2,
 }
 

@@ -11,6 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::{HeaderValue, header};
 use http_body_util::Full;
 use hyper::{
@@ -205,6 +206,9 @@ async fn serve_http1<S: Service>(
         Stop::Evicted(Eviction::Close) if !activity.depends_on_client() => {
             close(connection, || activity.is_serving()).await;
         }
+        Stop::Evicted(Eviction::Abort) if !activity.depends_on_client() => {
+            drop(connection.now_or_never());
+        }
         Stop::Evicted(_) => {}
     }
 }
@@ -267,10 +271,13 @@ async fn serve_http2<S: Service>(
         tokio::select! {
             biased;
             _ = &mut connection => return,
-            stop = slot.stopped() => match stop {
-                Stop::Evicted(Eviction::Abort) => return,
-                Stop::Evicted(Eviction::Close) | Stop::Shutdown => break,
-            },
+            stop = slot.stopped() => {
+                if stop == Stop::Evicted(Eviction::Abort) {
+                    connection.as_mut().graceful_shutdown();
+                    return drop(connection.now_or_never());
+                }
+                break;
+            }
             () = poll_fn(|_| if closes() { Poll::Ready(()) } else { Poll::Pending }) => break,
             // Unconstrained: under a flood the connection uses up the task's
             // cooperative budget, and a timer without budget never fires.

@@ -48,7 +48,6 @@ const MIN_IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 pub struct Connections {
-    max_per_address: usize,
     idle_timeout: Duration,
     metrics: Arc<Metrics>,
     phase: AtomicU8,
@@ -61,7 +60,7 @@ const STOPPED: u8 = 2;
 
 struct Pools {
     main: Pool,
-    /// For health checks only.
+    /// For health checks only. No address may hold more than half of it.
     reserve: Pool,
     next_id: u64,
     /// Evicted connections that are not closed yet.
@@ -69,8 +68,18 @@ struct Pools {
     last_sweep: Instant,
 }
 
+impl Pools {
+    fn pool(&mut self, health_only: bool) -> &mut Pool {
+        match health_only {
+            false => &mut self.main,
+            true => &mut self.reserve,
+        }
+    }
+}
+
 struct Pool {
     limit: usize,
+    max_per_address: usize,
     len: usize,
     by_network: HashMap<IpAddr, HashMap<u64, Arc<Activity>>>,
 }
@@ -85,9 +94,10 @@ pub fn client_network(client: IpAddr) -> IpAddr {
 }
 
 impl Pool {
-    fn new(limit: usize) -> Self {
+    fn new(limit: usize, max_per_address: usize) -> Self {
         Self {
             limit,
+            max_per_address,
             len: 0,
             by_network: HashMap::new(),
         }
@@ -113,27 +123,32 @@ impl Pool {
         Some(removed)
     }
 
-    /// The connection to evict for a new one of `network`: of the address that holds
-    /// most among those that hold more than `network`, and of `network` itself.
-    fn victim(&self, network: IpAddr, now: Instant) -> Option<(IpAddr, u64)> {
+    /// Whether there is room for a connection of `network`, and if so, whether a
+    /// connection has to be evicted for it.
+    fn room_for(&self, network: IpAddr, now: Instant) -> Option<Option<(IpAddr, u64)>> {
         let held = self.held_by(network);
-        let mut best = None;
-        for (holder, connections) in &self.by_network {
-            if connections.len() <= held && *holder != network {
-                continue;
-            }
-            let slow_after = match *holder == network {
-                true => SLOW_AFTER_SAME_ADDRESS,
-                false => SLOW_AFTER,
-            };
-            best = best.max(longest_waiting(*holder, connections, now, slow_after));
+        let is_limited = held >= self.max_per_address;
+        if !is_limited && self.len < self.limit {
+            return Some(None);
         }
-        best.map(|(.., holder, id)| (holder, id))
+        // Of the address that holds most among those that hold more, and of its own.
+        let mut first = None;
+        for (holder, connections) in &self.by_network {
+            let slow_after = if *holder == network {
+                SLOW_AFTER_SAME_ADDRESS
+            } else if is_limited || connections.len() <= held {
+                continue;
+            } else {
+                SLOW_AFTER
+            };
+            first = first.max(first_to_evict(*holder, connections, now, slow_after));
+        }
+        first.map(|(.., holder, id)| Some((holder, id)))
     }
 }
 
 /// The connection of one address that goes first, preceded by what to compare it by.
-fn longest_waiting(
+fn first_to_evict(
     holder: IpAddr,
     connections: &HashMap<u64, Arc<Activity>>,
     now: Instant,
@@ -150,14 +165,16 @@ impl Connections {
     pub fn new(limits: &Limits, metrics: Arc<Metrics>) -> Self {
         let epoch = Instant::now();
         let pools = Pools {
-            main: Pool::new(limits.max_connections),
-            reserve: Pool::new(RESERVED_CONNECTIONS),
+            main: Pool::new(
+                limits.max_connections,
+                limits.max_connections_per_address.unwrap_or(usize::MAX),
+            ),
+            reserve: Pool::new(RESERVED_CONNECTIONS, RESERVED_CONNECTIONS / 2),
             next_id: 0,
             closing: 0,
             last_sweep: epoch,
         };
         Self {
-            max_per_address: limits.max_connections_per_address.unwrap_or(usize::MAX),
             idle_timeout: limits.idle_timeout,
             metrics,
             phase: AtomicU8::default(),
@@ -176,20 +193,17 @@ impl Connections {
         let network = client_network(client);
         let mut pools = self.lock();
         self.sweep(&mut pools, now);
-        let health_only = if self.make_room(&mut pools, network, now) {
-            false
-        } else if self.make_reserve(&mut pools, network, now) {
-            true
-        } else {
-            return None;
+        let (health_only, evict) = match pools.main.room_for(network, now) {
+            Some(evict) => (false, evict),
+            None => (true, pools.reserve.room_for(network, now)?),
         };
+        if let Some((holder, id)) = evict {
+            self.evict(&mut pools, health_only, holder, id);
+        }
         let id = pools.next_id;
         pools.next_id += 1;
         let activity = Arc::new(Activity::new(self.epoch, now));
-        let pool = match health_only {
-            false => &mut pools.main,
-            true => &mut pools.reserve,
-        };
+        let pool = pools.pool(health_only);
         pool.insert(network, id, activity.clone());
         Some(Slot {
             connections: self.clone(),
@@ -200,41 +214,16 @@ impl Connections {
         })
     }
 
-    /// Whether there is room for one more connection of `network`.
-    fn make_room(&self, pools: &mut Pools, network: IpAddr, now: Instant) -> bool {
-        let main = &pools.main;
-        let victim = if main.held_by(network) >= self.max_per_address {
-            let own = main.by_network.get(&network);
-            let slow_after = SLOW_AFTER_SAME_ADDRESS;
-            let own = own.and_then(|own| longest_waiting(network, own, now, slow_after));
-            own.map(|(.., id)| (network, id))
-        } else if main.len >= main.limit {
-            main.victim(network, now)
-        } else {
-            return true;
+    fn evict(&self, pools: &mut Pools, health_only: bool, holder: IpAddr, id: u64) {
+        let Some(activity) = pools.pool(health_only).remove(holder, id) else {
+            return;
         };
-        let evicted = victim.and_then(|(holder, id)| pools.main.remove(holder, id));
-        evicted.is_some_and(|evicted| self.evict(pools, &evicted))
-    }
-
-    fn make_reserve(&self, pools: &mut Pools, network: IpAddr, now: Instant) -> bool {
-        let reserve = &mut pools.reserve;
-        if reserve.len < reserve.limit {
-            return true;
-        }
-        let victim = reserve.victim(network, now);
-        let evicted = victim.and_then(|(holder, id)| reserve.remove(holder, id));
-        evicted.is_some_and(|evicted| self.evict(pools, &evicted))
-    }
-
-    fn evict(&self, pools: &mut Pools, activity: &Activity) -> bool {
         self.metrics.evicted_connections.increment();
         pools.closing += 1;
         activity.evict(match pools.closing {
             ..=MAX_CLOSING => Eviction::Close,
             _ => Eviction::Abort,
         });
-        true
     }
 
     /// Evicts connections that are idle for longer than the remaining room allows.
@@ -258,9 +247,7 @@ impl Connections {
             }
         }
         for (holder, id) in expired {
-            if let Some(activity) = pools.main.remove(holder, id) {
-                self.evict(pools, &activity);
-            }
+            self.evict(pools, false, holder, id);
         }
     }
 
@@ -349,11 +336,8 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         let mut pools = self.connections.lock();
-        let pool = match self.health_only {
-            false => &mut pools.main,
-            true => &mut pools.reserve,
-        };
-        if pool.remove(self.network, self.id).is_none() {
+        let removed = pools.pool(self.health_only).remove(self.network, self.id);
+        if removed.is_none() {
             // Evicted.
             pools.closing -= 1;
         }

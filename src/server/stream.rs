@@ -463,7 +463,10 @@ where
         if !this.lingering {
             let closed = Pin::new(&mut this.stream).poll_shutdown(cx);
             ready!(this.with_min_rate(cx, closed))?;
-            this.timer.as_mut().reset(Instant::now() + LINGER_TIMEOUT);
+            let now = Instant::now();
+            this.timer.as_mut().reset(now + LINGER_TIMEOUT);
+            // It has been served, so it may be evicted.
+            this.activity.await_request(now);
         }
         let mut scratch = [0; 4096];
         while this.timer.as_mut().poll(cx).is_pending() {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::{HeaderMap, Method, Version};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use petstore::server::Limits;
 use serde_json::json;
 use tokio::{
@@ -133,6 +135,35 @@ pub async fn idle_connections_are_closed(backend: Backend) {
     let closed = timeout(Duration::from_secs(20), stream.read_to_end(&mut received)).await;
     // A reset is fine too, since the client did not acknowledge the keep-alive PINGs.
     assert!(closed.is_ok(), "still open");
+}
+
+/// Flow control lets a client leave its responses unread without blocking a write. New
+/// requests do not keep such a connection open.
+pub async fn clients_that_do_not_read_are_closed(backend: Backend) {
+    let server = Server::start_with(backend, |config| {
+        config.service.server = Limits {
+            head_timeout: Duration::from_secs(1),
+            idle_timeout: Duration::from_secs(1),
+            ..Limits::default()
+        };
+    })
+    .await;
+    let stream = TokioIo::new(server.connect(Version::HTTP_2).await);
+    let mut handshake = http2::Builder::new(TokioExecutor::new());
+    let handshake = handshake.initial_stream_window_size(0).handshake(stream);
+    let (mut client, connection) = handshake.await.unwrap();
+    tokio::spawn(connection);
+    let mut unread = Vec::new();
+    // Below the limit on concurrent streams.
+    for _ in 0..50 {
+        let request = server.request(Method::GET, "/v1/openapi.yaml").into_http();
+        match client.send_request(request).await {
+            Ok(response) => unread.push(response),
+            Err(_) => return,
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    panic!("still open");
 }
 
 /// On its own, hyper would send a 431 without a body, or only reset the stream.

@@ -105,6 +105,7 @@ const CASES: &[(&str, Case)] = cases![
     http2::requests_are_multiplexed,
     http2::a_fragmented_preface_is_accepted,
     http2::idle_connections_are_closed,
+    http2::clients_that_do_not_read_are_closed,
     http2::oversized_heads_get_431,
     http2::shutdown_does_not_wait_for_unresponsive_clients,
     http2::shutdown_drains_requests_in_flight,

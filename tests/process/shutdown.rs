@@ -63,6 +63,28 @@ async fn assert_drains_and_exits(signal: &str) {
     assert_eq!(names, ["Rex", "Bella"]);
 }
 
+/// Connections that the kernel has accepted and the service has not are served:
+/// closing the listener would reset them.
+#[tokio::test]
+async fn connections_in_the_backlog_are_served() {
+    let home = Home::new();
+    let mut service = home.serve();
+    let mut waiting = Vec::new();
+    service.signal("STOP");
+    for _ in 0..20 {
+        let mut conn = RawConnection::connect(&service).await;
+        conn.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        waiting.push(conn);
+    }
+    service.signal("TERM");
+    service.signal("CONT");
+    for mut conn in waiting {
+        let response = String::from_utf8(conn.read_to_end().await).unwrap();
+        assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+    }
+    assert!(service.wait().success());
+}
+
 /// Shutdown under load: every stored write has been acknowledged.
 #[tokio::test]
 async fn shutdown_under_load_acknowledges_every_stored_write() {

@@ -161,19 +161,24 @@ fn the_reserve_is_shared_fairly_too() {
     let now = connections.epoch;
     let busy = connections.admit(address("192.0.2.1"), now).unwrap();
     busy.activity.await_nothing();
-    let silent = admit(&connections, "192.0.2.2", RESERVED_CONNECTIONS, now);
+    let half = RESERVED_CONNECTIONS / 2;
+    let silent = admit(&connections, "192.0.2.2", half, now);
     assert!(silent.iter().all(|slot| slot.health_only));
-    let probe = connections.admit(address("192.0.2.3"), now + MINUTE / 60);
+    // Another address takes the other half, then replaces its own.
+    let later = now + Duration::from_millis(500);
+    let others = admit(&connections, "192.0.2.3", half + 1, later);
+    assert_eq!((evicted(&silent), evicted(&others)), (vec![], vec![0]));
+    let probe = connections.admit(address("192.0.2.4"), later + MINUTE);
     assert!(probe.unwrap().health_only);
-    assert_eq!(evicted(&silent), [0]);
-    for slot in &silent {
+    assert_eq!((evicted(&silent), evicted(&others)), (vec![0], vec![0]));
+    for slot in silent.iter().chain(&others) {
         slot.activity.await_nothing();
     }
-    // The probe's place is free again.
-    drop(connections.admit(address("192.0.2.3"), now).unwrap());
-    let last = connections.admit(address("192.0.2.2"), now).unwrap();
+    // One place is free again, but not for an address that has its half.
+    assert!(connections.admit(address("192.0.2.3"), later).is_none());
+    let last = connections.admit(address("192.0.2.4"), later).unwrap();
     last.activity.await_nothing();
-    assert!(connections.admit(address("192.0.2.4"), now).is_none());
+    assert!(connections.admit(address("192.0.2.5"), later).is_none());
 }
 
 /// A connection that is closing gracefully uses a file descriptor.
