@@ -1,6 +1,7 @@
 # Commands for developers. Run `make` alone to list them.
 
-.PHONY: help run test test-rust test-outside outside-tools soak torture lint lint-rust deny bench package tools
+.PHONY: help run test test-rust test-outside outside-tools soak torture lint lint-rust deny \
+	advisories fuzz bench package tools
 
 help:
 	@echo "make run           build and run the service on petstore.db"
@@ -11,6 +12,8 @@ help:
 	@echo "                   (set SOAK_SECONDS and SEED to change length and random seed)"
 	@echo "make torture       run the fault campaigns at full length (hours; set SEED to repeat one)"
 	@echo "make lint          check formatting, lints, documentation and licences"
+	@echo "make advisories    check the dependencies against the RustSec advisory database"
+	@echo "make fuzz          run each fuzz target for a minute (set FUZZ_SECONDS to change that)"
 	@echo "make bench         run all benchmarks (20 minutes), or some of them:"
 	@echo "                   make bench SCENARIOS='list create-64'"
 	@echo "make package       build the Debian package into target/debian"
@@ -72,6 +75,25 @@ lint-rust:
 deny:
 	$(CARGO_INSTALL) --no-default-features cargo-deny@0.20.2
 	$(CARGO_TOOLS)/cargo-deny --workspace --locked check licenses bans sources
+
+# Needs github.com, and may fail without a change here: for a schedule, not for `lint`.
+advisories:
+	$(CARGO_INSTALL) --no-default-features cargo-deny@0.20.2
+	$(CARGO_TOOLS)/cargo-deny --workspace --locked check advisories
+
+# Coverage-guided, on the pinned toolchain and the locked dependencies. There is no
+# unsafe code to run under a sanitizer, which would need a nightly toolchain.
+FUZZ_TARGETS = json cursor request log_path
+fuzz: FUZZ_SECONDS ?= 60
+fuzz: TOOLS = g++ python3
+fuzz: tools
+	$(CARGO_INSTALL) cargo-fuzz@0.13.2
+	python3 fuzz/seed.py
+	cp Cargo.lock fuzz/Cargo.lock
+	for target in $(FUZZ_TARGETS); do \
+		$(CARGO_TOOLS)/cargo-fuzz run --sanitizer none $$target -- \
+			-max_total_time=$(FUZZ_SECONDS) -max_len=20000 || exit 1; \
+	done
 
 # A debug build of these tools takes a third of the time and is fast enough.
 # `cargo install` skips a tool that is already installed, and builds in a folder of its

@@ -31,3 +31,9 @@ pub mod json;
 pub mod clock;
 mod invalid;
 mod tls;
+
+/// What the fuzz targets test beyond the public interface.
+#[cfg(fuzzing)]
+pub mod fuzzing {
+    pub use crate::telemetry::access_log::sanitize;
+}

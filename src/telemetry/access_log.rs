@@ -93,7 +93,7 @@ fn is_failure(status: u16, shed: bool) -> bool {
 /// anything that looks like an API key, however often it is percent-encoded.
 ///
 /// Only what is shown is searched: if a part of a key is shown, so is its prefix.
-fn sanitize(text: &str) -> String {
+pub fn sanitize(text: &str) -> String {
     let (shown, end) = match text.char_indices().nth(MAX_LOGGED_CHARS) {
         Some((end, _)) => (&text[..end], "…"),
         None => (text, ""),

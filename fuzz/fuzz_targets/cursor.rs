@@ -1,0 +1,26 @@
+//! Cursors, page limits and ids: each has exactly one form.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use petstore::{
+    page::{Cursor, ListKind, PageLimit},
+    pet::PetId,
+};
+
+fuzz_target!(|text: &str| {
+    let pets = Cursor::parse(text, ListKind::Pets);
+    let orders = Cursor::parse(text, ListKind::Orders);
+    assert!(pets.is_err() || orders.is_err());
+    for (cursor, list) in [(pets, ListKind::Pets), (orders, ListKind::Orders)] {
+        if let Ok(cursor) = cursor {
+            assert_eq!(cursor.encode(list), text);
+        }
+    }
+    if let Some(id) = PetId::parse(text) {
+        assert_eq!(id.get().to_string(), text);
+    }
+    if let Ok(limit) = PageLimit::parse(text) {
+        assert_eq!(limit.get().to_string(), text);
+    }
+});

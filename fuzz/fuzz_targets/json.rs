@@ -1,0 +1,27 @@
+//! JSON bodies: what is accepted is a JSON object to another parser too, with the same
+//! values.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use petstore::{
+    json::{FromObject, Object},
+    pet::{NewPet, PetChange},
+};
+use serde_json::Value;
+
+fuzz_target!(|body: &[u8]| {
+    let Ok(object) = Object::parse(body) else {
+        return;
+    };
+    let other: Value = serde_json::from_slice(body).expect("accepted, so it is JSON");
+    assert!(other.is_object());
+    if let Ok(pet) = NewPet::from_object(&object) {
+        assert_eq!(other["name"], pet.name.as_str());
+        // The other parser reads 1e2 as a floating-point number.
+        if let Some(number) = other["categoryId"].as_i64() {
+            assert_eq!(number, pet.category_id);
+        }
+    }
+    let _ = PetChange::from_object(&object);
+});

@@ -1,0 +1,28 @@
+//! Paths in the access log: printable, bounded, and without anything that looks like an
+//! API key, however it is encoded.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use percent_encoding::percent_decode_str;
+use petstore::fuzzing::sanitize;
+
+/// 256 characters of at most 10 (`\u{10ffff}`), and what stands for the rest.
+const MAX_BYTES: usize = 2600;
+
+fuzz_target!(|path: &str| {
+    let mut logged = sanitize(path);
+    assert!(logged.len() <= MAX_BYTES, "{} bytes", logged.len());
+    let printable = |c: char| matches!(c, ' '..='~' | '…');
+    assert!(logged.chars().all(printable), "{logged:?}");
+    // Decoding shortens a text, so this ends.
+    loop {
+        let rest = logged.replace("psk_…", "");
+        assert!(!rest.contains("psk_"), "{path:?} is logged as {logged:?}");
+        let decoded = percent_decode_str(&logged).decode_utf8_lossy().into_owned();
+        if decoded == logged {
+            break;
+        }
+        logged = decoded;
+    }
+});

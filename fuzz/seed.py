@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Writes the seed corpora of the fuzz targets to fuzz/corpus.
+
+Seeds are named by their content, so that a second run adds nothing, and what the
+fuzzer has found is kept.
+"""
+
+import base64
+import hashlib
+import itertools
+import json
+import pathlib
+import zlib
+
+CORPUS = pathlib.Path(__file__).parent / "corpus"
+KEY = "psk_" + "0aB" * 12 + "xy"
+
+
+def write(target, seeds):
+    folder = CORPUS / target
+    folder.mkdir(parents=True, exist_ok=True)
+    count = 0
+    for seed in seeds:
+        seed = seed.encode() if isinstance(seed, str) else seed
+        (folder / hashlib.sha256(seed).hexdigest()[:16]).write_bytes(seed)
+        count += 1
+    print(f"{target}: {count} seeds")
+
+
+def json_bodies():
+    names = ["Rex", "", " ", "a" * 255, "a" * 256, "Zoë", "\u0000", "\U0001f436", '"\\']
+    numbers = ["1", "-1", "0", "-0", "1.0", "1e2", "1E+2", "100e-2", "1.5", "1e400",
+               "9223372036854775807", "9223372036854775808", "-9223372036854775808", "01", "null"]
+    for name, number in itertools.product(names, numbers[:3]):
+        yield f'{{"name":{json.dumps(name)},"categoryId":{number}}}'
+    for number in numbers:
+        yield f'{{"name":"Rex","categoryId":{number},"status":"available"}}'
+    for status in ["available", "pending", "sold", "lost", ""]:
+        yield json.dumps({"name": "Rex", "categoryId": 1, "status": status}, indent=1)
+    yield from [
+        "", "{}", "[]", "null", "{", "{}{}", " {} ", "\ufeff{}",
+        '{"name":"a","name":"b","categoryId":1}',
+        '{"x":{"y":1,"y":2}}',
+        r'{"name":"\ud800","categoryId":1}',
+        r'{"name":"\ud83d\udc36","categoryId":1}',
+        '{"x":' + "[" * 127 + "]" * 127 + "}",
+        '{"x":' + "[" * 200 + "]" * 200 + "}",
+        '{"status":null}',
+        b'{"name":"\xff"}',
+    ]
+
+
+def cursors():
+    for kind, number in itertools.product(b"po", [0, 1, 20, 2**53 - 1, 2**63 - 1]):
+        body = bytes([1, kind]) + number.to_bytes(8, "big")
+        text = base64.urlsafe_b64encode(body + zlib.crc32(body).to_bytes(4, "big"))
+        yield text.rstrip(b"=")
+        yield text
+        yield text[:-4]
+    yield from ["", "0", "1", "100", "101", "+1", "01", "9223372036854775807", "-1"]
+
+
+def requests():
+    key = f"Authorization: Bearer {KEY}\r\n"
+    host = "Host: localhost\r\n"
+    paths = ["/v1/pets", "/v1/pets?limit=2&status=sold", "/v1/pets/1", "/v1/store/orders",
+             "/v1/store/inventory", "/v1/openapi.json", "/docs", "/healthz", "/readyz", "/", "*",
+             "http://localhost/v1/pets", "/v1/pets/%31", "//", "/v1/pets#a", "/" + "a" * 9000]
+    for path in paths:
+        yield f"GET {path} HTTP/1.1\r\n{host}\r\n"
+        yield f"GET {path} HTTP/1.1\r\n{host}{key}Connection: close\r\n\r\n"
+    body = '{"name":"Rex","categoryId":1}'
+    for method in ["POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "CONNECT", "TRACE", "X"]:
+        yield f"{method} /v1/pets HTTP/1.1\r\n{host}{key}Content-Length: {len(body)}\r\n\r\n{body}"
+    framing = [
+        "Content-Length: 5\r\nContent-Length: 6\r\n", "Content-Length: +5\r\n", "Content-Length: -1\r\n",
+        "Content-Length: 99999999999999999999\r\n", "Transfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", "Transfer-Encoding: gzip, chunked\r\n",
+        "Transfer-Encoding : chunked\r\n", "Expect: 100-continue\r\nContent-Length: 5\r\n",
+        "Content-Length:\r\n 5\r\n", "Upgrade: h2c\r\nConnection: Upgrade\r\n",
+    ]
+    for headers in framing:
+        yield f"POST /v1/pets HTTP/1.1\r\n{host}{headers}\r\n5\r\nhello\r\n0\r\n\r\n"
+    yield "GET /v1/pets HTTP/1.1\r\n\r\n"
+    yield f"GET /v1/pets HTTP/1.1\r\n{host}{host}\r\n"
+    yield "GET /v1/pets HTTP/1.0\r\n\r\n"
+    yield "GET /v1/pets HTTP/2.0\r\n\r\n"
+    yield "GET /v1/pets\r\n"
+    yield f"GET /healthz HTTP/1.1\n{host}\n"
+    yield f"GET /healthz HTTP/1.1\r\n{host}\r\n" * 3
+    yield f"GET /healthz HTTP/1.1\r\n{host}" + "".join(f"X-{n}: {n}\r\n" for n in range(101)) + "\r\n"
+    yield f"GET /healthz HTTP/1.1\r\n{host}X: \x01\r\n\r\n"
+    yield b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03"
+    # The HTTP/2 preface, SETTINGS, and HEADERS for GET / on stream 1.
+    yield (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+           + b"\x00\x00\x03\x01\x05\x00\x00\x00\x01" + b"\x82\x84\x86")
+
+
+def log_paths():
+    def encode(text, times):
+        for _ in range(times):
+            text = text.replace("%", "%25") if "%" in text else text.replace("_", "%5F")
+        return text
+
+    yield from ["/v1/pets", "/v1/pets/%0a%e2%80%a8", "/\u2028\x1b[31m", "/" + "a" * 300, "/psk_"]
+    for times in range(6):
+        yield "/a/" + encode(KEY, times) + "/b"
+    yield "/%70%73%6b%5f" + KEY[4:]
+    yield "/" + "%25" * 50 + "70sk_" + KEY[4:]
+    yield "/" + "a" * 250 + KEY
+
+
+write("json", json_bodies())
+write("cursor", cursors())
+write("request", requests())
+write("log_path", log_paths())
