@@ -1,7 +1,7 @@
 # Commands for developers. Run `make` alone to list them.
 
 .PHONY: help run test test-rust test-outside outside-tools soak torture lint lint-rust deny \
-	advisories fuzz bench package tools
+	advisories fuzz bench package reproducible tools
 
 help:
 	@echo "make run           build and run the service on petstore.db"
@@ -17,6 +17,7 @@ help:
 	@echo "make bench         run all benchmarks (20 minutes), or some of them:"
 	@echo "                   make bench SCENARIOS='list create-64'"
 	@echo "make package       build the Debian package into target/debian"
+	@echo "make reproducible  build the package of HEAD twice, in different folders, and compare"
 
 BUILT = $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 
@@ -98,22 +99,52 @@ fuzz: tools
 # A debug build of these tools takes a third of the time and is fast enough.
 # `cargo install` skips a tool that is already installed, and builds in a folder of its
 # own, so that it does not wait for other builds.
-CARGO_TOOLS = target/tools/bin
+TOOLS_ROOT = target/tools
+CARGO_TOOLS = $(TOOLS_ROOT)/bin
 CARGO_INSTALL = env -u CARGO_TARGET_DIR CARGO_PROFILE_DEV_DEBUG=0 \
-	cargo install --quiet --debug --locked --root target/tools
+	cargo install --quiet --debug --locked --root $(TOOLS_ROOT)
 
-# The binary itself generates the manual pages and shell completions.
+# A commit gives the same bytes in every folder: paths and times of this machine stay out.
+CARGO_HOME ?= $(HOME)/.cargo
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+PATHS = $(CURDIR)=/petstore $(CARGO_HOME)=/cargo $(BUILT)=/target
+REPRODUCIBLE = SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) \
+	RUSTFLAGS="$(addprefix --remap-path-prefix=,$(PATHS))" \
+	CFLAGS="$(addprefix -ffile-prefix-map=,$(PATHS))"
+
+# The binary contains the list of its dependencies (cargo auditable), and generates the
+# manual pages and shell completions. The bill of materials names the root of the
+# repository, and covers bench/ too.
 package: TOOLS = dpkg-shlibdeps:dpkg-dev
 package: PETSTORE = $(BUILT)/dist/petstore
+package: export PATH := $(abspath $(CARGO_TOOLS)):$(PATH)
 package: tools
+	$(CARGO_INSTALL) cargo-auditable@0.7.7
+	$(CARGO_INSTALL) cargo-cyclonedx@0.5.9
 	$(CARGO_INSTALL) cargo-deb@3.8.0
-	cargo build --profile dist --locked --bin petstore
+	$(REPRODUCIBLE) CARGO=deploy/cargo-wrapper \
+		cargo-auditable auditable build --profile dist --locked --bin petstore
 	rm -rf target/package
 	$(PETSTORE) man target/package/man
 	$(PETSTORE) completions bash > target/package/petstore
 	$(PETSTORE) completions zsh > target/package/_petstore
 	$(PETSTORE) completions fish > target/package/petstore.fish
-	$(CARGO_TOOLS)/cargo-deb --profile dist --no-build --locked
+	$(REPRODUCIBLE) cargo-cyclonedx cyclonedx --format json --spec-version 1.5
+	sed 's|$(CURDIR)|/petstore|g' petstore.cdx.json > target/package/petstore.cdx.json
+	rm petstore.cdx.json bench/petstore-bench.cdx.json
+	$(REPRODUCIBLE) cargo-deb --profile dist --no-build --locked
+
+reproducible: tools
+	set -e; work=$$(mktemp -d); trap "rm -rf $$work" EXIT; \
+	for folder in $$work/one $$work/two/deeper; do \
+		mkdir -p $$folder; git archive HEAD | tar -x -C $$folder; \
+		env -u CARGO_TARGET_DIR $(MAKE) -C $$folder package \
+			TOOLS_ROOT=$(abspath $(TOOLS_ROOT)) SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH); \
+		sha256sum $$folder/target/dist/petstore $$folder/target/debian/*.deb; \
+	done; \
+	cmp $$work/one/target/dist/petstore $$work/two/deeper/target/dist/petstore; \
+	cmp $$work/one/target/debian/*.deb $$work/two/deeper/target/debian/*.deb; \
+	echo "Both builds are identical."
 
 # A full run writes bench/RESULTS.md; selected scenarios are only printed.
 bench: TOOLS = wrk h2load:nghttp2-client npm python3 pg_ctlcluster:postgresql setpriv:util-linux
