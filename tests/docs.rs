@@ -174,12 +174,20 @@ fn links_and_source_paths_exist() {
         "docs/operations.md",
         "docs/performance.md",
         "docs/postgres.md",
+        "docs/reliability.md",
     ] {
         let text = std::fs::read_to_string(document).unwrap();
         let dir = Path::new(document).parent().unwrap();
         for link in text.split("](").skip(1) {
             let target = link.split(')').next().unwrap();
-            assert!(dir.join(target).exists(), "{document} links to {target}");
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            assert!(dir.join(file).exists(), "{document} links to {target}");
+            if !anchor.is_empty() {
+                let text = std::fs::read_to_string(dir.join(file)).unwrap();
+                let mut headings = text.lines().filter(|line| line.starts_with('#'));
+                let is_target = |heading: &str| slug(heading) == anchor;
+                assert!(headings.any(is_target), "{document} links to {target}");
+            }
         }
         for path in text
             .split('`')
@@ -190,4 +198,10 @@ fn links_and_source_paths_exist() {
             assert!(Path::new(path).exists(), "{document} names {path}");
         }
     }
+}
+
+/// The anchor of a heading.
+fn slug(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    text.replace(' ', "-")
 }
