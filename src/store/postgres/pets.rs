@@ -138,9 +138,9 @@ impl Postgres {
                     ],
                 )
                 .await;
-            self.commits.record(1, started, updated.is_ok());
-            if !updated?.is_empty() {
-                return Ok(Ok(after));
+            if !matches!(&updated, Ok(rows) if rows.is_empty()) {
+                self.commits.record(1, started, updated.is_ok());
+                return updated.map(|_| Ok(after));
             }
             tried = Some((before, reserved));
         }

@@ -260,7 +260,14 @@ impl<C: BatchedWrite> Worker<C> {
                 Err(error) => break Err(error),
             }
         };
-        self.commits.record(changes.len(), started, rows.is_ok());
+        let count = match &rows {
+            Ok(rows) => rows.iter().filter(|row| is_decided(row)).count(),
+            Err(_) => changes.len(),
+        };
+        if count > 0 {
+            self.commits.record(count, started, rows.is_ok());
+        }
+        // The rejection that a further change to a row gets; `None` if it is locked.
         let mut decided = HashMap::new();
         match rows {
             Ok(rows) => {
@@ -323,6 +330,11 @@ impl<C: BatchedWrite> Worker<C> {
             Err(error) => queued.finish(Err(error)),
         }
     }
+}
+
+/// Whether a row has an outcome.
+fn is_decided(row: &Row) -> bool {
+    !matches!(row.optional_text(1), Ok(None))
 }
 
 /// Reads the outcome columns of a row; `None` if the change is undecided because
