@@ -34,6 +34,11 @@ pub enum OpenError {
          file"
     )]
     InUse(PathBuf),
+    #[error(
+        "{0} was deleted while another process has the database open; stop that process with \
+         SIGTERM, so that it saves its changes"
+    )]
+    WalDeleted(PathBuf),
     #[error("cannot open {path}: {cause}")]
     File { path: PathBuf, cause: io::Error },
     #[error("cannot open {path}: {cause}")]

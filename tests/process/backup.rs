@@ -205,3 +205,19 @@ fn check_reports_inconsistencies_on_postgres() {
         "1 pets marked reserved without an open order, or not marked with one\n"
     );
 }
+
+/// A backup is a single file, not in WAL mode.
+#[test]
+fn keys_can_be_created_in_a_restored_backup() {
+    let home = Home::new();
+    home.new_key();
+    backup(&home, "copy.db").success();
+    for arguments in [["create", "next"].as_slice(), &["list"]] {
+        let keys = ["keys"].iter().chain(arguments);
+        let keys: Vec<_> = keys
+            .chain(&["--database", "sqlite:copy.db"])
+            .copied()
+            .collect();
+        home.petstore(&keys).success();
+    }
+}

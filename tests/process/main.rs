@@ -15,6 +15,7 @@ mod clocks;
 mod copy;
 mod crash;
 mod database_connection;
+mod deleted_wal;
 mod disk_failures;
 mod durability;
 mod first_start;

@@ -29,7 +29,8 @@ pub(super) struct Checkpoints {
     last_size: i64,
     /// Not before this time, after a failure.
     retry_at: Option<Instant>,
-    latch: ErrorLatch,
+    failures: ErrorLatch,
+    delays: ErrorLatch,
 }
 
 impl Checkpoints {
@@ -38,7 +39,8 @@ impl Checkpoints {
             wal,
             last_size: 0,
             retry_at: None,
-            latch: ErrorLatch::new("checkpoint"),
+            failures: ErrorLatch::new("checkpoint"),
+            delays: ErrorLatch::new("rebuilding the WAL index for a checkpoint"),
         }
     }
 
@@ -77,11 +79,15 @@ impl Checkpoints {
             self.wal.checkpoint_failures.increment();
         }
         self.wal.failing.store(result.is_err(), Ordering::Relaxed);
-        self.latch.observe(result.as_ref());
+        self.failures.observe(result.as_ref());
+        self.delays.observe(Ok::<_, &str>(()));
         result.map(drop)
     }
 
+    /// Another process has the file open, or the disk fails.
     pub(super) fn postpone(&mut self) {
+        let waiting = "waiting for other processes to close the database";
+        self.delays.observe(Err::<(), _>(waiting));
         self.retry_at = Some(Instant::now() + POSTPONE_DELAY);
     }
 }

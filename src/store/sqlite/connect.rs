@@ -21,13 +21,11 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
     match role {
-        Role::Service => {
-            db.busy_timeout(BUSY_TIMEOUT)?;
-            // A restored backup may not be in WAL mode.
-            db.pragma_update(None, "journal_mode", "WAL")?;
-        }
+        Role::Service => db.busy_timeout(BUSY_TIMEOUT)?,
         Role::Command => db.busy_handler(Some(tool_busy_handler))?,
     }
+    // A restored backup may not be in WAL mode.
+    db.pragma_update(None, "journal_mode", "WAL")?;
     db.pragma_update(None, "synchronous", "FULL")?;
     db.pragma_update(None, "foreign_keys", true)?;
     db.pragma_update(None, "journal_size_limit", 64 << 20)?;

@@ -2,7 +2,8 @@
 //! lost when the process ends.
 
 use std::{
-    fs,
+    fs::{self, File},
+    io::Read,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -31,18 +32,31 @@ impl Files {
         if self.database.state() != State::Same {
             return Err(FilesChanged::Replaced(self.database.path.clone()));
         }
-        let side_files = [&self.wal, &self.index].map(|file| (file, file.state()));
-        if let Some((file, _)) = side_files.iter().find(|(_, state)| *state == State::Other) {
-            return Err(FilesChanged::Replaced(file.path.clone()));
+        match self.wal.state() {
+            State::Same => {}
+            State::Other if has_frames(&self.wal.path) => {
+                return Err(FilesChanged::Replaced(self.wal.path.clone()));
+            }
+            // Any process that opens the database creates an empty WAL.
+            State::Other | State::Missing => {
+                return Err(FilesChanged::Deleted(self.wal.path.clone()));
+            }
         }
-        match side_files
-            .iter()
-            .find(|(_, state)| *state == State::Missing)
-        {
-            Some((file, _)) => Err(FilesChanged::Deleted(file.path.clone())),
-            None => Ok(()),
+        match self.index.state() {
+            State::Same => Ok(()),
+            // It has no content of its own, but two of them are no lock.
+            State::Other => Err(FilesChanged::Replaced(self.index.path.clone())),
+            State::Missing => Err(FilesChanged::Deleted(self.index.path.clone())),
         }
     }
+}
+
+/// Whether a WAL begins with the magic number of its header; recovery ignores it
+/// otherwise.
+fn has_frames(wal: &Path) -> bool {
+    let mut magic = [0; 4];
+    let read = File::open(wal).and_then(|mut file| file.read_exact(&mut magic));
+    read.is_ok() && magic[..3] == [0x37, 0x7f, 0x06]
 }
 
 #[derive(Debug)]
@@ -85,6 +99,6 @@ pub(super) enum FilesChanged {
     /// The WAL or its index is gone; the open descriptors still have the content.
     #[error("{0} was deleted while the database is open")]
     Deleted(PathBuf),
-    #[error("{0} was moved, replaced or deleted; put it back, or restart the service")]
+    #[error("{0} was moved, replaced or deleted; put it back")]
     Replaced(PathBuf),
 }

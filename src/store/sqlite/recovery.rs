@@ -63,15 +63,18 @@ pub(super) fn open_recovered(path: &Path, role: Role) -> Result<Opened, OpenErro
     let index_path = index_path(path);
     let file_error = |path| |cause| OpenError::File { path, cause };
     let is_new = !File::open(&index_path).is_ok_and(|file| is_in_use(&file));
-    let db = connect(path, role).map_err(database_error)?;
-    // Builds the index, and keeps other writers out.
-    db.execute_batch("BEGIN IMMEDIATE")
-        .map_err(database_error)?;
-    if is_new {
-        let wal = wal_path(path);
-        rewrite(&wal).map_err(file_error(wal))?;
+    let wal = wal_path(path);
+    if !is_new && !wal.exists() {
+        return Err(OpenError::WalDeleted(wal));
     }
-    db.execute_batch("ROLLBACK").map_err(database_error)?;
+    let db = connect(path, role).map_err(database_error)?;
+    if is_new {
+        // Builds the index, and keeps other writers out.
+        db.execute_batch("BEGIN IMMEDIATE")
+            .map_err(database_error)?;
+        rewrite(&wal).map_err(file_error(wal))?;
+        db.execute_batch("ROLLBACK").map_err(database_error)?;
+    }
     let file = File::open(&index_path).map_err(file_error(index_path))?;
     let index = WalIndex { is_new, file };
     Ok(Opened { db, index })

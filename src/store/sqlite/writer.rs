@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use rusqlite::{Connection, ErrorCode, ffi};
 use tokio::sync::oneshot;
 
@@ -30,7 +30,7 @@ use super::{
     classify,
     files::{Files, FilesChanged},
     readers::{Readers, Suspension},
-    recovery::{Opened, WalIndex, open_recovered},
+    recovery::{Opened, open_recovered},
 };
 
 /// The maximum number of writes that share a commit.
@@ -50,8 +50,13 @@ const OVERWRITE_DELAYS: [Duration; 4] = [
 /// The pause after the file could not be reopened.
 const REOPEN_DELAY: Duration = Duration::from_millis(500);
 
+/// How often the files are checked while there is nothing to write.
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
 /// If checkpoints fail, the service is not ready once the WAL is larger than this.
 const MAX_WAL_SIZE: i64 = 64 << 20;
+/// Even if they are only delayed, as by a long backup.
+const MAX_DELAYED_WAL_SIZE: i64 = 1 << 30;
 
 /// Writes a page without a net effect.
 const TOUCH: [&str; 2] = [
@@ -130,8 +135,12 @@ impl Writer {
     /// Health check: fails unless a page can be written now and the WAL is bounded.
     pub(super) async fn ping(&self) -> Result<(), Error> {
         let wal = &self.shared.wal;
-        if wal.failing.load(Ordering::Relaxed) && wal.size.get() > MAX_WAL_SIZE {
-            return Err(Error::Unavailable(Arc::new(CheckpointsFail)));
+        let limit = match wal.failing.load(Ordering::Relaxed) {
+            true => MAX_WAL_SIZE,
+            false => MAX_DELAYED_WAL_SIZE,
+        };
+        if wal.size.get() > limit {
+            return Err(Error::Unavailable(Arc::new(WalTooLarge)));
         }
         self.run(|()| Effect::None, touch).await
     }
@@ -281,7 +290,7 @@ impl Shared {
 /// The state of the writer thread.
 struct WriterThread {
     /// `None` if it could not be reopened. It is closed only while the readers are
-    /// suspended: see [`WalIndex`].
+    /// suspended: see [`WalIndex`](super::recovery::WalIndex).
     file: Option<Opened>,
     /// Whether the connection is unusable after a failure.
     is_broken: bool,
@@ -299,20 +308,26 @@ struct WriterThread {
 impl WriterThread {
     fn run_loop(mut self, messages: &Receiver<Message>) {
         let mut open = true;
-        while open && let Ok(Message::Write(first)) = messages.recv() {
-            let mut batch = vec![first];
-            while batch.len() < MAX_BATCH_SIZE
-                && let Ok(next) = messages.try_recv()
-            {
-                match next {
-                    Message::Write(write) => batch.push(write),
-                    Message::Stop => {
-                        open = false;
-                        break;
+        while open {
+            match messages.recv_timeout(IDLE_CHECK_INTERVAL) {
+                Ok(Message::Write(first)) => {
+                    let mut batch = vec![first];
+                    while batch.len() < MAX_BATCH_SIZE
+                        && let Ok(next) = messages.try_recv()
+                    {
+                        match next {
+                            Message::Write(write) => batch.push(write),
+                            Message::Stop => {
+                                open = false;
+                                break;
+                            }
+                        }
                     }
+                    self.process_batch(batch);
                 }
+                Err(RecvTimeoutError::Timeout) => drop(self.check_files()),
+                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => open = false,
             }
-            self.process_batch(batch);
             if self.checkpoints.is_due() {
                 self.checkpoint();
             }
@@ -354,11 +369,7 @@ impl WriterThread {
         &mut self,
         batch: &mut [Box<dyn PendingWrite>],
     ) -> Result<Vec<Result<(), Error>>, Error> {
-        match self.files.check() {
-            Ok(()) => {}
-            Err(FilesChanged::Deleted(path)) => self.save_deleted_wal(&path)?,
-            Err(replaced) => return Err(Error::Unavailable(Arc::new(replaced))),
-        }
+        self.check_files()?;
         if self.is_broken {
             self.recover()?;
         }
@@ -369,16 +380,41 @@ impl WriterThread {
         let unknown = matches!(result, Err(Error::OutcomeUnknown(_)));
         self.is_broken =
             unknown || (!db.is_autocommit() && execute_statement(db, "ROLLBACK").is_err());
-        result
+        // A file may have been deleted since the check.
+        match self.check_files() {
+            Err(cause) if result.is_ok() => Err(Error::OutcomeUnknown(Arc::new(cause))),
+            _ => result,
+        }
     }
 
-    /// Reopens the file after a failure, but not too often.
+    /// Checks that what is written is not lost with the process, and saves a WAL that
+    /// was deleted.
+    fn check_files(&mut self) -> Result<(), Error> {
+        match self.files.check() {
+            Ok(()) => Ok(()),
+            Err(FilesChanged::Deleted(path)) => self.save_deleted_wal(&path),
+            Err(replaced) => Err(Error::Unavailable(Arc::new(replaced))),
+        }
+    }
+
+    /// Reopens the file with a new WAL index, but not too often. Fails while another
+    /// process uses the present one.
     fn recover(&mut self) -> Result<(), Error> {
-        if self.reopen_at.is_some_and(|at| Instant::now() < at) {
+        let now = Instant::now();
+        if self.reopen_at.is_some_and(|at| now < at) {
             return Err(Error::Unavailable(Arc::new(NotOpen)));
+        }
+        if self.is_index_in_use() {
+            self.reopen_at = Some(now + REOPEN_DELAY);
+            return Err(Error::Unavailable(Arc::new(IndexInUse)));
         }
         let readers = self.readers.clone();
         self.reopen(&readers.suspend())
+    }
+
+    fn is_index_in_use(&self) -> bool {
+        let file = self.file.as_ref();
+        file.is_some_and(|file| file.index.is_in_use())
     }
 
     /// Reopens the file with a new WAL index.
@@ -391,13 +427,13 @@ impl WriterThread {
                 let observed = self.checkpoints.observe(&mut file.db);
                 observed.map(|()| file).map_err(classify)
             });
+        // Recovery may have brought back a commit of unknown outcome.
+        self.shared.inserts.fetch_add(1, Ordering::Release);
+        self.shared.updates.fetch_add(1, Ordering::Release);
         match opened {
             Ok(file) => {
                 self.is_broken = false;
                 self.reopen_at = None;
-                // Recovery may have brought back a commit of unknown outcome.
-                self.shared.inserts.fetch_add(1, Ordering::Release);
-                self.shared.updates.fetch_add(1, Ordering::Release);
                 self.files = Files::identify(&self.path);
                 self.file = Some(file);
                 Ok(())
@@ -409,41 +445,56 @@ impl WriterThread {
         }
     }
 
-    /// Copies the WAL into the database file. A failed fsync may have lost what
-    /// earlier checkpoints copied, so after a failure all of it is copied again,
-    /// by a new WAL index.
+    /// Copies the WAL into the database file.
+    ///
+    /// After a failure, what earlier checkpoints copied may be lost, but reads still
+    /// prefer it to the WAL. So nothing is written until a new index ignores it.
     fn checkpoint(&mut self) {
-        let index = self.file.as_ref().map(|file| &file.index);
-        if !index.is_some_and(|index| index.is_new) {
-            // While another process uses the index, it cannot be built again. The
-            // WAL keeps everything until then.
-            let in_use = index.is_some_and(WalIndex::is_in_use);
-            let readers = self.readers.clone();
-            if in_use || self.files.check().is_err() || self.reopen(&readers.suspend()).is_err() {
-                return self.checkpoints.postpone();
-            }
+        let has_new_index = |file: &Opened| file.index.is_new;
+        if !self.file.as_ref().is_some_and(has_new_index)
+            && (self.check_files().is_err() || self.recover().is_err())
+        {
+            return self.checkpoints.postpone();
         }
-        match &mut self.file {
-            Some(Opened { db, index }) if index.is_new => {
-                index.is_new = self.checkpoints.run(db).is_ok();
+        match &self.file {
+            Some(file) if file.index.is_new => {
+                if self.checkpoints.run(&file.db).is_err() {
+                    self.break_index();
+                    let _ = self.recover();
+                }
             }
             _ => self.checkpoints.postpone(),
         }
     }
 
+    fn break_index(&mut self) {
+        self.is_broken = true;
+        if let Some(file) = &mut self.file {
+            file.index.is_new = false;
+        }
+    }
+
     /// Saves a WAL that was deleted, through the open descriptors, and starts a new
-    /// one.
+    /// one. Another process must not have the file open: it would keep the index of the
+    /// deleted WAL alive.
     fn save_deleted_wal(&mut self, path: &Path) -> Result<(), Error> {
+        let unsaved = || Error::Unavailable(Arc::new(FilesChanged::Deleted(path.into())));
+        if self.is_index_in_use() {
+            return Err(unsaved());
+        }
         let readers = self.readers.clone();
         // A read in progress would limit the checkpoint.
         let suspended = readers.suspend();
-        let saved = match &self.file {
-            Some(Opened { db, .. }) => checkpoint(db).map_err(classify)?,
-            None => false,
-        };
-        if !saved {
-            let deleted = FilesChanged::Deleted(path.into());
-            return Err(Error::Unavailable(Arc::new(deleted)));
+        match &self.file {
+            Some(file) if file.index.is_new => match checkpoint(&file.db) {
+                Ok(true) => {}
+                Ok(false) => return Err(unsaved()),
+                Err(cause) => {
+                    self.break_index();
+                    return Err(classify(cause));
+                }
+            },
+            _ => return Err(unsaved()),
         }
         self.reopen(&suspended)?;
         tracing::warn!(path = %path.display(), "deleted write-ahead log saved and replaced");
@@ -451,11 +502,8 @@ impl WriterThread {
     }
 
     fn close(mut self) {
-        if let Err(FilesChanged::Deleted(path)) = self.files.check() {
-            let _ = self.save_deleted_wal(&path);
-        }
-        if let Some(file) = self.file.take()
-            && self.files.check().is_ok()
+        if self.check_files().is_ok()
+            && let Some(file) = self.file.take()
         {
             file.checkpoint_and_close();
         }
@@ -555,8 +603,12 @@ fn run_one(db: &Connection, write: &mut dyn PendingWrite) -> Result<Result<(), E
 struct NotOpen;
 
 #[derive(Debug, thiserror::Error)]
-#[error("checkpoints fail, and the write-ahead log has grown beyond its limit")]
-struct CheckpointsFail;
+#[error("checkpoints fail or are delayed, and the write-ahead log exceeds its limit")]
+struct WalTooLarge;
+
+#[derive(Debug, thiserror::Error)]
+#[error("the database must be recovered, but another process has it open")]
+struct IndexInUse;
 
 #[derive(Debug, thiserror::Error)]
 #[error("a write panicked")]

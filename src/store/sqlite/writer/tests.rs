@@ -326,7 +326,7 @@ async fn a_replaced_wal_is_not_written_to() {
     fixture.insert("before").await.unwrap();
     let (wal, away) = (fixture.path("-wal"), fixture.path("-away"));
     fs::rename(&wal, &away).unwrap();
-    fs::write(&wal, "").unwrap();
+    fs::copy(&away, &wal).unwrap();
     let replaced = fixture.insert("replaced").await;
     assert!(
         matches!(replaced, Err(Error::Unavailable(_))),

@@ -1,0 +1,83 @@
+//! `rm petstore.db-wal` under a running service: what is in the deleted file would be
+//! lost with the process.
+
+use std::fs;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::{
+    client::{Client, WriteResults},
+    harness::{Home, Service, eventually},
+};
+
+/// Creates a pet and expects this status.
+async fn create(client: &Client, results: &mut WriteResults, name: &str, status: u16) {
+    let response = client.create(name).await.unwrap();
+    assert_eq!(response.status, status, "{response:?}");
+    match status {
+        201 => {
+            let id = response.body["id"].as_i64().unwrap();
+            results.acknowledged.insert(name.into(), id);
+        }
+        _ => assert!(response.is_rejected(), "{response:?}"),
+    }
+}
+
+/// Kills the service. Everything that was acknowledged is there after a restart.
+async fn assert_durable_after_kill(home: &Home, service: Service, key: &str, of: &WriteResults) {
+    service.kill();
+    let service = home.serve();
+    of.assert_durable(&Client::new(&service, key).pets().await);
+}
+
+async fn start() -> (Home, Service, String, Client, WriteResults) {
+    let home = Home::new();
+    let key = home.new_key();
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    let mut results = WriteResults::default();
+    create(&client, &mut results, "before", 201).await;
+    (home, service, key, client, results)
+}
+
+#[tokio::test]
+async fn it_is_saved_while_there_is_nothing_to_do() {
+    let (home, service, key, _, results) = start().await;
+    fs::remove_file(home.path("petstore.db-wal")).unwrap();
+    service.event("deleted write-ahead log saved and replaced");
+    assert_durable_after_kill(&home, service, &key, &results).await;
+}
+
+/// Another process keeps the index of the deleted WAL alive. Nothing is acknowledged
+/// until it is gone.
+#[tokio::test]
+async fn it_is_saved_once_other_processes_have_closed_the_file() {
+    let (home, service, key, client, mut results) = start().await;
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let other = Connection::open_with_flags(home.database(), flags).unwrap();
+    other
+        .execute_batch("BEGIN; SELECT count(*) FROM pets")
+        .unwrap();
+    fs::remove_file(home.path("petstore.db-wal")).unwrap();
+    create(&client, &mut results, "meanwhile", 503).await;
+    drop(other);
+    eventually("writes to be accepted", async || {
+        client.create("probe").await.unwrap().status == 201
+    })
+    .await;
+    results.unknown.insert("probe".into());
+    create(&client, &mut results, "after", 201).await;
+    assert_durable_after_kill(&home, service, &key, &results).await;
+}
+
+/// Whoever opens the database creates an empty WAL in its place.
+#[tokio::test]
+async fn it_is_saved_although_a_command_creates_another() {
+    let (home, service, key, client, mut results) = start().await;
+    fs::remove_file(home.path("petstore.db-wal")).unwrap();
+    let keys = home.keys(&["list"]);
+    fs::write(home.path("petstore.db-wal"), "").unwrap();
+    create(&client, &mut results, "after", 201).await;
+    assert!(keys.code.is_some(), "{keys:?}");
+    assert_durable_after_kill(&home, service, &key, &results).await;
+}
