@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
+use socket2::SockRef;
 use tokio::{
     net::{TcpListener, TcpStream},
     time::{Instant, sleep, timeout},
@@ -9,6 +10,11 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use super::{Server, Service, connection, connections::Connections};
+
+/// Bytes in the kernel's send buffer that are not sent yet. By default it takes
+/// megabytes for a client that does not read, and reports a write only when a third of
+/// them is gone, so that a slow client cannot be told from one that has stopped.
+const MAX_UNSENT_BYTES: u32 = 64 << 10;
 
 /// How long to wait after `accept` failed.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -20,6 +26,8 @@ impl<S: Service> Server<S> {
     /// after the drain timeout the rest is abandoned.
     pub async fn run(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let server = Arc::new(self);
+        // Accepted connections inherit it.
+        let _ = SockRef::from(&listener).set_tcp_notsent_lowat(MAX_UNSENT_BYTES);
         let connections = Arc::new(Connections::new(&server.limits, server.metrics.clone()));
         let tasks = TaskTracker::new();
         let mut shutdown = pin!(async {

@@ -22,7 +22,7 @@ fn peak_memory(service: &Service) -> u64 {
 }
 
 /// The test process needs as many file descriptors as the service.
-fn raise_descriptor_limit() {
+pub fn raise_descriptor_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit).unwrap();

@@ -18,7 +18,10 @@ use tokio::{
 };
 
 use super::{random, rounds};
-use crate::harness::{Home, PETSTORE, Service, TIMEOUT, eventually};
+use crate::{
+    harness::{Home, PETSTORE, Service, TIMEOUT, eventually},
+    overload::raise_descriptor_limit,
+};
 
 /// The service's limit on open files; 256 of them are not for connections.
 const OPEN_FILES: usize = 768;
@@ -26,6 +29,9 @@ const CONNECTIONS: usize = OPEN_FILES - 256;
 
 /// More than the limit and the reserve together.
 const ATTACKERS: usize = CONNECTIONS + 128;
+
+/// Longer than the service's head timeout.
+const MAX_HOLD: Duration = Duration::from_secs(12);
 
 const ATTACKER: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -43,8 +49,6 @@ enum Hold {
 }
 
 const HOLDS: [Hold; 4] = [Hold::Silent, Hold::Idle, Hold::SlowHead, Hold::SlowRead];
-
-const ASSET: &str = "/docs/assets/swagger-ui-bundle.js";
 
 async fn connect(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
@@ -70,8 +74,9 @@ async fn hold(stream: &mut TcpStream, hold: Hold) -> std::io::Result<()> {
             }
         }
         Hold::SlowRead => {
-            let request = format!("GET {ASSET} HTTP/1.1\r\nHost: a\r\n\r\n");
-            stream.write_all(request.repeat(8).as_bytes()).await?;
+            // More than the buffers on both sides.
+            let request = "GET /v1/openapi.json HTTP/1.1\r\nHost: a\r\n\r\n";
+            stream.write_all(request.repeat(50).as_bytes()).await?;
             while stream.read(&mut some[..1]).await? > 0 {
                 sleep(Duration::from_millis(200)).await;
             }
@@ -87,9 +92,12 @@ fn attack(address: SocketAddr, kinds: &[Hold]) -> JoinSet<()> {
     for number in 0..ATTACKERS {
         let kind = kinds[number % kinds.len()];
         attackers.spawn(async move {
+            // Not all at once: the backlog overflows.
+            sleep(Duration::from_millis(2 * number as u64)).await;
             loop {
                 if let Ok(mut stream) = connect(ATTACKER, address).await {
-                    let _ = hold(&mut stream, kind).await;
+                    // Connections that the backlog had no room for are never closed.
+                    let _ = timeout(MAX_HOLD, hold(&mut stream, kind)).await;
                 }
                 sleep(Duration::from_millis(100)).await;
             }
@@ -152,6 +160,7 @@ async fn evictions(metrics: SocketAddr) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_address_cannot_exhaust_connections() {
+    raise_descriptor_limit();
     let mut random = random("connection exhaustion");
     let home = Home::new();
     let key = home.new_key();
@@ -186,6 +195,7 @@ async fn one_address_cannot_exhaust_connections() {
 /// The control: a server with a limit that treats all connections alike starves.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_eviction_is_exhausted() {
+    raise_descriptor_limit();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let limit = Arc::new(Semaphore::new(CONNECTIONS));
