@@ -8,13 +8,19 @@ use petstore::{
     json::{FromObject, Object},
     pet::{NewPet, PetChange},
 };
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 fuzz_target!(|body: &[u8]| {
     let Ok(object) = Object::parse(body) else {
         return;
     };
-    let other: Value = serde_json::from_slice(body).expect("accepted, so it is JSON");
+    serde_json::from_slice::<IgnoredAny>(body).expect("accepted, so it is JSON");
+    let _ = PetChange::from_object(&object);
+    // A number that no double can hold is JSON, but not a value of the other parser.
+    let Ok(other) = serde_json::from_slice::<Value>(body) else {
+        return;
+    };
     assert!(other.is_object());
     if let Ok(pet) = NewPet::from_object(&object) {
         assert_eq!(other["name"], pet.name.as_str());
@@ -23,5 +29,4 @@ fuzz_target!(|body: &[u8]| {
             assert_eq!(number, pet.category_id);
         }
     }
-    let _ = PetChange::from_object(&object);
 });
