@@ -197,7 +197,10 @@ impl Serve {
         };
 
         self.log_startup(&url, metrics.as_ref().map(|(_, address)| *address));
-        self.offer_first_key(&store, &url).await?;
+        // The service is useful without the advice.
+        if let Err(error) = self.offer_first_key(&store, &url).await {
+            tracing::warn!(%error, "api keys not read at startup");
+        }
 
         let mut limits = server::Limits::default();
         limits.max_connections = limits.max_connections.min(max_connections());
