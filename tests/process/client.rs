@@ -110,11 +110,18 @@ impl Client {
 
     /// Lists all pets, following the `Link` header from page to page.
     pub async fn pets(&self) -> Vec<Pet> {
+        self.try_pets().await.unwrap()
+    }
+
+    /// Like [`pets`](Self::pets). Another response than 200 is an `Err`.
+    pub async fn try_pets(&self) -> Result<Vec<Pet>, Response> {
         let mut pets = Vec::new();
         let mut next = Some("/v1/pets?limit=100".to_string());
         while let Some(path) = next {
             let page = self.get(&path).await;
-            assert_eq!(page.status, 200, "{page:?}");
+            if page.status != 200 {
+                return Err(page);
+            }
             pets.extend(page.body.as_array().unwrap().iter().map(|pet| {
                 let name = pet["name"].as_str().unwrap();
                 (pet["id"].as_i64().unwrap(), name.to_string())
@@ -125,7 +132,7 @@ impl Client {
                 target.strip_suffix(">; rel=\"next\"").unwrap().into()
             });
         }
-        pets
+        Ok(pets)
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use rusqlite::{Connection, OpenFlags, config::DbConfig};
+use rusqlite::{Connection, MAIN_DB, OpenFlags, config::DbConfig, ffi};
 
 use super::super::Role;
 
@@ -20,6 +20,13 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
+    // SQLite falls back to reading if it cannot open the file for writing.
+    if db.is_readonly(MAIN_DB)? {
+        return Err(rusqlite::Error::SqliteFailure(
+            ffi::Error::new(ffi::SQLITE_READONLY),
+            None,
+        ));
+    }
     match role {
         Role::Service => db.busy_timeout(BUSY_TIMEOUT)?,
         Role::Command => db.busy_handler(Some(tool_busy_handler))?,

@@ -92,6 +92,7 @@ impl Writer {
         let thread = WriterThread {
             file: Some(file),
             is_broken: false,
+            is_index_poisoned: false,
             files: Files::identify(path),
             path: path.into(),
             role: options.role,
@@ -292,8 +293,11 @@ struct WriterThread {
     /// `None` if it could not be reopened. It is closed only while the readers are
     /// suspended: see [`WalIndex`](super::recovery::WalIndex).
     file: Option<Opened>,
-    /// Whether the connection is unusable after a failure.
+    /// Whether the connection may be unusable after a failure.
     is_broken: bool,
+    /// Whether a checkpoint failed with the present WAL index. Reads prefer to the WAL
+    /// what was copied by it, and that may be lost.
+    is_index_poisoned: bool,
     path: PathBuf,
     /// The identity of what was opened.
     files: Files,
@@ -370,16 +374,15 @@ impl WriterThread {
         batch: &mut [Box<dyn PendingWrite>],
     ) -> Result<Vec<Result<(), Error>>, Error> {
         self.check_files()?;
-        if self.is_broken {
+        if self.is_broken || self.is_index_poisoned {
             self.recover()?;
         }
         let Some(Opened { db, .. }) = &self.file else {
             return Err(Error::Unavailable(Arc::new(NotOpen)));
         };
         let result = commit_batch(db, batch);
-        let unknown = matches!(result, Err(Error::OutcomeUnknown(_)));
-        self.is_broken =
-            unknown || (!db.is_autocommit() && execute_statement(db, "ROLLBACK").is_err());
+        let rolled_back = db.is_autocommit() || execute_statement(db, "ROLLBACK").is_ok();
+        self.is_broken = !rolled_back || result.as_ref().is_err_and(breaks_connection);
         // A file may have been deleted since the check.
         match self.check_files() {
             Err(cause) if result.is_ok() => Err(Error::OutcomeUnknown(Arc::new(cause))),
@@ -397,14 +400,14 @@ impl WriterThread {
         }
     }
 
-    /// Reopens the file with a new WAL index, but not too often. Fails while another
-    /// process uses the present one.
+    /// Reopens the file, but not too often. Fails while another process uses a
+    /// poisoned index.
     fn recover(&mut self) -> Result<(), Error> {
         let now = Instant::now();
         if self.reopen_at.is_some_and(|at| now < at) {
             return Err(Error::Unavailable(Arc::new(NotOpen)));
         }
-        if self.is_index_in_use() {
+        if self.is_index_poisoned && self.is_index_in_use() {
             self.reopen_at = Some(now + REOPEN_DELAY);
             return Err(Error::Unavailable(Arc::new(IndexInUse)));
         }
@@ -417,7 +420,7 @@ impl WriterThread {
         file.is_some_and(|file| file.index.is_in_use())
     }
 
-    /// Reopens the file with a new WAL index.
+    /// Reopens the file, with a new WAL index unless another process uses it.
     fn reopen(&mut self, _: &Suspension) -> Result<(), Error> {
         self.is_broken = true;
         self.file = None;
@@ -433,6 +436,7 @@ impl WriterThread {
         match opened {
             Ok(file) => {
                 self.is_broken = false;
+                self.is_index_poisoned &= !file.index.is_new;
                 self.reopen_at = None;
                 self.files = Files::identify(&self.path);
                 self.file = Some(file);
@@ -452,14 +456,14 @@ impl WriterThread {
     fn checkpoint(&mut self) {
         let has_new_index = |file: &Opened| file.index.is_new;
         if !self.file.as_ref().is_some_and(has_new_index)
-            && (self.check_files().is_err() || self.recover().is_err())
+            && (self.is_index_in_use() || self.check_files().is_err() || self.recover().is_err())
         {
             return self.checkpoints.postpone();
         }
         match &self.file {
             Some(file) if file.index.is_new => {
                 if self.checkpoints.run(&file.db).is_err() {
-                    self.break_index();
+                    self.poison_index();
                     let _ = self.recover();
                 }
             }
@@ -467,8 +471,8 @@ impl WriterThread {
         }
     }
 
-    fn break_index(&mut self) {
-        self.is_broken = true;
+    fn poison_index(&mut self) {
+        self.is_index_poisoned = true;
         if let Some(file) = &mut self.file {
             file.index.is_new = false;
         }
@@ -490,7 +494,7 @@ impl WriterThread {
                 Ok(true) => {}
                 Ok(false) => return Err(unsaved()),
                 Err(cause) => {
-                    self.break_index();
+                    self.poison_index();
                     return Err(classify(cause));
                 }
             },
@@ -507,6 +511,21 @@ impl WriterThread {
         {
             file.checkpoint_and_close();
         }
+    }
+}
+
+/// Whether the connection should be reopened after an error.
+fn breaks_connection(error: &Error) -> bool {
+    use ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull};
+    match error {
+        Error::Unavailable(cause) => {
+            let cause = cause.downcast_ref::<rusqlite::Error>();
+            cause
+                .and_then(rusqlite::Error::sqlite_error_code)
+                .is_some_and(|code| !matches!(code, DatabaseBusy | DatabaseLocked | DiskFull))
+        }
+        Error::OutcomeUnknown(_) => true,
+        Error::Overloaded | Error::Internal(_) => false,
     }
 }
 
@@ -577,6 +596,7 @@ fn run_one(db: &Connection, write: &mut dyn PendingWrite) -> Result<Result<(), E
     // transaction by itself. Later writes would then autocommit one by one.
     if db.is_autocommit() {
         return Err(match error {
+            Some(error @ Error::Unavailable(_)) => error,
             Some(error) => Error::Unavailable(Arc::new(error)),
             None => Error::Unavailable(Arc::new(RolledBack)),
         });
