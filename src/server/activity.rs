@@ -46,6 +46,8 @@ const NOTHING: u64 = 0;
 const REQUEST: u64 = 1;
 /// The rest of a request.
 const REST: u64 = 2;
+/// The first request, or the TLS handshake before it.
+const FIRST_REQUEST: u64 = 3;
 const AWAITED: u64 = 3;
 
 /// Why a connection may be evicted. The greater one goes first.
@@ -62,13 +64,13 @@ pub enum Evictable {
 pub enum Eviction {
     /// Gracefully: a request that has arrived meanwhile is served.
     Close = 1,
-    /// At once, with a GOAWAY if it can be written, because too many are being closed
-    /// already.
+    /// At once unless a request is in flight, with a GOAWAY if it can be written,
+    /// because too many are being closed already.
     Abort = 2,
 }
 
 impl Activity {
-    /// Of a connection that was just accepted: idle until its first request.
+    /// Of a connection that was just accepted.
     pub fn new(epoch: Instant, now: Instant) -> Self {
         let activity = Self {
             request: RequestState::default(),
@@ -83,7 +85,7 @@ impl Activity {
             waker: AtomicWaker::new(),
             epoch,
         };
-        activity.await_request(now);
+        activity.store_awaited(FIRST_REQUEST, now);
         activity
     }
 
@@ -96,9 +98,12 @@ impl Activity {
             .store(self.millis(since) << 2 | awaited, Relaxed);
     }
 
-    /// The connection is idle.
+    /// The connection is idle, unless it waits for its first request: then it was
+    /// waiting since it was accepted.
     pub fn await_request(&self, since: Instant) {
-        self.store_awaited(REQUEST, since);
+        if !self.request.is_untouched() {
+            self.store_awaited(REQUEST, since);
+        }
     }
 
     /// A part of a request has arrived.
@@ -142,21 +147,23 @@ impl Activity {
 
     /// Whether the connection may be evicted, and how long it has been waiting for its
     /// client. A client that takes longer than `slow_after` to send a request or to
-    /// read a response is slow.
+    /// read a response is slow. A new connection has that long, too: under a burst of
+    /// connections its request is on its way.
     pub fn evictable(&self, now: Instant, slow_after: Duration) -> Option<(Evictable, Duration)> {
         let waited = |since| Duration::from_millis(self.millis(now).saturating_sub(since));
+        if self.is_active() {
+            return None;
+        }
         let blocked_since = self.blocked_since.load(Relaxed);
         if blocked_since != 0 {
             let waited = waited(blocked_since);
             return (waited >= slow_after).then_some((Evictable::Slow, waited));
         }
-        if self.active.load(Relaxed) > 0 {
-            return None;
-        }
         let awaited = self.awaited.load(Relaxed);
         let waited = waited(awaited >> 2);
         match awaited & AWAITED {
             REQUEST => Some((Evictable::Idle, waited)),
+            FIRST_REQUEST if waited >= slow_after => Some((Evictable::Idle, waited)),
             REST if waited >= slow_after => Some((Evictable::Slow, waited)),
             _ => None,
         }

@@ -72,8 +72,9 @@ pub async fn serve<S: Service>(
     }
     let mut read_ahead = ReadAhead::default();
     let detect = timeout(limits.head_timeout, read_ahead.detect(&mut stream));
-    let Some(detected) = until_stopped(slot, detect).await else {
-        return;
+    let detected = match until_stopped(slot, detect).await {
+        Ok(detected) => detected,
+        Err(stop) => return reject_evicted(server, stream, stop).await,
     };
     match detected {
         Ok(Ok(Protocol::Http1)) => {
@@ -100,7 +101,7 @@ async fn serve_tls<S: Service>(
     limits: Limits,
 ) {
     let accept = timeout(limits.head_timeout, tls.accept(stream));
-    let Some(accepted) = until_stopped(slot, accept).await else {
+    let Ok(accepted) = until_stopped(slot, accept).await else {
         return;
     };
     match accepted {
@@ -120,17 +121,34 @@ async fn serve_tls<S: Service>(
     }
 }
 
-/// Waits for the start of the first request, or `None` if the connection is to close.
-async fn until_stopped<T>(slot: &Slot, start: impl Future<Output = T>) -> Option<T> {
+/// Waits for the start of the first request, unless the connection is to close.
+async fn until_stopped<T>(slot: &Slot, start: impl Future<Output = T>) -> Result<T, Stop> {
     let mut start = pin!(start);
     let stop = tokio::select! {
         biased;
-        started = &mut start => return Some(started),
+        started = &mut start => return Ok(started),
         stop = slot.stopped() => stop,
     };
     match stop {
-        Stop::Shutdown => timeout(FIRST_REQUEST_GRACE, start).await.ok(),
-        Stop::Evicted(_) => None,
+        Stop::Shutdown => timeout(FIRST_REQUEST_GRACE, start).await.or(Err(stop)),
+        Stop::Evicted(_) => Err(stop),
+    }
+}
+
+/// Tells a client whose connection was evicted that its request is not served.
+async fn reject_evicted<S: Service>(
+    server: &Server<S>,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    stop: Stop,
+) {
+    let Stop::Evicted(eviction) = stop else {
+        return;
+    };
+    let rejection = server.service.reject(Rejection::TooManyConnections);
+    let rejected = stream::reject(stream, &server.limits, rejection);
+    match eviction {
+        Eviction::Close => drop(timeout(CLOSE_TIMEOUT, rejected).await),
+        Eviction::Abort => drop(rejected.now_or_never()),
     }
 }
 
@@ -184,32 +202,42 @@ async fn serve_http1<S: Service>(
             Ok::<_, Infallible>(response)
         }
     });
-    let connection = http1::Builder::new()
+    let mut connection = http1::Builder::new()
         .max_header_size(MAX_HEAD_BYTES)
         .max_buf_size(MAX_BODY_BYTES)
         // A client may shut down its sending side and wait for the response.
         .half_close(true)
         .serve_connection(TokioIo::new(stream), service);
-    let mut connection = pin!(connection);
     let stop = tokio::select! {
         biased;
         _ = &mut connection => return,
         stop = slot.stopped() => stop,
     };
-    // On a connection without a request, hyper would wait for one.
-    if activity.request.is_untouched() {
-        return;
-    }
-    connection.as_mut().graceful_shutdown();
     match stop {
-        Stop::Shutdown => drop(connection.await),
-        Stop::Evicted(Eviction::Close) if !activity.depends_on_client() => {
-            close(connection, || activity.is_serving()).await;
+        Stop::Shutdown => {
+            // On a connection without a request, hyper would wait for one.
+            if activity.request.is_untouched() {
+                let served = timeout(FIRST_REQUEST_GRACE, &mut connection).await;
+                if served.is_ok() || activity.request.is_untouched() {
+                    return;
+                }
+            }
+            Pin::new(&mut connection).graceful_shutdown();
+            drop(connection.await);
         }
-        Stop::Evicted(Eviction::Abort) if !activity.depends_on_client() => {
-            drop(connection.now_or_never());
+        Stop::Evicted(_) if activity.request.is_unanswered() => {
+            let stream = connection.into_parts().io.into_inner();
+            reject_evicted(server, stream, stop).await;
         }
-        Stop::Evicted(_) => {}
+        Stop::Evicted(_) if activity.depends_on_client() => {}
+        Stop::Evicted(eviction) => {
+            Pin::new(&mut connection).graceful_shutdown();
+            if eviction == Eviction::Close || activity.is_serving() {
+                close(Pin::new(&mut connection), || activity.is_serving()).await;
+            } else {
+                drop(connection.now_or_never());
+            }
+        }
     }
 }
 
@@ -272,7 +300,8 @@ async fn serve_http2<S: Service>(
             biased;
             _ = &mut connection => return,
             stop = slot.stopped() => {
-                if stop == Stop::Evicted(Eviction::Abort) {
+                let in_flight = activity.is_active() || activity.has_unsent();
+                if stop == Stop::Evicted(Eviction::Abort) && !in_flight {
                     connection.as_mut().graceful_shutdown();
                     return drop(connection.now_or_never());
                 }
@@ -362,3 +391,6 @@ impl Body for TrackedBody {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,6 +53,12 @@ impl RequestState {
         self.get() == Self::IDLE
     }
 
+    /// Whether the service does not have the request that the client waits to be
+    /// answered: its first one, or one of which a part has arrived.
+    pub fn is_unanswered(&self) -> bool {
+        self.is_untouched() || self.get() & Self::PHASE == Self::HEAD
+    }
+
     pub fn is_idle(&self) -> bool {
         self.get() & Self::PHASE == Self::IDLE
     }

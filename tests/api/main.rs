@@ -63,6 +63,8 @@ const CASES: &[(&str, Case)] = cases![
     auth::deprecated_calls_are_recorded_per_key,
     connections::health_is_served_when_all_connections_are_busy,
     connections::silent_connections_do_not_keep_health_checks_out,
+    connections::bursts_of_connections_get_200_or_503,
+    connections::evicted_connections_without_a_response_get_503,
     connections::the_address_that_holds_most_loses_its_longest_idle_connection,
     connections::an_address_can_be_limited,
     connections::evicted_http2_connections_get_goaway,
@@ -183,6 +185,7 @@ const TLS_CASES: &[(&str, Case)] = cases![
     tls::connections_end_with_close_notify,
     tls::plain_http_clients_are_told_to_use_https,
     tls::stalled_handshakes_time_out,
+    tls::a_first_request_during_shutdown_is_served,
     tls::renewed_certificates_are_reloaded,
     tls::a_failed_reload_keeps_the_current_certificate,
 ];

@@ -103,6 +103,8 @@ pub async fn plain_http_clients_are_told_to_use_https(backend: Backend) {
         let response = conn.last_response("GET /").await;
         response.assert_error(400, "invalid_request");
         assert!(response.text().contains("https://"), "{}", response.text());
+        // Not over plain HTTP (RFC 6797, section 7.2).
+        assert_eq!(response.header("strict-transport-security"), None);
     }
 }
 
@@ -128,6 +130,31 @@ pub async fn stalled_handshakes_time_out(backend: Backend) {
     // Well below the handshake timeout, so shutdown did not wait for it.
     let stopped = timeout(Limits::default().head_timeout / 2, server.stop()).await;
     assert!(stopped.is_ok(), "still running");
+}
+
+/// After the handshake, a client may be about to send its first request.
+pub async fn a_first_request_during_shutdown_is_served(backend: Backend) {
+    // The service does not wait for long: on a slow machine, too short for the client.
+    for _ in 0..20 {
+        let mut server = Server::start(backend).await;
+        let mut stream = tls_handshake(&server, server.identity().client())
+            .await
+            .unwrap();
+        server.signal_shutdown();
+        while TcpStream::connect(server.address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+        // The listener is closed just before the connections are.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let mut response = String::new();
+        let sent = stream.write_all(REQUEST).await;
+        if sent.is_ok() && stream.read_to_string(&mut response).await.is_ok() {
+            assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+            assert!(response.contains("\r\nconnection: close\r\n"), "{response}");
+            return;
+        }
+    }
+    panic!("no request was served");
 }
 
 /// New connections get the renewed certificate; open ones stay up.

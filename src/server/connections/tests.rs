@@ -1,7 +1,10 @@
 //! Which connections are evicted, decided at given times. That evicted connections are
 //! closed is tested over real sockets in `tests/api/http1.rs` and `http2.rs`.
 
+use http::StatusCode;
+
 use super::*;
+use crate::server::activity::ActiveRequest;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -18,11 +21,15 @@ fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Connections of one address, one millisecond apart.
+/// Connections of one address that are idle after a request, one millisecond apart.
 fn admit(connections: &Arc<Connections>, client: &str, count: usize, at: Instant) -> Vec<Slot> {
     let admitted = (0..count).map(|n| {
         let at = at + Duration::from_millis(n as u64);
-        connections.admit(address(client), at).unwrap()
+        let slot = connections.admit(address(client), at).unwrap();
+        slot.activity.begin(Some(0));
+        slot.activity.request.end(StatusCode::OK);
+        slot.activity.await_request(at);
+        slot
     });
     admitted.collect()
 }
@@ -201,4 +208,43 @@ fn many_evicted_connections_are_aborted() {
     assert_eq!((closed, closed + by(Eviction::Abort)), (MAX_CLOSING, 100));
     drop(slots);
     assert_eq!(connections.lock().closing, 0);
+}
+
+/// Under a burst of connections from one address, each waits for its turn.
+#[test]
+fn new_connections_have_time_for_their_first_request() {
+    let connections = connections(4, None);
+    let now = connections.epoch;
+    let new = || connections.admit(address("192.0.2.1"), now).unwrap();
+    let slots = [(); 4].map(|()| new());
+    let after = |millis| now + Duration::from_millis(millis);
+    // As after a TLS handshake.
+    slots[0].activity.await_request(after(80));
+    for (client, at) in [("192.0.2.1", 900), ("192.0.2.2", 90)] {
+        let slot = connections.admit(address(client), after(at)).unwrap();
+        assert!(slot.health_only, "{client}");
+    }
+    assert!(evicted(&slots).is_empty());
+    let other = connections.admit(address("192.0.2.2"), after(110)).unwrap();
+    let own = connections
+        .admit(address("192.0.2.1"), after(1010))
+        .unwrap();
+    assert!(!other.health_only && !own.health_only);
+    assert_eq!(evicted(&slots).len(), 2);
+}
+
+#[test]
+fn http2_connections_with_a_request_are_not_evicted() {
+    let connections = connections(1, None);
+    let now = connections.epoch;
+    let slots = admit(&connections, "192.0.2.1", 1, now);
+    let (active, unsent) = ActiveRequest::begin(&slots[0].activity);
+    slots[0].activity.block(now);
+    let later = now + MINUTE;
+    let new = connections.admit(address("192.0.2.2"), later).unwrap();
+    assert!(new.health_only && evicted(&slots).is_empty());
+    drop((active, unsent));
+    let new = connections.admit(address("192.0.2.2"), later).unwrap();
+    assert!(!new.health_only);
+    assert_eq!(evicted(&slots), [0]);
 }
