@@ -55,9 +55,7 @@ pub async fn handle(api: &Api, client: IpAddr, request: Request<Incoming>) -> Re
     }
     cors::set_headers(&api.cors_origins, &head.headers, &mut response);
     if api.is_https {
-        let one_year = HeaderValue::from_static("max-age=31536000");
-        let headers = response.headers_mut();
-        headers.insert(header::STRICT_TRANSPORT_SECURITY, one_year);
+        require_https(&mut response);
     }
     forbid_sniffing(&mut response);
     // Unique, so keep it out of HPACK's dynamic table.
@@ -102,6 +100,13 @@ pub fn with_new_request_id(mut response: Response) -> Response {
         .insert(X_REQUEST_ID, new_request_id());
     forbid_sniffing(&mut response);
     response
+}
+
+/// A browser must not use plain HTTP again (HSTS).
+pub fn require_https(response: &mut Response) {
+    let one_year = HeaderValue::from_static("max-age=31536000");
+    let headers = response.headers_mut();
+    headers.insert(header::STRICT_TRANSPORT_SECURITY, one_year);
 }
 
 /// A browser must not guess another media type: a name in a JSON body may look like

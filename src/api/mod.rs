@@ -60,7 +60,12 @@ impl Service for Api {
     }
 
     fn reject(&self, rejection: Rejection) -> Response {
-        reject(rejection)
+        let mut response = reject(rejection);
+        // Not over plain HTTP (RFC 6797, section 7.2).
+        if self.is_https && rejection != Rejection::PlainHttpOnTlsPort {
+            middleware::require_https(&mut response);
+        }
+        response
     }
 }
 

@@ -5,7 +5,10 @@ use http::Method;
 use petstore::api::Contract;
 use serde_json::{Value, json};
 
-use crate::harness::{Backend, Server, eventually};
+use crate::{
+    harness::{Backend, Server, eventually},
+    http1::RawConnection,
+};
 
 pub async fn the_contract_names_its_server_urls(backend: Backend) {
     let server = Server::start_with(backend, |config| {
@@ -102,6 +105,10 @@ pub async fn security_headers_are_sent(backend: Backend) {
         let response = server.get(path).await;
         assert_eq!(response.header("strict-transport-security"), hsts, "{path}");
     }
+    let mut conn = RawConnection::connect(&server).await;
+    conn.send("garbage\r\n\r\n").await;
+    let rejected = conn.last_response("GET /").await;
+    assert_eq!(rejected.header("strict-transport-security"), hsts);
 }
 
 pub async fn valid_request_ids_are_echoed(backend: Backend) {
