@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use petstore::server::Limits;
 use serde_json::json;
@@ -263,8 +264,10 @@ pub async fn slowloris_heads_time_out(backend: Backend) {
 /// A part of a head that arrives with the previous request, or right behind it, has the
 /// head timeout, not the much longer idle timeout.
 pub async fn partial_heads_behind_a_request_time_out(backend: Backend) {
+    // Long enough for a handshake and a first byte on a busy machine.
+    let head_timeout = Duration::from_secs(2);
     let server = Server::start_with(backend, |config| {
-        config.service.server.head_timeout = Duration::from_millis(200);
+        config.service.server.head_timeout = head_timeout;
     })
     .await;
     let get = "GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n";
@@ -280,30 +283,28 @@ pub async fn partial_heads_behind_a_request_time_out(backend: Backend) {
         vec![("POST", &rejected)],
         vec![("POST", chunked), ("POST", create), ("GET", get)],
     ];
-    for requests in &requests {
+    let partial = "GET /v1/pets HTTP/1.1\r\nHost:";
+    let timed_out = async |requests: &[(&str, &str)], separately: bool| {
         let sent: String = requests.iter().map(|(_, request)| *request).collect();
-        for separately in [false, true] {
-            let mut conn = RawConnection::connect(&server).await;
-            let partial = "GET /v1/pets HTTP/1.1\r\nHost:";
-            if separately {
-                conn.send(&sent).await;
-            } else {
-                conn.send(&format!("{sent}{partial}")).await;
-            }
-            for (method, _) in requests {
-                let response = conn.response(&format!("{method} /v1/pets")).await;
-                assert!(response.unwrap().status.as_u16() < 402);
-            }
-            if separately {
-                conn.send(partial).await;
-            }
-            conn.last_response("GET /")
-                .await
-                .assert_error(408, "request_timeout");
+        let mut conn = RawConnection::connect(&server).await;
+        if separately {
+            conn.send(&sent).await;
+        } else {
+            conn.send(&format!("{sent}{partial}")).await;
         }
-    }
+        for (method, _) in requests {
+            let response = conn.response(&format!("{method} /v1/pets")).await;
+            assert!(response.unwrap().status.as_u16() < 402);
+        }
+        if separately {
+            conn.send(partial).await;
+        }
+        conn.last_response("GET /")
+            .await
+            .assert_error(408, "request_timeout");
+    };
     // Without one, the connection is idle and stays open for longer than that.
-    for requests in &requests {
+    let idle = async |requests: &[(&str, &str)]| {
         let mut conn = RawConnection::connect(&server).await;
         for _ in 0..2 {
             for (method, request) in requests {
@@ -311,9 +312,17 @@ pub async fn partial_heads_behind_a_request_time_out(backend: Backend) {
                 let response = conn.response(&format!("{method} /v1/pets")).await;
                 assert!(response.unwrap().status.as_u16() < 402);
             }
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            tokio::time::sleep(head_timeout + Duration::from_millis(300)).await;
         }
-    }
+    };
+    let cases = requests.iter().map(async |requests| {
+        tokio::join!(
+            timed_out(requests, false),
+            timed_out(requests, true),
+            idle(requests)
+        )
+    });
+    join_all(cases).await;
 }
 
 pub async fn slow_bodies_time_out(backend: Backend) {
