@@ -17,8 +17,6 @@ use super::request_state::RequestState;
 pub struct Activity {
     /// The current request, on HTTP/1.1.
     pub request: RequestState,
-    /// How many bytes of the current request's body have not been read, on HTTP/1.1.
-    body_left: AtomicU64,
     /// What is awaited from the client, in the lowest bits, and since when.
     awaited: AtomicU64,
     /// Since when a response has not been written completely because the client does
@@ -36,9 +34,6 @@ pub struct Activity {
     /// Times are milliseconds since then.
     epoch: Instant,
 }
-
-/// The length of a body that tells its end itself.
-pub const CHUNKED: u64 = u64::MAX;
 
 /// Nothing: the service has the request.
 const NOTHING: u64 = 0;
@@ -74,7 +69,6 @@ impl Activity {
     pub fn new(epoch: Instant, now: Instant) -> Self {
         let activity = Self {
             request: RequestState::default(),
-            body_left: AtomicU64::default(),
             awaited: AtomicU64::default(),
             blocked_since: AtomicU64::default(),
             started: AtomicU64::default(),
@@ -111,19 +105,10 @@ impl Activity {
         self.store_awaited(REST, since);
     }
 
-    /// The service has a request, on HTTP/1.1, with a body of this length.
-    pub fn begin(&self, body_length: Option<u64>) {
+    /// The service has a request, on HTTP/1.1.
+    pub fn begin(&self) {
         self.request.begin();
-        self.set_body_left(body_length.unwrap_or(CHUNKED));
         self.await_nothing();
-    }
-
-    pub fn body_left(&self) -> u64 {
-        self.body_left.load(Relaxed)
-    }
-
-    pub fn set_body_left(&self, bytes: u64) {
-        self.body_left.store(bytes, Relaxed);
     }
 
     /// Nothing more is needed from the client.

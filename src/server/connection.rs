@@ -2,7 +2,7 @@
 
 use std::{
     convert::Infallible,
-    future::poll_fn,
+    future::{poll_fn, ready},
     net::IpAddr,
     pin::{Pin, pin},
     sync::Arc,
@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::FutureExt;
+use futures_util::{FutureExt, future::Either};
 use http::{HeaderValue, header};
 use http_body_util::Full;
 use hyper::{
@@ -32,7 +32,7 @@ use super::{
     Limits, Metrics, Rejection, Response, Server, Service,
     activity::{ActiveRequest, Activity, Eviction, UnsentResponse},
     connections::{Slot, Stop},
-    head_scanner::{Findings, ScannedStream},
+    head_scanner::{Findings, HeadScanner},
     limits::{MAX_BODY_BYTES, MAX_CONCURRENT_STREAMS, MAX_HEAD_BYTES},
     protocol::{Protocol, ReadAhead},
     stream::{self, ClientStream},
@@ -152,19 +152,18 @@ async fn reject_evicted<S: Service>(
     }
 }
 
-/// Responds to a request, unless the connection is over the limit.
-async fn respond<S: Service>(
+/// The response to a request that is not served because the connection is over the limit.
+fn reject_over_limit<S: Service>(
     service: &S,
     metrics: &Metrics,
     health_only: bool,
-    client: IpAddr,
-    request: Request<Incoming>,
-) -> Response {
-    if health_only && !service.is_health_check(&request) {
-        metrics.rejected_connections.increment();
-        return service.reject(Rejection::TooManyConnections);
+    request: &Request<Incoming>,
+) -> Option<Response> {
+    if !health_only || service.is_health_check(request) {
+        return None;
     }
-    service.call(client, request).await
+    metrics.rejected_connections.increment();
+    Some(service.reject(Rejection::TooManyConnections))
 }
 
 /// Waits until a connection that is to close has closed, as long as a request is in
@@ -184,23 +183,27 @@ async fn serve_http1<S: Service>(
     let activity = &slot.activity;
     let findings = Arc::new(Findings::default());
     let reject = |rejection| server.service.reject(findings.explain(rejection));
-    let stream = ClientStream::new(stream, read_ahead, activity.clone(), limits, reject);
-    let stream = ScannedStream::new(stream, findings.clone());
+    let stream = ClientStream::new(stream, read_ahead, activity.clone(), limits, reject)
+        .with_scanner(HeadScanner::new(findings.clone()));
     let service = service_fn(|mut request: Request<Incoming>| {
-        activity.begin(request.body().size_hint().exact());
+        activity.begin();
         if let Some(rejection) = findings.next_request() {
             request.extensions_mut().insert(rejection);
         }
-        async move {
-            let (service, metrics) = (&*server.service, &server.metrics);
-            let mut response = respond(service, metrics, slot.health_only, client, request).await;
+        let (service, metrics) = (&*server.service, &server.metrics);
+        let response = match reject_over_limit(service, metrics, slot.health_only, &request) {
+            Some(rejection) => Either::Left(ready(rejection)),
+            None => Either::Right(service.call(client, request)),
+        };
+        // An async block would copy the service's future, which is large, once more.
+        response.map(move |mut response| {
             if slot.closes_after_response() {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);
             }
             activity.request.end(response.status());
             Ok::<_, Infallible>(response)
-        }
+        })
     });
     let mut connection = http1::Builder::new()
         .max_header_size(MAX_HEAD_BYTES)
@@ -265,7 +268,11 @@ async fn serve_http2<S: Service>(
             let (service, metrics) = (service.clone(), metrics.clone());
             let (active, unsent) = ActiveRequest::begin(&activity);
             async move {
-                let response = respond(&*service, &metrics, health_only, client, request).await;
+                let rejection = reject_over_limit(&*service, &metrics, health_only, &request);
+                let response = match rejection {
+                    Some(rejection) => rejection,
+                    None => service.call(client, request).await,
+                };
                 drop(active);
                 let unsent = Some(unsent);
                 Ok::<_, Infallible>(response.map(|body| TrackedBody { body, unsent }))

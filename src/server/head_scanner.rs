@@ -3,22 +3,18 @@
 //! hyper drops the fragment of a request target, a `Content-Length` beside
 //! `Transfer-Encoding`, and a second, equal `Content-Length`. It answers a length of
 //! more than 64 bits and every version but 1.0 and 1.1 with a 400 or 431 of its own.
-//! The scanner follows the requests on the byte stream and notes what to reject, and
-//! why. It frames nothing: that remains hyper's decision.
+//! The scanner follows the requests on the byte stream, tells where each ends, and notes
+//! what to reject, and why. It frames nothing: that remains hyper's decision.
 
 use std::{
-    io::{self, IoSlice},
     mem,
-    pin::Pin,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Context, Poll, ready},
 };
 
 use memchr::memchr;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{Rejection, limits::MAX_HEAD_BYTES};
 
@@ -34,7 +30,9 @@ pub struct Findings {
 impl Findings {
     /// Counts a request that hyper has parsed; `Some` if it must be rejected.
     pub fn next_request(&self) -> Option<Rejection> {
-        let number = self.parsed.fetch_add(1, Ordering::Relaxed);
+        // Only the connection's own task writes.
+        let number = self.parsed.load(Ordering::Relaxed);
+        self.parsed.store(number + 1, Ordering::Relaxed);
         self.rejection_of(number)
     }
 
@@ -52,19 +50,6 @@ impl Findings {
     fn rejection_of(&self, number: u64) -> Option<Rejection> {
         let (found, rejection) = *self.rejection.get()?;
         (found == number).then_some(rejection)
-    }
-}
-
-/// A byte stream whose requests are scanned as they are read.
-pub struct ScannedStream<S> {
-    stream: S,
-    scanner: HeadScanner,
-}
-
-impl<S> ScannedStream<S> {
-    pub fn new(stream: S, findings: Arc<Findings>) -> Self {
-        let scanner = HeadScanner::new(findings);
-        Self { stream, scanner }
     }
 }
 
@@ -86,7 +71,7 @@ enum Next {
     End,
 }
 
-struct HeadScanner {
+pub struct HeadScanner {
     findings: Arc<Findings>,
     next: Next,
     /// The start of a line whose end was not read yet.
@@ -99,7 +84,7 @@ struct HeadScanner {
 }
 
 impl HeadScanner {
-    fn new(findings: Arc<Findings>) -> Self {
+    pub fn new(findings: Arc<Findings>) -> Self {
         Self {
             findings,
             next: Next::RequestLine,
@@ -110,44 +95,57 @@ impl HeadScanner {
         }
     }
 
-    /// Scans what was read. A later minor version in a request line becomes HTTP/1.1,
-    /// as which it is processed (RFC 9110, section 2.5); hyper would reject it.
-    fn scan(&mut self, mut bytes: &mut [u8]) {
-        while !bytes.is_empty() {
-            let start = self.partial_line.len();
-            let length = match self.next {
-                Next::End => return,
-                Next::Body { remaining } | Next::Chunk { remaining } => {
-                    let length = bytes
-                        .len()
-                        .min(usize::try_from(remaining).unwrap_or(usize::MAX));
-                    self.skip(length as u64);
-                    length
-                }
-                _ => match memchr(b'\n', bytes) {
-                    Some(end) if start == 0 => {
-                        self.read_line(&mut bytes[..=end]);
-                        end + 1
-                    }
-                    end => {
-                        let length = end.map_or(bytes.len(), |end| end + 1);
-                        let mut line = mem::take(&mut self.partial_line);
-                        line.extend_from_slice(&bytes[..length]);
-                        if end.is_some() {
-                            self.read_line(&mut line);
-                        } else if self.next == Next::RequestLine {
-                            lower_minor_version(&mut line);
-                        }
-                        bytes[..length].copy_from_slice(&line[start..]);
-                        if end.is_none() {
-                            self.keep(line);
-                        }
-                        length
-                    }
-                },
-            };
-            bytes = &mut bytes[length..];
+    /// Whether a body comes next.
+    pub fn is_in_body(&self) -> bool {
+        !matches!(self.next, Next::RequestLine | Next::Header | Next::End)
+    }
+
+    /// Scans what was read, until a request ends, and returns the number of bytes scanned.
+    ///
+    /// A later minor version in a request line becomes HTTP/1.1, as which it is processed
+    /// (RFC 9110, section 2.5); hyper would reject it.
+    pub fn scan(&mut self, bytes: &mut [u8]) -> usize {
+        let mut scanned = 0;
+        while scanned < bytes.len() {
+            let before = self.next;
+            scanned += self.scan_part(&mut bytes[scanned..]);
+            if self.next == Next::RequestLine && before != Next::RequestLine {
+                break;
+            }
         }
+        scanned
+    }
+
+    /// Scans one line, or what was read of a body.
+    fn scan_part(&mut self, bytes: &mut [u8]) -> usize {
+        if let Next::Body { remaining } | Next::Chunk { remaining } = self.next {
+            let length = remaining.min(bytes.len() as u64);
+            self.skip(length);
+            return length as usize;
+        }
+        if self.next == Next::End {
+            return bytes.len();
+        }
+        let end = memchr(b'\n', bytes).map(|newline| newline + 1);
+        let length = end.unwrap_or(bytes.len());
+        let bytes = &mut bytes[..length];
+        if end.is_some() && self.partial_line.is_empty() {
+            self.read_line(bytes);
+            return length;
+        }
+        let mut line = mem::take(&mut self.partial_line);
+        let start = line.len();
+        line.extend_from_slice(bytes);
+        if end.is_some() {
+            self.read_line(&mut line);
+        } else if self.next == Next::RequestLine {
+            lower_minor_version(&mut line);
+        }
+        bytes.copy_from_slice(&line[start..]);
+        if end.is_none() {
+            self.keep(line);
+        }
+        length
     }
 
     fn keep(&mut self, partial_line: Vec<u8>) {
@@ -181,12 +179,11 @@ impl HeadScanner {
     }
 
     fn read_line(&mut self, line: &mut [u8]) {
-        let is_empty = line.trim_ascii().is_empty();
+        let is_empty = matches!(line, [b'\n'] | [b'\r', b'\n']);
         self.next = match self.next {
             // RFC 9112, section 2.2: ignored.
             Next::RequestLine if is_empty => Next::RequestLine,
             Next::RequestLine => {
-                lower_minor_version(line);
                 self.read_request_line(line);
                 Next::Header
             }
@@ -206,7 +203,11 @@ impl HeadScanner {
         };
     }
 
-    fn read_request_line(&mut self, line: &[u8]) {
+    fn read_request_line(&mut self, line: &mut [u8]) {
+        if line.ends_with(b" HTTP/1.1\r\n") && memchr(b'#', line).is_none() {
+            return;
+        }
+        lower_minor_version(line);
         let mut parts = line.trim_ascii_end().splitn(3, |byte| *byte == b' ');
         let (_, target, version) = (parts.next(), parts.next(), parts.next());
         if target.is_some_and(|target| target.contains(&b'#')) {
@@ -222,26 +223,33 @@ impl HeadScanner {
     }
 
     fn read_header(&mut self, line: &[u8]) {
-        let colon = memchr(b':', line).unwrap_or(line.len());
-        let (name, value) = line.split_at(colon);
-        if name.eq_ignore_ascii_case(b"transfer-encoding") {
-            self.has_transfer_encoding = true;
-        }
-        if name.eq_ignore_ascii_case(b"content-length") {
-            let digits = value[1..].trim_ascii();
-            if self.content_length.is_some() {
-                self.reject(Rejection::InvalidFraming);
+        // Quick, because most headers are others.
+        match line[0] {
+            b't' | b'T' if value_of(line, b"transfer-encoding:").is_some() => {
+                self.has_transfer_encoding = true;
             }
-            // hyper rejects other values, and reserves the largest ones.
-            if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) {
-                let length = str::from_utf8(digits)
-                    .ok()
-                    .and_then(|text| text.parse().ok());
-                if length.is_none_or(|length: u64| length >= u64::MAX - 2) {
-                    self.reject(Rejection::BodyTooLarge);
+            b'c' | b'C' => {
+                if let Some(value) = value_of(line, b"content-length:") {
+                    self.read_content_length(value.trim_ascii());
                 }
-                self.content_length = length;
             }
+            _ => {}
+        }
+    }
+
+    fn read_content_length(&mut self, digits: &[u8]) {
+        if self.content_length.is_some() {
+            self.reject(Rejection::InvalidFraming);
+        }
+        // hyper rejects other values, and reserves the largest ones.
+        if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) {
+            let length = str::from_utf8(digits)
+                .ok()
+                .and_then(|text| text.parse().ok());
+            if length.is_none_or(|length: u64| length >= u64::MAX - 2) {
+                self.reject(Rejection::BodyTooLarge);
+            }
+            self.content_length = length;
         }
     }
 
@@ -266,6 +274,12 @@ impl HeadScanner {
     }
 }
 
+/// The value of a header line, if it has this name, which includes the colon.
+fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let (start, value) = line.split_at_checked(name.len())?;
+    start.eq_ignore_ascii_case(name).then_some(value)
+}
+
 /// Turns HTTP/1.2 and later at the end of a request line into HTTP/1.1.
 fn lower_minor_version(line: &mut [u8]) {
     let length = line.trim_ascii_end().len();
@@ -280,49 +294,6 @@ fn lower_minor_version(line: &mut [u8]) {
 fn chunk_size(line: &[u8]) -> Option<u64> {
     let size = line.split(|byte| *byte == b';').next()?;
     u64::from_str_radix(str::from_utf8(size).ok()?.trim(), 16).ok()
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for ScannedStream<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-        self.scanner.scan(&mut buf.filled_mut()[before..]);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for ScannedStream<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
 }
 
 #[cfg(test)]

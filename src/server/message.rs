@@ -74,7 +74,10 @@ fn without_default_port(host: &[u8], is_https: bool) -> &[u8] {
 /// A name or an address, and an optional port. Percent-encoded names are not accepted:
 /// DNS has none.
 fn is_host(host: &[u8]) -> bool {
-    let is_name_byte = |b: &u8| b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(b);
+    let is_name_byte = |byte: &u8| {
+        byte.is_ascii_alphanumeric()
+            || matches!(byte, b'!' | b'$' | b'&'..=b'.' | b';' | b'=' | b'_' | b'~')
+    };
     let is_port = |port: &[u8]| port.len() <= 5 && port.iter().all(u8::is_ascii_digit);
     if let Some(rest) = host.strip_prefix(b"[") {
         let text = str::from_utf8(rest).unwrap_or_default();

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use tokio::{io::AsyncReadExt, net::TcpStream, time::Instant};
 
 /// How the HTTP/2 connection preface starts. No HTTP/1.1 method does.
@@ -51,7 +51,7 @@ impl ReadAhead {
         self.first_byte_at
     }
 
-    pub fn into_bytes(self) -> Bytes {
-        self.bytes.freeze()
+    pub fn into_bytes(self) -> BytesMut {
+        self.bytes
     }
 }

@@ -5,8 +5,8 @@
 //!   at a trickle.
 //! - Error bodies: hyper answers what it cannot parse with an empty 400 or 431
 //!   of its own. Such a response is replaced by the service's.
-//! - Request boundaries: hyper is given a request head without what follows it,
-//!   so that a part of the next head is known to be one, and has the head timeout.
+//! - Request boundaries: hyper is given a request without what follows it, so that a
+//!   part of the next head is known to be one, and has the head timeout.
 //! - Lingering close: after a rejection the client may still be sending. Its
 //!   bytes are read for a moment; otherwise the kernel would reset the
 //!   connection and discard the response.
@@ -14,13 +14,14 @@
 use std::{
     future::poll_fn,
     io::{self, IoSlice},
+    mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
-use bytes::Bytes;
+use bytes::{Buf, BytesMut};
 use futures_util::FutureExt;
 use http::{HeaderValue, header};
 use http_body_util::BodyExt;
@@ -31,10 +32,8 @@ use tokio::{
 };
 
 use super::{
-    Limits, Rejection, Response,
-    activity::{Activity, CHUNKED},
-    protocol::ReadAhead,
-    request_state::RequestState,
+    Limits, Rejection, Response, activity::Activity, head_scanner::HeadScanner,
+    protocol::ReadAhead, request_state::RequestState,
 };
 
 /// How long a rejected client's bytes are still read.
@@ -42,9 +41,10 @@ const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub struct ClientStream<S, R> {
     stream: S,
-    /// What was read already, by protocol detection or behind a request head.
-    read_ahead: Bytes,
-    head_end: HeadEnd,
+    /// What was read already, by protocol detection or behind a request.
+    read_ahead: BytesMut,
+    /// On HTTP/1.1.
+    scanner: Option<HeadScanner>,
     /// When the first byte of the first request arrived, until a deadline is set.
     first_byte_at: Option<Instant>,
     activity: Arc<Activity>,
@@ -108,7 +108,7 @@ where
             stream,
             first_byte_at: read_ahead.first_byte_at(),
             read_ahead: read_ahead.into_bytes(),
-            head_end: HeadEnd::default(),
+            scanner: None,
             activity,
             reject,
             watched: None,
@@ -124,6 +124,12 @@ where
             lingering: false,
             limits,
         }
+    }
+
+    /// Has the requests scanned as they are read.
+    pub fn with_scanner(mut self, scanner: HeadScanner) -> Self {
+        self.scanner = Some(scanner);
+        self
     }
 
     /// Whether the client has exceeded the head or idle timeout.
@@ -164,8 +170,8 @@ where
         false
     }
 
-    /// Reads bytes of one head or body.
-    fn poll_read_part(
+    /// Reads bytes of one request.
+    fn poll_read_request(
         &mut self,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
@@ -173,48 +179,35 @@ where
         if self.read_ahead.is_empty() {
             let start = buf.filled().len();
             ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-            let end = start + self.take(&buf.filled()[start..]);
+            let end = start + self.scan(&mut buf.filled_mut()[start..]);
             if end < buf.filled().len() {
-                self.read_ahead = Bytes::copy_from_slice(&buf.filled()[end..]);
+                self.read_ahead = buf.filled()[end..].into();
                 buf.set_filled(end);
             }
         } else {
-            let ahead = self.read_ahead.clone();
-            let taken = self.take(&ahead[..ahead.len().min(buf.remaining())]);
-            // Split, so that the memory is freed with the last byte.
-            drop(ahead);
-            buf.put_slice(&self.read_ahead.split_to(taken));
+            let mut ahead = mem::take(&mut self.read_ahead);
+            let length = ahead.len().min(buf.remaining());
+            let scanned = self.scan(&mut ahead[..length]);
+            buf.put_slice(&ahead[..scanned]);
+            ahead.advance(scanned);
+            // The memory is freed with the last byte.
+            if !ahead.is_empty() {
+                self.read_ahead = ahead;
+            }
         }
         Poll::Ready(Ok(()))
     }
 
-    /// How many of the bytes that were read next belong to the same head or body.
-    fn take(&mut self, bytes: &[u8]) -> usize {
-        let request = &self.activity.request;
-        if bytes.is_empty() || request.is_multiplexed() {
+    /// How many of the bytes that were read next belong to the same request.
+    fn scan(&mut self, bytes: &mut [u8]) -> usize {
+        let Some(scanner) = &mut self.scanner else {
             return bytes.len();
+        };
+        let request = &self.activity.request;
+        if !bytes.is_empty() && request.is_idle() && !scanner.is_in_body() {
+            request.set_phase(RequestState::HEAD);
         }
-        match self.activity.body_left() {
-            0 => {
-                if request.is_idle() {
-                    request.set_phase(RequestState::HEAD);
-                }
-                self.head_end.find(bytes).unwrap_or(bytes.len())
-            }
-            // A chunked body ends with an empty line, too.
-            CHUNKED => self.head_end.find(bytes).unwrap_or_else(|| {
-                if request.is_idle() {
-                    self.activity.set_body_left(0);
-                    request.set_phase(RequestState::HEAD);
-                }
-                bytes.len()
-            }),
-            left => {
-                let taken = left.min(bytes.len() as u64);
-                self.activity.set_body_left(left - taken);
-                taken as usize
-            }
-        }
+        scanner.scan(bytes)
     }
 
     /// Writes a response behind hyper's back, as much of it as fits into the socket
@@ -296,49 +289,6 @@ where
     }
 }
 
-/// Finds the empty line that ends a request head, which may arrive in pieces. Empty
-/// lines before the request line are not an end (RFC 9112, section 2.2).
-#[derive(Debug, Default)]
-struct HeadEnd {
-    started: bool,
-    line: Line,
-}
-
-/// What has arrived of the current line.
-#[derive(Debug, Default, Clone, Copy)]
-enum Line {
-    #[default]
-    Nothing,
-    CarriageReturn,
-    Text,
-}
-
-impl HeadEnd {
-    /// The position behind the end of the head, if it is in the next bytes.
-    fn find(&mut self, bytes: &[u8]) -> Option<usize> {
-        let mut start = 0;
-        for newline in memchr::memchr_iter(b'\n', bytes) {
-            let is_empty = matches!(
-                (self.line, &bytes[start..newline]),
-                (Line::Nothing, [] | [b'\r']) | (Line::CarriageReturn, [])
-            );
-            self.line = Line::Nothing;
-            start = newline + 1;
-            if is_empty && self.started {
-                self.started = false;
-                return Some(start);
-            }
-            self.started |= !is_empty;
-        }
-        self.line = match (self.line, &bytes[start..]) {
-            (line, []) => line,
-            (Line::Nothing, [b'\r']) => Line::CarriageReturn,
-            _ => Line::Text,
-        };
-        None
-    }
-}
-
 /// The rejection that hyper's own error response corresponds to.
 fn parse_error_status(head: &[u8]) -> Option<Rejection> {
     let status = head
@@ -390,7 +340,7 @@ where
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if !self.ended {
-            let read = self.poll_read_part(cx, buf);
+            let read = self.poll_read_request(cx, buf);
             let request = &self.activity.request;
             if read.is_ready() {
                 if request.is_busy() && !request.is_multiplexed() {

@@ -8,8 +8,11 @@ fn scan(text: &str, read_size: usize) -> (Option<(u64, Rejection)>, String) {
     let findings = Arc::new(Findings::default());
     let mut scanner = HeadScanner::new(findings.clone());
     let mut bytes = text.as_bytes().to_vec();
-    for read in bytes.chunks_mut(read_size) {
-        scanner.scan(read);
+    for mut read in bytes.chunks_mut(read_size) {
+        while !read.is_empty() {
+            let scanned = scanner.scan(read);
+            read = &mut read[scanned..];
+        }
     }
     let found = findings.rejection.get().copied();
     (found, String::from_utf8(bytes).unwrap())
@@ -59,6 +62,34 @@ fn the_first_request_to_reject_is_found() {
             assert_eq!(found, rejection.map(|reason| (0, reason)), "{request:?}");
             let (found, _) = scan(&format!("{valid}{request}"), read_size);
             assert_eq!(found, rejection.map(|reason| (3, reason)), "{request:?}");
+        }
+    }
+}
+
+/// However the bytes are split, and with either kind of line end.
+#[test]
+fn the_end_of_a_request_is_found_in_pieces() {
+    for request in [
+        "GET / HTTP/1.1\r\nA: b\r\n\r\n",
+        "GET / HTTP/1.1\nA: b\n\n",
+        "GET / HTTP/1.1\r\nA: \r\r\n\n",
+        "\r\n\n\r\nGET / HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 8\r\n\r\n\r\n\r\n\r\n\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n\r\n\r\n\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: b\r\n\r\n",
+    ] {
+        let bytes = format!("{request}GET / HTTP/1.1\r\n").into_bytes();
+        for read_size in 1..=bytes.len() {
+            let mut scanner = HeadScanner::new(Arc::default());
+            let mut end = 0;
+            for read in bytes.clone().chunks_mut(read_size) {
+                end += scanner.scan(read);
+                if scanner.request == 1 && scanner.next == Next::RequestLine {
+                    break;
+                }
+            }
+            assert_eq!(end, request.len(), "{request:?} in pieces of {read_size}");
         }
     }
 }

@@ -123,25 +123,3 @@ async fn bytes_read_ahead_are_replayed_first() {
     stream.read_to_string(&mut text).await.unwrap();
     assert_eq!(text, "GET / HTTP/1.1");
 }
-
-/// However the bytes are split, and with either kind of line end.
-#[test]
-fn the_end_of_a_head_is_found_in_pieces() {
-    for head in [
-        "GET / HTTP/1.1\r\nA: b\r\n\r\n",
-        "GET / HTTP/1.1\nA: b\n\n",
-        "GET / HTTP/1.1\r\nA: \r\r\n\n",
-        "\r\n\n\r\nGET / HTTP/1.1\r\n\r\n",
-    ] {
-        let bytes = format!("{head}rest\r\n");
-        for size in 1..bytes.len() {
-            let (mut end, mut passed) = (HeadEnd::default(), 0);
-            let found = bytes.as_bytes().chunks(size).find_map(|piece| {
-                let found = end.find(piece).map(|end| passed + end);
-                passed += piece.len();
-                found
-            });
-            assert_eq!(found, Some(head.len()), "{head:?} in pieces of {size}");
-        }
-    }
-}
