@@ -21,17 +21,14 @@ pub async fn handle(api: &Api, client: IpAddr, request: Request<Incoming>) -> Re
     let (head, body) = request.into_parts();
     let mut request_id = request_id(&head.headers);
     let mut guard = RequestGuard::new(&api.metrics, api.access_log, client, &head, &request_id);
-    let result = match (
-        server::validate(&head),
-        cors::preflight(&api.cors_origins, &head),
-    ) {
-        (Err(rejection), _) => Err(rejection.into()),
-        (Ok(()), Some(response)) => Ok(response),
-        (Ok(()), None) => {
-            let routed = AssertUnwindSafe(router::route(api, &head, body, &mut guard.context));
-            let routed = routed.catch_unwind().await;
-            routed.unwrap_or_else(|panic| Err(ApiError::Internal(Arc::new(Panic::new(&*panic)))))
-        }
+    let result = if let Err(rejection) = server::validate(&head) {
+        Err(rejection.into())
+    } else if let Some(response) = cors::preflight(&api.cors_origins, &head) {
+        Ok(response)
+    } else {
+        let routed = AssertUnwindSafe(router::route(api, &head, body, &mut guard.context));
+        let routed = routed.catch_unwind().await;
+        routed.unwrap_or_else(|panic| Err(ApiError::Internal(Arc::new(Panic::new(&*panic)))))
     };
     let (mut response, error) = match result {
         Ok(response) => (response, None),
