@@ -23,6 +23,8 @@ use super::{Rejection, limits::MAX_HEAD_BYTES};
 pub struct Findings {
     /// The number of the first request to reject. None is served after it.
     rejection: OnceLock<(u64, Rejection)>,
+    /// The heads that the scanner has seen end.
+    scanned: AtomicU64,
     /// The requests that hyper has parsed.
     parsed: AtomicU64,
 }
@@ -33,7 +35,11 @@ impl Findings {
         // Only the connection's own task writes.
         let number = self.parsed.load(Ordering::Relaxed);
         self.parsed.store(number + 1, Ordering::Relaxed);
+        // hyper gets one head at a time. If it has read another number of heads, it
+        // disagrees about where one of them ended.
+        let agrees = self.scanned.load(Ordering::Relaxed) == number + 1;
         self.rejection_of(number)
+            .or((!agrees).then_some(Rejection::InvalidFraming))
     }
 
     /// Why hyper rejects a request, if more is known than it says.
@@ -80,6 +86,7 @@ pub struct HeadScanner {
     request: u64,
     /// The framing of the current request.
     content_length: Option<u64>,
+    has_content_length: bool,
     has_transfer_encoding: bool,
 }
 
@@ -91,6 +98,7 @@ impl HeadScanner {
             partial_line: Vec::new(),
             request: 0,
             content_length: None,
+            has_content_length: false,
             has_transfer_encoding: false,
         }
     }
@@ -181,6 +189,11 @@ impl HeadScanner {
     fn read_line(&mut self, line: &mut [u8]) {
         let is_empty = matches!(line, [b'\n'] | [b'\r', b'\n']);
         self.next = match self.next {
+            // In a chunked body, hyper takes a bare line feed for something else.
+            Next::ChunkSize | Next::ChunkEnd | Next::Trailer if !line.ends_with(b"\r\n") => {
+                self.lose_track()
+            }
+            Next::ChunkEnd if !is_empty => self.lose_track(),
             // RFC 9112, section 2.2: ignored.
             Next::RequestLine if is_empty => Next::RequestLine,
             Next::RequestLine => {
@@ -238,7 +251,7 @@ impl HeadScanner {
     }
 
     fn read_content_length(&mut self, digits: &[u8]) {
-        if self.content_length.is_some() {
+        if mem::replace(&mut self.has_content_length, true) {
             self.reject(Rejection::InvalidFraming);
         }
         // hyper rejects other values, and reserves the largest ones.
@@ -255,11 +268,14 @@ impl HeadScanner {
 
     fn end_head(&mut self) -> Next {
         let content_length = self.content_length.take();
+        let has_content_length = mem::take(&mut self.has_content_length);
         let has_transfer_encoding = mem::take(&mut self.has_transfer_encoding);
-        if has_transfer_encoding && content_length.is_some() {
+        // hyper ignores a length beside an encoding, even an invalid one.
+        if has_transfer_encoding && has_content_length {
             self.reject(Rejection::InvalidFraming);
         }
         self.request += 1;
+        self.findings.scanned.store(self.request, Ordering::Relaxed);
         match content_length {
             _ if self.findings.rejection.get().is_some() => Next::End,
             _ if has_transfer_encoding => Next::ChunkSize,

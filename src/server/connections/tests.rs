@@ -26,7 +26,7 @@ fn admit(connections: &Arc<Connections>, client: &str, count: usize, at: Instant
     let admitted = (0..count).map(|n| {
         let at = at + Duration::from_millis(n as u64);
         let slot = connections.admit(address(client), at).unwrap();
-        slot.activity.begin(Some(0));
+        slot.activity.begin();
         slot.activity.request.end(StatusCode::OK);
         slot.activity.await_request(at);
         slot

@@ -115,7 +115,14 @@ fn a_later_minor_version_is_read_as_http_1_1() {
 #[test]
 fn no_request_is_accepted_behind_a_body_that_is_not_understood() {
     let head = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
-    for size in ["x", "", &"0".repeat(2 * MAX_HEAD_BYTES)] {
+    for size in [
+        "x",
+        "",
+        &"0".repeat(2 * MAX_HEAD_BYTES),
+        "1\r\nab",
+        "0\r\nA: b\n\n",
+        "1\n",
+    ] {
         for read_size in [1000, MAX_HEAD_BYTES] {
             let (found, _) = scan(&format!("{head}{size}\r\n"), read_size);
             assert_eq!(found, Some((1, Rejection::InvalidFraming)));
