@@ -207,19 +207,24 @@ impl Activity {
     }
 }
 
-/// An HTTP/2 request, until its response is sent or it is reset by the client.
+/// An HTTP/2 response, until it is sent or reset by the client.
 pub struct UnsentResponse(Arc<Activity>);
 
 /// An HTTP/2 request that the service has.
 pub struct ActiveRequest(Arc<Activity>);
 
 impl ActiveRequest {
-    pub fn begin(activity: &Arc<Activity>) -> (Self, UnsentResponse) {
+    pub fn begin(activity: &Arc<Activity>) -> Self {
         activity.await_request(Instant::now());
         activity.started.fetch_add(1, Relaxed);
         activity.active.fetch_add(1, Relaxed);
-        activity.unsent.fetch_add(1, Relaxed);
-        (Self(activity.clone()), UnsentResponse(activity.clone()))
+        Self(activity.clone())
+    }
+
+    /// The service has responded.
+    pub fn end(self) -> UnsentResponse {
+        self.0.unsent.fetch_add(1, Relaxed);
+        UnsentResponse(self.0.clone())
     }
 }
 

@@ -55,7 +55,7 @@ const RESERVED_HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 ///
 /// I/O errors are ignored: they mean that the client is gone.
 pub async fn serve<S: Service>(
-    server: &Server<S>,
+    server: &Arc<Server<S>>,
     mut stream: TcpStream,
     client: IpAddr,
     slot: &Slot,
@@ -93,7 +93,7 @@ pub async fn serve<S: Service>(
 }
 
 async fn serve_tls<S: Service>(
-    server: &Server<S>,
+    server: &Arc<Server<S>>,
     tls: &Tls,
     stream: TcpStream,
     client: IpAddr,
@@ -245,7 +245,7 @@ async fn serve_http1<S: Service>(
 }
 
 async fn serve_http2<S: Service>(
-    server: &Server<S>,
+    server: &Arc<Server<S>>,
     stream: impl AsyncRead + AsyncWrite + Unpin,
     read_ahead: ReadAhead,
     client: IpAddr,
@@ -262,19 +262,19 @@ async fn serve_http2<S: Service>(
     let reject = |rejection| server.service.reject(rejection);
     let stream = ClientStream::new(stream, read_ahead, activity.clone(), limits, reject);
     let service = service_fn({
-        let (service, metrics) = (server.service.clone(), server.metrics.clone());
+        // A count of its own: one that all connections share would be contended.
+        let server = Arc::new(server.clone());
         let (activity, health_only) = (activity.clone(), slot.health_only);
         move |request: Request<Incoming>| {
-            let (service, metrics) = (service.clone(), metrics.clone());
-            let (active, unsent) = ActiveRequest::begin(&activity);
+            let (server, active) = (server.clone(), ActiveRequest::begin(&activity));
             async move {
-                let rejection = reject_over_limit(&*service, &metrics, health_only, &request);
+                let (service, metrics) = (&*server.service, &server.metrics);
+                let rejection = reject_over_limit(service, metrics, health_only, &request);
                 let response = match rejection {
                     Some(rejection) => rejection,
                     None => service.call(client, request).await,
                 };
-                drop(active);
-                let unsent = Some(unsent);
+                let unsent = Some(active.end());
                 Ok::<_, Infallible>(response.map(|body| TrackedBody { body, unsent }))
             }
         }

@@ -40,12 +40,12 @@ async fn connect() -> (TcpStream, Arc<Waiting>, Arc<Activity>, JoinHandle<()>) {
         requests: Semaphore::new(0),
         responses: Semaphore::new(0),
     });
-    let server = Server {
+    let server = Arc::new(Server {
         service: service.clone(),
         limits: Limits::default(),
         tls: None,
         metrics: Arc::default(),
-    };
+    });
     let connections = Arc::new(Connections::new(&server.limits, Arc::default()));
     let slot = connections.admit(address.ip(), tokio::time::Instant::now());
     let slot = slot.unwrap();
@@ -57,6 +57,8 @@ async fn connect() -> (TcpStream, Arc<Waiting>, Arc<Activity>, JoinHandle<()>) {
 /// Aborts the connection while the service has a request.
 async fn abort(service: &Waiting, activity: &Activity) {
     service.requests.acquire().await.unwrap().forget();
+    // Only a response can be unsent: a slow one does not make the client look stalled.
+    assert!(!activity.has_unsent());
     activity.evict(Eviction::Abort);
     // The task of the connection runs now.
     tokio::task::yield_now().await;

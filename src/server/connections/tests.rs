@@ -238,12 +238,12 @@ fn http2_connections_with_a_request_are_not_evicted() {
     let connections = connections(1, None);
     let now = connections.epoch;
     let slots = admit(&connections, "192.0.2.1", 1, now);
-    let (active, unsent) = ActiveRequest::begin(&slots[0].activity);
+    let active = ActiveRequest::begin(&slots[0].activity);
     slots[0].activity.block(now);
     let later = now + MINUTE;
     let new = connections.admit(address("192.0.2.2"), later).unwrap();
     assert!(new.health_only && evicted(&slots).is_empty());
-    drop((active, unsent));
+    let _unsent = active.end();
     let new = connections.admit(address("192.0.2.2"), later).unwrap();
     assert!(!new.health_only);
     assert_eq!(evicted(&slots), [0]);
