@@ -67,7 +67,11 @@ async fn transition(
 ) -> Result<Response, ApiError> {
     let idempotency = request.idempotency_key().await?;
     let id = request.order_id()?;
-    request.preconditions().evaluate_post(false)?;
+    if let Err(unmet) = request.preconditions().evaluate_post(false) {
+        // Only for a request that could succeed without them (RFC 9110, section 13.2.1).
+        let order = api.store.order_get(id).await?;
+        return Err(order.map_or(ApiError::NotFound(NO_SUCH_ORDER), |_| unmet));
+    }
     let changed = api
         .store
         .order_transition(id, transition, idempotency)

@@ -126,6 +126,10 @@ pub async fn posts_with_preconditions_get_412(backend: Backend) {
         let response = post(path, body, "if-match", "*").await;
         response.assert_error(412, "precondition_failed");
     }
+    for path in ["/v1/store/orders/9/complete", "/v1/store/orders/9/cancel"] {
+        let response = post(path, "", "if-match", tag).await;
+        response.assert_error(404, "not_found");
+    }
     assert_eq!(server.count_pets().await, 2);
     assert_eq!(server.pet_status(1).await, "pending");
     assert_eq!(server.pet_status(2).await, "available");
