@@ -36,10 +36,12 @@ pub struct KeyCache {
     unknown: Cache<KeyHash, ()>,
     limiter: Option<Limiter>,
     /// When the last refresh started, and its result. Locked while one is in flight.
-    last_refresh: Mutex<Option<(Instant, Result<(), store::Error>)>>,
+    last_refresh: Arc<Mutex<Option<(Instant, RefreshResult)>>>,
     /// Whether the table was read once, so that what differs from it has changed.
     loaded: AtomicBool,
 }
+
+type RefreshResult = Result<(), store::Error>;
 
 /// What is known about a presented key.
 pub enum Lookup {
@@ -81,7 +83,7 @@ impl KeyCache {
             keys: ArcSwap::default(),
             unknown: Cache::new(4096),
             limiter: limit.map(Limiter::new),
-            last_refresh: Mutex::default(),
+            last_refresh: Arc::default(),
             loaded: AtomicBool::new(false),
         }
     }
@@ -91,7 +93,7 @@ impl KeyCache {
     /// A key that is not cached may be new: then the cache is refreshed first, if
     /// `may_refresh` allows it.
     pub async fn find_and_charge(
-        &self,
+        self: &Arc<Self>,
         hash: &KeyHash,
         now: Timestamp,
         instant: time::Instant,
@@ -160,22 +162,28 @@ impl KeyCache {
 
     /// Reads all keys from the database. Concurrent callers are single-flight:
     /// they share one read and its result, as long as it started after they called.
-    pub async fn refresh(&self) -> Result<(), store::Error> {
+    pub async fn refresh(self: &Arc<Self>) -> RefreshResult {
         let called = Instant::now();
-        let mut last = self.last_refresh.lock().await;
+        let mut last = self.last_refresh.clone().lock_owned().await;
         if let Some((started, result)) = &*last {
             if *started >= called {
                 return result.clone();
             }
             tokio::time::sleep_until(*started + MIN_REFRESH_INTERVAL).await;
         }
-        let started = Instant::now();
-        let result = self.load().await;
-        *last = Some((started, result.clone()));
-        result
+        // A task of its own: a client that disconnects must not cancel what others
+        // wait for.
+        let keys = self.clone();
+        let read = tokio::spawn(async move {
+            let started = Instant::now();
+            let result = keys.load().await;
+            last.insert((started, result)).1.clone()
+        });
+        read.await
+            .unwrap_or_else(|panic| Err(store::Error::Internal(Arc::new(panic))))
     }
 
-    async fn load(&self) -> Result<(), store::Error> {
+    async fn load(&self) -> RefreshResult {
         let stored = self.store.api_key_list().await?;
         let cached = self.keys.load();
         let fresh = stored.into_iter().map(|(hash, key)| {
@@ -256,26 +264,44 @@ fn audit(before: &HashMap<KeyHash, CachedKey>, after: &HashMap<KeyHash, CachedKe
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
+    use std::{collections::HashSet, path::Path};
 
-    use futures_util::future::join_all;
+    use futures_util::{FutureExt, future::join_all};
+    use tokio::time::timeout;
 
     use super::*;
     use crate::store::{DatabaseUrl, Options, Role};
+
+    const FILE: &str = "petstore.db";
+
+    async fn open(dir: &Path) -> Arc<KeyCache> {
+        let url = DatabaseUrl::Sqlite(dir.join(FILE));
+        let store = Store::open(&url, &Options::new(Role::Service)).await;
+        Arc::new(KeyCache::new(Arc::new(store.unwrap()), None))
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_disconnects_does_not_cancel_the_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let keys = open(dir.path()).await;
+        assert!(keys.refresh().now_or_never().is_none());
+        let finished = async {
+            while keys.last_refresh.lock().await.is_none() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let finished = timeout(Duration::from_secs(20), finished).await;
+        finished.expect("the read is finished");
+    }
 
     /// While the table cannot be read, requests with unknown keys must not queue up
     /// for one failing read each.
     #[tokio::test]
     async fn concurrent_refreshes_share_a_failure() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("petstore.db");
-        let url = DatabaseUrl::Sqlite(path.clone());
-        let store = Store::open(&url, &Options::new(Role::Service))
-            .await
-            .unwrap();
-        let db = rusqlite::Connection::open(path).unwrap();
+        let keys = open(dir.path()).await;
+        let db = rusqlite::Connection::open(dir.path().join(FILE)).unwrap();
         db.execute_batch("DROP TABLE api_keys").unwrap();
-        let keys = KeyCache::new(Arc::new(store), None);
         let failures = join_all((0..20).map(|_| keys.refresh())).await;
         let causes: HashSet<_> = failures
             .iter()
