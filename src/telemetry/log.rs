@@ -45,7 +45,7 @@ pub fn init() -> [WorkerGuard; 2] {
             .finish(io::stderr())
     };
     let ((audit, audit_guard), (other, guard)) = (buffered(), buffered());
-    let dropped = [audit.error_counter(), other.error_counter()];
+    let dropped = (audit.error_counter(), other.error_counter());
     // Our own events only: dependencies may log whatever a client sends them.
     let own_events = Targets::new().with_target("petstore", Level::INFO);
     let registry = tracing_subscriber::registry();
@@ -74,7 +74,7 @@ pub fn init() -> [WorkerGuard; 2] {
             .with_target(false);
         registry.with(json.with_filter(own_events)).init();
     }
-    thread::spawn(move || report_dropped_lines(&dropped));
+    thread::spawn(move || report_dropped_lines(&dropped.0, &dropped.1));
     panic::set_hook(Box::new(|panic| {
         let location = panic.location().map(ToString::to_string);
         let error = panic.payload_as_str().unwrap_or("no message");
@@ -105,17 +105,19 @@ impl<W: Write> MakeWriter<'_> for Writers<W> {
     }
 }
 
-/// Logs the total number of dropped lines whenever it has grown.
-fn report_dropped_lines(dropped: &[ErrorCounter]) {
+/// Logs the number of dropped lines, in total and of the audit log, whenever it has
+/// grown.
+fn report_dropped_lines(audit: &ErrorCounter, other: &ErrorCounter) {
     let mut reported = 0;
     loop {
         thread::sleep(Duration::from_secs(1));
-        let total = dropped.iter().map(ErrorCounter::dropped_lines).sum();
+        let audit = audit.dropped_lines();
+        let total = audit + other.dropped_lines();
         if total > reported {
             // If this event is dropped too, the total grows and the next pass
             // reports it.
             reported = total;
-            tracing::warn!(total, "log lines dropped");
+            tracing::warn!(total, audit, "log lines dropped");
         }
     }
 }
