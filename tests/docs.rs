@@ -181,9 +181,13 @@ fn links_and_source_paths_exist() {
         for link in text.split("](").skip(1) {
             let target = link.split(')').next().unwrap();
             let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
-            assert!(dir.join(file).exists(), "{document} links to {target}");
+            let file = match file {
+                "" => document.into(),
+                file => dir.join(file),
+            };
+            assert!(file.exists(), "{document} links to {target}");
             if !anchor.is_empty() {
-                let text = std::fs::read_to_string(dir.join(file)).unwrap();
+                let text = std::fs::read_to_string(file).unwrap();
                 let mut headings = text.lines().filter(|line| line.starts_with('#'));
                 let is_target = |heading: &str| slug(heading) == anchor;
                 assert!(headings.any(is_target), "{document} links to {target}");
