@@ -10,6 +10,7 @@
 //! service because it is busy.
 
 use std::{
+    cmp::Reverse,
     collections::HashMap,
     future::poll_fn,
     net::{IpAddr, Ipv6Addr},
@@ -143,7 +144,7 @@ impl Pool {
             };
             first = first.max(first_to_evict(*holder, connections, now, slow_after));
         }
-        first.map(|(.., holder, id)| Some((holder, id)))
+        first.map(|(.., holder, Reverse(id))| Some((holder, id)))
     }
 }
 
@@ -153,10 +154,11 @@ fn first_to_evict(
     connections: &HashMap<u64, Arc<Activity>>,
     now: Instant,
     slow_after: Duration,
-) -> Option<(usize, Evictable, Duration, IpAddr, u64)> {
+) -> Option<(usize, Evictable, Duration, IpAddr, Reverse<u64>)> {
     let evictable = connections.iter().filter_map(|(id, activity)| {
         let (evictable, waited) = activity.evictable(now, slow_after)?;
-        Some((connections.len(), evictable, waited, holder, *id))
+        // Of two that have waited as long, the older one.
+        Some((connections.len(), evictable, waited, holder, Reverse(*id)))
     });
     evictable.max()
 }
