@@ -10,12 +10,9 @@ use std::{
 
 use http::{HeaderValue, header};
 use serde_json::json;
-use tokio::{
-    sync::Mutex,
-    time::{Instant, timeout},
-};
+use tokio::time::timeout;
 
-use super::{error::ApiError, response};
+use super::{error::ApiError, response, single_flight::SingleFlight};
 use crate::{server::Response, store::Store};
 
 /// How long the store may take.
@@ -26,7 +23,7 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 pub struct Health {
     store: Arc<Store>,
     draining: AtomicBool,
-    store_probe: SharedProbe,
+    store_probe: SingleFlight<Result<(), ApiError>>,
 }
 
 impl Health {
@@ -34,7 +31,7 @@ impl Health {
         Self {
             store,
             draining: AtomicBool::new(false),
-            store_probe: SharedProbe::new(PROBE_INTERVAL),
+            store_probe: SingleFlight::reusing(PROBE_INTERVAL),
         }
     }
 
@@ -78,51 +75,9 @@ impl Health {
                 }
             }
         };
-        self.store_probe.result(probe).await?;
+        let probed = self.store_probe.run(probe).await;
+        probed.unwrap_or_else(|panic| Err(ApiError::Internal(Arc::new(panic))))?;
         Ok(status("ready"))
-    }
-}
-
-/// Probes one at a time, each shared by all who asked before it started: however
-/// many ask while a probe is in flight, they wait for it and one more.
-struct SharedProbe {
-    /// How long a result is reused.
-    interval: Duration,
-    /// When the last probe started, and its result. Locked while one is in flight.
-    last: Arc<Mutex<Option<(Instant, ProbeResult)>>>,
-}
-
-type ProbeResult = Result<(), ApiError>;
-
-impl SharedProbe {
-    fn new(interval: Duration) -> Self {
-        let last = Arc::default();
-        Self { interval, last }
-    }
-
-    /// The result of a probe that started after this call, or within the interval
-    /// before it.
-    async fn result(
-        &self,
-        probe: impl Future<Output = ProbeResult> + Send + 'static,
-    ) -> ProbeResult {
-        let asked = Instant::now();
-        let mut last = self.last.clone().lock_owned().await;
-        if let Some((started, result)) = &*last
-            && (*started >= asked || asked - *started < self.interval)
-        {
-            return result.clone();
-        }
-        // A task of its own: a client that disconnects must not cancel what others
-        // wait for.
-        let probe = tokio::spawn(async move {
-            let started = Instant::now();
-            let result = probe.await;
-            last.insert((started, result)).1.clone()
-        });
-        probe
-            .await
-            .unwrap_or_else(|panic| Err(ApiError::Internal(Arc::new(panic))))
     }
 }
 
@@ -138,87 +93,3 @@ fn status(status: &str) -> Response {
 #[derive(Debug, thiserror::Error)]
 #[error("the service is shutting down")]
 struct Draining;
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicUsize;
-
-    use futures_util::{FutureExt, future::join_all};
-    use tokio::sync::Semaphore;
-
-    use super::*;
-
-    /// Probes that end when they are allowed to, and return their number.
-    struct Probes {
-        shared: SharedProbe,
-        started: Arc<AtomicUsize>,
-        may_end: Arc<Semaphore>,
-    }
-
-    impl Probes {
-        fn new(interval: Duration) -> Self {
-            Self {
-                shared: SharedProbe::new(interval),
-                started: Arc::default(),
-                may_end: Arc::new(Semaphore::new(0)),
-            }
-        }
-
-        async fn ask(&self) -> &'static str {
-            let (started, may_end) = (self.started.clone(), self.may_end.clone());
-            let probe = async move {
-                let number = started.fetch_add(1, Ordering::Relaxed);
-                may_end.acquire().await.unwrap().forget();
-                Err(ApiError::NotFound(
-                    ["first", "second", "later"][number.min(2)],
-                ))
-            };
-            match self.shared.result(probe).await {
-                Err(ApiError::NotFound(number)) => number,
-                other => panic!("{other:?}"),
-            }
-        }
-
-        async fn wait_until_started(&self, count: usize) {
-            while self.started.load(Ordering::Relaxed) < count {
-                tokio::task::yield_now().await;
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn all_who_ask_during_a_probe_share_the_next_one() {
-        let probes = Probes::new(Duration::ZERO);
-        let late = async {
-            probes.wait_until_started(1).await;
-            join_all((0..20).map(|_| probes.ask())).await
-        };
-        let release = async {
-            probes.wait_until_started(1).await;
-            tokio::task::yield_now().await;
-            probes.may_end.add_permits(100);
-        };
-        let (first, late, ()) = tokio::join!(probes.ask(), late, release);
-        assert_eq!((first, late), ("first", vec!["second"; 20]));
-        assert_eq!(probes.started.load(Ordering::Relaxed), 2);
-    }
-
-    #[tokio::test]
-    async fn a_probe_outlives_the_client_that_started_it() {
-        let probes = Probes::new(Duration::MAX);
-        assert_eq!(probes.ask().now_or_never(), None);
-        probes.wait_until_started(1).await;
-        probes.may_end.add_permits(1);
-        assert_eq!(probes.ask().await, "first");
-    }
-
-    #[tokio::test]
-    async fn a_recent_result_is_reused() {
-        for (interval, last) in [(Duration::MAX, "first"), (Duration::ZERO, "second")] {
-            let probes = Probes::new(interval);
-            probes.may_end.add_permits(2);
-            assert_eq!(probes.ask().await, "first");
-            assert_eq!(probes.ask().await, last);
-        }
-    }
-}

@@ -13,9 +13,11 @@ use std::{
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use quick_cache::sync::Cache;
-use tokio::{sync::Mutex, time::Instant};
 
-use super::rate_limit::{ArrivalTime, Limiter, Quota, RateLimit};
+use super::{
+    rate_limit::{ArrivalTime, Limiter, Quota, RateLimit},
+    single_flight::SingleFlight,
+};
 use crate::{
     api_key::{ApiKey, ApiKeyUsage, KeyHash, Scopes},
     store::{self, Store},
@@ -35,8 +37,7 @@ pub struct KeyCache {
     /// from a backup, the next periodic refresh finds it.
     unknown: Cache<KeyHash, ()>,
     limiter: Option<Limiter>,
-    /// When the last refresh started, and its result. Locked while one is in flight.
-    last_refresh: Arc<Mutex<Option<(Instant, RefreshResult)>>>,
+    refresh: SingleFlight<RefreshResult>,
     /// Whether the table was read once, so that what differs from it has changed.
     loaded: AtomicBool,
 }
@@ -83,7 +84,7 @@ impl KeyCache {
             keys: ArcSwap::default(),
             unknown: Cache::new(4096),
             limiter: limit.map(Limiter::new),
-            last_refresh: Arc::default(),
+            refresh: SingleFlight::spaced(MIN_REFRESH_INTERVAL),
             loaded: AtomicBool::new(false),
         }
     }
@@ -163,24 +164,9 @@ impl KeyCache {
     /// Reads all keys from the database. Concurrent callers are single-flight:
     /// they share one read and its result, as long as it started after they called.
     pub async fn refresh(self: &Arc<Self>) -> RefreshResult {
-        let called = Instant::now();
-        let mut last = self.last_refresh.clone().lock_owned().await;
-        if let Some((started, result)) = &*last {
-            if *started >= called {
-                return result.clone();
-            }
-            tokio::time::sleep_until(*started + MIN_REFRESH_INTERVAL).await;
-        }
-        // A task of its own: a client that disconnects must not cancel what others
-        // wait for.
         let keys = self.clone();
-        let read = tokio::spawn(async move {
-            let started = Instant::now();
-            let result = keys.load().await;
-            last.insert((started, result)).1.clone()
-        });
-        read.await
-            .unwrap_or_else(|panic| Err(store::Error::Internal(Arc::new(panic))))
+        let refreshed = self.refresh.run(async move { keys.load().await }).await;
+        refreshed.unwrap_or_else(|panic| Err(store::Error::Internal(Arc::new(panic))))
     }
 
     async fn load(&self) -> RefreshResult {
@@ -286,7 +272,7 @@ mod tests {
         let keys = open(dir.path()).await;
         assert!(keys.refresh().now_or_never().is_none());
         let finished = async {
-            while keys.last_refresh.lock().await.is_none() {
+            while !keys.loaded.load(Ordering::Relaxed) {
                 tokio::task::yield_now().await;
             }
         };

@@ -26,6 +26,7 @@ mod rate_limit;
 mod request;
 mod response;
 mod router;
+mod single_flight;
 mod state;
 
 use std::net::IpAddr;
