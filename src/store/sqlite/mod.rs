@@ -12,6 +12,8 @@ mod orders;
 mod pets;
 mod readers;
 mod recovery;
+mod version;
+mod writable_file;
 mod writer;
 
 use std::{error, fs::File, path::Path, sync::Arc};

@@ -6,11 +6,8 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    path::Path,
+    sync::{Arc, Mutex, atomic::Ordering},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -26,11 +23,11 @@ use super::{
         metrics::{CommitMetrics, WalMetrics},
         queue::{try_enqueue, wait},
     },
-    checkpoint::{Checkpoints, checkpoint},
     classify,
-    files::{Files, FilesChanged},
-    readers::{Readers, Suspension},
-    recovery::{Opened, open_recovered},
+    readers::Readers,
+    recovery::Opened,
+    version::VersionCounter,
+    writable_file::WritableFile,
 };
 
 /// The maximum number of writes that share a commit.
@@ -47,8 +44,6 @@ const OVERWRITE_DELAYS: [Duration; 4] = [
     Duration::from_millis(200),
     Duration::from_millis(750),
 ];
-/// The pause after the file could not be reopened.
-const REOPEN_DELAY: Duration = Duration::from_millis(500);
 
 /// How often the files are checked while there is nothing to write.
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -80,25 +75,17 @@ pub(super) struct Writer {
 impl Writer {
     /// Starts the thread. The readers are those of the same store.
     pub(super) fn start(
-        mut file: Opened,
+        opened: Opened,
         path: &Path,
         readers: Readers,
         options: &Options,
     ) -> rusqlite::Result<Self> {
         let (queue, messages) = bounded(options.write_queue_capacity);
         let shared = Arc::new(Shared::default());
-        let checkpoints = Checkpoints::new(shared.wal.clone());
-        checkpoints.observe(&mut file.db)?;
+        let (version, wal) = (shared.version.clone(), shared.wal.clone());
+        let file = WritableFile::new(opened, path, options.role, readers, version, wal)?;
         let thread = WriterThread {
-            file: Some(file),
-            is_broken: false,
-            is_index_poisoned: false,
-            files: Files::identify(path),
-            path: path.into(),
-            role: options.role,
-            readers,
-            checkpoints,
-            reopen_at: None,
+            file,
             shared: shared.clone(),
         };
         let thread = thread::Builder::new()
@@ -117,7 +104,7 @@ impl Writer {
     }
 
     pub(super) fn version(&self) -> Version {
-        self.shared.version()
+        self.shared.version.get()
     }
 
     /// The number of writes waiting for the thread.
@@ -263,49 +250,14 @@ pub(super) enum Effect {
 /// What the writer thread publishes. No other thread changes it.
 #[derive(Debug, Default)]
 struct Shared {
-    inserts: AtomicU64,
-    updates: AtomicU64,
+    version: Arc<VersionCounter>,
     commits: CommitMetrics,
     wal: Arc<WalMetrics>,
 }
 
-impl Shared {
-    fn version(&self) -> Version {
-        Version {
-            inserts: self.inserts.load(Ordering::Acquire),
-            updates: self.updates.load(Ordering::Acquire),
-        }
-    }
-
-    fn advance_version(&self, batch: &[Box<dyn PendingWrite>]) {
-        let has = |effect| batch.iter().any(|write| write.effect() == effect);
-        if has(Effect::Insert) {
-            self.inserts.fetch_add(1, Ordering::Release);
-        }
-        if has(Effect::Update) {
-            self.updates.fetch_add(1, Ordering::Release);
-        }
-    }
-}
-
 /// The state of the writer thread.
 struct WriterThread {
-    /// `None` if it could not be reopened. It is closed only while the readers are
-    /// suspended: see [`WalIndex`](super::recovery::WalIndex).
-    file: Option<Opened>,
-    /// Whether the connection may be unusable after a failure.
-    is_broken: bool,
-    /// Whether a checkpoint failed with the present WAL index. Reads prefer to the WAL
-    /// what was copied by it, and that may be lost.
-    is_index_poisoned: bool,
-    path: PathBuf,
-    /// The identity of what was opened.
-    files: Files,
-    role: Role,
-    readers: Readers,
-    checkpoints: Checkpoints,
-    /// Not before this time, after reopening has failed.
-    reopen_at: Option<Instant>,
+    file: WritableFile,
     shared: Arc<Shared>,
 }
 
@@ -329,14 +281,12 @@ impl WriterThread {
                     }
                     self.process_batch(batch);
                 }
-                Err(RecvTimeoutError::Timeout) => drop(self.check_files()),
+                Err(RecvTimeoutError::Timeout) => drop(self.file.check()),
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => open = false,
             }
-            if self.checkpoints.is_due() {
-                self.checkpoint();
-            }
+            self.file.checkpoint_if_due();
         }
-        self.close();
+        self.file.close();
     }
 
     /// Runs and commits a batch, then responds to every caller in it.
@@ -351,7 +301,9 @@ impl WriterThread {
         }
         // Before any response: a client that has seen its write acknowledged
         // must not get a cached read from before it.
-        self.shared.advance_version(&batch);
+        let has = |effect| batch.iter().any(|write| write.effect() == effect);
+        let version = &self.shared.version;
+        version.advance(has(Effect::Insert), has(Effect::Update));
         match results {
             Ok(results) => {
                 for (write, result) in batch.into_iter().zip(results) {
@@ -373,159 +325,7 @@ impl WriterThread {
         &mut self,
         batch: &mut [Box<dyn PendingWrite>],
     ) -> Result<Vec<Result<(), Error>>, Error> {
-        self.check_files()?;
-        if self.is_broken || self.is_index_poisoned {
-            self.recover()?;
-        }
-        let Some(Opened { db, .. }) = &self.file else {
-            return Err(Error::Unavailable(Arc::new(NotOpen)));
-        };
-        let result = commit_batch(db, batch);
-        let rolled_back = db.is_autocommit() || execute_statement(db, "ROLLBACK").is_ok();
-        self.is_broken = !rolled_back || result.as_ref().is_err_and(breaks_connection);
-        // A file may have been deleted since the check.
-        match self.check_files() {
-            Err(cause) if result.is_ok() => Err(Error::OutcomeUnknown(Arc::new(cause))),
-            _ => result,
-        }
-    }
-
-    /// Checks that what is written is not lost with the process, and saves a WAL that
-    /// was deleted.
-    fn check_files(&mut self) -> Result<(), Error> {
-        match self.files.check() {
-            Ok(()) => Ok(()),
-            Err(FilesChanged::Deleted(path)) => self.save_deleted_wal(&path),
-            Err(replaced) => Err(Error::Unavailable(Arc::new(replaced))),
-        }
-    }
-
-    /// Reopens the file, but not too often. Fails while another process uses a
-    /// poisoned index.
-    fn recover(&mut self) -> Result<(), Error> {
-        let now = Instant::now();
-        if self.reopen_at.is_some_and(|at| now < at) {
-            return Err(Error::Unavailable(Arc::new(NotOpen)));
-        }
-        if self.is_index_poisoned && self.is_index_in_use() {
-            self.reopen_at = Some(now + REOPEN_DELAY);
-            return Err(Error::Unavailable(Arc::new(IndexInUse)));
-        }
-        let readers = self.readers.clone();
-        self.reopen(&readers.suspend())
-    }
-
-    fn is_index_in_use(&self) -> bool {
-        let file = self.file.as_ref();
-        file.is_some_and(|file| file.index.is_in_use())
-    }
-
-    /// Reopens the file, with a new WAL index unless another process uses it.
-    fn reopen(&mut self, _: &Suspension) -> Result<(), Error> {
-        self.is_broken = true;
-        self.file = None;
-        let opened = open_recovered(&self.path, self.role)
-            .map_err(|cause| Error::Unavailable(Arc::new(cause)))
-            .and_then(|mut file| {
-                let observed = self.checkpoints.observe(&mut file.db);
-                observed.map(|()| file).map_err(classify)
-            });
-        // Recovery may have brought back a commit of unknown outcome.
-        self.shared.inserts.fetch_add(1, Ordering::Release);
-        self.shared.updates.fetch_add(1, Ordering::Release);
-        match opened {
-            Ok(file) => {
-                self.is_broken = false;
-                self.is_index_poisoned &= !file.index.is_new;
-                self.reopen_at = None;
-                self.files = Files::identify(&self.path);
-                self.file = Some(file);
-                Ok(())
-            }
-            Err(error) => {
-                self.reopen_at = Some(Instant::now() + REOPEN_DELAY);
-                Err(error)
-            }
-        }
-    }
-
-    /// Copies the WAL into the database file.
-    ///
-    /// After a failure, what earlier checkpoints copied may be lost, but reads still
-    /// prefer it to the WAL. So nothing is written until a new index ignores it.
-    fn checkpoint(&mut self) {
-        let has_new_index = |file: &Opened| file.index.is_new;
-        if !self.file.as_ref().is_some_and(has_new_index)
-            && (self.is_index_in_use() || self.check_files().is_err() || self.recover().is_err())
-        {
-            return self.checkpoints.postpone();
-        }
-        match &self.file {
-            Some(file) if file.index.is_new => {
-                if self.checkpoints.run(&file.db).is_err() {
-                    self.poison_index();
-                    let _ = self.recover();
-                }
-            }
-            _ => self.checkpoints.postpone(),
-        }
-    }
-
-    fn poison_index(&mut self) {
-        self.is_index_poisoned = true;
-        if let Some(file) = &mut self.file {
-            file.index.is_new = false;
-        }
-    }
-
-    /// Saves a WAL that was deleted, through the open descriptors, and starts a new
-    /// one. Another process must not have the file open: it would keep the index of the
-    /// deleted WAL alive.
-    fn save_deleted_wal(&mut self, path: &Path) -> Result<(), Error> {
-        let unsaved = || Error::Unavailable(Arc::new(FilesChanged::Deleted(path.into())));
-        if self.is_index_in_use() {
-            return Err(unsaved());
-        }
-        let readers = self.readers.clone();
-        // A read in progress would limit the checkpoint.
-        let suspended = readers.suspend();
-        match &self.file {
-            Some(file) if file.index.is_new => match checkpoint(&file.db) {
-                Ok(true) => {}
-                Ok(false) => return Err(unsaved()),
-                Err(cause) => {
-                    self.poison_index();
-                    return Err(classify(cause));
-                }
-            },
-            _ => return Err(unsaved()),
-        }
-        self.reopen(&suspended)?;
-        tracing::warn!(path = %path.display(), "deleted write-ahead log saved and replaced");
-        Ok(())
-    }
-
-    fn close(mut self) {
-        if self.check_files().is_ok()
-            && let Some(file) = self.file.take()
-        {
-            file.checkpoint_and_close();
-        }
-    }
-}
-
-/// Whether the connection should be reopened after an error.
-fn breaks_connection(error: &Error) -> bool {
-    use ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull};
-    match error {
-        Error::Unavailable(cause) => {
-            let cause = cause.downcast_ref::<rusqlite::Error>();
-            cause
-                .and_then(rusqlite::Error::sqlite_error_code)
-                .is_some_and(|code| !matches!(code, DatabaseBusy | DatabaseLocked | DiskFull))
-        }
-        Error::OutcomeUnknown(_) => true,
-        Error::Overloaded | Error::Internal(_) => false,
+        self.file.transact(|db| commit_batch(db, batch))
     }
 }
 
@@ -619,16 +419,8 @@ fn run_one(db: &Connection, write: &mut dyn PendingWrite) -> Result<Result<(), E
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the database file could not be reopened after a failure")]
-struct NotOpen;
-
-#[derive(Debug, thiserror::Error)]
 #[error("checkpoints fail or are delayed, and the write-ahead log exceeds its limit")]
 struct WalTooLarge;
-
-#[derive(Debug, thiserror::Error)]
-#[error("the database must be recovered, but another process has it open")]
-struct IndexInUse;
 
 #[derive(Debug, thiserror::Error)]
 #[error("a write panicked")]

@@ -266,7 +266,7 @@ impl Disk<'_> {
 struct File {
     /// What is on disk for certain.
     durable: Vec<u8>,
-    /// What is only in the page cache, as far as anyone knows.
+    /// What may be in the page cache only.
     pending: Vec<Change>,
 }
 

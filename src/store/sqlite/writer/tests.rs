@@ -1,6 +1,6 @@
 //! The promises of the writer when a write, the disk or a commit fails.
 
-use std::{fs, sync::mpsc, task::Poll};
+use std::{fs, path::PathBuf, sync::mpsc, task::Poll};
 
 use futures_util::poll;
 use tempfile::TempDir;
