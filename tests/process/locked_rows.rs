@@ -221,7 +221,7 @@ async fn a_lock_timeout_is_reported() {
 async fn orders_expire_while_another_pet_is_locked() {
     let mut deployment = Deployment::start(0);
     let serve = &mut deployment.home.serve_command();
-    let service = Service::start(serve.args(["--reserve-for", "1s"]));
+    let service = Service::start(serve.args(["--reserve-for", "3s"]));
     deployment.services.push(service);
     let client = deployment.client(0);
     let (locked, _) = create_order(&client).await;
