@@ -74,10 +74,20 @@ impl<'a> Object<'a> {
     pub fn get(&self, name: &str) -> Option<Value<'a>> {
         self.0.get(name).map(|raw| Value(raw.get()))
     }
+
+    /// The names of the members, sorted.
+    pub fn names(&self) -> Vec<&str> {
+        let mut names: Vec<_> = self.0.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
 }
 
 /// A type that can be parsed from a JSON object.
 pub trait FromObject: Sized {
+    /// The names of the members that are not ignored.
+    const MEMBERS: &[&str];
+
     /// Parses the object, or returns every validation error. Unknown members
     /// are ignored.
     fn from_object(object: &Object) -> Result<Self, Vec<Invalid>>;

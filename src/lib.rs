@@ -19,14 +19,17 @@ pub mod store;
 mod telemetry;
 
 // The domain.
+mod category;
 mod order;
 pub mod pet;
 
 pub mod api_key;
 pub mod page;
 
+mod case_fold;
 mod idempotency;
 pub mod json;
+mod name;
 
 pub mod clock;
 mod invalid;

@@ -5,13 +5,14 @@ use serde::Serialize;
 
 use crate::{
     idempotency::RecordedRejection,
-    invalid::Invalid,
+    invalid::{Invalid, quoted},
     json::{FromObject, Object},
-    page::{ListKind, Status, parse_positive_decimal},
-    pet::{PetId, PetStatus},
+    page::{Filter, ListKind, Parameters, Position, Status, parse_positive_decimal, set_once},
+    pet::{Claim, PetId, PetStatus},
 };
 
-/// A buyer's claim on one pet. While it is open, the pet is reserved.
+/// A buyer's claim on one pet. While it is open, the pet is reserved; once it is
+/// completed, the pet is sold, unless the order is returned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Order {
@@ -23,19 +24,30 @@ pub struct Order {
     /// When the reservation expires and the order is cancelled, if ever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
+    /// What `updated_at` was when the order was completed.
+    #[serde(skip)]
+    pub completed_at: Option<Timestamp>,
 }
 
 impl Order {
-    /// Applies a transition. Only an open order can change, and one whose
-    /// reservation has expired can no longer be completed.
+    /// Applies a transition. An order whose reservation has expired can no longer be
+    /// completed.
     pub fn apply(self, transition: Transition, now: Timestamp) -> Result<Self, OrderRejection> {
         let expired = self.expires_at.is_some_and(|expiry| now >= expiry);
-        if self.status != OrderStatus::Placed || (transition == Transition::Complete && expired) {
-            return Err(OrderRejection::OrderNotOpen);
+        if self.status != transition.required_status()
+            || (transition == Transition::Complete && expired)
+        {
+            return Err(transition.rejection());
         }
+        let updated_at = self.updated_at.max(truncate_to_microseconds(now));
+        let completed_at = match transition {
+            Transition::Complete => Some(updated_at),
+            Transition::Cancel | Transition::Return => self.completed_at,
+        };
         Ok(Self {
             status: transition.order_status(),
-            updated_at: self.updated_at.max(truncate_to_microseconds(now)),
+            updated_at,
+            completed_at,
             ..self
         })
     }
@@ -46,6 +58,19 @@ impl Order {
             status: OrderStatus::Placed,
             updated_at: self.created_at,
             ..self
+        }
+    }
+
+    /// The order as it was after a transition. Only a completed order can have changed
+    /// since.
+    pub fn into_changed_by(self, transition: Transition) -> Self {
+        match (transition, self.completed_at) {
+            (Transition::Complete, Some(completed_at)) => Self {
+                status: OrderStatus::Completed,
+                updated_at: completed_at,
+                ..self
+            },
+            _ => self,
         }
     }
 }
@@ -70,26 +95,99 @@ impl OrderId {
     }
 }
 
-/// The state of an order. Only a placed order is open.
+/// The state of an order. Only a placed order is open. A placed or completed order is
+/// active: it claims its pet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OrderStatus {
     Placed,
     Completed,
     Cancelled,
+    Returned,
 }
 
 impl Status for OrderStatus {
-    const LIST: ListKind = ListKind::Orders;
-    const ALL: &[Self] = &[Self::Placed, Self::Completed, Self::Cancelled];
+    const ALL: &[Self] = &[
+        Self::Placed,
+        Self::Completed,
+        Self::Cancelled,
+        Self::Returned,
+    ];
 
     fn as_str(self) -> &'static str {
         match self {
             Self::Placed => "placed",
             Self::Completed => "completed",
             Self::Cancelled => "cancelled",
+            Self::Returned => "returned",
         }
     }
+}
+
+impl OrderStatus {
+    /// How an order with this status claims its pet.
+    pub fn claim(self) -> Option<Claim> {
+        match self {
+            Self::Placed => Some(Claim::Reserved),
+            Self::Completed => Some(Claim::Sold),
+            Self::Cancelled | Self::Returned => None,
+        }
+    }
+}
+
+/// Which orders a list returns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct OrderFilter {
+    pub status: Option<OrderStatus>,
+    pub pet_id: Option<PetId>,
+}
+
+impl OrderFilter {
+    /// What every list sorts an order by.
+    pub fn position(order: &Order) -> Position {
+        Position::of_id(order.id.get())
+    }
+}
+
+impl Filter for OrderFilter {
+    const LIST: ListKind = ListKind::Orders;
+
+    fn set(&mut self, name: &str, value: &str) -> Result<bool, Invalid> {
+        match name {
+            "status" => set_once("status", &mut self.status, OrderStatus::parse(value)?)?,
+            "petId" => {
+                let id = PetId::parse(value).filter(|id| id.get() <= PetId::MAX);
+                let id = id.ok_or_else(|| {
+                    let (max, got) = (PetId::MAX, quoted(value));
+                    let reason = format!("must be an integer from 1 to {max}, got {got}");
+                    Invalid::new("petId", reason)
+                })?;
+                set_once("petId", &mut self.pet_id, id)?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn parameters(&self) -> Parameters<'_> {
+        let mut parameters = Parameters::new();
+        if let Some(status) = self.status {
+            parameters.push(("status", status.as_str().into()));
+        }
+        if let Some(id) = self.pet_id {
+            parameters.push(("petId", id.get().to_string().into()));
+        }
+        parameters
+    }
+}
+
+/// The number of orders by status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OrderCounts {
+    pub placed: i64,
+    pub completed: i64,
+    pub cancelled: i64,
+    pub returned: i64,
 }
 
 /// The body of a request to place an order.
@@ -99,6 +197,8 @@ pub struct PlaceOrderRequest {
 }
 
 impl FromObject for PlaceOrderRequest {
+    const MEMBERS: &[&str] = &["petId"];
+
     fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
         match PetId::from_json(object.get("petId")) {
             Ok(pet_id) => Ok(Self { pet_id }),
@@ -135,6 +235,7 @@ impl NewOrder {
             created_at: self.created_at,
             updated_at: self.created_at,
             expires_at: self.expires_at,
+            completed_at: None,
         }
     }
 }
@@ -143,19 +244,29 @@ fn truncate_to_microseconds(time: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(time.as_microsecond()).expect("truncation stays in range")
 }
 
-/// How an open order is closed.
+/// How an order is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transition {
     Complete,
     Cancel,
+    Return,
 }
 
 impl Transition {
+    /// The status that the order must have.
+    pub fn required_status(self) -> OrderStatus {
+        match self {
+            Self::Complete | Self::Cancel => OrderStatus::Placed,
+            Self::Return => OrderStatus::Completed,
+        }
+    }
+
     /// The resulting status of the order.
     pub fn order_status(self) -> OrderStatus {
         match self {
             Self::Complete => OrderStatus::Completed,
             Self::Cancel => OrderStatus::Cancelled,
+            Self::Return => OrderStatus::Returned,
         }
     }
 
@@ -163,26 +274,37 @@ impl Transition {
     pub fn pet_status(self) -> PetStatus {
         match self {
             Self::Complete => PetStatus::Sold,
-            Self::Cancel => PetStatus::Available,
+            Self::Cancel | Self::Return => PetStatus::Available,
+        }
+    }
+
+    /// Why it is not possible.
+    pub fn rejection(self) -> OrderRejection {
+        match self {
+            Self::Complete | Self::Cancel => OrderRejection::OrderNotOpen,
+            Self::Return => OrderRejection::OrderNotReturnable,
         }
     }
 }
 
-/// Why an order was not placed, completed or cancelled.
+/// Why an order was not placed or changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrderRejection {
     NoSuchPet,
     PetNotAvailable,
     NoSuchOrder,
     OrderNotOpen,
+    /// The order is not completed, or its pet was deleted.
+    OrderNotReturnable,
 }
 
 impl OrderRejection {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::NoSuchPet,
         Self::PetNotAvailable,
         Self::NoSuchOrder,
         Self::OrderNotOpen,
+        Self::OrderNotReturnable,
     ];
 }
 
@@ -193,6 +315,7 @@ impl RecordedRejection for OrderRejection {
             Self::PetNotAvailable => "pet_not_available",
             Self::NoSuchOrder => "no_such_order",
             Self::OrderNotOpen => "order_not_open",
+            Self::OrderNotReturnable => "order_not_returnable",
         }
     }
 
@@ -206,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_open_order_changes_and_an_expired_one_is_only_cancelled() {
+    fn an_expired_order_is_only_cancelled_and_a_completed_one_only_returned() {
         let second = Timestamp::constant;
         let reserve_for = SignedDuration::from_secs(10);
         let pet_id = PetId::parse("1").unwrap();
@@ -227,6 +350,26 @@ mod tests {
         assert_eq!(cancelled.clone().into_placed(), placed);
         let again = cancelled.apply(Transition::Cancel, second(100, 0));
         assert_eq!(again, Err(OrderRejection::OrderNotOpen));
+        let not_returnable = Err(OrderRejection::OrderNotReturnable);
+        let open = placed.clone().apply(Transition::Return, second(101, 0));
+        assert_eq!(open, not_returnable);
+        let completed = placed.apply(Transition::Complete, second(102, 0)).unwrap();
+        let returned = completed.clone().apply(Transition::Return, second(103, 0));
+        let returned = returned.unwrap();
+        assert_eq!(returned.status, OrderStatus::Returned);
+        // A replay shows the order as it was.
+        assert_eq!(
+            returned.clone().into_changed_by(Transition::Complete),
+            completed
+        );
+        assert_eq!(
+            returned.clone().into_changed_by(Transition::Return),
+            returned
+        );
+        assert_eq!(
+            returned.apply(Transition::Return, second(104, 0)),
+            not_returnable
+        );
     }
 
     #[test]

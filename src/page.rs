@@ -1,6 +1,9 @@
-//! Keyset pagination: page limits, cursors, status filters and pages.
+//! Keyset pagination: filters, sort orders, page limits, cursors and pages.
+
+use std::{borrow::Cow, hash::Hash};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use compact_str::CompactString;
 
 use crate::invalid::{Invalid, quoted};
 
@@ -33,69 +36,107 @@ impl PageLimit {
     }
 }
 
+/// The direction of a list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Sort {
+    #[default]
+    Asc,
+    /// By id: the newest first.
+    Desc,
+}
+
+impl Sort {
+    fn parse(text: &str) -> Result<Self, Invalid> {
+        match text {
+            "asc" => Ok(Self::Asc),
+            "desc" => Ok(Self::Desc),
+            _ => {
+                let reason = format!("must be one of asc, desc, got {}", quoted(text));
+                Err(Invalid::new("sort", reason))
+            }
+        }
+    }
+}
+
 /// The list that a cursor belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ListKind {
     Pets = b'p',
     Orders = b'o',
+    Categories = b'c',
 }
 
-/// A keyset cursor: the id of the last item that was returned.
+/// Where a page ends: what its last item is sorted by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// Empty, unless the list is sorted by name.
+    pub name: CompactString,
+    pub id: i64,
+}
+
+impl Position {
+    pub fn of_id(id: i64) -> Self {
+        Self {
+            name: CompactString::default(),
+            id,
+        }
+    }
+}
+
+/// A keyset cursor: the position at which a page of one query ends.
 ///
-/// Clients treat it as opaque text. It encodes a version, the list, the id and a
-/// checksum in URL-safe base64.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Cursor(i64);
+/// Clients treat it as opaque text. It encodes a version, the list, a checksum of the
+/// query, the position, and a checksum of all that, in URL-safe base64.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor {
+    pub query: u32,
+    pub position: Position,
+}
 
 impl Cursor {
-    /// Before the first item.
-    pub const START: Self = Self(0);
-    const VERSION: u8 = 1;
+    const VERSION: u8 = 2;
 
-    pub fn after(id: i64) -> Self {
-        Self(id)
-    }
-
-    /// The last id that was returned.
-    pub fn id(self) -> i64 {
-        self.0
-    }
-
-    pub fn encode(self, list: ListKind) -> String {
+    pub fn encode(&self, list: ListKind) -> String {
         URL_SAFE_NO_PAD.encode(self.to_bytes(list))
     }
 
     pub fn parse(text: &str, list: ListKind) -> Result<Self, Invalid> {
-        URL_SAFE_NO_PAD
-            .decode(text)
-            .ok()
-            .and_then(|bytes| {
-                let id = i64::from_be_bytes(bytes.get(2..10)?.try_into().ok()?);
-                let cursor = Self(id);
-                (id >= 0 && cursor.to_bytes(list).as_slice() == bytes).then_some(cursor)
-            })
-            .ok_or_else(|| {
-                let reason = "not a valid cursor for this list; take it from the link of \
-                              the previous page, or omit it to start at the beginning";
-                Invalid::new("cursor", reason)
-            })
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok();
+        let cursor = bytes.and_then(|bytes| {
+            let (head, checksum) = bytes.split_last_chunk::<4>()?;
+            let (head, name) = head.split_at_checked(14)?;
+            let cursor = Self {
+                query: u32::from_be_bytes(head[2..6].try_into().ok()?),
+                position: Position {
+                    id: i64::from_be_bytes(head[6..].try_into().ok()?),
+                    name: CompactString::from_utf8(name).ok()?,
+                },
+            };
+            let is_intact =
+                crc32fast::hash(&bytes[..bytes.len() - 4]) == u32::from_be_bytes(*checksum);
+            (is_intact && head[..2] == [Self::VERSION, list as u8]).then_some(cursor)
+        });
+        cursor.ok_or_else(|| {
+            let reason = "not a valid cursor for this list; take it from the link of the \
+                          previous page, or omit it to start at the beginning";
+            Invalid::new("cursor", reason)
+        })
     }
 
-    fn to_bytes(self, list: ListKind) -> [u8; 14] {
-        let mut bytes = [0; 14];
-        bytes[0] = Self::VERSION;
-        bytes[1] = list as u8;
-        bytes[2..10].copy_from_slice(&self.0.to_be_bytes());
-        let checksum = crc32fast::hash(&bytes[..10]);
-        bytes[10..].copy_from_slice(&checksum.to_be_bytes());
+    fn to_bytes(&self, list: ListKind) -> Vec<u8> {
+        let Self { query, position } = self;
+        let mut bytes = vec![Self::VERSION, list as u8];
+        bytes.extend(query.to_be_bytes());
+        bytes.extend(position.id.to_be_bytes());
+        bytes.extend(position.name.as_bytes());
+        bytes.extend(crc32fast::hash(&bytes).to_be_bytes());
         bytes
     }
 }
 
-/// A status that a list can be filtered by. The type also determines the list.
+/// A status that a list can be filtered by.
 pub trait Status: Copy + 'static {
-    const LIST: ListKind;
     const ALL: &[Self];
 
     fn as_str(self) -> &'static str;
@@ -114,19 +155,118 @@ pub trait Status: Copy + 'static {
     }
 }
 
-/// The query parameters of a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ListQuery<S> {
-    pub status: Option<S>,
-    pub limit: PageLimit,
-    pub after: Cursor,
+/// Names and values of query parameters.
+pub type Parameters<'a> = Vec<(&'static str, Cow<'a, str>)>;
+
+/// Which items a list returns. The type also determines the list.
+pub trait Filter: Clone + Default + Eq + Hash + Send + 'static {
+    const LIST: ListKind;
+    /// Whether the list can be reversed.
+    const SORTABLE: bool = true;
+
+    /// Takes a query parameter. Returns whether it is one of its own.
+    fn set(&mut self, name: &str, value: &str) -> Result<bool, Invalid>;
+
+    /// The query parameters that give this filter, always in the same form.
+    fn parameters(&self) -> Parameters<'_>;
+
+    /// Whether the list is sorted by id and new items can appear at its end only.
+    fn is_sorted_by_id(&self) -> bool {
+        true
+    }
 }
 
-/// One page of a list, and the cursor of the next page if there is one.
+/// Sets a query parameter, unless it is set already.
+pub(crate) fn set_once<T>(
+    name: &'static str,
+    parameter: &mut Option<T>,
+    value: T,
+) -> Result<(), Invalid> {
+    match parameter.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(Invalid::new(name, "must not be repeated")),
+    }
+}
+
+/// The query of a list.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ListQuery<F> {
+    pub filter: F,
+    pub sort: Sort,
+    pub limit: PageLimit,
+    /// Where the previous page ended.
+    pub after: Option<Position>,
+}
+
+impl<F: Filter> ListQuery<F> {
+    /// Parses a query string. Unknown parameters are ignored. A cursor must come from a
+    /// page with the same filter and sort order.
+    pub fn parse(query: &str) -> Result<Self, Invalid> {
+        let (mut limit, mut sort, mut cursor) = (None, None, None);
+        let mut filter = F::default();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match &*name {
+                "limit" => set_once("limit", &mut limit, PageLimit::parse(&value)?)?,
+                "sort" if F::SORTABLE => {
+                    set_once("sort", &mut sort, Sort::parse(&value)?)?;
+                }
+                "cursor" => set_once("cursor", &mut cursor, Cursor::parse(&value, F::LIST)?)?,
+                _ => {
+                    filter.set(&name, &value)?;
+                }
+            }
+        }
+        let mut parsed = Self {
+            filter,
+            sort: sort.unwrap_or_default(),
+            limit: limit.unwrap_or(PageLimit::DEFAULT),
+            after: None,
+        };
+        if let Some(cursor) = cursor {
+            if cursor.query != parsed.checksum() {
+                let reason = "belongs to another query; repeat the filters and the sort order of the \
+                              page that it is from, or omit it to start at the beginning";
+                return Err(Invalid::new("cursor", reason));
+            }
+            parsed.after = Some(cursor.position);
+        }
+        Ok(parsed)
+    }
+
+    /// The query string of the page after `position`.
+    pub fn next(&self, position: Position) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("limit", &self.limit.get().to_string());
+        query.extend_pairs(self.parameters());
+        let cursor = Cursor {
+            query: self.checksum(),
+            position,
+        };
+        query.append_pair("cursor", &cursor.encode(F::LIST));
+        query.finish()
+    }
+
+    /// The parameters that a cursor belongs to.
+    fn parameters(&self) -> Parameters<'_> {
+        let mut parameters = self.filter.parameters();
+        if self.sort == Sort::Desc {
+            parameters.push(("sort", "desc".into()));
+        }
+        parameters
+    }
+
+    fn checksum(&self) -> u32 {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(self.parameters());
+        crc32fast::hash(query.finish().as_bytes())
+    }
+}
+
+/// One page of a list, and where it ends if there is a next page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
     pub items: Vec<T>,
-    pub next: Option<Cursor>,
+    pub next: Option<Position>,
 }
 
 impl<T> Page<T> {
@@ -135,14 +275,14 @@ impl<T> Page<T> {
     pub(crate) fn from_lookahead(
         mut items: Vec<T>,
         limit: PageLimit,
-        id: impl Fn(&T) -> i64,
+        position: impl FnOnce(&T) -> Position,
     ) -> Self {
         let limit = usize::from(limit.get());
         let has_next = items.len() > limit;
         items.truncate(limit);
-        let last = items.last().map(|item| Cursor::after(id(item)));
+        let last = items.last().filter(|_| has_next);
         Self {
-            next: last.filter(|_| has_next),
+            next: last.map(position),
             items,
         }
     }
@@ -151,6 +291,13 @@ impl<T> Page<T> {
 /// Parses a positive int64 in its canonical form: digits only, no sign, no
 /// leading zero.
 pub(crate) fn parse_positive_decimal(text: &str) -> Option<i64> {
-    let canonical = text.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('0');
+    parse_decimal(text).filter(|number| *number > 0)
+}
+
+/// Parses an int64 in its canonical form: no plus sign, no leading zero.
+pub(crate) fn parse_decimal(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let canonical =
+        digits.bytes().all(|b| b.is_ascii_digit()) && (!digits.starts_with('0') || text == "0");
     text.parse().ok().filter(|_| canonical)
 }

@@ -1,4 +1,6 @@
-//! Pets: their types, validation, and the rule for changing one.
+//! Pets: their types, validation, and the rules for changing and deleting one.
+
+mod filter;
 
 use compact_str::CompactString;
 use serde::Serialize;
@@ -6,8 +8,12 @@ use serde::Serialize;
 use crate::{
     invalid::{Invalid, combine},
     json::{FromObject, Object, Value},
-    page::{ListKind, Status, parse_positive_decimal},
+    name,
+    page::{Status, parse_positive_decimal},
 };
+
+pub(crate) use filter::search_name;
+pub use filter::{NamePrefix, PetFilter, PetIds};
 
 /// A pet in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -29,6 +35,15 @@ pub struct NewPet {
 }
 
 impl NewPet {
+    /// Parses all but the category.
+    pub(crate) fn name_and_status(
+        object: &Object,
+    ) -> (Result<PetName, Invalid>, Result<Option<PetStatus>, Invalid>) {
+        let name = PetName::from_json(object.get("name"));
+        let status = object.get("status").map(PetStatus::from_json).transpose();
+        (name, status)
+    }
+
     pub fn with_id(self, id: PetId) -> Pet {
         Pet {
             id,
@@ -40,10 +55,11 @@ impl NewPet {
 }
 
 impl FromObject for NewPet {
+    const MEMBERS: &[&str] = &["name", "categoryId", "status"];
+
     fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
-        let name = PetName::from_json(object.get("name"));
+        let (name, status) = Self::name_and_status(object);
         let category_id = category_id(object.get("categoryId"));
-        let status = object.get("status").map(PetStatus::from_json).transpose();
         let (name, category_id, status) = combine(name, category_id, status)?;
         Ok(Self {
             name,
@@ -63,17 +79,16 @@ pub struct PetChange {
 }
 
 impl PetChange {
-    /// Decides what the change does to a pet. `reserved`: whether an open order reserves
-    /// it.
+    /// Decides what the change does to a pet, given the order that claims it.
     ///
     /// With `expected`, the change is conditional: the pet must still have that
-    /// value (optimistic concurrency). While a pet is reserved, only its order
-    /// changes its status.
+    /// value (optimistic concurrency). Only the order that claims a pet changes its
+    /// status.
     pub fn decide(
         &self,
         before: &Pet,
         expected: Option<&Pet>,
-        reserved: bool,
+        claim: Option<Claim>,
     ) -> Result<Decision, PetRejection> {
         if expected.is_some_and(|expected| expected != before) {
             return Err(PetRejection::Outdated);
@@ -82,10 +97,13 @@ impl PetChange {
         if after == *before {
             return Ok(Decision::Unchanged);
         }
-        if reserved && after.status != before.status {
-            return Err(PetRejection::Reserved);
+        match claim {
+            Some(claim) if after.status != before.status => Err(match claim {
+                Claim::Reserved => PetRejection::Reserved,
+                Claim::Sold => PetRejection::Sold,
+            }),
+            _ => Ok(Decision::Update(after)),
         }
-        Ok(Decision::Update(after))
     }
 
     fn apply(&self, pet: &Pet) -> Pet {
@@ -99,6 +117,8 @@ impl PetChange {
 }
 
 impl FromObject for PetChange {
+    const MEMBERS: &[&str] = &["name", "categoryId", "status"];
+
     fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
         let name = object.get("name");
         let name = name.map(|value| PetName::from_json(Some(value)));
@@ -127,22 +147,51 @@ pub enum Decision {
     Update(Pet),
 }
 
-/// The number of pets by status.
+/// How an active order claims a pet: no other order can, and no other change of the
+/// pet's status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// By an open order.
+    Reserved,
+    /// By a completed order that was not returned.
+    Sold,
+}
+
+/// Decides whether a pet can be deleted. `expected` as for [`PetChange::decide`]. A sold
+/// pet can: its order remains.
+pub fn decide_deletion(
+    before: &Pet,
+    expected: Option<&Pet>,
+    claim: Option<Claim>,
+) -> Result<(), PetRejection> {
+    if expected.is_some_and(|expected| expected != before) {
+        return Err(PetRejection::Outdated);
+    }
+    match claim {
+        Some(Claim::Reserved) => Err(PetRejection::Reserved),
+        Some(Claim::Sold) | None => Ok(()),
+    }
+}
+
+/// The number of pets by status; the total also counts those without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Inventory {
     pub available: i64,
     pub pending: i64,
     pub sold: i64,
+    pub total: i64,
 }
 
-/// Why a pet was not changed.
+/// Why a pet was not changed or deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PetRejection {
     NoSuchPet,
     /// The pet no longer has the expected value.
     Outdated,
-    /// An open order reserves the pet, so only that order changes its status.
+    /// An open order reserves the pet.
     Reserved,
+    /// A completed order sold the pet.
+    Sold,
 }
 
 /// A pet's id: positive, below 2^53, assigned by the store.
@@ -151,7 +200,7 @@ pub enum PetRejection {
 pub struct PetId(i64);
 
 impl PetId {
-    const MAX: i64 = (1 << 53) - 1;
+    pub const MAX: i64 = (1 << 53) - 1;
 
     /// Parses an id from a path; `None` if it is not a positive int64.
     pub fn parse(text: &str) -> Option<Self> {
@@ -189,36 +238,16 @@ pub struct PetName(CompactString);
 impl PetName {
     pub const MAX_CHARS: usize = 255;
 
-    pub fn parse(name: &str) -> Result<Self, Invalid> {
-        let invalid = |reason: String| Err(Invalid::new("name", reason));
-        let length = name.chars().count();
-        if length == 0 || length > Self::MAX_CHARS {
-            let max = Self::MAX_CHARS;
-            return invalid(format!("must be 1 to {max} characters long, got {length}"));
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        match name::check(text, Self::MAX_CHARS) {
+            Ok(()) => Ok(Self(text.into())),
+            Err(reason) => Err(Invalid::new("name", reason)),
         }
-        if let Some(control) = name.chars().find(|c| c.is_control()) {
-            let code = u32::from(control);
-            return invalid(format!(
-                "must not contain control characters, got U+{code:04X}"
-            ));
-        }
-        if name.chars().all(char::is_whitespace) {
-            return invalid("must not be only whitespace".into());
-        }
-        Ok(Self(name.into()))
     }
 
     fn from_json(value: Option<Value>) -> Result<Self, Invalid> {
-        let Some(value) = value else {
-            return Err(Invalid::new("name", "required; must be a string"));
-        };
-        match value.as_string() {
-            Some(name) => Self::parse(&name),
-            None => Err(Invalid::new(
-                "name",
-                format!("must be a string, got {}", value.describe()),
-            )),
-        }
+        let text = name::from_json(value).map_err(|reason| Invalid::new("name", reason))?;
+        Self::parse(&text)
     }
 
     pub fn as_str(&self) -> &str {
@@ -240,7 +269,6 @@ pub enum PetStatus {
 }
 
 impl Status for PetStatus {
-    const LIST: ListKind = ListKind::Pets;
     const ALL: &[Self] = &[Self::Available, Self::Pending, Self::Sold];
 
     fn as_str(self) -> &'static str {
@@ -295,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_decided_by_value_and_reservation() {
+    fn a_change_is_decided_by_value_and_claim() {
         use PetStatus::*;
         let before = pet("Rex", Some(Pending));
         let stale = pet("Max", Some(Pending));
@@ -304,26 +332,63 @@ mod tests {
         let clear = change(None, Some(None));
         let same = change(Some("Rex"), Some(Some(Pending)));
         let renamed = Ok(Decision::Update(stale.clone()));
-        for (change, expected, reserved, decision) in [
-            (&rename, None, false, renamed.clone()),
-            (&rename, None, true, renamed.clone()),
-            (&rename, Some(&before), false, renamed),
-            (&rename, Some(&stale), false, Err(PetRejection::Outdated)),
-            (&same, None, true, Ok(Decision::Unchanged)),
-            (&same, Some(&stale), true, Err(PetRejection::Outdated)),
-            (&sell, None, true, Err(PetRejection::Reserved)),
-            (&clear, None, true, Err(PetRejection::Reserved)),
-            (&sell, Some(&stale), true, Err(PetRejection::Outdated)),
+        let renamed_again = renamed.clone();
+        for (change, expected, claim, decision) in [
+            (&rename, None, None, renamed.clone()),
+            (&rename, None, Some(Claim::Reserved), renamed.clone()),
+            (&rename, Some(&before), None, renamed),
+            (&rename, Some(&stale), None, Err(PetRejection::Outdated)),
+            (&same, None, Some(Claim::Reserved), Ok(Decision::Unchanged)),
+            (
+                &same,
+                Some(&stale),
+                Some(Claim::Reserved),
+                Err(PetRejection::Outdated),
+            ),
             (
                 &sell,
                 None,
-                false,
+                Some(Claim::Reserved),
+                Err(PetRejection::Reserved),
+            ),
+            (
+                &clear,
+                None,
+                Some(Claim::Reserved),
+                Err(PetRejection::Reserved),
+            ),
+            (
+                &sell,
+                Some(&stale),
+                Some(Claim::Reserved),
+                Err(PetRejection::Outdated),
+            ),
+            (
+                &sell,
+                None,
+                None,
                 Ok(Decision::Update(pet("Rex", Some(Sold)))),
             ),
-            (&clear, None, false, Ok(Decision::Update(pet("Rex", None)))),
+            (&clear, None, None, Ok(Decision::Update(pet("Rex", None)))),
+            (&rename, None, Some(Claim::Sold), renamed_again),
+            (&clear, None, Some(Claim::Sold), Err(PetRejection::Sold)),
         ] {
-            let decided = change.decide(&before, expected, reserved);
-            assert_eq!(decided, decision, "{change:?} {expected:?} {reserved}");
+            let decided = change.decide(&before, expected, claim);
+            assert_eq!(decided, decision, "{change:?} {expected:?} {claim:?}");
+        }
+    }
+
+    #[test]
+    fn a_deletion_is_decided_by_value_and_claim() {
+        let (before, stale) = (pet("Rex", None), pet("Max", None));
+        for (expected, claim, decision) in [
+            (None, None, Ok(())),
+            (None, Some(Claim::Sold), Ok(())),
+            (None, Some(Claim::Reserved), Err(PetRejection::Reserved)),
+            (Some(&before), None, Ok(())),
+            (Some(&stale), None, Err(PetRejection::Outdated)),
+        ] {
+            assert_eq!(decide_deletion(&before, expected, claim), decision);
         }
     }
 }

@@ -7,10 +7,36 @@ use petstore::{
     api::RateLimit,
     api_key::{ApiKeySecret, KeyHash, Scope, Scopes},
     json::{FromObject, Object},
-    page::{Cursor, ListKind, PageLimit},
-    pet::{NewPet, PetId, PetName},
+    page::{Cursor, ListKind, ListQuery, PageLimit, Position},
+    pet::{NewPet, PetFilter, PetId, PetName},
 };
-use proptest::prelude::*;
+use proptest::{prelude::*, sample::Index};
+
+fn position() -> impl Strategy<Value = Position> {
+    ("\\PC{0,20}", any::<i64>()).prop_map(|(name, id)| Position {
+        name: name.into(),
+        id,
+    })
+}
+
+fn cursor() -> impl Strategy<Value = Cursor> {
+    (any::<u32>(), position()).prop_map(|(query, position)| Cursor { query, position })
+}
+
+/// A valid query string with some of the parameters.
+fn pet_query() -> impl Strategy<Value = String> {
+    let parameters = [
+        "status=(sold|pending)",
+        "categoryId=(-1|2)",
+        "name=(re|Re|%C3%89)",
+        "id=(1|2,1|1,2)",
+        "sort=(asc|desc)",
+        "limit=(1|2)",
+    ];
+    let parameters = parameters.map(proptest::option::of);
+    Vec::from(parameters)
+        .prop_map(|parts| parts.into_iter().flatten().collect::<Vec<_>>().join("&"))
+}
 
 proptest! {
     /// Arbitrary bytes never panic, and parse only if they are a JSON object.
@@ -68,20 +94,44 @@ proptest! {
 
     /// A cursor round-trips, and only for its own list.
     #[test]
-    fn cursors_round_trip(id in 0i64..) {
-        let text = Cursor::after(id).encode(ListKind::Pets);
+    fn cursors_round_trip(cursor in cursor()) {
+        let text = cursor.encode(ListKind::Pets);
         prop_assert!(text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)));
-        prop_assert_eq!(Cursor::parse(&text, ListKind::Pets).unwrap().id(), id);
+        prop_assert_eq!(Cursor::parse(&text, ListKind::Pets).unwrap(), cursor);
         prop_assert!(Cursor::parse(&text, ListKind::Orders).is_err());
     }
 
     /// The checksum detects a change of any character.
     #[test]
-    fn modified_cursors_are_rejected(id in 0i64.., at in 0usize..19, other in "[A-Za-z0-9_-]") {
-        let mut text = Cursor::after(id).encode(ListKind::Pets);
+    fn modified_cursors_are_rejected(
+        cursor in cursor(),
+        at in any::<Index>(),
+        other in "[A-Za-z0-9_-]",
+    ) {
+        let mut text = cursor.encode(ListKind::Pets);
+        let at = at.index(text.len());
         prop_assume!(text[at..=at] != other);
         text.replace_range(at..=at, &other);
         prop_assert!(Cursor::parse(&text, ListKind::Pets).is_err());
+    }
+
+    /// The link to the next page leads to the same query, and its cursor to no other one.
+    #[test]
+    fn a_cursor_belongs_to_its_query(
+        query in pet_query(),
+        other in pet_query(),
+        position in position(),
+    ) {
+        let parse = ListQuery::<PetFilter>::parse;
+        let first = parse(&query).unwrap();
+        let next = first.next(position.clone());
+        let second = parse(&next).unwrap();
+        prop_assert_eq!((&second.filter, second.sort), (&first.filter, first.sort));
+        prop_assert_eq!(second.after, Some(position));
+        let other_query = parse(&other).unwrap();
+        let cursor = next.split('&').find(|part| part.starts_with("cursor=")).unwrap();
+        let same = (other_query.filter, other_query.sort) == (first.filter, first.sort);
+        prop_assert_eq!(parse(&format!("{other}&{cursor}")).is_ok(), same);
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Cursors, page limits and ids: each has exactly one form.
+//! Cursors, queries of lists, page limits and ids: each has exactly one form.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use petstore::{
-    page::{Cursor, ListKind, PageLimit},
-    pet::PetId,
+    page::{Cursor, ListKind, ListQuery, PageLimit, Position},
+    pet::{PetFilter, PetId},
 };
 
 fuzz_target!(|text: &str| {
@@ -16,6 +16,11 @@ fuzz_target!(|text: &str| {
         if let Ok(cursor) = cursor {
             assert_eq!(cursor.encode(list), text);
         }
+    }
+    if let Ok(query) = ListQuery::<PetFilter>::parse(text) {
+        let next = query.next(Position::of_id(1));
+        let parsed = ListQuery::<PetFilter>::parse(&next).expect("a link is valid");
+        assert_eq!((parsed.filter, parsed.sort), (query.filter, query.sort));
     }
     if let Some(id) = PetId::parse(text) {
         assert_eq!(id.get().to_string(), text);

@@ -4,68 +4,123 @@ PRAGMA application_id = 1346720851;
 
 -- AUTOINCREMENT: ids are never reused, not even after a row is deleted.
 -- Ids stay below 2^53 so that JavaScript represents them exactly.
+-- search_name: the start of the name, case-folded by the program, for searches.
 CREATE TABLE pets (
     id          INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id BETWEEN 1 AND 9007199254740991),
     name        TEXT    NOT NULL,
+    search_name TEXT    NOT NULL,
     category_id INTEGER NOT NULL,
     status      TEXT    CHECK (status IN ('available', 'pending', 'sold'))
 ) STRICT;
 
--- Keyset pagination of pets filtered by status.
+-- Keyset pagination of pets by status, by category (a merge of all statuses and none),
+-- by both, and by name.
 CREATE INDEX pets_status_id_idx ON pets (status, id) WHERE status IS NOT NULL;
+CREATE INDEX pets_category_id_status_id_idx ON pets (category_id, status, id)
+    WHERE status IS NOT NULL;
+CREATE INDEX pets_category_id_id_idx ON pets (category_id, id) WHERE status IS NULL;
+CREATE INDEX pets_search_name_id_idx ON pets (search_name, id);
 
--- All timestamps are microseconds since the Unix epoch, UTC.
--- expires_at: when the reservation of the pet ends; null if it never does.
-CREATE TABLE orders (
-    id         INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id BETWEEN 1 AND 9007199254740991),
-    pet_id     INTEGER NOT NULL REFERENCES pets (id),
-    status     TEXT    NOT NULL CHECK (status IN ('placed', 'completed', 'cancelled')),
-    created_at INTEGER NOT NULL,
-    updated_at INTEGER NOT NULL,
-    expires_at INTEGER
+-- Names of category ids. Pets may have a category id without a name.
+-- folded_name: the whole name, case-folded by the program.
+CREATE TABLE categories (
+    id          INTEGER PRIMARY KEY,
+    name        TEXT    NOT NULL,
+    folded_name TEXT    NOT NULL UNIQUE
 ) STRICT;
 
-CREATE INDEX orders_status_id_idx ON orders (status, id);
+-- All timestamps are microseconds since the Unix epoch, UTC.
+-- pet_id: no foreign key, because an order outlives its pet.
+-- expires_at: when the reservation of the pet ends; null if it never does.
+-- completed_at: what updated_at was when the order was completed.
+CREATE TABLE orders (
+    id           INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id BETWEEN 1 AND 9007199254740991),
+    pet_id       INTEGER NOT NULL,
+    status       TEXT    NOT NULL CHECK (status IN ('placed', 'completed', 'cancelled', 'returned')),
+    created_at   INTEGER NOT NULL,
+    updated_at   INTEGER NOT NULL,
+    expires_at   INTEGER,
+    completed_at INTEGER
+) STRICT;
 
--- A pet has at most one open order.
-CREATE UNIQUE INDEX orders_open_pet_id_key ON orders (pet_id) WHERE status = 'placed';
+-- Keyset pagination of orders by status and by pet.
+CREATE INDEX orders_status_id_idx ON orders (status, id);
+CREATE INDEX orders_pet_id_id_idx ON orders (pet_id, id);
+
+-- A pet has at most one active order: it is sold once, until the sale is returned.
+CREATE UNIQUE INDEX orders_active_pet_id_key ON orders (pet_id)
+    WHERE status IN ('placed', 'completed');
 
 -- Finds open orders that are due to expire.
 CREATE INDEX orders_expires_at_idx ON orders (expires_at)
     WHERE status = 'placed' AND expires_at IS NOT NULL;
 
--- Number of pets by status, in a single row. Triggers maintain it, so it is
--- correct whichever program changes a pet.
-CREATE TABLE inventory (
-    id        INTEGER PRIMARY KEY CHECK (id = 1),
-    available INTEGER NOT NULL,
-    pending   INTEGER NOT NULL,
-    sold      INTEGER NOT NULL
+-- Number of pets and orders by status, in a single row. Triggers maintain it, so it is
+-- correct whichever program changes a pet or an order.
+CREATE TABLE counts (
+    id               INTEGER PRIMARY KEY CHECK (id = 1),
+    pets             INTEGER NOT NULL,
+    pets_available   INTEGER NOT NULL,
+    pets_pending     INTEGER NOT NULL,
+    pets_sold        INTEGER NOT NULL,
+    orders_placed    INTEGER NOT NULL,
+    orders_completed INTEGER NOT NULL,
+    orders_cancelled INTEGER NOT NULL,
+    orders_returned  INTEGER NOT NULL
 ) STRICT;
 
-INSERT INTO inventory (id, available, pending, sold) VALUES (1, 0, 0, 0);
+INSERT INTO counts VALUES (1, 0, 0, 0, 0, 0, 0, 0, 0);
 
-CREATE TRIGGER inventory_pet_inserted AFTER INSERT ON pets WHEN NEW.status IS NOT NULL BEGIN
-    UPDATE inventory SET
-        available = available + (NEW.status = 'available'),
-        pending = pending + (NEW.status = 'pending'),
-        sold = sold + (NEW.status = 'sold')
+CREATE TRIGGER count_pet_inserted AFTER INSERT ON pets BEGIN
+    UPDATE counts SET
+        pets = pets + 1,
+        pets_available = pets_available + (NEW.status IS 'available'),
+        pets_pending = pets_pending + (NEW.status IS 'pending'),
+        pets_sold = pets_sold + (NEW.status IS 'sold')
     WHERE id = 1;
 END;
 
-CREATE TRIGGER inventory_pet_updated AFTER UPDATE OF status ON pets WHEN NEW.status IS NOT OLD.status BEGIN
-    UPDATE inventory SET
-        available = available + (NEW.status IS 'available') - (OLD.status IS 'available'),
-        pending = pending + (NEW.status IS 'pending') - (OLD.status IS 'pending'),
-        sold = sold + (NEW.status IS 'sold') - (OLD.status IS 'sold')
+CREATE TRIGGER count_pet_updated AFTER UPDATE OF status ON pets WHEN NEW.status IS NOT OLD.status BEGIN
+    UPDATE counts SET
+        pets_available = pets_available + (NEW.status IS 'available') - (OLD.status IS 'available'),
+        pets_pending = pets_pending + (NEW.status IS 'pending') - (OLD.status IS 'pending'),
+        pets_sold = pets_sold + (NEW.status IS 'sold') - (OLD.status IS 'sold')
     WHERE id = 1;
 END;
 
-CREATE TRIGGER inventory_pet_deleted AFTER DELETE ON pets WHEN OLD.status IS NOT NULL BEGIN
-    UPDATE inventory SET
-        available = available - (OLD.status = 'available'),
-        pending = pending - (OLD.status = 'pending'),
-        sold = sold - (OLD.status = 'sold')
+CREATE TRIGGER count_pet_deleted AFTER DELETE ON pets BEGIN
+    UPDATE counts SET
+        pets = pets - 1,
+        pets_available = pets_available - (OLD.status IS 'available'),
+        pets_pending = pets_pending - (OLD.status IS 'pending'),
+        pets_sold = pets_sold - (OLD.status IS 'sold')
+    WHERE id = 1;
+END;
+
+CREATE TRIGGER count_order_inserted AFTER INSERT ON orders BEGIN
+    UPDATE counts SET
+        orders_placed = orders_placed + (NEW.status = 'placed'),
+        orders_completed = orders_completed + (NEW.status = 'completed'),
+        orders_cancelled = orders_cancelled + (NEW.status = 'cancelled'),
+        orders_returned = orders_returned + (NEW.status = 'returned')
+    WHERE id = 1;
+END;
+
+CREATE TRIGGER count_order_updated AFTER UPDATE OF status ON orders BEGIN
+    UPDATE counts SET
+        orders_placed = orders_placed + (NEW.status = 'placed') - (OLD.status = 'placed'),
+        orders_completed = orders_completed + (NEW.status = 'completed') - (OLD.status = 'completed'),
+        orders_cancelled = orders_cancelled + (NEW.status = 'cancelled') - (OLD.status = 'cancelled'),
+        orders_returned = orders_returned + (NEW.status = 'returned') - (OLD.status = 'returned')
+    WHERE id = 1;
+END;
+
+CREATE TRIGGER count_order_deleted AFTER DELETE ON orders BEGIN
+    UPDATE counts SET
+        orders_placed = orders_placed - (OLD.status = 'placed'),
+        orders_completed = orders_completed - (OLD.status = 'completed'),
+        orders_cancelled = orders_cancelled - (OLD.status = 'cancelled'),
+        orders_returned = orders_returned - (OLD.status = 'returned')
     WHERE id = 1;
 END;
 

@@ -20,9 +20,10 @@ use super::{
     response::{CachedResponse, Invalidation},
 };
 use crate::{
-    order::{OrderId, OrderStatus},
+    category::CategoryFilter,
+    order::{OrderFilter, OrderId},
     page::ListQuery,
-    pet::{PetId, PetStatus},
+    pet::{PetFilter, PetId},
     store::{Store, Version},
     telemetry::metrics::Counter,
 };
@@ -36,11 +37,12 @@ const MAX_SHARED_READS: usize = 256;
 /// How long a request waits for another one's read.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum CacheKey {
-    Pets(ListQuery<PetStatus>),
+    Pets(ListQuery<PetFilter>),
     Pet(PetId),
-    Orders(ListQuery<OrderStatus>),
+    Categories(ListQuery<CategoryFilter>),
+    Orders(ListQuery<OrderFilter>),
     Order(OrderId),
     Inventory,
 }

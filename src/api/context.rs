@@ -16,6 +16,8 @@ pub struct RequestContext {
     pub started: Instant,
     pub client: IpAddr,
     pub body_wait: BodyWait,
+    /// Whether unknown parameters and members are rejected.
+    pub is_strict: bool,
     /// `None` if the request was rejected before it was routed, or matches no operation.
     pub operation: Option<Operation>,
     /// The API key, if it is valid.
@@ -70,6 +72,7 @@ impl<'a> RequestGuard<'a> {
             started: Instant::now(),
             client,
             body_wait: BodyWait::NotStarted,
+            is_strict: false,
             operation: None,
             api_key_id: None,
             quota: None,

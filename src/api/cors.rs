@@ -52,12 +52,12 @@ impl FromStr for Origin {
     }
 }
 
-const ALLOWED_METHODS: &str = "GET, HEAD, POST, PATCH";
+const ALLOWED_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
 const ALLOWED_HEADERS: &str = "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, \
-                       X-Request-Id";
+                       Prefer, X-Request-Id";
 /// The response headers that a page may read.
 const EXPOSED_HEADERS: &str = "Accept-Patch, Allow, Deprecation, ETag, Idempotent-Replayed, Link, Location, \
-                       RateLimit, RateLimit-Policy, Retry-After, Sunset, WWW-Authenticate, \
+                       Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, Sunset, WWW-Authenticate, \
                        X-Request-Id";
 /// How long a browser may cache the preflight response, in seconds.
 const MAX_AGE: &str = "600";

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::rate_limit::{LimitKind, Quota};
 use crate::{
     api_key::Scope,
+    category,
     invalid::Invalid,
     json::ObjectError,
     order, pet,
@@ -23,6 +24,8 @@ pub enum ApiError {
     InvalidJson(String),
     InvalidBody(String),
     InvalidParameter(Invalid),
+    /// Rejected by strict handling.
+    UnknownParameter(String),
     InvalidRequest(&'static str),
     Unauthorized(AuthFailure),
     InsufficientScope(Scope),
@@ -32,7 +35,11 @@ pub enum ApiError {
     RequestTimeout(&'static str),
     PetNotAvailable,
     OrderNotOpen,
-    PetReserved,
+    OrderNotReturnable,
+    /// With what it prevents.
+    PetReserved(&'static str),
+    PetSold,
+    CategoryNameTaken,
     OperationRemoved,
     PreconditionFailed(&'static str),
     BodyTooLarge,
@@ -106,7 +113,15 @@ struct ErrorBody<'a> {
 impl ApiError {
     pub const READ_ONLY_PATH: Self = Self::MethodNotAllowed(Cow::Borrowed("GET, HEAD"));
     pub const PET_CHANGED: Self = Self::PreconditionFailed(
-        "If-Match: the pet has changed; fetch it again and reapply your update",
+        "If-Match: the pet has changed; fetch it again and reapply your change",
+    );
+    pub const CATEGORY_CHANGED: Self = Self::PreconditionFailed(
+        "If-Match: the category has changed or has no name; list the categories and reapply your \
+         change",
+    );
+    pub const CATEGORY_EXISTS: Self = Self::PreconditionFailed(
+        "If-None-Match: the category has this ETag, or just a name if you sent *; nothing was \
+         changed",
     );
     pub const PET_EXISTS: Self = Self::PreconditionFailed(
         "If-None-Match: the pet has this ETag, or just exists if you sent *; nothing was changed",
@@ -117,13 +132,19 @@ impl ApiError {
             Self::InvalidJson(_)
             | Self::InvalidBody(_)
             | Self::InvalidParameter(_)
+            | Self::UnknownParameter(_)
             | Self::InvalidRequest(_) => StatusCode::BAD_REQUEST,
             Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
             Self::InsufficientScope(_) => StatusCode::FORBIDDEN,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::RequestTimeout(_) => StatusCode::REQUEST_TIMEOUT,
-            Self::PetNotAvailable | Self::OrderNotOpen | Self::PetReserved => StatusCode::CONFLICT,
+            Self::PetNotAvailable
+            | Self::OrderNotOpen
+            | Self::OrderNotReturnable
+            | Self::PetReserved(_)
+            | Self::PetSold
+            | Self::CategoryNameTaken => StatusCode::CONFLICT,
             Self::OperationRemoved => StatusCode::GONE,
             Self::PreconditionFailed(_) => StatusCode::PRECONDITION_FAILED,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -143,7 +164,7 @@ impl ApiError {
         match self {
             Self::InvalidJson(_) => "invalid_json",
             Self::InvalidBody(_) => "invalid_body",
-            Self::InvalidParameter(_) => "invalid_parameter",
+            Self::InvalidParameter(_) | Self::UnknownParameter(_) => "invalid_parameter",
             Self::InvalidRequest(_) => "invalid_request",
             Self::Unauthorized(AuthFailure::Missing) => "missing_api_key",
             Self::Unauthorized(_) => "invalid_api_key",
@@ -153,7 +174,10 @@ impl ApiError {
             Self::RequestTimeout(_) => "request_timeout",
             Self::PetNotAvailable => "pet_not_available",
             Self::OrderNotOpen => "order_not_open",
-            Self::PetReserved => "pet_reserved",
+            Self::OrderNotReturnable => "order_not_returnable",
+            Self::PetReserved(_) => "pet_reserved",
+            Self::PetSold => "pet_sold",
+            Self::CategoryNameTaken => "category_name_taken",
             Self::OperationRemoved => "operation_removed",
             Self::PreconditionFailed(_) => "precondition_failed",
             Self::BodyTooLarge => "body_too_large",
@@ -172,7 +196,7 @@ impl ApiError {
     fn message(&self) -> Cow<'_, str> {
         match self {
             Self::InvalidJson(reason) => format!("body: invalid JSON: {reason}").into(),
-            Self::InvalidBody(message) => message.into(),
+            Self::InvalidBody(message) | Self::UnknownParameter(message) => message.into(),
             Self::InvalidParameter(invalid) => invalid.to_string().into(),
             Self::InvalidRequest(message)
             | Self::NotFound(message)
@@ -188,8 +212,7 @@ impl ApiError {
                 "method not allowed; see the Allow header for the supported methods".into()
             }
             Self::OperationRemoved => {
-                "this operation was removed on 5 December 2030; use GET /v1/pets with the status \
-                 filter"
+                "this operation was removed on 5 December 2030; use GET /v1/pets with the id filter"
                     .into()
             }
             Self::BodyTooLarge => format!("body: must be at most {MAX_BODY_BYTES} bytes").into(),
@@ -210,9 +233,18 @@ impl ApiError {
                 "this order is not open; it was completed or cancelled, or has expired"
                     .into()
             }
-            Self::PetReserved => {
-                "status: cannot be changed while an open order reserves this pet; complete or cancel the \
-                 order first"
+            Self::OrderNotReturnable => {
+                "this order cannot be returned; only a completed order can, while its pet exists"
+                    .into()
+            }
+            Self::PetReserved(message) => (*message).into(),
+            Self::PetSold => {
+                "status: this pet was sold by an order; return that order to put the pet back on sale"
+                    .into()
+            }
+            Self::CategoryNameTaken => {
+                "name: another category has this name, ignoring case; choose another name, or rename \
+                 or delete that category first"
                     .into()
             }
             Self::IdempotencyKeyReused => {
@@ -349,6 +381,7 @@ impl From<order::OrderRejection> for ApiError {
             order::OrderRejection::PetNotAvailable => Self::PetNotAvailable,
             order::OrderRejection::NoSuchOrder => Self::NotFound(NO_SUCH_ORDER),
             order::OrderRejection::OrderNotOpen => Self::OrderNotOpen,
+            order::OrderRejection::OrderNotReturnable => Self::OrderNotReturnable,
         }
     }
 }
@@ -358,13 +391,28 @@ impl From<pet::PetRejection> for ApiError {
         match rejection {
             pet::PetRejection::NoSuchPet => Self::NotFound(NO_SUCH_PET),
             pet::PetRejection::Outdated => Self::PET_CHANGED,
-            pet::PetRejection::Reserved => Self::PetReserved,
+            pet::PetRejection::Reserved => Self::PetReserved(
+                "status: cannot be changed while an open order reserves this pet; complete or \
+                 cancel the order first",
+            ),
+            pet::PetRejection::Sold => Self::PetSold,
+        }
+    }
+}
+
+impl From<category::CategoryRejection> for ApiError {
+    fn from(rejection: category::CategoryRejection) -> Self {
+        match rejection {
+            category::CategoryRejection::NoSuchCategory => Self::NotFound(NO_SUCH_CATEGORY),
+            category::CategoryRejection::Outdated => Self::CATEGORY_CHANGED,
+            category::CategoryRejection::NameTaken => Self::CategoryNameTaken,
         }
     }
 }
 
 const OVERLOADED: &str = "the service is overloaded; nothing was changed, retry later";
 pub const NO_SUCH_PET: &str = "petId: no pet has this id";
+pub const NO_SUCH_CATEGORY: &str = "categoryId: no category with this id has a name";
 pub const NO_SUCH_ORDER: &str = "orderId: no order has this id";
 
 impl From<store::Error> for ApiError {

@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Version, header};
 use hyper::body::{Body, Incoming};
 
-use super::{context::RequestGuard, cors, error::ApiError, router, state::Api};
+use super::{context::RequestGuard, cors, error::ApiError, prefer, router, state::Api};
 use crate::{
     api_key::ApiKeySecret,
     server::{self, Response},
@@ -36,6 +36,9 @@ pub async fn handle(api: &Api, client: IpAddr, request: Request<Incoming>) -> Re
     };
     if let Some(quota) = &guard.context.quota {
         quota.set_headers(response.headers_mut());
+    }
+    if guard.context.is_strict {
+        prefer::set_applied(response.headers_mut());
     }
     guard.end(response.status(), error.as_ref());
     if head.method == Method::HEAD && response.status() != StatusCode::NOT_MODIFIED {

@@ -9,6 +9,7 @@
 mod admission;
 mod auth;
 mod cache;
+mod categories;
 mod context;
 mod cors;
 mod docs;
@@ -22,6 +23,7 @@ mod operations;
 mod orders;
 mod pets;
 mod preconditions;
+mod prefer;
 mod rate_limit;
 mod request;
 mod response;

@@ -37,16 +37,21 @@ struct Route {
 }
 
 routes! {
-    GET   "pets"                            ListPets      "listPets"      PetsRead,
-    POST  "pets"                            CreatePet     "createPet"     PetsWrite,
-    GET   "pets/{petId}"                    GetPet        "getPet"        PetsRead,
-    PATCH "pets/{petId}"                    UpdatePet     "updatePet"     PetsWrite,
-    GET   "store/inventory"                 GetInventory  "getInventory"  PetsRead,
-    GET   "store/orders"                    ListOrders    "listOrders"    OrdersRead,
-    POST  "store/orders"                    PlaceOrder    "placeOrder"    OrdersWrite,
-    GET   "store/orders/{orderId}"          GetOrder      "getOrder"      OrdersRead,
-    POST  "store/orders/{orderId}/complete" CompleteOrder "completeOrder" OrdersWrite,
-    POST  "store/orders/{orderId}/cancel"   CancelOrder   "cancelOrder"   OrdersWrite,
+    GET    "pets"                            ListPets       "listPets"       PetsRead,
+    POST   "pets"                            CreatePet      "createPet"      PetsWrite,
+    GET    "pets/{petId}"                    GetPet         "getPet"         PetsRead,
+    PATCH  "pets/{petId}"                    UpdatePet      "updatePet"      PetsWrite,
+    DELETE "pets/{petId}"                    DeletePet      "deletePet"      PetsWrite,
+    GET    "categories"                      ListCategories "listCategories" PetsRead,
+    PUT    "categories/{categoryId}"         PutCategory    "putCategory"    PetsWrite,
+    DELETE "categories/{categoryId}"         DeleteCategory "deleteCategory" PetsWrite,
+    GET    "store/inventory"                 GetInventory   "getInventory"   PetsRead,
+    GET    "store/orders"                    ListOrders     "listOrders"     OrdersRead,
+    POST   "store/orders"                    PlaceOrder     "placeOrder"     OrdersWrite,
+    GET    "store/orders/{orderId}"          GetOrder       "getOrder"       OrdersRead,
+    POST   "store/orders/{orderId}/complete" CompleteOrder  "completeOrder"  OrdersWrite,
+    POST   "store/orders/{orderId}/cancel"   CancelOrder    "cancelOrder"    OrdersWrite,
+    POST   "store/orders/{orderId}/return"   ReturnOrder    "returnOrder"    OrdersWrite,
 }
 
 impl Operation {
@@ -67,6 +72,24 @@ impl Operation {
     /// The scope that an API key needs.
     pub fn scope(self) -> Scope {
         self.route().scope
+    }
+
+    /// The names of its query parameters.
+    pub fn query_parameters(self) -> &'static [&'static str] {
+        match self {
+            Self::ListPets => &[
+                "limit",
+                "cursor",
+                "sort",
+                "status",
+                "categoryId",
+                "name",
+                "id",
+            ],
+            Self::ListOrders => &["limit", "cursor", "sort", "status", "petId"],
+            Self::ListCategories => &["limit", "cursor"],
+            _ => &[],
+        }
     }
 
     /// Deprecated operations are counted per API key, so that an operator knows
@@ -166,9 +189,9 @@ mod tests {
                 MethodNotAllowed("GET, HEAD, POST".into()),
             ),
             (
-                Method::DELETE,
+                Method::PUT,
                 "/v1/pets/1",
-                MethodNotAllowed("GET, HEAD, PATCH".into()),
+                MethodNotAllowed("GET, HEAD, PATCH, DELETE".into()),
             ),
             (
                 Method::GET,
@@ -184,17 +207,33 @@ mod tests {
     fn the_table_matches_the_contract() {
         let contract = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));
         let contract: serde_json::Value = serde_json::from_str(contract).unwrap();
+        let query_parameters = |operation: &serde_json::Value| {
+            let parameters = operation["parameters"].as_array();
+            let parameters = parameters.into_iter().flatten().map(|parameter| {
+                let reference = parameter["$ref"].as_str();
+                reference.map_or(parameter, |reference| {
+                    contract.pointer(&reference[1..]).unwrap()
+                })
+            });
+            let of_query = parameters.filter(|parameter| parameter["in"] == "query");
+            let mut names: Vec<_> = of_query.map(|p| p["name"].as_str().unwrap()).collect();
+            names.sort();
+            names.join(" ")
+        };
         let mut documented = Vec::new();
         for (path, item) in contract["paths"].as_object().unwrap() {
             for (method, operation) in item.as_object().unwrap() {
                 if let Some(id) = operation["operationId"].as_str() {
-                    documented.push(format!("{} /v1{path} {id}", method.to_uppercase()));
+                    let (method, query) = (method.to_uppercase(), query_parameters(operation));
+                    documented.push(format!("{method} /v1{path} {id} {query}"));
                 }
             }
         }
         let describe = |operation: &Operation| {
             let (method, path) = (operation.method(), operation.path());
-            format!("{method} {path} {}", operation.id())
+            let mut query = operation.query_parameters().to_vec();
+            query.sort();
+            format!("{method} {path} {} {}", operation.id(), query.join(" "))
         };
         let mut routed: Vec<_> = Operation::ALL.iter().map(describe).collect();
         documented.sort();

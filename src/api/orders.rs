@@ -8,17 +8,18 @@ use super::{
     state::Api,
 };
 use crate::{
-    order::{PlaceOrderRequest, Transition},
+    order::{OrderFilter, PlaceOrderRequest, Transition},
     server::Response,
 };
 
 pub async fn list_orders(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let query = request.list_query()?;
+    let query = request.list_query::<OrderFilter>()?;
     let read = || async {
-        let page = api.store.order_list(query).await?;
+        let page = api.store.order_list(query.clone()).await?;
         Ok(api.links.page(&query, &page))
     };
-    let page = api.cache.get_or_read(CacheKey::Orders(query), read).await?;
+    let key = CacheKey::Orders(query.clone());
+    let page = api.cache.get_or_read(key, read).await?;
     page.respond(&request.head.headers)
 }
 
@@ -60,6 +61,10 @@ pub async fn cancel_order(api: &Api, request: ApiRequest<'_>) -> Result<Response
     transition(api, request, Transition::Cancel).await
 }
 
+pub async fn return_order(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    transition(api, request, Transition::Return).await
+}
+
 async fn transition(
     api: &Api,
     mut request: ApiRequest<'_>,
@@ -84,8 +89,7 @@ async fn transition(
 
 pub async fn get_inventory(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let read = || async {
-        let inventory = api.store.pet_inventory().await?;
-        let response = response::resource(&inventory);
+        let response = response::resource(&api.store.counts().await?.pets);
         Ok(CachedResponse::new(response, Invalidation::OnAnyWrite))
     };
     let inventory = api.cache.get_or_read(CacheKey::Inventory, read).await?;

@@ -7,23 +7,24 @@ use jiff::Timestamp;
 use super::{
     cache::CacheKey,
     error::{ApiError, NO_SUCH_PET},
-    preconditions::Unmet,
+    preconditions::{Preconditions, Unmet},
     request::ApiRequest,
     response::{self, CachedResponse, Invalidation},
     state::Api,
 };
 use crate::{
-    pet::{NewPet, PetChange, PetRejection},
+    pet::{NewPet, Pet, PetChange, PetFilter, PetId, PetRejection},
     server::Response,
 };
 
 pub async fn list_pets(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let query = request.list_query()?;
+    let query = request.list_query::<PetFilter>()?;
     let read = || async {
-        let page = api.store.pet_list(query).await?;
+        let page = api.store.pet_list(query.clone()).await?;
         Ok(api.links.page(&query, &page))
     };
-    let page = api.cache.get_or_read(CacheKey::Pets(query), read).await?;
+    let key = CacheKey::Pets(query.clone());
+    let page = api.cache.get_or_read(key, read).await?;
     page.respond(&request.head.headers)
 }
 
@@ -37,35 +38,61 @@ pub async fn create_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Respon
 pub async fn update_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let change = request.merge_patch::<PetChange>().await?;
     let id = request.pet_id()?;
-    let preconditions = request.preconditions();
-    for _ in 0..MAX_UPDATE_ATTEMPTS {
-        let expected = match preconditions.depend_on_state() {
-            false => None,
-            true => {
-                let pet = api.store.pet_get(id).await?;
-                let pet = pet.ok_or(ApiError::NotFound(NO_SUCH_PET))?;
-                preconditions
-                    .evaluate(&response::etag(&pet))
-                    .map_err(|unmet| match unmet {
-                        Unmet::IfMatch => ApiError::PET_CHANGED,
-                        Unmet::IfNoneMatch => ApiError::PET_EXISTS,
-                    })?;
-                Some(pet)
-            }
-        };
+    for _ in 0..MAX_ATTEMPTS {
+        let expected = expected_pet(api, id, request.preconditions()).await?;
         match api.store.pet_update(id, change.clone(), expected).await? {
             // It changed since it was read; the precondition may still hold.
             Err(PetRejection::Outdated) => {}
             updated => return Ok(response::resource(&updated?)),
         }
     }
-    let message = "the pet is being changed too often; nothing was changed, retry later";
-    Err(ApiError::Unavailable(message, Arc::new(Contention)))
+    Err(contention())
 }
 
-/// Attempts of a conditional update. Each failed one means that a concurrent
-/// update succeeded.
-const MAX_UPDATE_ATTEMPTS: usize = 100;
+pub async fn delete_pet(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let id = request.pet_id()?;
+    for _ in 0..MAX_ATTEMPTS {
+        let expected = expected_pet(api, id, request.preconditions()).await?;
+        match api.store.pet_delete(id, expected).await? {
+            Ok(()) => return Ok(response::no_content()),
+            Err(PetRejection::Outdated) => {}
+            Err(PetRejection::Reserved) => {
+                let message = "an open order reserves this pet; complete or cancel the order first";
+                return Err(ApiError::PetReserved(message));
+            }
+            Err(rejection) => return Err(rejection.into()),
+        }
+    }
+    Err(contention())
+}
+
+/// The pet, if the preconditions depend on it. It meets them, and must not change before
+/// the request is executed.
+async fn expected_pet(
+    api: &Api,
+    id: PetId,
+    preconditions: Preconditions<'_>,
+) -> Result<Option<Pet>, ApiError> {
+    if !preconditions.depend_on_state() {
+        return Ok(None);
+    }
+    let pet = api.store.pet_get(id).await?;
+    let pet = pet.ok_or(ApiError::NotFound(NO_SUCH_PET))?;
+    match preconditions.evaluate(&response::etag(&pet)) {
+        Ok(()) => Ok(Some(pet)),
+        Err(Unmet::IfMatch) => Err(ApiError::PET_CHANGED),
+        Err(Unmet::IfNoneMatch) => Err(ApiError::PET_EXISTS),
+    }
+}
+
+fn contention() -> ApiError {
+    let message = "the pet is being changed too often; nothing was changed, retry later";
+    ApiError::Unavailable(message, Arc::new(Contention))
+}
+
+/// Attempts of a conditional change. Each failed one means that a concurrent
+/// change succeeded.
+const MAX_ATTEMPTS: usize = 100;
 
 #[derive(Debug, thiserror::Error)]
 #[error("concurrent updates of the same pet")]

@@ -44,6 +44,19 @@ impl<'a> Preconditions<'a> {
         Ok(())
     }
 
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        !self.0.contains_key(header::IF_MATCH) && !self.0.contains_key(header::IF_NONE_MATCH)
+    }
+
+    /// Evaluates them for a resource that does not exist.
+    pub fn evaluate_absent(self) -> Result<(), Unmet> {
+        match self.0.contains_key(header::IF_MATCH) {
+            true => Err(Unmet::IfMatch),
+            false => Ok(()),
+        }
+    }
+
     /// Evaluates them for a POST. Its target has no entity tag, so a tag matches
     /// nothing; `*` matches if the target can be fetched, as a list can.
     pub fn evaluate_post(self, target_exists: bool) -> Result<(), ApiError> {

@@ -11,16 +11,18 @@ use sha2::{Digest, Sha256};
 use super::{
     admission::InFlight,
     auth::Authorized,
-    context::BodyWait,
-    error::{ApiError, NO_SUCH_ORDER, NO_SUCH_PET},
+    context::{BodyWait, RequestContext},
+    error::{ApiError, NO_SUCH_CATEGORY, NO_SUCH_ORDER, NO_SUCH_PET},
+    operations::Operation,
     preconditions::Preconditions,
 };
 use crate::{
+    category::CategoryId,
     idempotency::{IdempotencyKey, IdempotentRequest},
-    invalid::{Invalid, join_messages},
+    invalid::{Invalid, join_messages, quoted},
     json::{FromObject, Object},
     order::OrderId,
-    page::{Cursor, ListQuery, PageLimit, Status},
+    page::{Filter, ListQuery},
     pet::PetId,
     server::MAX_BODY_BYTES,
 };
@@ -39,6 +41,8 @@ pub struct ApiRequest<'a> {
     in_flight: InFlight<'a>,
     body: Option<Incoming>,
     body_wait: &'a mut BodyWait,
+    /// Whether unknown parameters and members are rejected.
+    is_strict: bool,
     path_parameter: &'a str,
 }
 
@@ -49,14 +53,15 @@ impl<'a> ApiRequest<'a> {
         head: &'a Parts,
         body: Incoming,
         path_parameter: &'a str,
-        body_wait: &'a mut BodyWait,
+        context: &'a mut RequestContext,
     ) -> Self {
         Self {
             head,
             authorized,
             in_flight,
             body: Some(body),
-            body_wait,
+            body_wait: &mut context.body_wait,
+            is_strict: context.is_strict,
             path_parameter,
         }
     }
@@ -71,12 +76,55 @@ impl<'a> ApiRequest<'a> {
         &mut self,
     ) -> Result<(T, Option<IdempotentRequest>), ApiError> {
         let body = self.body_of_type(JSON).await?;
-        Ok((parse_object(&body)?, self.parse_idempotency_key(&body)?))
+        Ok((
+            self.parse_object(&body)?,
+            self.parse_idempotency_key(&body)?,
+        ))
+    }
+
+    /// Reads a JSON object.
+    pub async fn json<T: FromObject>(&mut self) -> Result<T, ApiError> {
+        let body = self.body_of_type(JSON).await?;
+        self.parse_object(&body)
     }
 
     /// Reads a JSON merge patch (RFC 7396).
     pub async fn merge_patch<T: FromObject>(&mut self) -> Result<T, ApiError> {
-        parse_object(&self.body_of_type(MERGE_PATCH).await?)
+        let body = self.body_of_type(MERGE_PATCH).await?;
+        self.parse_object(&body)
+    }
+
+    fn parse_object<T: FromObject>(&self, body: &[u8]) -> Result<T, ApiError> {
+        let object = Object::parse(body)?;
+        let unknown = match self.is_strict {
+            true => describe_unknown("member", object.names(), T::MEMBERS),
+            false => None,
+        };
+        match (T::from_object(&object), unknown) {
+            (Ok(value), None) => Ok(value),
+            (Ok(_), Some(unknown)) => Err(ApiError::InvalidBody(unknown)),
+            (Err(invalid), None) => Err(ApiError::InvalidBody(join_messages(&invalid))),
+            (Err(invalid), Some(unknown)) => {
+                let message = format!("{}; {unknown}", join_messages(&invalid));
+                Err(ApiError::InvalidBody(message))
+            }
+        }
+    }
+
+    /// With strict handling, rejects query parameters that would be ignored.
+    pub fn reject_unknown_parameters(&self, operation: Operation) -> Result<(), ApiError> {
+        let query = match (self.is_strict, self.head.uri.query()) {
+            (true, Some(query)) => query,
+            _ => return Ok(()),
+        };
+        let pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
+        let mut names: Vec<_> = pairs.iter().map(|(name, _)| &**name).collect();
+        names.sort_unstable();
+        names.dedup();
+        match describe_unknown("query parameter", names, operation.query_parameters()) {
+            Some(message) => Err(ApiError::UnknownParameter(message)),
+            None => Ok(()),
+        }
     }
 
     /// Reads the idempotency key of an operation without input. The body is not
@@ -138,9 +186,9 @@ impl<'a> ApiRequest<'a> {
     }
 
     /// Reads the query parameters of a list. Unknown ones are ignored.
-    pub fn list_query<S: Status>(&self) -> Result<ListQuery<S>, ApiError> {
+    pub fn list_query<F: Filter>(&self) -> Result<ListQuery<F>, ApiError> {
         let query = self.head.uri.query().unwrap_or("");
-        parse_list_query(query).map_err(ApiError::InvalidParameter)
+        ListQuery::parse(query).map_err(ApiError::InvalidParameter)
     }
 
     /// The pet in the path. A malformed id is treated as unknown.
@@ -153,6 +201,12 @@ impl<'a> ApiRequest<'a> {
     pub fn order_id(&self) -> Result<OrderId, ApiError> {
         self.parse_path_parameter(OrderId::parse)
             .ok_or(ApiError::NotFound(NO_SUCH_ORDER))
+    }
+
+    /// The category in the path. A malformed id is treated as unknown.
+    pub fn category_id(&self) -> Result<CategoryId, ApiError> {
+        self.parse_path_parameter(CategoryId::parse)
+            .ok_or(ApiError::NotFound(NO_SUCH_CATEGORY))
     }
 
     fn parse_path_parameter<T>(&self, parse: fn(&str) -> Option<T>) -> Option<T> {
@@ -179,9 +233,20 @@ async fn collect(mut body: Incoming) -> Result<Bytes, ApiError> {
     Ok(collected.into())
 }
 
-fn parse_object<T: FromObject>(body: &[u8]) -> Result<T, ApiError> {
-    let object = Object::parse(body)?;
-    T::from_object(&object).map_err(|invalid| ApiError::InvalidBody(join_messages(&invalid)))
+/// Says which names are unknown, if any, and which are known.
+fn describe_unknown(kind: &str, names: Vec<&str>, known: &[&str]) -> Option<String> {
+    let unknown = names.into_iter().filter(|name| !known.contains(name));
+    let unknown: Vec<_> = unknown.map(quoted).collect();
+    let known = match known.is_empty() {
+        true => "none".into(),
+        false => known.join(", "),
+    };
+    let names = unknown.join(", ");
+    match unknown.len() {
+        0 => None,
+        1 => Some(format!("unknown {kind} {names}; known: {known}")),
+        _ => Some(format!("unknown {kind}s {names}; known: {known}")),
+    }
 }
 
 /// Whether the body has one of the media types. A missing Content-Type is accepted.
@@ -212,28 +277,4 @@ fn has_media_type(headers: &HeaderMap, types: &[&str]) -> bool {
 fn is_encoded(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(header::CONTENT_ENCODING).iter();
     codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
-}
-
-fn parse_list_query<S: Status>(query: &str) -> Result<ListQuery<S>, Invalid> {
-    let (mut limit, mut status, mut cursor) = (None, None, None);
-    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        match &*name {
-            "limit" => set_once("limit", &mut limit, PageLimit::parse(&value)?)?,
-            "status" => set_once("status", &mut status, S::parse(&value)?)?,
-            "cursor" => set_once("cursor", &mut cursor, Cursor::parse(&value, S::LIST)?)?,
-            _ => {}
-        }
-    }
-    Ok(ListQuery {
-        status,
-        limit: limit.unwrap_or(PageLimit::DEFAULT),
-        after: cursor.unwrap_or(Cursor::START),
-    })
-}
-
-fn set_once<T>(name: &'static str, parameter: &mut Option<T>, value: T) -> Result<(), Invalid> {
-    match parameter.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(Invalid::new(name, "must not be repeated")),
-    }
 }

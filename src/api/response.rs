@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     idempotency::Idempotent,
-    page::{ListKind, ListQuery, Page, Status},
+    page::{Filter, ListKind, ListQuery, Page, Sort},
     server::Response,
 };
 
@@ -103,32 +103,29 @@ impl Links {
     }
 
     /// A page of a list, with a link to the next one (RFC 8288).
-    ///
-    /// New items have the highest id, so a page that has a next one is not
-    /// changed by an insert.
-    pub fn page<S: Status, T: Serialize>(
+    pub fn page<F: Filter, T: Serialize>(
         &self,
-        query: &ListQuery<S>,
+        query: &ListQuery<F>,
         page: &Page<T>,
     ) -> CachedResponse {
-        let base = &self.base;
-        let link = page.next.map(|next| {
-            let path = match S::LIST {
-                ListKind::Pets => "pets",
-                ListKind::Orders => "store/orders",
-            };
-            let (and_status, status) = match query.status {
-                Some(status) => ("&status=", status.as_str()),
-                None => ("", ""),
-            };
-            let (limit, cursor) = (query.limit.get(), next.encode(S::LIST));
-            format!(
-                "<{base}/{path}?limit={limit}{and_status}{status}&cursor={cursor}>; rel=\"next\""
-            )
+        let path = match F::LIST {
+            ListKind::Pets => "pets",
+            ListKind::Orders => "store/orders",
+            ListKind::Categories => "categories",
+        };
+        let link = page.next.as_ref().map(|next| {
+            let (base, query) = (&self.base, query.next(next.clone()));
+            format!("<{base}/{path}?{query}>; rel=\"next\"")
         });
-        let invalidation = match link {
-            Some(_) => Invalidation::OnUpdate,
-            None => Invalidation::OnAnyWrite,
+        // New items have the highest id, so an insert does not change a page that has a
+        // next one or, newest first, a previous one.
+        let is_before_new_items = match query.sort {
+            Sort::Asc => link.is_some(),
+            Sort::Desc => query.after.is_some(),
+        };
+        let invalidation = match query.filter.is_sorted_by_id() && is_before_new_items {
+            true => Invalidation::OnUpdate,
+            false => Invalidation::OnAnyWrite,
         };
         CachedResponse::new(private_json(&page.items, link), invalidation)
     }
@@ -158,6 +155,13 @@ impl Links {
 pub fn json(content: &impl Serialize) -> Response {
     let mut response = Response::new(Full::new(to_json(content)));
     response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    response
+}
+
+/// 204.
+pub fn no_content() -> Response {
+    let mut response = Response::default();
+    *response.status_mut() = StatusCode::NO_CONTENT;
     response
 }
 

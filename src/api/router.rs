@@ -4,11 +4,12 @@ use http::{Method, request::Parts};
 use hyper::body::Incoming;
 
 use super::{
+    categories,
     context::RequestContext,
     docs,
     error::ApiError,
     operations::{self, Match, Operation},
-    orders, pets,
+    orders, pets, prefer,
     request::ApiRequest,
     state::Api,
 };
@@ -57,6 +58,7 @@ async fn dispatch(
     body: Incoming,
     context: &mut RequestContext,
 ) -> Result<Response, ApiError> {
+    context.is_strict = prefer::is_strict(&head.headers);
     let caller = api.auth.authenticate(&head.headers, context).await?;
     let (operation, parameter) = match operations::find(&head.method, head.uri.path()) {
         Match::Found(operation, parameter) => (operation, parameter),
@@ -66,18 +68,23 @@ async fn dispatch(
     context.operation = Some(operation);
     let authorized = api.auth.authorize(caller, operation)?;
     let in_flight = api.admission.admit()?;
-    let wait = &mut context.body_wait;
-    let request = ApiRequest::new(authorized, in_flight, head, body, parameter, wait);
+    let request = ApiRequest::new(authorized, in_flight, head, body, parameter, context);
+    request.reject_unknown_parameters(operation)?;
     match operation {
         Operation::ListPets => pets::list_pets(api, request).await,
         Operation::CreatePet => pets::create_pet(api, request).await,
         Operation::GetPet => pets::get_pet(api, request).await,
         Operation::UpdatePet => pets::update_pet(api, request).await,
+        Operation::DeletePet => pets::delete_pet(api, request).await,
+        Operation::ListCategories => categories::list_categories(api, request).await,
+        Operation::PutCategory => categories::put_category(api, request).await,
+        Operation::DeleteCategory => categories::delete_category(api, request).await,
         Operation::GetInventory => orders::get_inventory(api, request).await,
         Operation::ListOrders => orders::list_orders(api, request).await,
         Operation::PlaceOrder => orders::place_order(api, request).await,
         Operation::GetOrder => orders::get_order(api, request).await,
         Operation::CompleteOrder => orders::complete_order(api, request).await,
         Operation::CancelOrder => orders::cancel_order(api, request).await,
+        Operation::ReturnOrder => orders::return_order(api, request).await,
     }
 }

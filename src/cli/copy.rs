@@ -51,10 +51,11 @@ impl Copy {
         })
         .await;
         bar.finish_and_clear();
-        let [pets, orders, keys, _] = copied?;
+        let [pets, categories, orders, keys, _] = copied?;
         status!(
-            "Copied {}, {} and {}.",
+            "Copied {}, {}, {} and {}.",
             counted(pets, "animal"),
+            counted(categories, "category name"),
             counted(orders, "order"),
             counted(keys, "API key")
         );

@@ -9,7 +9,10 @@ use super::{
     pet_file::{Format, PetWriter},
     progress_bar, status,
 };
-use crate::store::{AtomicFile, export};
+use crate::{
+    category::CategoryNames,
+    store::{AtomicFile, export},
+};
 
 #[derive(Args)]
 pub struct Export {
@@ -20,6 +23,9 @@ pub struct Export {
     /// Output format; by default, the file's extension decides, or else jsonl.
     #[arg(long, env = "PETSTORE_FORMAT")]
     format: Option<Format>,
+    /// Write the names of categories beside their numbers.
+    #[arg(long, env = "PETSTORE_CATEGORY_NAMES")]
+    category_names: bool,
     #[command(flatten)]
     database: Database,
 }
@@ -42,11 +48,11 @@ impl Export {
 
     fn write(&self, format: Format, file: impl io::Write) -> CommandResult {
         let bar = progress_bar("animals");
-        let mut writer = PetWriter::new(format, file)?;
+        let mut writer = PetWriter::new(format, self.category_names, file)?;
         let mut pipe_closed = false;
-        let write = |pet| {
+        let write = |pet, names: &CategoryNames| {
             bar.inc(1);
-            writer.write(&pet).map_err(|cause| {
+            writer.write(&pet, names).map_err(|cause| {
                 pipe_closed = cause.kind() == io::ErrorKind::BrokenPipe;
                 format!("cannot write the animals: {cause}")
             })

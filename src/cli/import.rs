@@ -6,10 +6,10 @@ use clap::Args;
 
 use super::{
     CommandResult, Database, block_on, counted,
-    pet_file::{self, Format, RecordError},
+    pet_file::{self, Format, PetRecord, RecordError},
     progress_bar, status,
 };
-use crate::store::import;
+use crate::{category::CategoryNames, store::import};
 
 /// Invalid lines reported one by one; further ones are only counted.
 const MAX_REPORTED: u64 = 100;
@@ -19,7 +19,9 @@ pub struct Import {
     /// File to import, .csv or .jsonl.
     ///
     /// CSV starts with a header line that names the columns: name, categoryId
-    /// and, optionally, status. JSON Lines has one JSON object per line.
+    /// and, optionally, status. JSON Lines has one JSON object per line. A
+    /// category can also be given by its name, as category instead of
+    /// categoryId.
     file: PathBuf,
     /// Input format; by default, the file's extension decides.
     #[arg(long, env = "PETSTORE_FORMAT")]
@@ -50,9 +52,13 @@ impl Import {
 
         let mut invalid = 0;
         let skip = self.skip_invalid;
-        let mut next = || {
+        let mut next = |names: &CategoryNames| {
             loop {
-                match records.next() {
+                let record = records.next().map(|(line, record)| {
+                    let resolve = |pet: PetRecord| pet.resolve(names).map_err(RecordError::Invalid);
+                    (line, record.and_then(resolve))
+                });
+                match record {
                     Some((_, Ok(pet))) if invalid == 0 || skip => return Ok(Some(pet)),
                     // The import has failed; read on only to report all errors.
                     Some((_, Ok(_))) => {}

@@ -8,9 +8,11 @@ use std::{
 
 use clap::ValueEnum;
 use csv::StringRecord;
+use serde::Serialize;
 
 use super::formula;
 use crate::{
+    category::{CategoryName, CategoryNames},
     invalid::{Invalid, combine, join_messages, quoted},
     json::{FromObject, Object},
     page::Status,
@@ -19,7 +21,7 @@ use crate::{
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// CSV with a header line: name, categoryId, status.
+    /// CSV with a header line: name, categoryId or category, status.
     Csv,
     /// JSON Lines: one JSON object per line, as in the API.
     Jsonl,
@@ -45,7 +47,59 @@ pub enum RecordError {
     Fatal(String),
 }
 
-pub type Record = Result<NewPet, RecordError>;
+pub type Record = Result<PetRecord, RecordError>;
+
+/// An animal in a file.
+pub struct PetRecord {
+    name: PetName,
+    category: CategoryReference,
+    status: Option<PetStatus>,
+}
+
+enum CategoryReference {
+    Id(i64),
+    Name(String),
+}
+
+impl PetRecord {
+    /// The pet, if its category is known.
+    pub fn resolve(self, names: &CategoryNames) -> Result<NewPet, String> {
+        let category_id = match self.category {
+            CategoryReference::Id(id) => id,
+            CategoryReference::Name(name) => names.id(&name).ok_or_else(|| {
+                let name = quoted(&name);
+                format!("category: no category is named {name}; name it first, or use its number")
+            })?,
+        };
+        Ok(NewPet {
+            name: self.name,
+            category_id,
+            status: self.status,
+        })
+    }
+}
+
+impl CategoryReference {
+    /// From cells or members with a number and a name; the number counts.
+    fn parse(number: Option<&str>, name: Option<&str>) -> Result<Self, Invalid> {
+        fn cell(text: Option<&str>) -> Option<&str> {
+            text.map(str::trim).filter(|text| !text.is_empty())
+        }
+        let int64 = |text: &str| text.parse::<i64>().ok();
+        match (cell(number), cell(name)) {
+            (Some(number), _) => int64(number).map(Self::Id).ok_or_else(|| {
+                let (min, max, got) = (i64::MIN, i64::MAX, quoted(number));
+                let reason = format!("must be an integer from {min} to {max}, got {got}");
+                Invalid::new("categoryId", reason)
+            }),
+            (None, Some(name)) => Ok(int64(name).map_or_else(|| Self::Name(name.into()), Self::Id)),
+            (None, None) => Err(Invalid::new(
+                "categoryId",
+                "required; must be an integer, or the name of a category in category",
+            )),
+        }
+    }
+}
 
 /// Size limit of a JSON line or CSV record: far more than an animal needs.
 const MAX_RECORD_BYTES: usize = 64 << 10;
@@ -96,9 +150,31 @@ fn read_jsonl(mut file: impl BufRead) -> impl Iterator<Item = (u64, Record)> {
     })
 }
 
-fn pet_from_json(line: &[u8]) -> Result<NewPet, String> {
+fn pet_from_json(line: &[u8]) -> Result<PetRecord, String> {
     let object = Object::parse(line).map_err(|error| error.to_string())?;
-    NewPet::from_object(&object).map_err(|invalid| join_messages(&invalid))
+    let invalid = |invalid: Vec<_>| join_messages(&invalid);
+    let name = object.get("category").and_then(|value| value.as_string());
+    let Some(name) = name.filter(|_| object.get("categoryId").is_none()) else {
+        let NewPet {
+            name,
+            category_id,
+            status,
+        } = NewPet::from_object(&object).map_err(invalid)?;
+        let category = CategoryReference::Id(category_id);
+        return Ok(PetRecord {
+            name,
+            category,
+            status,
+        });
+    };
+    let category = CategoryReference::parse(None, Some(&name));
+    let (name, status) = NewPet::name_and_status(&object);
+    let (name, category, status) = combine(name, category, status).map_err(invalid)?;
+    Ok(PetRecord {
+        name,
+        category,
+        status,
+    })
 }
 
 fn read_csv(
@@ -180,7 +256,8 @@ fn detect_delimiter(sep_line: &str, header: &[u8]) -> u8 {
 struct Columns {
     count: usize,
     name: usize,
-    category: usize,
+    category_id: Option<usize>,
+    category: Option<usize>,
     status: Option<usize>,
 }
 
@@ -210,20 +287,21 @@ impl Columns {
             let found = found();
             format!("the first line must name the columns: no {name} column, found {found}")
         };
-        let category = match column("categoryId")? {
-            None => column("category")?,
-            found => found,
-        };
+        let (category_id, category) = (column("categoryId")?, column("category")?);
+        if category_id.or(category).is_none() {
+            return Err(missing("categoryId or category"));
+        }
         Ok(Self {
             count: headers.len(),
             name: column("name")?.ok_or_else(|| missing("name"))?,
-            category: category.ok_or_else(|| missing("categoryId"))?,
+            category_id,
+            category,
             status: column("status")?,
         })
     }
 
     /// Parses a record. Returns `None` if all of its cells are empty.
-    fn pet(&self, record: &StringRecord) -> Result<Option<NewPet>, String> {
+    fn pet(&self, record: &StringRecord) -> Result<Option<PetRecord>, String> {
         let is_empty = |cell: &str| cell.trim().is_empty();
         if record.iter().all(is_empty) {
             return Ok(None);
@@ -236,21 +314,18 @@ impl Columns {
         }
         let cell = |column: usize| record.get(column).unwrap_or_default();
         let name = PetName::parse(&formula::unescape(cell(self.name)));
-        let category = cell(self.category);
-        let category_id = category.trim().parse::<i64>().map_err(|_| {
-            let (min, max, got) = (i64::MIN, i64::MAX, quoted(category));
-            let reason = format!("must be an integer from {min} to {max}, got {got}");
-            Invalid::new("categoryId", reason)
-        });
+        let category_name = self.category.map(|column| formula::unescape(cell(column)));
+        let category =
+            CategoryReference::parse(self.category_id.map(cell), category_name.as_deref());
         let status = match self.status.map(|column| cell(column).trim()) {
             None | Some("") => Ok(None),
             Some(text) => PetStatus::parse(&text.to_lowercase()).map(Some),
         };
-        let pet = combine(name, category_id, status).map_err(|invalid| join_messages(&invalid))?;
-        let (name, category_id, status) = pet;
-        Ok(Some(NewPet {
+        let pet = combine(name, category, status).map_err(|invalid| join_messages(&invalid))?;
+        let (name, category, status) = pet;
+        Ok(Some(PetRecord {
             name,
-            category_id,
+            category,
             status,
         }))
     }
@@ -291,26 +366,41 @@ impl<R: Read> Read for RecordLimit<R> {
 }
 
 /// Writes animals to a file.
-pub enum PetWriter<W: Write> {
+pub struct PetWriter<W: Write> {
+    output: Output<W>,
+    /// Whether to write the names of categories beside their numbers.
+    category_names: bool,
+}
+
+enum Output<W: Write> {
     Csv(Box<csv::Writer<W>>),
     Jsonl(BufWriter<W>),
 }
 
 impl<W: Write> PetWriter<W> {
-    pub fn new(format: Format, file: W) -> io::Result<Self> {
-        Ok(match format {
+    pub fn new(format: Format, category_names: bool, file: W) -> io::Result<Self> {
+        let output = match format {
             Format::Csv => {
                 let mut csv = csv::Writer::from_writer(file);
-                csv.write_record(["id", "name", "categoryId", "status"])?;
-                Self::Csv(Box::new(csv))
+                let columns: &[_] = match category_names {
+                    true => &["id", "name", "categoryId", "category", "status"],
+                    false => &["id", "name", "categoryId", "status"],
+                };
+                csv.write_record(columns)?;
+                Output::Csv(Box::new(csv))
             }
-            Format::Jsonl => Self::Jsonl(BufWriter::new(file)),
+            Format::Jsonl => Output::Jsonl(BufWriter::new(file)),
+        };
+        Ok(Self {
+            output,
+            category_names,
         })
     }
 
-    pub fn write(&mut self, pet: &Pet) -> io::Result<()> {
-        match self {
-            Self::Csv(csv) => {
+    pub fn write(&mut self, pet: &Pet, names: &CategoryNames) -> io::Result<()> {
+        let category = names.name(pet.category_id).map_or("", CategoryName::as_str);
+        match &mut self.output {
+            Output::Csv(csv) => {
                 // Without `..`, so that a new field is not forgotten.
                 let Pet {
                     id,
@@ -318,23 +408,38 @@ impl<W: Write> PetWriter<W> {
                     category_id,
                     status,
                 } = pet;
-                // A negative number is no formula, so only the name is escaped.
-                let (id, category) = (id.get().to_string(), category_id.to_string());
-                let name = formula::escape(name.as_str());
+                // A negative number is no formula, so only names are escaped.
+                let (id, category_id) = (id.get().to_string(), category_id.to_string());
+                let (name, category) = (formula::escape(name.as_str()), formula::escape(category));
                 let status = status.map_or("", PetStatus::as_str);
-                Ok(csv.write_record([&*id, &name, &category, status])?)
+                match self.category_names {
+                    true => csv.write_record([&*id, &name, &category_id, &category, status])?,
+                    false => csv.write_record([&*id, &name, &category_id, status])?,
+                }
+                Ok(())
             }
-            Self::Jsonl(file) => {
-                serde_json::to_writer(&mut *file, pet)?;
+            Output::Jsonl(file) => {
+                match self.category_names && !category.is_empty() {
+                    true => serde_json::to_writer(&mut *file, &WithCategory { pet, category })?,
+                    false => serde_json::to_writer(&mut *file, pet)?,
+                }
                 file.write_all(b"\n")
             }
         }
     }
 
     pub fn finish(self) -> io::Result<()> {
-        match self {
-            Self::Csv(mut csv) => csv.flush(),
-            Self::Jsonl(mut file) => file.flush(),
+        match self.output {
+            Output::Csv(mut csv) => csv.flush(),
+            Output::Jsonl(mut file) => file.flush(),
         }
     }
+}
+
+/// A pet with the name of its category.
+#[derive(Serialize)]
+struct WithCategory<'a> {
+    #[serde(flatten)]
+    pet: &'a Pet,
+    category: &'a str,
 }

@@ -37,7 +37,7 @@ impl Seed {
         bar.set_length(self.count);
         let mut random: SmallRng = rand::make_rng();
         let mut left = self.count;
-        let next = || {
+        let next = |_: &_| {
             if left == 0 {
                 return Ok(None);
             }

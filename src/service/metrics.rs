@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use crate::{
     api::{self, Api, Health, Operation},
     server::{self, Limits, Rejection, Response, Server, Service},
-    store::{Store, StoreMetrics},
+    store::{Counts, Store, StoreMetrics},
     telemetry::prometheus::Exposition,
 };
 
@@ -42,12 +42,17 @@ impl MetricsEndpoint {
         }
     }
 
-    fn scrape(&self) -> String {
+    async fn scrape(&self) -> String {
+        let counts = self.store.counts().await;
         let mut text = Exposition::default();
         text.gauges("petstore_build_info", "The running version.")
             .sample(&[("version", &env!("CARGO_PKG_VERSION"))], 1);
         self.http(&mut text);
         store(&mut text, &self.store.metrics());
+        // Omitted while the database is unavailable.
+        if let Ok(counts) = counts {
+            inventory(&mut text, &counts);
+        }
         text.into_text()
     }
 
@@ -134,6 +139,28 @@ impl MetricsEndpoint {
     }
 }
 
+fn inventory(text: &mut Exposition, Counts { pets, orders }: &Counts) {
+    let mut gauges = text.gauges("petstore_pets", "Animals by status.");
+    let without_status = pets.total - pets.available - pets.pending - pets.sold;
+    for (status, count) in [
+        ("available", pets.available),
+        ("pending", pets.pending),
+        ("sold", pets.sold),
+        ("none", without_status),
+    ] {
+        gauges.sample(&[("status", &status)], count);
+    }
+    let mut gauges = text.gauges("petstore_orders", "Orders by status.");
+    for (status, count) in [
+        ("placed", orders.placed),
+        ("completed", orders.completed),
+        ("cancelled", orders.cancelled),
+        ("returned", orders.returned),
+    ] {
+        gauges.sample(&[("status", &status)], count);
+    }
+}
+
 fn store(text: &mut Exposition, store: &StoreMetrics) {
     let mut queues = text.gauges(
         "petstore_store_queue_depth",
@@ -203,7 +230,7 @@ impl Service for MetricsEndpoint {
         if path != "/metrics" {
             return api::with_new_request_id(self.api.health.probe(path).await);
         }
-        let mut response = Response::new(Full::new(self.scrape().into()));
+        let mut response = Response::new(Full::new(self.scrape().await.into()));
         let media_type = HeaderValue::from_static(Exposition::MEDIA_TYPE);
         response
             .headers_mut()

@@ -1,4 +1,4 @@
-//! The store: pets, orders, API keys and idempotency keys on SQLite or
+//! The store: pets, categories, orders, API keys and idempotency keys on SQLite or
 //! PostgreSQL.
 //!
 //! Both databases keep the same promises:
@@ -8,8 +8,8 @@
 //! - Ids are positive, ascending and never reused.
 //! - A write that is queued or in flight is executed even if its caller goes
 //!   away.
-//! - A pet has at most one open order. While it has one, only that order changes
-//!   its status.
+//! - A pet has at most one active order, placed or completed. While it has one, only
+//!   that order changes its status.
 //! - A request with an idempotency key is executed once. Its record commits in
 //!   the same transaction.
 //! - Orders and idempotency keys follow one clock, whatever happens to the system
@@ -23,6 +23,7 @@ mod replay;
 mod admin;
 mod atomic_file;
 mod error;
+mod list;
 mod metrics;
 mod postgres;
 mod queue;
@@ -33,10 +34,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     api_key::{ApiKey, ApiKeyUsage, KeyHash, NewApiKey},
+    category::{Category, CategoryFilter, CategoryId, CategoryName, CategoryRejection, Naming},
     idempotency::{Idempotent, IdempotentRequest},
-    order::{self, Order, OrderId, OrderStatus, Transition},
+    order::{Order, OrderFilter, OrderId, OrderRejection, Transition},
     page::{ListQuery, Page},
-    pet::{self, Inventory, NewPet, Pet, PetChange, PetId, PetStatus},
+    pet::{NewPet, Pet, PetChange, PetFilter, PetId, PetRejection},
 };
 use postgres::Postgres;
 use sqlite::Sqlite;
@@ -46,6 +48,7 @@ pub(crate) use atomic_file::AtomicFile;
 pub use error::{Error, OpenError};
 pub(crate) use metrics::StoreMetrics;
 pub use postgres::PostgresUrl;
+pub use rows::Counts;
 pub use url::DatabaseUrl;
 pub(crate) use url::redact_password;
 
@@ -161,7 +164,7 @@ impl Store {
         id: PetId,
         change: PetChange,
         expected: Option<Pet>,
-    ) -> Result<Result<Pet, pet::PetRejection>, Error> {
+    ) -> Result<Result<Pet, PetRejection>, Error> {
         match self {
             Self::Sqlite(db) => db.pet_update(id, change, expected).await,
             Self::Postgres(db) => db.pet_update(id, change, expected).await,
@@ -175,19 +178,30 @@ impl Store {
         }
     }
 
-    /// Lists pets by ascending id.
-    pub async fn pet_list(&self, query: ListQuery<PetStatus>) -> Result<Page<Pet>, Error> {
+    /// Deletes a pet, unless an open order reserves it. `expected` as for an update.
+    pub async fn pet_delete(
+        &self,
+        id: PetId,
+        expected: Option<Pet>,
+    ) -> Result<Result<(), PetRejection>, Error> {
+        match self {
+            Self::Sqlite(db) => db.pet_delete(id, expected).await,
+            Self::Postgres(db) => db.pet_delete(id, expected).await,
+        }
+    }
+
+    pub async fn pet_list(&self, query: ListQuery<PetFilter>) -> Result<Page<Pet>, Error> {
         match self {
             Self::Sqlite(db) => db.pet_list(query).await,
             Self::Postgres(db) => db.pet_list(query).await,
         }
     }
 
-    /// Counts the pets by status. The cost is independent of their number.
-    pub async fn pet_inventory(&self) -> Result<Inventory, Error> {
+    /// Counts pets and orders by status. The cost is independent of their number.
+    pub async fn counts(&self) -> Result<Counts, Error> {
         match self {
-            Self::Sqlite(db) => db.pet_inventory().await,
-            Self::Postgres(db) => db.pet_inventory().await,
+            Self::Sqlite(db) => db.counts().await,
+            Self::Postgres(db) => db.counts().await,
         }
     }
 
@@ -198,21 +212,22 @@ impl Store {
         pet_id: PetId,
         reserve_for: Option<SignedDuration>,
         idempotency: Option<IdempotentRequest>,
-    ) -> Result<Idempotent<Result<Order, order::OrderRejection>>, Error> {
+    ) -> Result<Idempotent<Result<Order, OrderRejection>>, Error> {
         match self {
             Self::Sqlite(db) => db.order_place(pet_id, reserve_for, idempotency).await,
             Self::Postgres(db) => db.order_place(pet_id, reserve_for, idempotency).await,
         }
     }
 
-    /// Completes or cancels an open order, and updates the status of its pet.
-    /// An order whose reservation has expired can no longer be completed.
+    /// Completes or cancels an open order, or returns a completed one, and updates the
+    /// status of its pet. An order whose reservation has expired can no longer be
+    /// completed.
     pub async fn order_transition(
         &self,
         id: OrderId,
         transition: Transition,
         idempotency: Option<IdempotentRequest>,
-    ) -> Result<Idempotent<Result<Order, order::OrderRejection>>, Error> {
+    ) -> Result<Idempotent<Result<Order, OrderRejection>>, Error> {
         match self {
             Self::Sqlite(db) => db.order_transition(id, transition, idempotency).await,
             Self::Postgres(db) => db.order_transition(id, transition, idempotency).await,
@@ -235,11 +250,52 @@ impl Store {
         }
     }
 
-    /// Lists orders by ascending id.
-    pub async fn order_list(&self, query: ListQuery<OrderStatus>) -> Result<Page<Order>, Error> {
+    pub async fn order_list(&self, query: ListQuery<OrderFilter>) -> Result<Page<Order>, Error> {
         match self {
             Self::Sqlite(db) => db.order_list(query).await,
             Self::Postgres(db) => db.order_list(query).await,
+        }
+    }
+
+    /// Names a category. With `expected`, it must still be that one, or still not exist.
+    pub async fn category_put(
+        &self,
+        id: CategoryId,
+        name: CategoryName,
+        expected: Option<Option<Category>>,
+    ) -> Result<Result<Naming, CategoryRejection>, Error> {
+        match self {
+            Self::Sqlite(db) => db.category_put(id, name, expected).await,
+            Self::Postgres(db) => db.category_put(id, name, expected).await,
+        }
+    }
+
+    /// Deletes the name of a category. With `expected`, it must still be that one.
+    pub async fn category_delete(
+        &self,
+        id: CategoryId,
+        expected: Option<Category>,
+    ) -> Result<Result<(), CategoryRejection>, Error> {
+        match self {
+            Self::Sqlite(db) => db.category_delete(id, expected).await,
+            Self::Postgres(db) => db.category_delete(id, expected).await,
+        }
+    }
+
+    pub async fn category_get(&self, id: CategoryId) -> Result<Option<Category>, Error> {
+        match self {
+            Self::Sqlite(db) => db.category_get(id).await,
+            Self::Postgres(db) => db.category_get(id).await,
+        }
+    }
+
+    pub async fn category_list(
+        &self,
+        query: ListQuery<CategoryFilter>,
+    ) -> Result<Page<Category>, Error> {
+        match self {
+            Self::Sqlite(db) => db.category_list(query).await,
+            Self::Postgres(db) => db.category_list(query).await,
         }
     }
 

@@ -6,13 +6,15 @@
 
 use std::error;
 
+use compact_str::CompactString;
 use jiff::Timestamp;
 
 use crate::{
     api_key::{ApiKey, KeyHash, KeyName, Scopes},
-    order::{Order, OrderId, OrderStatus},
+    category::{Category, CategoryId, CategoryName},
+    order::{Order, OrderCounts, OrderId, OrderStatus},
     page::Status,
-    pet::{Inventory, NewPet, Pet, PetId, PetName, PetStatus},
+    pet::{Claim, Inventory, NewPet, Pet, PetId, PetName, PetStatus, search_name},
 };
 
 /// Defines a macro for a column list with its PostgreSQL types. For `pet_columns`:
@@ -42,11 +44,22 @@ macro_rules! define_columns {
 define_columns!($ pet_columns: "id" INT8, "name" TEXT, "category_id" INT8, "status" TEXT);
 
 // What is written for a new pet; the database assigns the rest.
-define_columns!($ new_pet_columns: "name" TEXT, "category_id" INT8, "status" TEXT);
+define_columns!($ new_pet_columns:
+    "name" TEXT, "search_name" TEXT, "category_id" INT8, "status" TEXT
+);
+
+// What is copied of a pet.
+define_columns!($ stored_pet_columns:
+    "id" INT8, "name" TEXT, "search_name" TEXT, "category_id" INT8, "status" TEXT
+);
+
+define_columns!($ category_columns: "id" INT8, "name" TEXT);
+
+define_columns!($ stored_category_columns: "id" INT8, "name" TEXT, "folded_name" TEXT);
 
 define_columns!($ order_columns:
     "id" INT8, "pet_id" INT8, "status" TEXT,
-    "created_at" INT8, "updated_at" INT8, "expires_at" INT8
+    "created_at" INT8, "updated_at" INT8, "expires_at" INT8, "completed_at" INT8
 );
 
 define_columns!($ new_order_columns:
@@ -68,7 +81,11 @@ define_columns!($ idempotency_key_columns:
     "outcome" TEXT, "resource_id" INT8, "created_at" INT8
 );
 
-define_columns!($ inventory_columns: "available" INT8, "pending" INT8, "sold" INT8);
+define_columns!($ count_columns:
+    "pets" INT8, "pets_available" INT8, "pets_pending" INT8, "pets_sold" INT8,
+    "orders_placed" INT8, "orders_completed" INT8, "orders_cancelled" INT8,
+    "orders_returned" INT8
+);
 
 /// A row of either database.
 pub(super) trait Row {
@@ -156,6 +173,12 @@ impl<'r, R: Row> Columns<'r, R> {
         S::parse(self.row.text(column)?).map_err(|e| R::corrupt(column, e))
     }
 
+    /// The claim of an active order, from its status.
+    pub(super) fn claim(&mut self) -> Result<Option<Claim>, R::Error> {
+        let status = self.optional_status::<OrderStatus>()?;
+        Ok(status.and_then(OrderStatus::claim))
+    }
+
     fn optional_status<S: Status>(&mut self) -> Result<Option<S>, R::Error> {
         let column = self.advance();
         let status = self.row.optional_text(column)?.map(S::parse).transpose();
@@ -185,12 +208,23 @@ impl Entity for Pet {
     }
 }
 
+/// `category_columns!()`
+impl Entity for Category {
+    fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
+        Ok(Self {
+            id: CategoryId::from_store(columns.int()?),
+            name: CategoryName::from_store(columns.text()?),
+        })
+    }
+}
+
 /// The writable values of a pet, in the order of `new_pet_columns!()`.
 ///
 /// This and its users destructure without `..`: the compiler finds every
 /// statement that a new field must reach.
 pub(super) struct PetValues<'a> {
     pub(super) name: &'a str,
+    pub(super) search_name: CompactString,
     pub(super) category_id: i64,
     pub(super) status: Option<&'static str>,
 }
@@ -204,6 +238,7 @@ impl<'a> From<&'a NewPet> for PetValues<'a> {
         } = new;
         Self {
             name: name.as_str(),
+            search_name: search_name(name.as_str()),
             category_id: *category_id,
             status: status.map(PetStatus::as_str),
         }
@@ -220,6 +255,7 @@ impl<'a> From<&'a Pet> for PetValues<'a> {
         } = pet;
         Self {
             name: name.as_str(),
+            search_name: search_name(name.as_str()),
             category_id: *category_id,
             status: status.map(PetStatus::as_str),
         }
@@ -236,6 +272,7 @@ impl Entity for Order {
             created_at: columns.timestamp()?,
             updated_at: columns.timestamp()?,
             expires_at: columns.optional_timestamp()?,
+            completed_at: columns.optional_timestamp()?,
         })
     }
 }
@@ -260,13 +297,29 @@ impl Entity for (KeyHash, ApiKey) {
     }
 }
 
-/// `inventory_columns!()`
-impl Entity for Inventory {
+/// The numbers of pets and orders.
+#[derive(Debug, Clone, Copy)]
+pub struct Counts {
+    pub pets: Inventory,
+    pub orders: OrderCounts,
+}
+
+/// `count_columns!()`
+impl Entity for Counts {
     fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
         Ok(Self {
-            available: columns.int()?,
-            pending: columns.int()?,
-            sold: columns.int()?,
+            pets: Inventory {
+                total: columns.int()?,
+                available: columns.int()?,
+                pending: columns.int()?,
+                sold: columns.int()?,
+            },
+            orders: OrderCounts {
+                placed: columns.int()?,
+                completed: columns.int()?,
+                cancelled: columns.int()?,
+                returned: columns.int()?,
+            },
         })
     }
 }

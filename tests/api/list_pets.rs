@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use http::Method;
-use petstore::page::{Cursor, ListKind};
+use petstore::{
+    page::{Cursor, ListKind, ListQuery, Position},
+    pet::PetFilter,
+};
 use serde_json::json;
 
 use crate::harness::{Backend, Server};
@@ -194,14 +197,11 @@ pub async fn invalid_query_parameters_get_400(backend: Backend) {
     queries.push(format!("cursor={good}="));
     queries.push(format!("cursor={good}A"));
     queries.push(format!("cursor={}", &good[1..]));
-    queries.push(format!(
-        "cursor={}",
-        Cursor::after(1).encode(ListKind::Orders)
-    ));
-    queries.push(format!(
-        "cursor={}",
-        Cursor::after(-1).encode(ListKind::Pets)
-    ));
+    let cursor = Cursor::parse(&good, ListKind::Pets).unwrap();
+    queries.push(format!("cursor={}", cursor.encode(ListKind::Orders)));
+    // A cursor belongs to its query.
+    queries.push(format!("status=sold&cursor={good}"));
+    queries.push(format!("sort=desc&cursor={good}"));
     for query in queries {
         let response = server.get(&format!("/v1/pets?{query}")).await;
         response.assert_error(400, "invalid_parameter");
@@ -297,17 +297,31 @@ pub async fn reads_see_every_acknowledged_write(backend: Backend) {
             // Also read what does not exist yet: a cached empty page or 404 must be
             // invalidated by the create.
             let later = id + 4;
-            let after = Cursor::after(later - 1).encode(ListKind::Pets);
             server
-                .get(&format!("/v1/pets?limit=1&cursor={after}"))
+                .get(&format!("/v1/pets?{}", page_after("limit=1", later - 1)))
                 .await;
             server.get(&format!("/v1/pets/{later}")).await;
-            let before = Cursor::after(id - 1).encode(ListKind::Pets);
-            for path in [
-                format!("/v1/pets?limit=1&cursor={before}"),
-                format!("/v1/pets?limit=1&status=sold&cursor={before}"),
+            for query in [
+                "limit=1",
+                "limit=1&status=sold",
+                "limit=1&status=sold&categoryId={n}",
             ] {
-                assert_eq!(server.get(&path).await.json()[0]["id"], id);
+                let query = query.replace("{n}", &n.to_string());
+                let path = format!("/v1/pets?{}", page_after(&query, id - 1));
+                assert_eq!(server.get(&path).await.json()[0]["id"], id, "{path}");
+            }
+            for query in [
+                "sort=desc".into(),
+                "name=".to_string() + &format!("{writer}-{n}"),
+                format!("id={id}"),
+                format!("categoryId={n}&sort=desc"),
+            ] {
+                let listed = server
+                    .get(&format!("/v1/pets?limit=100&{query}"))
+                    .await
+                    .json();
+                let mut listed = listed.as_array().unwrap().iter();
+                assert!(listed.any(|pet| pet["id"] == id), "{query}");
             }
             assert_eq!(server.get(&format!("/v1/pets/{id}")).await.json()["id"], id);
             ids.push(id);
@@ -316,4 +330,10 @@ pub async fn reads_see_every_acknowledged_write(backend: Backend) {
     });
     let ids = futures_util::future::join_all(writers).await.concat();
     assert_eq!(BTreeSet::from_iter(ids), BTreeSet::from_iter(1..=200));
+}
+
+/// The query of the page after an id.
+fn page_after(query: &str, id: i64) -> String {
+    let query = ListQuery::<PetFilter>::parse(query).unwrap();
+    query.next(Position::of_id(id))
 }

@@ -11,7 +11,8 @@ use crate::harness::{Backend, Server, eventually};
 
 /// Three pets with one order each: placed, completed, cancelled.
 const ORDERS: &str = "
-    INSERT INTO pets (name, category_id) VALUES ('A', 1), ('B', 1), ('C', 1);
+    INSERT INTO pets (name, search_name, category_id) VALUES
+        ('A', 'a', 1), ('B', 'b', 1), ('C', 'c', 1);
     INSERT INTO orders (pet_id, status, created_at, updated_at) VALUES
         (1, 'placed', 1763200000000000, 1763200000000000),
         (2, 'completed', 1763200000123000, 1763200001000000),

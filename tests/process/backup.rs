@@ -125,20 +125,27 @@ fn check_reports_inconsistencies() {
     check(&home, &home.url()).success();
     let db = Connection::open(home.database()).unwrap();
     db.execute_batch(
-        "INSERT INTO pets (name, category_id, status) VALUES ('A', 1, 'available'), ('B', 1, 'sold');
-         INSERT INTO orders (pet_id, status, created_at, updated_at) VALUES
-             (1, 'placed', 5, 5), (2, 'completed', 5, 4);
-         UPDATE inventory SET sold = 7;",
+        "INSERT INTO pets (name, search_name, category_id, status) VALUES
+             ('A', 'a', 1, 'available'), ('B', 'B', 1, 'sold'), ('C', 'c', 1, 'available');
+         INSERT INTO orders (pet_id, status, created_at, updated_at, completed_at) VALUES
+             (1, 'placed', 5, 5, NULL), (2, 'cancelled', 5, 4, NULL), (3, 'completed', 5, 6, 6),
+             (4, 'completed', 5, 5, 5), (5, 'completed', 5, 5, NULL);
+         INSERT INTO categories VALUES (1, 'Dogs', 'Dogs');
+         UPDATE counts SET pets_sold = 7;",
     )
     .unwrap();
     db.close().unwrap();
     let found = check(&home, &home.url());
-    found.assert_fails(1, "3 problems found in sqlite:");
+    found.assert_fails(1, "7 problems found in sqlite:");
     let lines: Vec<_> = found.stdout.lines().collect();
     let expected = [
         "1 open orders whose pet is not pending",
+        "1 completed orders whose pet is not sold",
         "1 orders that were updated before they were created",
-        "6 sold pets counted in excess by the inventory",
+        "1 orders with a wrong time of completion",
+        "6 sold pets counted in excess",
+        "1 pets that a search does not find by their name",
+        "1 categories whose name could be used twice",
     ];
     assert_eq!(lines, expected);
 
@@ -146,12 +153,12 @@ fn check_reports_inconsistencies() {
     let home = Home::new();
     home.new_key();
     let db = Connection::open(home.database()).unwrap();
-    db.execute_batch("DROP TRIGGER inventory_pet_inserted; DROP INDEX orders_open_pet_id_key")
+    db.execute_batch("DROP TRIGGER count_pet_inserted; DROP INDEX orders_active_pet_id_key")
         .unwrap();
     db.close().unwrap();
     let found = check(&home, &home.url());
-    let missing = "the index orders_open_pet_id_key is missing or changed\n\
-                   the trigger inventory_pet_inserted is missing or changed\n";
+    let missing = "the index orders_active_pet_id_key is missing or changed\n\
+                   the trigger count_pet_inserted is missing or changed\n";
     assert_eq!(found.stdout, missing);
 
     // An empty file is not a petstore database, and stays empty.
@@ -196,13 +203,13 @@ fn check_reports_inconsistencies_on_postgres() {
     let home = Home::with_database(cluster.url(&database));
     home.new_key();
     check(&home, &home.url()).success();
-    let hurt = "INSERT INTO pets (name, category_id, status, reserved)
-                VALUES ('A', 1, 'available', true)";
+    let hurt = "INSERT INTO pets (name, search_name, category_id, status, active_order)
+                VALUES ('A', 'a', 1, 'available', 'placed')";
     cluster.psql(&database, hurt);
     let found = check(&home, &home.url());
     assert_eq!(
         found.stdout,
-        "1 pets marked reserved without an open order, or not marked with one\n"
+        "1 pets whose row names another active order than they have\n"
     );
 }
 

@@ -78,14 +78,13 @@ async fn wait_until_expired(client: &Client, order: &str) {
 /// Inserts an order and an idempotency key from 1970, and waits until the service has
 /// expired the one and purged the other, and with them all that is due.
 async fn wait_until_purged(sql: impl Fn(&str) -> String) {
-    sql(
-        "INSERT INTO pets (name, category_id, status) VALUES ('marker', 1, 'pending');
+    sql("INSERT INTO pets (name, search_name, category_id, status)
+             VALUES ('marker', 'marker', 1, 'pending');
          INSERT INTO orders (pet_id, status, created_at, updated_at, expires_at)
          SELECT max(id), 'placed', 0, 0, 1 FROM pets;
          INSERT INTO idempotency_keys
          SELECT api_key_id, 'marker', fingerprint, outcome, resource_id, 0
-         FROM idempotency_keys LIMIT 1;",
-    );
+         FROM idempotency_keys LIMIT 1;");
     let due = "SELECT CAST((SELECT count(*) FROM orders WHERE status = 'placed' AND expires_at = 1)
                       + (SELECT count(*) FROM idempotency_keys WHERE created_at = 0) AS text)";
     eventually("expiry and purge", async || sql(due) == "0").await;

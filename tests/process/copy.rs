@@ -44,7 +44,8 @@ async fn copy_preserves_all_data() {
     service.stop();
     let db = Connection::open(home.database()).unwrap();
     db.execute_batch(
-        "INSERT INTO orders VALUES (7, 3, 'placed', 1, 2, 4000000000000000);
+        "INSERT INTO orders VALUES (7, 3, 'placed', 1, 2, 4000000000000000, NULL);
+         INSERT INTO categories VALUES (-5, 'Dogs', 'dogs');
          UPDATE pets SET status = 'pending' WHERE id = 3;
          DELETE FROM pets WHERE id = 1234",
     )
@@ -52,7 +53,7 @@ async fn copy_preserves_all_data() {
     db.close().unwrap();
 
     let done = copy(&home, &there.url()).success();
-    let output = "Copied 1233 animals, 1 order and 2 API keys.";
+    let output = "Copied 1233 animals, 1 category name, 1 order and 2 API keys.";
     assert!(done.stderr.contains(output), "{done:?}");
 
     let service = there.serve();
@@ -64,6 +65,8 @@ async fn copy_preserves_all_data() {
         (&7.into(), &3.into())
     );
     assert_eq!(orders[0]["expiresAt"], "2096-10-02T07:06:40Z");
+    let categories = client.get("/v1/categories").await.body;
+    assert_eq!(categories, json!([{"id": -5, "name": "Dogs"}]));
     let pending = client.get("/v1/pets?status=pending").await.body;
     assert_eq!(pending[0]["id"], 3);
     // The order reserves its pet, the inventory is right, and a retry with an
@@ -72,7 +75,10 @@ async fn copy_preserves_all_data() {
     let update = client.send_json(Method::PATCH, "/v1/pets/3", &sold, None);
     update.await.unwrap().assert_error(409, "pet_reserved");
     let inventory = client.get("/v1/store/inventory").await.body;
-    assert_eq!(inventory, json!({"available": 0, "pending": 1, "sold": 0}));
+    assert_eq!(
+        inventory,
+        json!({"available": 0, "pending": 1, "sold": 0, "total": 1233})
+    );
     let again = client.send_json(Method::POST, "/v1/pets", &pet, Some("till-1"));
     let again = again.await.unwrap();
     assert_eq!((again.status, &again.body["id"]), (201, &json!(1)));

@@ -139,12 +139,12 @@ async fn a_locked_row_delays_only_its_own_changes() {
     let lock = |table: &str, id: i64| format!("SELECT FROM {table} WHERE id = {id} FOR UPDATE");
     let once = |status| [status, 409, 409, 409];
     for (statement, request, expected) in [
-        // The first update of a status locks a shard of the inventory; here, half of
+        // The first update of a status locks a shard of the counts; here, half of
         // them are locked.
         (
             format!(
                 "UPDATE pets SET status = 'sold' WHERE id = {available};
-                 SELECT FROM inventory WHERE shard % 2 = 0 FOR UPDATE"
+                 SELECT FROM counts WHERE shard % 2 = 0 FOR UPDATE"
             ),
             place(available),
             once(201),
@@ -231,7 +231,7 @@ async fn orders_expire_while_another_pet_is_locked() {
         create_order(&client).await;
     }
     let available = async |count| {
-        let expected = json!({"available": count, "pending": 6 - count, "sold": 0});
+        let expected = json!({"available": count, "pending": 6 - count, "sold": 0, "total": 6});
         eventually("orders to expire", async || {
             client.get("/v1/store/inventory").await.body == expected
         })

@@ -36,7 +36,7 @@ async fn place_orders(client: &Client, count: i64) {
 
 /// Waits until every pet is available again.
 async fn wait_until_available(client: &Client, count: i64) {
-    let available = json!({"available": count, "pending": 0, "sold": 0});
+    let available = json!({"available": count, "pending": 0, "sold": 0, "total": count});
     let all_available = async || client.get("/v1/store/inventory").await.body == available;
     eventually("available pets", all_available).await;
 }

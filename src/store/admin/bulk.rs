@@ -3,8 +3,8 @@
 use std::pin::pin;
 
 use futures_util::TryStreamExt;
-use rusqlite::TransactionBehavior;
-use tokio_postgres::{binary_copy::BinaryCopyInWriter, types::ToSql};
+use rusqlite::{Connection, TransactionBehavior};
+use tokio_postgres::{IsolationLevel, Transaction, binary_copy::BinaryCopyInWriter, types::ToSql};
 
 use super::super::{
     error::OpenError,
@@ -13,7 +13,10 @@ use super::super::{
     sqlite,
     url::DatabaseUrl,
 };
-use crate::pet::{NewPet, Pet};
+use crate::{
+    category::{Category, CategoryNames},
+    pet::{NewPet, Pet},
+};
 
 /// Why an import or export failed.
 #[derive(Debug, thiserror::Error)]
@@ -43,16 +46,18 @@ impl From<tokio_postgres::Error> for BulkError {
 /// Every pet, by ascending id.
 const ALL_PETS: &str = concat!("SELECT ", pet_columns!(), " FROM pets ORDER BY id");
 
+const ALL_CATEGORIES: &str = concat!("SELECT ", category_columns!(), " FROM categories");
+
 const COPY_PETS: &str = concat!("COPY pets (", new_pet_columns!(), ") FROM STDIN BINARY");
 
 /// Creates the pets that `next` returns until `None`, all in one transaction.
-/// Returns their number.
+/// Returns their number. `next` gets the names of the categories.
 ///
 /// Fails if an SQLite file is being served: the service would not notice the new pets
 /// and keep serving cached responses.
 pub(crate) async fn import(
     url: &DatabaseUrl,
-    mut next: impl FnMut() -> Result<Option<NewPet>, String>,
+    mut next: impl FnMut(&CategoryNames) -> Result<Option<NewPet>, String>,
 ) -> Result<u64, BulkError> {
     let mut count = 0;
     match url {
@@ -61,7 +66,8 @@ pub(crate) async fn import(
             let transaction = file
                 .db
                 .transaction_with_behavior(TransactionBehavior::Immediate)?;
-            while let Some(new) = next().map_err(BulkError::Aborted)? {
+            let names = read_names(&transaction)?;
+            while let Some(new) = next(&names).map_err(BulkError::Aborted)? {
                 sqlite::insert_pet(&transaction, new)?;
                 count += 1;
             }
@@ -71,16 +77,19 @@ pub(crate) async fn import(
         DatabaseUrl::Postgres(url) => {
             let (mut client, warnings) = postgres::open_connection(url).await?;
             let transaction = client.transaction().await?;
+            let names = load_names(&transaction).await?;
             let sink = transaction.copy_in(COPY_PETS).await?;
             let types = new_pet_columns!(types);
             let mut writer = pin!(BinaryCopyInWriter::new(sink, types));
-            while let Some(new) = next().map_err(BulkError::Aborted)? {
+            while let Some(new) = next(&names).map_err(BulkError::Aborted)? {
                 let PetValues {
                     name,
+                    search_name,
                     category_id,
                     status,
                 } = PetValues::from(&new);
-                let row: [&(dyn ToSql + Sync); 3] = [&name, &category_id, &status];
+                let search_name = search_name.as_str();
+                let row: [&(dyn ToSql + Sync); 4] = [&name, &search_name, &category_id, &status];
                 writer.as_mut().write(&row).await?;
                 count += 1;
             }
@@ -93,33 +102,55 @@ pub(crate) async fn import(
     Ok(count)
 }
 
-/// Calls `take` with every pet by ascending id, from one snapshot. Returns their
-/// number.
+/// Calls `take` with every pet by ascending id, from one snapshot, and with the names of
+/// the categories. Returns the number of pets.
 pub(crate) async fn export(
     url: &DatabaseUrl,
-    mut take: impl FnMut(Pet) -> Result<(), String>,
+    mut take: impl FnMut(Pet, &CategoryNames) -> Result<(), String>,
 ) -> Result<u64, BulkError> {
     let mut count = 0;
     match url {
         DatabaseUrl::Sqlite(path) => {
             let db = sqlite::open_current(path)?;
+            db.execute_batch("BEGIN")?;
+            let names = read_names(&db)?;
             let mut select = db.prepare(ALL_PETS)?;
             for pet in select.query_map([], sqlite::read_row)? {
-                take(pet?).map_err(BulkError::Aborted)?;
+                take(pet?, &names).map_err(BulkError::Aborted)?;
                 count += 1;
             }
         }
         DatabaseUrl::Postgres(url) => {
-            let (client, _) = postgres::open_connection(url).await?;
+            let (mut client, _) = postgres::open_connection(url).await?;
+            let snapshot = client
+                .build_transaction()
+                .isolation_level(IsolationLevel::RepeatableRead)
+                .read_only(true)
+                .start()
+                .await?;
+            let names = load_names(&snapshot).await?;
             let parameters: [&str; 0] = [];
-            let mut rows = pin!(client.query_raw(ALL_PETS, parameters).await?);
+            let mut rows = pin!(snapshot.query_raw(ALL_PETS, parameters).await?);
             while let Some(row) = rows.try_next().await? {
                 let pet =
                     Pet::from_row(&row).map_err(|error| BulkError::Aborted(error.to_string()))?;
-                take(pet).map_err(BulkError::Aborted)?;
+                take(pet, &names).map_err(BulkError::Aborted)?;
                 count += 1;
             }
         }
     }
     Ok(count)
+}
+
+fn read_names(db: &Connection) -> rusqlite::Result<CategoryNames> {
+    let mut select = db.prepare(ALL_CATEGORIES)?;
+    let categories = select.query_map([], sqlite::read_row::<Category>)?;
+    categories.collect()
+}
+
+async fn load_names(db: &Transaction<'_>) -> Result<CategoryNames, BulkError> {
+    let rows = db.query(ALL_CATEGORIES, &[]).await?;
+    let categories = rows.iter().map(Category::from_row);
+    let names = categories.collect::<Result<_, _>>();
+    names.map_err(|error| BulkError::Aborted(error.to_string()))
 }

@@ -1,30 +1,49 @@
 //! Integrity check of a store: damaged pages, the schema, and invariants across
 //! tables.
 
+use std::pin::pin;
+
+use compact_str::CompactString;
+use futures_util::TryStreamExt;
 use rusqlite::Connection;
 
 use super::super::{
     error::OpenError,
     postgres::{self, PostgresError, PostgresUrl},
+    rows::Columns,
     sqlite,
     url::DatabaseUrl,
 };
+use crate::{case_fold::fold, pet::search_name};
+
+/// By how much a counter exceeds the number of rows.
+macro_rules! count_excess {
+    ($counter:literal, $rows:literal) => {
+        concat!(
+            "SELECT CAST((SELECT coalesce(sum(",
+            $counter,
+            "), 0) FROM counts) - (SELECT count(*) FROM ",
+            $rows,
+            ") AS bigint)"
+        )
+    };
+}
 
 /// What each query counts, and the query. Every count must be 0. Valid on both databases.
-const INVARIANTS: [(&str, &str); 7] = [
-    (
-        "orders whose pet does not exist",
-        "SELECT count(*) FROM orders LEFT JOIN pets ON pets.id = orders.pet_id
-         WHERE pets.id IS NULL",
-    ),
+const INVARIANTS: [(&str, &str); 13] = [
     (
         "open orders whose pet is not pending",
-        "SELECT count(*) FROM orders JOIN pets ON pets.id = orders.pet_id
+        "SELECT count(*) FROM orders LEFT JOIN pets ON pets.id = orders.pet_id
          WHERE orders.status = 'placed' AND pets.status IS DISTINCT FROM 'pending'",
     ),
     (
-        "pets with more than one open order",
-        "SELECT count(*) FROM (SELECT pet_id FROM orders WHERE status = 'placed'
+        "completed orders whose pet is not sold",
+        "SELECT count(*) FROM orders JOIN pets ON pets.id = orders.pet_id
+         WHERE orders.status = 'completed' AND pets.status IS DISTINCT FROM 'sold'",
+    ),
+    (
+        "pets with more than one order that is open or completed",
+        "SELECT count(*) FROM (SELECT pet_id FROM orders WHERE status IN ('placed', 'completed')
                                GROUP BY pet_id HAVING count(*) > 1) AS several",
     ),
     (
@@ -32,41 +51,88 @@ const INVARIANTS: [(&str, &str); 7] = [
         "SELECT count(*) FROM orders WHERE updated_at < created_at",
     ),
     (
-        "available pets counted in excess by the inventory",
-        "SELECT CAST((SELECT coalesce(sum(available), 0) FROM inventory)
-                   - (SELECT count(*) FROM pets WHERE status = 'available') AS bigint)",
+        "orders with a wrong time of completion",
+        "SELECT count(*) FROM orders
+         WHERE (completed_at IS NULL) = (status IN ('completed', 'returned'))
+            OR completed_at > updated_at OR completed_at < created_at",
+    ),
+    ("pets counted in excess", count_excess!("pets", "pets")),
+    (
+        "available pets counted in excess",
+        count_excess!("pets_available", "pets WHERE status = 'available'"),
     ),
     (
-        "pending pets counted in excess by the inventory",
-        "SELECT CAST((SELECT coalesce(sum(pending), 0) FROM inventory)
-                   - (SELECT count(*) FROM pets WHERE status = 'pending') AS bigint)",
+        "pending pets counted in excess",
+        count_excess!("pets_pending", "pets WHERE status = 'pending'"),
     ),
     (
-        "sold pets counted in excess by the inventory",
-        "SELECT CAST((SELECT coalesce(sum(sold), 0) FROM inventory)
-                   - (SELECT count(*) FROM pets WHERE status = 'sold') AS bigint)",
+        "sold pets counted in excess",
+        count_excess!("pets_sold", "pets WHERE status = 'sold'"),
     ),
+    (
+        "open orders counted in excess",
+        count_excess!("orders_placed", "orders WHERE status = 'placed'"),
+    ),
+    (
+        "completed orders counted in excess",
+        count_excess!("orders_completed", "orders WHERE status = 'completed'"),
+    ),
+    (
+        "cancelled orders counted in excess",
+        count_excess!("orders_cancelled", "orders WHERE status = 'cancelled'"),
+    ),
+    (
+        "returned orders counted in excess",
+        count_excess!("orders_returned", "orders WHERE status = 'returned'"),
+    ),
+];
+
+/// A column that only the program can verify.
+struct Derived {
+    what: &'static str,
+    /// Selects names, and what is stored for each.
+    sql: &'static str,
+    derive: fn(&str) -> CompactString,
+}
+
+const DERIVED: [Derived; 2] = [
+    Derived {
+        what: "pets that a search does not find by their name",
+        sql: "SELECT name, search_name FROM pets",
+        derive: search_name,
+    },
+    Derived {
+        what: "categories whose name could be used twice",
+        sql: "SELECT name, folded_name FROM categories",
+        derive: |name| CompactString::from(fold(name)),
+    },
 ];
 
 /// Further invariants for PostgreSQL only, starting with the schema.
 const POSTGRES_INVARIANTS: [(&str, &str); 3] = [
     (
         "missing indexes",
-        "SELECT count(*) FROM unnest(ARRAY['pets_pkey', 'pets_status_id_idx', 'orders_pkey',
-             'orders_status_id_idx', 'orders_open_pet_id_key', 'orders_expires_at_idx',
-             'idempotency_keys_pkey', 'idempotency_keys_created_at_idx', 'inventory_pkey',
+        "SELECT count(*) FROM unnest(ARRAY['pets_pkey', 'pets_status_id_idx',
+             'pets_category_id_status_id_idx', 'pets_category_id_id_idx',
+             'pets_search_name_id_idx', 'categories_pkey', 'categories_folded_name_key',
+             'orders_pkey', 'orders_status_id_idx', 'orders_pet_id_id_idx',
+             'orders_active_pet_id_key', 'orders_expires_at_idx',
+             'idempotency_keys_pkey', 'idempotency_keys_created_at_idx', 'counts_pkey',
              'api_keys_pkey', 'api_keys_hash_key']) AS index_name
          WHERE to_regclass(index_name) IS NULL",
     ),
     (
         "missing or disabled triggers",
-        "SELECT 4 - count(*) FROM pg_trigger WHERE tgrelid = 'pets'::regclass
-         AND tgname LIKE 'inventory_pet_%' AND tgenabled = 'O'",
+        "SELECT 8 - count(*) FROM pg_trigger
+         WHERE tgrelid IN ('pets'::regclass, 'orders'::regclass)
+         AND tgname LIKE 'count\\_%' AND tgenabled = 'O'",
     ),
     (
-        "pets marked reserved without an open order, or not marked with one",
-        "SELECT count(*) FROM pets WHERE reserved <> EXISTS (
-             SELECT FROM orders WHERE orders.pet_id = pets.id AND orders.status = 'placed')",
+        "pets whose row names another active order than they have",
+        "SELECT count(*) FROM pets
+         LEFT JOIN orders ON orders.pet_id = pets.id
+                          AND orders.status IN ('placed', 'completed')
+         WHERE pets.active_order IS DISTINCT FROM orders.status",
     ),
 ];
 
@@ -135,6 +201,17 @@ pub(super) fn check_file(
         let count = db.query_row(sql, [], |row| row.get(0))?;
         problems.extend(problem(count, what));
     }
+    for Derived { what, sql, derive } in DERIVED {
+        progress(what);
+        let mut select = db.prepare(sql)?;
+        let mut rows = select.query([])?;
+        let mut wrong = 0;
+        while let Some(row) = rows.next()? {
+            let mut columns = Columns::of(row);
+            wrong += i64::from(derive(columns.text()?) != columns.text()?);
+        }
+        problems.extend(problem(wrong, what));
+    }
     Ok(problems)
 }
 
@@ -154,6 +231,16 @@ async fn check_server(
         progress(what);
         let count = snapshot.query_one(sql, &[]).await?.get(0);
         problems.extend(problem(count, what));
+    }
+    for Derived { what, sql, derive } in DERIVED {
+        progress(what);
+        let parameters: [&str; 0] = [];
+        let mut rows = pin!(snapshot.query_raw(sql, parameters).await?);
+        let mut wrong = 0;
+        while let Some(row) = rows.try_next().await? {
+            wrong += i64::from(derive(row.get(0)) != row.get::<_, &str>(1));
+        }
+        problems.extend(problem(wrong, what));
     }
     Ok(problems)
 }

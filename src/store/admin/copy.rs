@@ -47,12 +47,16 @@ struct Table {
     types: &'static [Type],
 }
 
-/// In an order that satisfies the foreign keys.
-static TABLES: [Table; 4] = [
+static TABLES: [Table; 5] = [
     Table {
         name: "pets",
-        columns: pet_columns!(),
-        types: pet_columns!(types),
+        columns: stored_pet_columns!(),
+        types: stored_pet_columns!(types),
+    },
+    Table {
+        name: "categories",
+        columns: stored_category_columns!(),
+        types: stored_category_columns!(types),
     },
     Table {
         name: "orders",
@@ -71,12 +75,12 @@ static TABLES: [Table; 4] = [
     },
 ];
 
-/// Only PostgreSQL keeps the reservation in the pet's row.
-const MARK_RESERVED: &str = "UPDATE pets SET reserved = true FROM orders
-                             WHERE orders.pet_id = pets.id AND orders.status = 'placed'";
+/// Only PostgreSQL keeps the status of the active order in the pet's row.
+const SET_ACTIVE_ORDER: &str = "UPDATE pets SET active_order = orders.status FROM orders
+     WHERE orders.pet_id = pets.id AND orders.status IN ('placed', 'completed')";
 
 /// Copies everything in one transaction. Returns the number of rows of pets,
-/// orders, API keys and idempotency keys. Calls `progress` with the number of
+/// categories, orders, API keys and idempotency keys. Calls `progress` with the number of
 /// rows copied and in total.
 ///
 /// The file must not be served meanwhile, and the target must be empty.
@@ -84,13 +88,13 @@ pub(crate) async fn copy(
     from: &Path,
     to: &PostgresUrl,
     mut progress: impl FnMut(u64, u64),
-) -> Result<[u64; 4], CopyError> {
+) -> Result<[u64; 5], CopyError> {
     let (source, _lock) = sqlite::open_exclusive_read_only(from)?;
     // One snapshot: the command line may change API keys meanwhile.
     source.execute_batch("BEGIN")?;
     let (mut client, warnings) = postgres::open_connection(to).await?;
     let target = client.transaction().await?;
-    let mut counts = [0; 4];
+    let mut counts = [0; 5];
     for (table, count) in TABLES.iter().zip(&mut counts) {
         let name = table.name;
         // Keeps other writers out until the commit.
@@ -110,7 +114,7 @@ pub(crate) async fn copy(
         done += copy_table(&source, &target, table, step).await?;
         advance_sequence(&source, &target, table.name).await?;
     }
-    target.execute(MARK_RESERVED, &[]).await?;
+    target.execute(SET_ACTIVE_ORDER, &[]).await?;
     match postgres::commit_confirmed(target, &warnings).await {
         true => Ok(counts),
         false => Err(CopyError::Unconfirmed),
@@ -196,7 +200,7 @@ mod tests {
     #[test]
     fn every_table_is_copied_or_derived() {
         // Kept by triggers, and SQLite's own.
-        const DERIVED: [&str; 2] = ["inventory", "sqlite_sequence"];
+        const DERIVED: [&str; 2] = ["counts", "sqlite_sequence"];
         let db = sqlite::in_memory().unwrap();
         let mut tables = db
             .prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")

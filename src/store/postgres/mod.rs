@@ -5,6 +5,7 @@
 mod idempotency;
 
 mod api_keys;
+mod categories;
 mod connect;
 mod error;
 mod lock_wait;
@@ -25,15 +26,19 @@ use std::{
 };
 
 use tokio::time::timeout;
-use tokio_postgres::{Client, Transaction};
+use tokio_postgres::{
+    Client, Transaction,
+    types::{ToSql, Type},
+};
 
 use super::{
     Options, Role,
     error::{Error, OpenError},
+    list::{Select, Value},
     metrics::{CommitMetrics, PoolMetrics, QueueMetrics, StoreMetrics},
-    rows::{Columns, Entity, Row},
+    rows::{Columns, Counts, Entity, Row},
 };
-use crate::page::{ListQuery, Page, Status};
+use crate::page::{Page, PageLimit, Position};
 use connect::Connector;
 use error::MissingRow;
 use orders::{PlaceOrder, TransitionOrder};
@@ -51,13 +56,14 @@ const MIGRATION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Connections for reads, per replica.
 const READ_CONNECTIONS: usize = 4;
 
-/// Connections to a PostgreSQL server. Reads, updates, background work and each kind
-/// of batched change have their own, so that a statement that waits for a
+/// Connections to a PostgreSQL server. Reads, updates, categories, background work and
+/// each kind of batched change have their own, so that a statement that waits for a
 /// standby delays only its own kind.
 #[derive(Debug)]
 pub struct Postgres {
     reads: Pool,
     updates: Pool,
+    categories: Pool,
     /// For background tasks and API keys.
     background: Pool,
     creates: Writer<CreatePet>,
@@ -109,6 +115,7 @@ impl Postgres {
         Ok(Self {
             reads: Pool::new(&connector, read_connections),
             updates: Pool::new(&connector, 1),
+            categories: Pool::new(&connector, 1),
             background: Pool::new(&connector, 1),
             creates: Writer::start(&connector, queue, &commits),
             placements: Writer::start(&connector, queue, &commits),
@@ -168,6 +175,7 @@ impl Postgres {
         let mut pools = vec![
             of_pools("read", [&self.reads]),
             of_pools("update", [&self.updates]),
+            of_pools("category", [&self.categories]),
             of_pools("background", [&self.background]),
         ];
         pools.extend(writer_pools);
@@ -179,32 +187,65 @@ impl Postgres {
         }
     }
 
-    /// Reads one page by ascending id, plus one row to detect a next page.
-    async fn list<S: Status, T: Entity>(
+    pub(super) async fn counts(&self) -> Result<Counts, Error> {
+        let rows = self.reads.read(&COUNTS, &[]).await?;
+        Counts::from_row(rows.first().ok_or(MissingRow)?)
+    }
+
+    /// Reads a page.
+    async fn list<T: Entity>(
         &self,
-        sql: &'static ListSql,
-        query: ListQuery<S>,
-        id: fn(&T) -> i64,
+        select: Select,
+        limit: PageLimit,
+        position: impl Fn(&T) -> Position,
     ) -> Result<Page<T>, Error> {
-        let (after, limit) = (query.after.id(), i64::from(query.limit.get()) + 1);
-        let rows = match query.status.map(S::as_str) {
-            None => self.reads.read(&sql.all, &[&after, &limit]).await,
-            Some(status) => {
-                let parameters: pool::Parameters = &[&after, &limit, &status];
-                self.reads.read(&sql.by_status, parameters).await
+        let Select {
+            sql,
+            parameters,
+            examines,
+        } = select;
+        let types = parameters.iter().map(|value| match value {
+            Value::Int(_) => Type::INT8,
+            Value::Text(_) => Type::TEXT,
+        });
+        let sql = Sql::interned(sql, types);
+        let parameters: Vec<_> = parameters
+            .iter()
+            .map(|value| match value {
+                Value::Int(number) => number as &(dyn ToSql + Sync),
+                Value::Text(text) => text as _,
+            })
+            .collect();
+        let rows = self.reads.read(sql, &parameters).await?;
+        if !examines {
+            let items = rows.iter().map(T::from_row).collect::<Result<_, _>>()?;
+            return Ok(Page::from_lookahead(items, limit, position));
+        }
+        let (mut items, mut last) = (Vec::new(), None);
+        for row in &rows {
+            let mut columns = Columns::of(row);
+            let item = T::read(&mut columns)?;
+            let (is_match, is_last) = (columns.boolean()?, columns.boolean()?);
+            if is_last {
+                last = Some(position(&item));
             }
-        };
-        let items = rows?.iter().map(T::from_row).collect::<Result<_, _>>()?;
-        Ok(Page::from_lookahead(items, query.limit, id))
+            items.extend(is_match.then_some(item));
+        }
+        let mut page = Page::from_lookahead(items, limit, position);
+        page.next = page.next.or(last);
+        Ok(page)
     }
 }
 
-/// The statements of a list with keyset pagination: parameters are the cursor,
-/// the limit and, if filtered, the status.
-struct ListSql {
-    all: Sql,
-    by_status: Sql,
-}
+/// The columns of `count_columns!()`, summed over the shards.
+static COUNTS: Sql = Sql {
+    text: "SELECT sum(pets)::bigint, sum(pets_available)::bigint, sum(pets_pending)::bigint,
+                  sum(pets_sold)::bigint, sum(orders_placed)::bigint,
+                  sum(orders_completed)::bigint, sum(orders_cancelled)::bigint,
+                  sum(orders_returned)::bigint
+           FROM counts",
+    types: &[],
+};
 
 /// A server in recovery is a standby: it cannot be written to.
 static IN_RECOVERY: Sql = Sql {

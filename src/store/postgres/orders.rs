@@ -12,9 +12,10 @@ use tokio_postgres::{Row, types::Type};
 use super::{
     super::{
         error::Error,
+        list::{Dialect, Select},
         rows::{Columns, Entity},
     },
-    ListSql, Postgres,
+    Postgres,
     error::MissingRow,
     idempotency::{self, microseconds},
     pool::{Pool, Sql},
@@ -22,8 +23,8 @@ use super::{
     writer::{BatchedWrite, OUTCOME_COLUMNS, WriteResult},
 };
 use crate::{
-    idempotency::{Idempotent, IdempotentRequest},
-    order::{Order, OrderId, OrderRejection, OrderStatus, Transition},
+    idempotency::{Idempotent, IdempotentRequest, RecordedRejection},
+    order::{Order, OrderFilter, OrderId, OrderRejection, Transition},
     page::{ListQuery, Page, Status},
     pet::PetId,
 };
@@ -47,8 +48,12 @@ pub(super) struct TransitionOrder {
 impl BatchedWrite for PlaceOrder {
     type Rejection = OrderRejection;
 
-    fn contended_row(&self) -> Option<(i64, OrderRejection)> {
-        Some((self.pet_id.get(), OrderRejection::PetNotAvailable))
+    fn contended_row(&self) -> Option<i64> {
+        Some(self.pet_id.get())
+    }
+
+    fn rejection_of_next(rejection: Option<OrderRejection>) -> Option<OrderRejection> {
+        Some(rejection.unwrap_or(OrderRejection::PetNotAvailable))
     }
 
     fn idempotency(&self) -> Option<&IdempotentRequest> {
@@ -66,8 +71,13 @@ impl BatchedWrite for PlaceOrder {
 impl BatchedWrite for TransitionOrder {
     type Rejection = OrderRejection;
 
-    fn contended_row(&self) -> Option<(i64, OrderRejection)> {
-        Some((self.id.get(), OrderRejection::OrderNotOpen))
+    fn contended_row(&self) -> Option<i64> {
+        Some(self.id.get())
+    }
+
+    /// It may be another transition.
+    fn rejection_of_next(_: Option<OrderRejection>) -> Option<OrderRejection> {
+        None
     }
 
     fn idempotency(&self) -> Option<&IdempotentRequest> {
@@ -79,7 +89,8 @@ impl BatchedWrite for TransitionOrder {
         let transitions = || changes.iter().map(|c| c.transition);
         let orders: Vec<_> = transitions().map(|t| t.order_status().as_str()).collect();
         let pets: Vec<_> = transitions().map(|t| t.pet_status().as_str()).collect();
-        let own = &[&ids as _, &orders as _, &pets as _];
+        let rejections: Vec<_> = transitions().map(|t| t.rejection().code()).collect();
+        let own = &[&ids as _, &orders as _, &pets as _, &rejections as _];
         idempotency::run(pool, &TRANSITION, changes, own).await
     }
 }
@@ -112,8 +123,8 @@ impl Postgres {
             idempotency,
         };
         let changed = self.transitions.execute(change).await?;
-        // A closed order never changes again.
-        self.order_result(changed, |order| order).await
+        self.order_result(changed, |order| order.into_changed_by(transition))
+            .await
     }
 
     /// The order that was changed. For a retry it is read, and `as_recorded`
@@ -121,7 +132,7 @@ impl Postgres {
     async fn order_result(
         &self,
         result: WriteResult<OrderRejection>,
-        as_recorded: fn(Order) -> Order,
+        as_recorded: impl FnOnce(Order) -> Order,
     ) -> Result<Idempotent<OrderResult>, Error> {
         Ok(match result {
             WriteResult::Executed(Ok(changed)) => {
@@ -149,10 +160,10 @@ impl Postgres {
 
     pub(in super::super) async fn order_list(
         &self,
-        query: ListQuery<OrderStatus>,
+        query: ListQuery<OrderFilter>,
     ) -> Result<Page<Order>, Error> {
-        self.list(&LIST, query, |order: &Order| order.id.get())
-            .await
+        let select = Select::orders(&query, Dialect::Postgres);
+        self.list(select, query.limit, OrderFilter::position).await
     }
 }
 
@@ -161,44 +172,29 @@ static GET: Sql = Sql {
     types: &[Type::INT8],
 };
 
-static LIST: ListSql = ListSql {
-    all: Sql {
-        text: concat!(
-            "SELECT ",
-            order_columns!(),
-            " FROM orders WHERE id > $1 ORDER BY id LIMIT $2"
-        ),
-        types: &[Type::INT8, Type::INT8],
-    },
-    by_status: Sql {
-        text: concat!(
-            "SELECT ",
-            order_columns!(),
-            " FROM orders WHERE id > $1 AND status = $3 ORDER BY id LIMIT $2"
-        ),
-        types: &[Type::INT8, Type::INT8, Type::TEXT],
-    },
-};
-
 /// The condition for placing an order on a row of `pets`.
 macro_rules! is_available {
     () => {
-        "pets.status = 'available' AND NOT pets.reserved
+        "pets.status = 'available' AND pets.active_order IS NULL
          AND NOT EXISTS (SELECT FROM orders
-                         WHERE orders.pet_id = pets.id AND orders.status = 'placed')"
+                         WHERE orders.pet_id = pets.id
+                         AND orders.status IN ('placed', 'completed'))"
     };
 }
 
 /// The condition for applying the transition of a row of `pending` to a row of
 /// `orders`: that of [`Order::apply`].
-macro_rules! is_open {
+macro_rules! is_applicable {
     () => {
         concat!(
-            "orders.status = 'placed'
-             AND (pending.order_status = 'cancelled' OR orders.expires_at IS NULL
-                  OR orders.expires_at > ",
+            "CASE pending.order_status
+             WHEN 'returned' THEN orders.status = 'completed'
+                  AND EXISTS (SELECT FROM pets WHERE pets.id = orders.pet_id)
+             WHEN 'cancelled' THEN orders.status = 'placed'
+             ELSE orders.status = 'placed'
+                  AND (orders.expires_at IS NULL OR orders.expires_at > ",
             now_micros!(),
-            ")"
+            ") END"
         )
     };
 }
@@ -215,7 +211,7 @@ static PLACE: Sql = Sql {
             is_available!(),
             " FOR UPDATE SKIP LOCKED
              ), reserved AS (
-                 UPDATE pets SET status = 'pending', reserved = true
+                 UPDATE pets SET status = 'pending', active_order = 'placed'
                  FROM available WHERE pets.id = available.id
                  RETURNING pets.id
              ), placed AS (
@@ -250,26 +246,32 @@ static PLACE: Sql = Sql {
 /// its order, so that its update never waits.
 static TRANSITION: Sql = Sql {
     text: batch_sql!(
-        columns: "order_id, order_status, pet_status", parameters: "$4, $5, $6",
+        columns: "order_id, order_status, pet_status, rejection", parameters: "$4, $5, $6, $7",
         execute: concat!(
-            "open AS MATERIALIZED (
+            "applicable AS MATERIALIZED (
                  SELECT orders.id, pending.*
                  FROM pending JOIN orders ON orders.id = pending.order_id
                  JOIN pets ON pets.id = orders.pet_id
                  WHERE ",
-            is_open!(),
+            is_applicable!(),
             " FOR NO KEY UPDATE OF orders, pets SKIP LOCKED
              ), executed AS (
                  UPDATE orders
-                 SET status = open.order_status,
+                 SET status = applicable.order_status,
                      updated_at = greatest(orders.updated_at, ",
             now_micros!(),
-            ")
-                 FROM open WHERE orders.id = open.id
-                 RETURNING open.ordinal, open.pet_status, ",
+            "),
+                     completed_at = CASE applicable.order_status
+                         WHEN 'completed' THEN greatest(orders.updated_at, ",
+            now_micros!(),
+            ") ELSE orders.completed_at END
+                 FROM applicable WHERE orders.id = applicable.id
+                 RETURNING applicable.ordinal, applicable.pet_status, ",
             order_columns!("orders"),
-            "), released AS (
-                 UPDATE pets SET status = executed.pet_status, reserved = false
+            "), changed AS (
+                 UPDATE pets
+                 SET status = executed.pet_status,
+                     active_order = CASE executed.status WHEN 'completed' THEN 'completed' END
                  FROM executed WHERE pets.id = executed.pet_id
              )"
         ),
@@ -277,12 +279,12 @@ static TRANSITION: Sql = Sql {
             "CASE WHEN NOT EXISTS (SELECT FROM orders WHERE id = pending.order_id)
                   THEN 'no_such_order'
                   WHEN NOT EXISTS (SELECT FROM orders WHERE id = pending.order_id AND ",
-            is_open!(),
-            ") THEN 'order_not_open' END"
+            is_applicable!(),
+            ") THEN pending.rejection END"
         ),
         result: order_columns!("executed")
     ),
-    types: batch_types![INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY],
+    types: batch_types![INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY, TEXT_ARRAY],
 };
 
 /// Mirrors `Order::apply` with `Transition::Cancel`. Concurrent replicas skip each
@@ -302,7 +304,7 @@ static EXPIRE: Sql = Sql {
                FROM expired WHERE orders.id = expired.id AND orders.status = 'placed'
                RETURNING orders.pet_id
            ), released AS (
-               UPDATE pets SET status = 'available', reserved = false
+               UPDATE pets SET status = 'available', active_order = NULL
                FROM cancelled WHERE pets.id = cancelled.pet_id
            )
            SELECT count(*) FROM cancelled"

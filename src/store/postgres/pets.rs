@@ -7,11 +7,10 @@ use tokio_postgres::{Row, types::Type};
 use super::{
     super::{
         error::Error,
+        list::{Dialect, Select},
         rows::{Columns, Entity, PetValues},
     },
-    ListSql, Postgres,
-    error::MissingRow,
-    idempotency,
+    Postgres, idempotency,
     lock_wait::LockWait,
     pool::{Parameters, Pool, Sql},
     writer::{BatchedWrite, WriteResult},
@@ -19,12 +18,14 @@ use super::{
 use crate::{
     idempotency::{Idempotent, IdempotentRequest},
     page::{ListQuery, Page},
-    pet::{Decision, Inventory, NewPet, Pet, PetChange, PetId, PetRejection, PetStatus},
+    pet::{
+        Claim, Decision, NewPet, Pet, PetChange, PetFilter, PetId, PetRejection, decide_deletion,
+    },
 };
 
-/// Attempts of an optimistic update. Each failed one means that a concurrent
-/// update of the same pet succeeded, or that its row was locked.
-const MAX_UPDATE_ATTEMPTS: usize = 100;
+/// Attempts of an optimistic change. Each failed one means that a concurrent
+/// change of the same pet succeeded, or that its row was locked.
+const MAX_SWAP_ATTEMPTS: usize = 100;
 
 #[derive(Debug)]
 pub(super) struct CreatePet {
@@ -36,7 +37,11 @@ impl BatchedWrite for CreatePet {
     /// A valid pet is always created.
     type Rejection = std::convert::Infallible;
 
-    fn contended_row(&self) -> Option<(i64, Self::Rejection)> {
+    fn contended_row(&self) -> Option<i64> {
+        None
+    }
+
+    fn rejection_of_next(_: Option<Self::Rejection>) -> Option<Self::Rejection> {
         None
     }
 
@@ -45,18 +50,21 @@ impl BatchedWrite for CreatePet {
     }
 
     async fn run(pool: &Pool, changes: &[&Self]) -> Result<Option<Vec<Row>>, Error> {
-        let (mut names, mut categories, mut statuses) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut names, mut search_names) = (Vec::new(), Vec::new());
+        let (mut categories, mut statuses) = (Vec::new(), Vec::new());
         for change in changes {
             let PetValues {
                 name,
+                search_name,
                 category_id,
                 status,
             } = PetValues::from(&change.new);
             names.push(name);
+            search_names.push(String::from(search_name));
             categories.push(category_id);
             statuses.push(status);
         }
-        let columns: Parameters = &[&names, &categories, &statuses];
+        let columns: Parameters = &[&names, &search_names, &categories, &statuses];
         if changes.iter().all(|change| change.idempotency.is_none()) {
             return pool.write(&CREATE, columns).await.map(Some);
         }
@@ -85,71 +93,105 @@ impl Postgres {
         })
     }
 
-    /// Optimistic: updates the pet if it still has the value that the decision
-    /// was based on, or decides again.
     pub(in super::super) async fn pet_update(
         &self,
         id: PetId,
         change: PetChange,
         expected: Option<Pet>,
     ) -> Result<Result<Pet, PetRejection>, Error> {
+        let decide = |before: &Pet, claim| {
+            Ok(match change.decide(before, expected.as_ref(), claim)? {
+                Decision::Unchanged => None,
+                Decision::Update(after) => Some(Swap::Update(after)),
+            })
+        };
+        let swapped = self.pet_swap(id, decide).await?;
+        Ok(swapped.map(|(before, swap)| match swap {
+            Some(Swap::Update(after)) => after,
+            Some(Swap::Delete) | None => before,
+        }))
+    }
+
+    pub(in super::super) async fn pet_delete(
+        &self,
+        id: PetId,
+        expected: Option<Pet>,
+    ) -> Result<Result<(), PetRejection>, Error> {
+        let decide = |before: &Pet, claim| {
+            decide_deletion(before, expected.as_ref(), claim)?;
+            Ok(Some(Swap::Delete))
+        };
+        Ok(self.pet_swap(id, decide).await?.map(drop))
+    }
+
+    /// Optimistic: changes the pet if it still has the value that the decision
+    /// was based on, or decides again. Returns the pet as it was before, and what was
+    /// done.
+    async fn pet_swap(
+        &self,
+        id: PetId,
+        decide: impl Fn(&Pet, Option<Claim>) -> Result<Option<Swap>, PetRejection>,
+    ) -> Result<Result<(Pet, Option<Swap>), PetRejection>, Error> {
         let (mut tried, mut lock_wait) = (None, None);
-        for _ in 0..MAX_UPDATE_ATTEMPTS {
-            let rows = self.reads.read(&GET_WITH_RESERVED, &[&id.get()]).await?;
+        for _ in 0..MAX_SWAP_ATTEMPTS {
+            let rows = self.reads.read(&GET_WITH_CLAIM, &[&id.get()]).await?;
             let Some(row) = rows.first() else {
                 return Ok(Err(PetRejection::NoSuchPet));
             };
             let mut columns = Columns::of(row);
-            let (before, reserved) = (Pet::read(&mut columns)?, columns.boolean()?);
-            let after = match change.decide(&before, expected.as_ref(), reserved) {
+            let before = Pet::read(&mut columns)?;
+            let active_order = columns.optional_text()?;
+            let swap = match decide(&before, Columns::skipping(row, PET_COLUMNS).claim()?) {
                 Err(rejection) => return Ok(Err(rejection)),
-                Ok(Decision::Unchanged) => return Ok(Ok(before)),
-                Ok(Decision::Update(after)) => after,
+                Ok(None) => return Ok(Ok((before, None))),
+                Ok(Some(swap)) => swap,
             };
             // Unchanged since the last attempt, which failed: the row is locked.
-            if matches!(&tried, Some((pet, was)) if (pet, was) == (&before, &reserved)) {
+            let seen = (before, active_order.map(String::from));
+            if tried.as_ref() == Some(&seen) {
                 let wait = lock_wait.get_or_insert_with(LockWait::start);
                 wait.pause().await?;
             }
-            let PetValues {
-                name: old_name,
-                category_id: old_category_id,
-                status: old_status,
-            } = PetValues::from(&before);
-            let PetValues {
-                name,
-                category_id,
-                status,
-            } = PetValues::from(&after);
             let started = Instant::now();
-            let updated = self
-                .updates
-                .write(
-                    &UPDATE,
-                    &[
-                        &id.get(),
-                        &old_name,
-                        &old_category_id,
-                        &old_status,
-                        &reserved,
-                        &name,
-                        &category_id,
-                        &status,
-                    ],
-                )
-                .await;
-            if !matches!(&updated, Ok(rows) if rows.is_empty()) {
-                self.commits.record(1, started, updated.is_ok());
-                return updated.map(|_| Ok(after));
+            let swapped = self.swap_if_unchanged(&seen.0, active_order, &swap).await;
+            if !matches!(&swapped, Ok(rows) if rows.is_empty()) {
+                self.commits.record(1, started, swapped.is_ok());
+                return swapped.map(|_| Ok((seen.0, Some(swap))));
             }
-            tried = Some((before, reserved));
+            tried = Some(seen);
         }
         Err(Error::Unavailable(Arc::new(UpdateContention)))
     }
 
-    pub(in super::super) async fn pet_inventory(&self) -> Result<Inventory, Error> {
-        let rows = self.reads.read(&INVENTORY, &[]).await?;
-        Inventory::from_row(rows.first().ok_or(MissingRow)?)
+    /// Returns a row if the pet had these values and was not locked.
+    async fn swap_if_unchanged(
+        &self,
+        before: &Pet,
+        active_order: Option<&str>,
+        swap: &Swap,
+    ) -> Result<Vec<Row>, Error> {
+        let PetValues {
+            name: old_name,
+            search_name: _,
+            category_id: old_category_id,
+            status: old_status,
+        } = PetValues::from(before);
+        let id = before.id.get();
+        let old: Parameters = &[&id, &old_name, &old_category_id, &old_status, &active_order];
+        match swap {
+            Swap::Delete => self.updates.write(&DELETE, old).await,
+            Swap::Update(after) => {
+                let PetValues {
+                    name,
+                    search_name,
+                    category_id,
+                    status,
+                } = PetValues::from(after);
+                let search_name = search_name.as_str();
+                let new: Parameters = &[&name, &search_name, &category_id, &status];
+                self.updates.write(&UPDATE, &[old, new].concat()).await
+            }
+        }
     }
 
     pub(in super::super) async fn pet_get(&self, id: PetId) -> Result<Option<Pet>, Error> {
@@ -159,10 +201,24 @@ impl Postgres {
 
     pub(in super::super) async fn pet_list(
         &self,
-        query: ListQuery<PetStatus>,
+        query: ListQuery<PetFilter>,
     ) -> Result<Page<Pet>, Error> {
-        self.list(&LIST, query, |pet: &Pet| pet.id.get()).await
+        let filter = &query.filter;
+        if let Some(ids) = &filter.ids {
+            let rows = self.reads.read(&GET_MANY, &[&ids.as_slice()]).await?;
+            let pets = rows.iter().map(Pet::from_row).collect::<Result<_, _>>()?;
+            return Ok(query.page_of(pets));
+        }
+        let select = Select::pets(&query, Dialect::Postgres);
+        self.list(select, query.limit, |pet| filter.position(pet))
+            .await
     }
+}
+
+/// What a pet is replaced by.
+enum Swap {
+    Update(Pet),
+    Delete,
 }
 
 static GET: Sql = Sql {
@@ -170,32 +226,20 @@ static GET: Sql = Sql {
     types: &[Type::INT8],
 };
 
-static GET_WITH_RESERVED: Sql = Sql {
+const PET_COLUMNS: usize = pet_columns!(types).len();
+
+static GET_WITH_CLAIM: Sql = Sql {
     text: concat!(
         "SELECT ",
         pet_columns!(),
-        ", reserved FROM pets WHERE id = $1"
+        ", active_order FROM pets WHERE id = $1"
     ),
     types: &[Type::INT8],
 };
 
-static LIST: ListSql = ListSql {
-    all: Sql {
-        text: concat!(
-            "SELECT ",
-            pet_columns!(),
-            " FROM pets WHERE id > $1 ORDER BY id LIMIT $2"
-        ),
-        types: &[Type::INT8, Type::INT8],
-    },
-    by_status: Sql {
-        text: concat!(
-            "SELECT ",
-            pet_columns!(),
-            " FROM pets WHERE id > $1 AND status = $3 ORDER BY id LIMIT $2"
-        ),
-        types: &[Type::INT8, Type::INT8, Type::TEXT],
-    },
+static GET_MANY: Sql = Sql {
+    text: concat!("SELECT ", pet_columns!(), " FROM pets WHERE id = ANY($1)"),
+    types: &[Type::INT8_ARRAY],
 };
 
 /// A batch without idempotency keys. Rows are inserted, and returned, in the
@@ -206,7 +250,7 @@ static CREATE: Sql = Sql {
         new_pet_columns!(),
         ") SELECT ",
         new_pet_columns!(),
-        " FROM unnest($1, $2, $3) WITH ORDINALITY AS new (",
+        " FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS new (",
         new_pet_columns!(),
         ", ordinal)
          ORDER BY ordinal
@@ -214,14 +258,19 @@ static CREATE: Sql = Sql {
         succeeded!(),
         "', id"
     ),
-    types: &[Type::TEXT_ARRAY, Type::INT8_ARRAY, Type::TEXT_ARRAY],
+    types: &[
+        Type::TEXT_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::INT8_ARRAY,
+        Type::TEXT_ARRAY,
+    ],
 };
 
 /// A batch in which some have idempotency keys. Ids ascend in the order of
 /// insertion, which pairs them with their requests.
 static CREATE_IDEMPOTENT: Sql = Sql {
     text: batch_sql!(
-        columns: new_pet_columns!(), parameters: "$4, $5, $6",
+        columns: new_pet_columns!(), parameters: "$4, $5, $6, $7",
         execute: concat!(
             "created AS (
                  INSERT INTO pets (",
@@ -239,37 +288,53 @@ static CREATE_IDEMPOTENT: Sql = Sql {
         ),
         rejection: "NULL"
     ),
-    types: batch_types![TEXT_ARRAY, INT8_ARRAY, TEXT_ARRAY],
+    types: batch_types![TEXT_ARRAY, TEXT_ARRAY, INT8_ARRAY, TEXT_ARRAY],
 };
 
-/// Compare and swap. Skips a locked row, so that the updates behind it on the
-/// connection do not wait.
+/// Locks a pet that still has these values. Skips a locked row, so that the statements
+/// behind it on the connection do not wait.
+macro_rules! unchanged {
+    ($lock:literal) => {
+        concat!(
+            "WITH unchanged AS MATERIALIZED (
+                 SELECT id FROM pets
+                 WHERE id = $1 AND name = $2 AND category_id = $3
+                 AND status IS NOT DISTINCT FROM $4 AND active_order IS NOT DISTINCT FROM $5
+                 FOR ",
+            $lock,
+            " SKIP LOCKED
+             ) "
+        )
+    };
+}
+
+/// Compare and swap.
 static UPDATE: Sql = Sql {
-    text: "WITH unchanged AS MATERIALIZED (
-               SELECT id FROM pets
-               WHERE id = $1 AND name = $2 AND category_id = $3
-               AND status IS NOT DISTINCT FROM $4 AND reserved = $5
-               FOR NO KEY UPDATE SKIP LOCKED
-           )
-           UPDATE pets SET name = $6, category_id = $7, status = $8
-           FROM unchanged WHERE pets.id = unchanged.id
-           RETURNING pets.id",
+    text: concat!(
+        unchanged!("NO KEY UPDATE"),
+        "UPDATE pets SET name = $6, search_name = $7, category_id = $8, status = $9
+         FROM unchanged WHERE pets.id = unchanged.id
+         RETURNING pets.id"
+    ),
     types: &[
         Type::INT8,
         Type::TEXT,
         Type::INT8,
         Type::TEXT,
-        Type::BOOL,
+        Type::TEXT,
+        Type::TEXT,
         Type::TEXT,
         Type::INT8,
         Type::TEXT,
     ],
 };
 
-/// The columns of `inventory_columns!()`, summed over the shards.
-static INVENTORY: Sql = Sql {
-    text: "SELECT sum(available)::bigint, sum(pending)::bigint, sum(sold)::bigint FROM inventory",
-    types: &[],
+static DELETE: Sql = Sql {
+    text: concat!(
+        unchanged!("UPDATE"),
+        "DELETE FROM pets USING unchanged WHERE pets.id = unchanged.id RETURNING pets.id"
+    ),
+    types: &[Type::INT8, Type::TEXT, Type::INT8, Type::TEXT, Type::TEXT],
 };
 
 #[derive(Debug, thiserror::Error)]

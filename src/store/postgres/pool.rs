@@ -2,7 +2,7 @@
 //! concurrent requests, and replaced when they break.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc, RwLock,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -34,6 +34,25 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct Sql {
     pub(super) text: &'static str,
     pub(super) types: &'static [Type],
+}
+
+impl Sql {
+    /// A statement whose text was assembled at run time. It is kept for good: there must
+    /// be few of them.
+    pub(super) fn interned(text: String, types: impl Iterator<Item = Type>) -> &'static Self {
+        static INTERNED: RwLock<BTreeMap<String, &'static Sql>> = RwLock::new(BTreeMap::new());
+        const LOCK: &str = "no thread panics while holding the lock";
+        if let Some(sql) = INTERNED.read().expect(LOCK).get(&text) {
+            return sql;
+        }
+        let mut interned = INTERNED.write().expect(LOCK);
+        interned.entry(text).or_insert_with_key(|text| {
+            Box::leak(Box::new(Self {
+                text: text.clone().leak(),
+                types: types.collect::<Vec<_>>().leak(),
+            }))
+        })
+    }
 }
 
 pub(super) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];

@@ -49,9 +49,12 @@ pub(super) trait BatchedWrite: Send + Sync + Sized + 'static {
     type Rejection: RecordedRejection;
 
     /// The row that the change competes for, if any: a statement contains at most one
-    /// change per row. With it, the rejection that a further change to the same row gets
-    /// once this one has succeeded.
-    fn contended_row(&self) -> Option<(i64, Self::Rejection)>;
+    /// change per row.
+    fn contended_row(&self) -> Option<i64>;
+
+    /// The rejection of any further change to the same row, given the rejection of this
+    /// one, if any; `None` if it has to be decided by another statement.
+    fn rejection_of_next(rejection: Option<Self::Rejection>) -> Option<Self::Rejection>;
 
     fn idempotency(&self) -> Option<&IdempotentRequest>;
 
@@ -243,7 +246,7 @@ impl<C: BatchedWrite> Worker<C> {
             // same key stays behind this one.
             let new_subject = change
                 .contended_row()
-                .is_none_or(|(subject, _)| subjects.insert(subject));
+                .is_none_or(|subject| subjects.insert(subject));
             let new_key = key.is_none_or(|key| keys.insert(key));
             new_subject && new_key
         });
@@ -268,22 +271,21 @@ impl<C: BatchedWrite> Worker<C> {
             self.commits.record(count, started, rows.is_ok());
         }
         // The rejection that a further change to a row gets; `None` if it is locked.
-        let mut decided = HashMap::new();
+        let mut next_rejection = HashMap::new();
         match rows {
             Ok(rows) => {
                 for (queued, row) in together.into_iter().zip(rows) {
                     let contended_row = queued.change.contended_row();
                     let result = read_result(queued.change.idempotency(), row).transpose();
                     match (contended_row, &result) {
-                        (Some((subject, _)), None) => {
-                            decided.insert(subject, None);
+                        (Some(subject), None) => {
+                            next_rejection.insert(subject, None);
                         }
-                        (
-                            Some((subject, afterwards)),
-                            Some(Ok(WriteResult::Executed(executed))),
-                        ) => {
+                        (Some(subject), Some(Ok(WriteResult::Executed(executed)))) => {
                             let rejection = executed.as_ref().err().copied();
-                            decided.insert(subject, Some(rejection.unwrap_or(afterwards)));
+                            if let Some(rejection) = C::rejection_of_next(rejection) {
+                                next_rejection.insert(subject, Some(rejection));
+                            }
                         }
                         _ => {}
                     }
@@ -300,15 +302,15 @@ impl<C: BatchedWrite> Worker<C> {
                 }
             }
         }
-        // A further change to a row that was just decided is rejected without another
+        // A further change to a row whose outcome is clear is rejected without another
         // statement, as if it had arrived right after. With an idempotency key it must be
         // recorded or replayed, so it stays queued. If the row is locked, so it is for
         // all of them.
         let mut remaining = Vec::new();
         for queued in later {
-            let subject = queued.change.contended_row().map(|(subject, _)| subject);
+            let subject = queued.change.contended_row();
             let has_key = queued.change.idempotency().is_some();
-            match subject.and_then(|subject| decided.get(&subject)) {
+            match subject.and_then(|subject| next_rejection.get(&subject)) {
                 Some(None) => self.set_aside(queued),
                 Some(Some(rejection)) if !has_key => {
                     queued.finish(Ok(WriteResult::Executed(Err(*rejection))));

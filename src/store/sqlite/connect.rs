@@ -14,6 +14,9 @@ use super::super::Role;
 /// How long to wait for another process that has the file locked.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Larger than the number of distinct statements.
+const STATEMENT_CACHE_CAPACITY: usize = 64;
+
 /// Opens for writing a file that `open::prepare` has checked.
 pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
     let mut db = Connection::open_with_flags(
@@ -39,8 +42,7 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
     // The writer checkpoints by itself: SQLite would ignore a failed fsync.
     db.pragma_update(None, "wal_autocheckpoint", 0)?;
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    // Larger than the number of distinct statements.
-    db.set_prepared_statement_cache_capacity(64);
+    db.set_prepared_statement_cache_capacity(STATEMENT_CACHE_CAPACITY);
     Ok(db)
 }
 
@@ -65,5 +67,6 @@ pub(super) fn connect_read_only(path: &Path) -> rusqlite::Result<Connection> {
     // The query planner stability guarantee: plans do not depend on bound
     // values, so a cached statement is not re-planned for each list.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    db.set_prepared_statement_cache_capacity(STATEMENT_CACHE_CAPACITY);
     Ok(db)
 }

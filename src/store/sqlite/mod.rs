@@ -2,6 +2,7 @@
 //! reader threads.
 
 mod api_keys;
+mod categories;
 mod checkpoint;
 mod connect;
 mod files;
@@ -23,12 +24,13 @@ use rusqlite::{Connection, types::Type};
 use super::{
     Options, Role, Version,
     error::{Error, OpenError},
+    list::{MAX_EXAMINED, Select, Value},
     metrics::{QueueMetrics, StoreMetrics},
-    rows::{Entity, Row},
+    rows::{Counts, Entity, Row},
 };
 use crate::{
     clock::Clock,
-    page::{ListQuery, Page, Status},
+    page::{Filter, ListQuery, Page, Position},
     telemetry::warn_if_public,
 };
 use readers::Readers;
@@ -37,6 +39,8 @@ use writer::Writer;
 pub(super) use migrate::{in_memory, schema};
 pub(super) use open::{open_current, open_exclusive, open_exclusive_read_only, open_read_only};
 pub(super) use pets::insert as insert_pet;
+
+const COUNTS: &str = concat!("SELECT ", count_columns!(), " FROM counts");
 
 /// An open SQLite file.
 #[derive(Debug)]
@@ -101,6 +105,12 @@ impl Sqlite {
         }
     }
 
+    pub(super) async fn counts(&self) -> Result<Counts, Error> {
+        self.readers
+            .run(|db| db.prepare_cached(COUNTS)?.query_row([], read_row))
+            .await
+    }
+
     /// Runs a `SELECT EXISTS` with one parameter.
     async fn exists(&self, sql: &'static str, parameter: i64) -> Result<bool, Error> {
         self.readers
@@ -112,34 +122,41 @@ impl Sqlite {
     }
 }
 
-/// The statements of a list with keyset pagination: parameters are the cursor,
-/// the limit and, if filtered, the status.
-struct ListSql {
-    all: &'static str,
-    by_status: &'static str,
-}
-
-/// Reads one page by ascending id, plus one row to detect a next page.
-fn list<S: Status, T: Entity>(
+/// Reads a page. The items that a row is examined for must match.
+fn list<F: Filter, T: Entity>(
     db: &Connection,
-    sql: &ListSql,
-    query: ListQuery<S>,
-    id: fn(&T) -> i64,
+    select: &Select,
+    query: &ListQuery<F>,
+    matches: impl Fn(&T) -> bool,
+    position: impl Fn(&T) -> Position,
 ) -> rusqlite::Result<Page<T>> {
-    let mut statement = db.prepare_cached(match query.status {
-        None => sql.all,
-        Some(_) => sql.by_status,
-    })?;
-    statement.raw_bind_parameter(1, query.after.id())?;
-    statement.raw_bind_parameter(2, u16::from(query.limit.get()) + 1)?;
-    if let Some(status) = query.status {
-        statement.raw_bind_parameter(3, status.as_str())?;
+    let mut statement = db.prepare_cached(&select.sql)?;
+    for (index, value) in (1..).zip(&select.parameters) {
+        match value {
+            Value::Int(number) => statement.raw_bind_parameter(index, number)?,
+            Value::Text(text) => statement.raw_bind_parameter(index, text)?,
+        }
     }
-    let items = statement
-        .raw_query()
-        .mapped(read_row::<T>)
-        .collect::<Result<_, _>>()?;
-    Ok(Page::from_lookahead(items, query.limit, id))
+    let mut rows = statement.raw_query();
+    let (mut items, mut examined) = (Vec::new(), 0);
+    while items.len() <= usize::from(query.limit.get())
+        && let Some(row) = rows.next()?
+    {
+        let item: T = read_row(row)?;
+        examined += 1;
+        match (matches(&item), examined == MAX_EXAMINED) {
+            (true, false) => items.push(item),
+            (false, false) => {}
+            (is_match, true) => {
+                let next = Some(position(&item));
+                items.extend(is_match.then_some(item));
+                let mut page = Page::from_lookahead(items, query.limit, position);
+                page.next = page.next.or(next);
+                return Ok(page);
+            }
+        }
+    }
+    Ok(Page::from_lookahead(items, query.limit, position))
 }
 
 /// Reads an entity whose columns come first in the row.

@@ -5,11 +5,18 @@ use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{
-    super::error::Error, ListSql, Sqlite, idempotency::execute_once, list, read_row, writer::Effect,
+    super::{
+        error::Error,
+        list::{Dialect, Select},
+    },
+    Sqlite,
+    idempotency::execute_once,
+    list, read_row,
+    writer::Effect,
 };
 use crate::{
     idempotency::{Idempotent, IdempotentRequest},
-    order::{NewOrder, Order, OrderId, OrderRejection, OrderStatus, Transition},
+    order::{NewOrder, Order, OrderFilter, OrderId, OrderRejection, Transition},
     page::{ListQuery, Page, Status},
     pet::PetId,
 };
@@ -21,28 +28,19 @@ const EXPIRE_BATCH_SIZE: u32 = 100;
 
 const GET: &str = concat!("SELECT ", order_columns!(), " FROM orders WHERE id = ?1");
 
-const LIST: ListSql = ListSql {
-    all: concat!(
-        "SELECT ",
-        order_columns!(),
-        " FROM orders WHERE id > ?1 ORDER BY id LIMIT ?2"
-    ),
-    by_status: concat!(
-        "SELECT ",
-        order_columns!(),
-        " FROM orders WHERE status = ?3 AND id > ?1 ORDER BY id LIMIT ?2"
-    ),
-};
-
 const RESERVE_PET: &str =
     "UPDATE pets SET status = 'pending' WHERE id = ?1 AND status = 'available'
-     AND NOT EXISTS (SELECT 1 FROM orders WHERE pet_id = ?1 AND status = 'placed')";
+     AND NOT EXISTS (SELECT 1 FROM orders
+                     WHERE pet_id = ?1 AND status IN ('placed', 'completed'))";
 
 const INSERT: &str = concat!(
     "INSERT INTO orders (",
     new_order_columns!(),
     ") VALUES (?1, 'placed', ?2, ?2, ?3)"
 );
+
+const UPDATE: &str =
+    "UPDATE orders SET status = ?2, updated_at = ?3, completed_at = ?4 WHERE id = ?1";
 
 // Without INDEXED BY, the planner would scan all open orders.
 const ANY_EXPIRED: &str = "SELECT EXISTS (SELECT 1 FROM orders INDEXED BY orders_expires_at_idx
@@ -73,8 +71,8 @@ impl Sqlite {
     ) -> Result<Idempotent<OrderResult>, Error> {
         let now = self.clock.now();
         let execute = move |db: &Connection| apply(db, id.get(), transition, now);
-        // A closed order never changes again.
-        self.order_change(idempotency, execute, |order| order).await
+        let as_recorded = move |order: Order| order.into_changed_by(transition);
+        self.order_change(idempotency, execute, as_recorded).await
     }
 
     /// Changes an order once. For a retry, `as_recorded` restores the order as it
@@ -83,7 +81,7 @@ impl Sqlite {
         &self,
         idempotency: Option<IdempotentRequest>,
         execute: impl FnOnce(&Connection) -> rusqlite::Result<OrderResult> + Send + 'static,
-        as_recorded: fn(Order) -> Order,
+        as_recorded: impl FnOnce(Order) -> Order + Send + 'static,
     ) -> Result<Idempotent<OrderResult>, Error> {
         let effect = |result: &Idempotent<OrderResult>| match result {
             Idempotent::Executed(Ok(_)) => Effect::Update,
@@ -130,11 +128,15 @@ impl Sqlite {
 
     pub(in super::super) async fn order_list(
         &self,
-        query: ListQuery<OrderStatus>,
+        query: ListQuery<OrderFilter>,
     ) -> Result<Page<Order>, Error> {
-        self.readers
-            .run(move |db| list(db, &LIST, query, |order: &Order| order.id.get()))
-            .await
+        let read = move |db: &Connection| {
+            let select = Select::orders(&query, Dialect::Sqlite);
+            let status = query.filter.status;
+            let matches = |order: &Order| status.is_none_or(|status| order.status == status);
+            list(db, &select, &query, matches, OrderFilter::position)
+        };
+        self.readers.run(read).await
     }
 }
 
@@ -171,19 +173,20 @@ fn apply(
         Ok(after) => after,
         Err(rejection) => return Ok(Err(rejection)),
     };
-    db.prepare_cached(
-        "UPDATE orders SET status = ?2, updated_at = ?3 WHERE id = ?1 AND status = 'placed'",
-    )?
-    .execute(params![
+    let pet_status = transition.pet_status().as_str();
+    let updated = db
+        .prepare_cached("UPDATE pets SET status = ?2 WHERE id = ?1")?
+        .execute(params![after.pet_id.get(), pet_status])?;
+    // The pet may have been deleted after it was sold.
+    if updated == 0 && transition == Transition::Return {
+        return Ok(Err(transition.rejection()));
+    }
+    db.prepare_cached(UPDATE)?.execute(params![
         id,
         after.status.as_str(),
-        after.updated_at.as_microsecond()
+        after.updated_at.as_microsecond(),
+        after.completed_at.map(Timestamp::as_microsecond)
     ])?;
-    db.prepare_cached("UPDATE pets SET status = ?2 WHERE id = ?1")?
-        .execute(params![
-            after.pet_id.get(),
-            transition.pet_status().as_str()
-        ])?;
     Ok(Ok(after))
 }
 

@@ -5,9 +5,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::{
     super::{
         error::Error,
+        list::{Dialect, Select},
         rows::{Columns, Entity, PetValues},
     },
-    ListSql, Sqlite,
+    Sqlite,
     idempotency::execute_once,
     list, read_row,
     writer::Effect,
@@ -15,40 +16,35 @@ use super::{
 use crate::{
     idempotency::{Idempotent, IdempotentRequest},
     page::{ListQuery, Page},
-    pet::{Decision, Inventory, NewPet, Pet, PetChange, PetId, PetRejection, PetStatus},
+    pet::{
+        Claim, Decision, NewPet, Pet, PetChange, PetFilter, PetId, PetRejection, decide_deletion,
+    },
 };
 
 const GET: &str = concat!("SELECT ", pet_columns!(), " FROM pets WHERE id = ?1");
 
-const GET_WITH_RESERVED: &str = concat!(
+const GET_WITH_CLAIM: &str = concat!(
     "SELECT ",
     pet_columns!(),
-    ", EXISTS (SELECT 1 FROM orders WHERE orders.pet_id = pets.id AND orders.status = 'placed')
+    ", (SELECT orders.status FROM orders
+        WHERE orders.pet_id = pets.id AND orders.status IN ('placed', 'completed'))
      FROM pets WHERE id = ?1"
 );
 
-const LIST: ListSql = ListSql {
-    all: concat!(
-        "SELECT ",
-        pet_columns!(),
-        " FROM pets WHERE id > ?1 ORDER BY id LIMIT ?2"
-    ),
-    by_status: concat!(
-        "SELECT ",
-        pet_columns!(),
-        " FROM pets WHERE status = ?3 AND id > ?1 ORDER BY id LIMIT ?2"
-    ),
-};
+const GET_MANY: &str = concat!(
+    "SELECT ",
+    pet_columns!(),
+    " FROM pets WHERE id IN (SELECT value FROM json_each(?1))"
+);
 
 const INSERT: &str = concat!(
     "INSERT INTO pets (",
     new_pet_columns!(),
-    ") VALUES (?1, ?2, ?3)"
+    ") VALUES (?1, ?2, ?3, ?4)"
 );
 
-const UPDATE: &str = "UPDATE pets SET name = ?2, category_id = ?3, status = ?4 WHERE id = ?1";
-
-const INVENTORY: &str = concat!("SELECT ", inventory_columns!(), " FROM inventory");
+const UPDATE: &str = "UPDATE pets SET name = ?2, search_name = ?3, category_id = ?4, status = ?5
+     WHERE id = ?1";
 
 impl Sqlite {
     pub(in super::super) async fn pet_create(
@@ -82,28 +78,23 @@ impl Sqlite {
         expected: Option<Pet>,
     ) -> Result<Result<Pet, PetRejection>, Error> {
         let update = move |db: &Connection| {
-            let before = db
-                .prepare_cached(GET_WITH_RESERVED)?
-                .query_row([id.get()], |row| {
-                    let mut columns = Columns::of(row);
-                    Ok((Pet::read(&mut columns)?, columns.boolean()?))
-                })
-                .optional()?;
-            let Some((before, reserved)) = before else {
+            let Some((before, claim)) = get_with_claim(db, id)? else {
                 return Ok((Effect::None, Err(PetRejection::NoSuchPet)));
             };
-            match change.decide(&before, expected.as_ref(), reserved) {
+            match change.decide(&before, expected.as_ref(), claim) {
                 Err(rejection) => Ok((Effect::None, Err(rejection))),
                 Ok(Decision::Unchanged) => Ok((Effect::None, Ok(before))),
                 Ok(Decision::Update(after)) => {
                     let PetValues {
                         name,
+                        search_name,
                         category_id,
                         status,
                     } = PetValues::from(&after);
                     db.prepare_cached(UPDATE)?.execute(params![
                         id.get(),
                         name,
+                        search_name.as_str(),
                         category_id,
                         status
                     ])?;
@@ -115,10 +106,27 @@ impl Sqlite {
         Ok(result)
     }
 
-    pub(in super::super) async fn pet_inventory(&self) -> Result<Inventory, Error> {
-        self.readers
-            .run(|db| db.prepare_cached(INVENTORY)?.query_row([], read_row))
-            .await
+    pub(in super::super) async fn pet_delete(
+        &self,
+        id: PetId,
+        expected: Option<Pet>,
+    ) -> Result<Result<(), PetRejection>, Error> {
+        let effect = |deleted: &Result<(), PetRejection>| match deleted {
+            Ok(()) => Effect::Update,
+            Err(_) => Effect::None,
+        };
+        let delete = move |db: &Connection| {
+            let Some((before, claim)) = get_with_claim(db, id)? else {
+                return Ok(Err(PetRejection::NoSuchPet));
+            };
+            let decided = decide_deletion(&before, expected.as_ref(), claim);
+            if decided.is_ok() {
+                db.prepare_cached("DELETE FROM pets WHERE id = ?1")?
+                    .execute([id.get()])?;
+            }
+            Ok(decided)
+        };
+        self.writer.run(effect, delete).await
     }
 
     pub(in super::super) async fn pet_get(&self, id: PetId) -> Result<Option<Pet>, Error> {
@@ -133,21 +141,43 @@ impl Sqlite {
 
     pub(in super::super) async fn pet_list(
         &self,
-        query: ListQuery<PetStatus>,
+        query: ListQuery<PetFilter>,
     ) -> Result<Page<Pet>, Error> {
-        self.readers
-            .run(move |db| list(db, &LIST, query, |pet: &Pet| pet.id.get()))
-            .await
+        let read = move |db: &Connection| {
+            let filter = &query.filter;
+            if let Some(ids) = &filter.ids {
+                let mut statement = db.prepare_cached(GET_MANY)?;
+                let pets = statement.query_map([ids.to_json().as_str()], read_row)?;
+                return Ok(query.page_of(pets.collect::<Result<_, _>>()?));
+            }
+            let select = Select::pets(&query, Dialect::Sqlite);
+            let (matches, position) = (
+                |pet: &_| filter.matches(pet),
+                |pet: &_| filter.position(pet),
+            );
+            list(db, &select, &query, matches, position)
+        };
+        self.readers.run(read).await
     }
+}
+
+fn get_with_claim(db: &Connection, id: PetId) -> rusqlite::Result<Option<(Pet, Option<Claim>)>> {
+    db.prepare_cached(GET_WITH_CLAIM)?
+        .query_row([id.get()], |row| {
+            let mut columns = Columns::of(row);
+            Ok((Pet::read(&mut columns)?, columns.claim()?))
+        })
+        .optional()
 }
 
 pub(in super::super) fn insert(db: &Connection, new: NewPet) -> rusqlite::Result<Pet> {
     let PetValues {
         name,
+        search_name,
         category_id,
         status,
     } = PetValues::from(&new);
     db.prepare_cached(INSERT)?
-        .execute(params![name, category_id, status])?;
+        .execute(params![name, search_name.as_str(), category_id, status])?;
     Ok(new.with_id(PetId::from_store(db.last_insert_rowid())))
 }

@@ -55,8 +55,8 @@ const MAX_DELAYED_WAL_SIZE: i64 = 1 << 30;
 
 /// Writes a page without a net effect.
 const TOUCH: [&str; 2] = [
-    "UPDATE inventory SET available = available + 1",
-    "UPDATE inventory SET available = available - 1",
+    "UPDATE counts SET pets = pets + 1",
+    "UPDATE counts SET pets = pets - 1",
 ];
 
 enum Message {

@@ -81,13 +81,13 @@ async fn the_check_finds_lost_and_doubled_changes() {
         "DELETE FROM pets WHERE id = (SELECT max(id) FROM pets
                                       WHERE id NOT IN (SELECT pet_id FROM orders))",
         &format!("INSERT INTO orders (pet_id, status, created_at, updated_at) {an_order}"),
-        "INSERT INTO pets (name, category_id, status)
-         SELECT name, category_id, status FROM pets LIMIT 1",
+        "INSERT INTO pets (name, search_name, category_id, status)
+         SELECT name, search_name, category_id, status FROM pets LIMIT 1",
         "UPDATE orders SET status = 'completed' WHERE id = (SELECT max(id) FROM orders
                                                             WHERE status = 'cancelled')",
         "UPDATE pets SET status = 'sold' WHERE id = (SELECT max(id) FROM pets
                                                      WHERE status = 'available')",
-        "UPDATE inventory SET sold = sold + 1 WHERE shard = 0",
+        "UPDATE counts SET pets_sold = pets_sold + 1 WHERE shard = 0",
         // Retries are executed again.
         "DELETE FROM idempotency_keys",
     ] {
@@ -223,11 +223,12 @@ impl Campaign {
         let count = |status| pets.iter().filter(|pet| pet["status"] == status).count();
         let counted = ["available", "pending", "sold"]
             .map(|status| (status.to_string(), json!(count(status))));
+        let total = ("total".to_string(), json!(pets.len()));
         let inventory = self.workload.clients[0]
             .get("/v1/store/inventory")
             .await
             .body;
-        if inventory != Value::Object(counted.into_iter().collect()) {
+        if inventory != Value::Object(counted.into_iter().chain([total]).collect()) {
             violations.push(format!("the inventory is {inventory}"));
         }
         let check = ["check", "--database", &self.home.url()];

@@ -64,7 +64,7 @@ impl Fixture {
 
 fn insert(db: &Connection, name: &str) -> rusqlite::Result<()> {
     db.execute(
-        "INSERT INTO pets (name, category_id) VALUES (?1, 1)",
+        "INSERT INTO pets (name, search_name, category_id) VALUES (?1, ?1, 1)",
         [name],
     )
     .map(drop)
@@ -101,7 +101,8 @@ async fn a_failed_or_panicking_write_is_undone_alone() {
         |db| {
             insert(db, "half")?;
             db.execute(
-                "INSERT INTO pets (name, category_id, status) VALUES ('x', 1, 'lost')",
+                "INSERT INTO pets (name, search_name, category_id, status)
+                 VALUES ('x', 'x', 1, 'lost')",
                 [],
             )
         },
@@ -138,8 +139,8 @@ async fn a_failed_statement_is_undone_alone() {
         |_| Effect::Insert,
         |db| {
             db.execute(
-                "INSERT INTO pets (name, category_id, status)
-             VALUES ('good', 1, 'sold'), ('bad', 1, 'lost')",
+                "INSERT INTO pets (name, search_name, category_id, status)
+                 VALUES ('good', 'good', 1, 'sold'), ('bad', 'bad', 1, 'lost')",
                 [],
             )
         },
@@ -215,11 +216,15 @@ async fn a_failed_commit_fails_the_whole_batch() {
     let fixture = Fixture::new(100);
     let go = fixture.block().await;
     let before = fixture.writer.version().inserts;
-    let bad = fixture.writer.run(|_| Effect::Insert, |db| {
-        db.pragma_update(None, "defer_foreign_keys", true)?;
-        let order = "INSERT INTO orders (pet_id, status, created_at, updated_at) VALUES (999, 'placed', 0, 0)";
-        db.execute(order, []).map(drop)
-    });
+    let bad = fixture.writer.run(
+        |_| Effect::Insert,
+        |db| {
+            db.pragma_update(None, "defer_foreign_keys", true)?;
+            let no_such_api_key =
+                "INSERT INTO idempotency_keys VALUES (9, 'k', zeroblob(32), 'x', 1, 1)";
+            db.execute(no_such_api_key, []).map(drop)
+        },
+    );
     let (a, bad, b, ()) = tokio::join!(fixture.insert("a"), bad, fixture.insert("b"), async {
         go.send(()).unwrap();
     });
@@ -342,7 +347,7 @@ async fn a_replaced_wal_is_not_written_to() {
 async fn the_wal_is_checkpointed() {
     let fixture = Fixture::new(100);
     for _ in 0..12 {
-        let name = "x".repeat(1 << 20);
+        let name = "x".repeat(1 << 18);
         let write = move |db: &Connection| insert(db, &name);
         fixture.writer.run(|_| Effect::Insert, write).await.unwrap();
     }

@@ -1,0 +1,104 @@
+//! Handlers of the operations on categories.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use super::{
+    cache::CacheKey,
+    error::{ApiError, NO_SUCH_CATEGORY},
+    preconditions::{Preconditions, Unmet},
+    request::ApiRequest,
+    response,
+    state::Api,
+};
+use crate::{
+    category::{Category, CategoryFilter, CategoryRejection, Naming, NewCategory},
+    server::Response,
+};
+
+/// Attempts of a conditional change. Each failed one means that a concurrent
+/// change succeeded.
+const MAX_ATTEMPTS: usize = 100;
+
+pub async fn list_categories(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let query = request.list_query::<CategoryFilter>()?;
+    let read = || async {
+        let page = api.store.category_list(query.clone()).await?;
+        Ok(api.links.page(&query, &page))
+    };
+    let key = CacheKey::Categories(query.clone());
+    let page = api.cache.get_or_read(key, read).await?;
+    page.respond(&request.head.headers)
+}
+
+pub async fn put_category(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let NewCategory { name } = request.json().await?;
+    let id = request.category_id()?;
+    let preconditions = request.preconditions();
+    for _ in 0..MAX_ATTEMPTS {
+        let expected = match preconditions.is_empty() {
+            true => None,
+            false => {
+                let category = api.store.category_get(id).await?;
+                evaluate(preconditions, category.as_ref())?;
+                Some(category)
+            }
+        };
+        match api.store.category_put(id, name.clone(), expected).await? {
+            // It changed since it was read; the precondition may still hold.
+            Err(CategoryRejection::Outdated) => {}
+            Err(rejection) => return Err(rejection.into()),
+            Ok(naming) => {
+                let mut response = response::resource(&Category { id, name });
+                if naming == Naming::Create {
+                    *response.status_mut() = StatusCode::CREATED;
+                }
+                return Ok(response);
+            }
+        }
+    }
+    Err(contention())
+}
+
+pub async fn delete_category(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let id = request.category_id()?;
+    let preconditions = request.preconditions();
+    for _ in 0..MAX_ATTEMPTS {
+        let expected = match preconditions.depend_on_state() {
+            false => None,
+            true => {
+                let category = api.store.category_get(id).await?;
+                let category = category.ok_or(ApiError::NotFound(NO_SUCH_CATEGORY))?;
+                evaluate(preconditions, Some(&category))?;
+                Some(category)
+            }
+        };
+        match api.store.category_delete(id, expected).await? {
+            Err(CategoryRejection::Outdated) => {}
+            Err(rejection) => return Err(rejection.into()),
+            Ok(()) => return Ok(response::no_content()),
+        }
+    }
+    Err(contention())
+}
+
+fn evaluate(preconditions: Preconditions<'_>, category: Option<&Category>) -> Result<(), ApiError> {
+    let evaluated = match category {
+        Some(category) => preconditions.evaluate(&response::etag(category)),
+        None => preconditions.evaluate_absent(),
+    };
+    evaluated.map_err(|unmet| match unmet {
+        Unmet::IfMatch => ApiError::CATEGORY_CHANGED,
+        Unmet::IfNoneMatch => ApiError::CATEGORY_EXISTS,
+    })
+}
+
+fn contention() -> ApiError {
+    let message = "the category is being changed too often; nothing was changed, retry later";
+    ApiError::Unavailable(message, Arc::new(Contention))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("concurrent changes of the same category")]
+struct Contention;

@@ -1,0 +1,58 @@
+//! Preferences of a request (RFC 7240). One is supported: `handling=strict` rejects what
+//! would be ignored otherwise.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+
+/// Whether unknown query parameters and members are to be rejected. If the preference is
+/// repeated, the first one counts.
+pub fn is_strict(request: &HeaderMap) -> bool {
+    request
+        .get_all(PREFER)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|preference| preference.split(';').next().unwrap_or_default())
+        .map(|preference| preference.split_once('=').unwrap_or((preference, "")))
+        .find(|(name, _)| name.trim().eq_ignore_ascii_case("handling"))
+        .is_some_and(|(_, value)| {
+            value
+                .trim()
+                .trim_matches('"')
+                .eq_ignore_ascii_case("strict")
+        })
+}
+
+pub fn set_applied(response: &mut HeaderMap) {
+    let strict = HeaderValue::from_static("handling=strict");
+    response.insert(PREFERENCE_APPLIED, strict);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_handling_preference_counts() {
+        for (values, expected) in [
+            (&["handling=strict"] as &[_], true),
+            (
+                &["respond-async, wait=10", "Handling = \"strict\"; a=b"],
+                true,
+            ),
+            (&["handling=strict, handling=lenient"], true),
+            (&["handling=lenient, handling=strict"], false),
+            (&["handling"], false),
+            (&["strict"], false),
+            (&[], false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(PREFER, HeaderValue::from_static(value));
+            }
+            assert_eq!(is_strict(&headers), expected, "{values:?}");
+        }
+    }
+}

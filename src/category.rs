@@ -1,0 +1,173 @@
+//! Categories: names for the category ids of pets.
+
+use std::collections::HashMap;
+
+use compact_str::CompactString;
+use serde::Serialize;
+
+use crate::{
+    case_fold::fold,
+    invalid::Invalid,
+    json::{FromObject, Object},
+    name,
+    page::{Filter, ListKind, Parameters, parse_decimal},
+};
+
+/// A category id with a name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Category {
+    pub id: CategoryId,
+    pub name: CategoryName,
+}
+
+/// A category's id: any int64, chosen by the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(transparent)]
+pub struct CategoryId(i64);
+
+impl CategoryId {
+    /// Parses an id from a path; `None` if it is not an int64.
+    pub fn parse(text: &str) -> Option<Self> {
+        parse_decimal(text).map(Self)
+    }
+
+    pub fn get(self) -> i64 {
+        self.0
+    }
+
+    pub(crate) fn from_store(id: i64) -> Self {
+        Self(id)
+    }
+}
+
+/// A category's name: 1 to 100 characters, not only whitespace, no control characters.
+/// Kept exactly as sent; unique when case is ignored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct CategoryName(CompactString);
+
+impl CategoryName {
+    /// Few enough for an index on the folded name.
+    pub const MAX_CHARS: usize = 100;
+
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        match name::check(text, Self::MAX_CHARS) {
+            Ok(()) => Ok(Self(text.into())),
+            Err(reason) => Err(Invalid::new("name", reason)),
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What must be unique.
+    pub fn folded(&self) -> String {
+        fold(&self.0)
+    }
+
+    pub(crate) fn from_store(name: &str) -> Self {
+        Self(name.into())
+    }
+}
+
+/// The body of a request to name a category.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewCategory {
+    pub name: CategoryName,
+}
+
+impl FromObject for NewCategory {
+    const MEMBERS: &[&str] = &["name"];
+
+    fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
+        let text = name::from_json(object.get("name"));
+        let text = text.map_err(|reason| Invalid::new("name", reason));
+        match text.and_then(|text| CategoryName::parse(&text)) {
+            Ok(name) => Ok(Self { name }),
+            Err(invalid) => Err(vec![invalid]),
+        }
+    }
+}
+
+/// The list of categories has no filter.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct CategoryFilter;
+
+impl Filter for CategoryFilter {
+    const LIST: ListKind = ListKind::Categories;
+    const SORTABLE: bool = false;
+
+    fn set(&mut self, _: &str, _: &str) -> Result<bool, Invalid> {
+        Ok(false)
+    }
+
+    fn parameters(&self) -> Parameters<'_> {
+        Vec::new()
+    }
+}
+
+/// All categories that have a name, to find one by its name or id.
+#[derive(Debug, Default)]
+pub struct CategoryNames {
+    ids: HashMap<String, i64>,
+    names: HashMap<i64, CategoryName>,
+}
+
+impl CategoryNames {
+    /// The id of the category with this name, ignoring case.
+    pub fn id(&self, name: &str) -> Option<i64> {
+        self.ids.get(&fold(name)).copied()
+    }
+
+    pub fn name(&self, id: i64) -> Option<&CategoryName> {
+        self.names.get(&id)
+    }
+}
+
+impl FromIterator<Category> for CategoryNames {
+    fn from_iter<I: IntoIterator<Item = Category>>(categories: I) -> Self {
+        let mut all = Self::default();
+        for Category { id, name } in categories {
+            all.ids.insert(name.folded(), id.get());
+            all.names.insert(id.get(), name);
+        }
+        all
+    }
+}
+
+/// Why a category was not named or deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CategoryRejection {
+    NoSuchCategory,
+    /// The category is no longer what the request expects.
+    Outdated,
+    /// Another category has the name.
+    NameTaken,
+}
+
+/// What naming a category does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Naming {
+    /// It already has the name; nothing is written.
+    Unchanged,
+    Create,
+    Rename,
+}
+
+/// Decides what naming a category does. With `expected`, the change is conditional: the
+/// category must still be that one, or still not exist.
+pub fn decide_naming(
+    before: Option<&Category>,
+    name: &CategoryName,
+    expected: Option<&Option<Category>>,
+) -> Result<Naming, CategoryRejection> {
+    if expected.is_some_and(|expected| expected.as_ref() != before) {
+        return Err(CategoryRejection::Outdated);
+    }
+    Ok(match before {
+        None => Naming::Create,
+        Some(category) if category.name == *name => Naming::Unchanged,
+        Some(_) => Naming::Rename,
+    })
+}
