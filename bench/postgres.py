@@ -16,8 +16,8 @@ SCRIPTS = {
     "list": f"{PET} WHERE id > 0 ORDER BY id LIMIT 21;",
     "walk": f"\\set after random(1, {ANIMALS - 100})\n{PET} WHERE id > :after ORDER BY id LIMIT 21;",
     "get": f"\\set id random(1, {ANIMALS})\n{PET} WHERE id = :id;",
-    "create": "INSERT INTO pets (name, category_id, status)"
-    " VALUES ('Biscuit', 3, 'available') RETURNING id;",
+    "create": "INSERT INTO pets (name, search_name, category_id, status)"
+    " VALUES ('Biscuit', 'biscuit', 3, 'available') RETURNING id;",
 }
 
 
@@ -63,8 +63,8 @@ class Postgres:
 
     def open_orders(self, count: int) -> None:
         """Makes all animals available, with open orders for the first of them."""
-        reserve = f"UPDATE pets SET reserved = true WHERE id <= {count};"
-        sql = f"UPDATE pets SET status = 'available', reserved = false; {open_orders(count)} {reserve}"
+        claim = f"UPDATE pets SET active_order = 'placed' WHERE id <= {count};"
+        sql = f"UPDATE pets SET status = 'available', active_order = NULL; {open_orders(count)} {claim}"
         self.run("psql", self.url, "--quiet", f"--command={sql}")
         self.run("psql", self.url, "--quiet", "--command=VACUUM ANALYZE")
 

@@ -211,9 +211,19 @@ def not_modified(server: Started) -> Load:
 
 
 def create(connections: int) -> Callable[[Started], Load]:
-    return lambda server: Load(
-        [f"POST {server.paths['create']}"], connections, server.headers, server.body
-    )
+    """Animals with different names and categories: indexes are hit at random."""
+
+    def ask(server: Started) -> Load:
+        chosen = random.Random(3)
+        names = ["".join(chosen.choices("abdefgilmnoprstu", k=6)) for _ in range(5000)]
+        bodies = (
+            server.body.replace("Biscuit", name).replace(": 3", f": {chosen.randrange(20)}")
+            for name in names
+        )
+        requests = [f"POST {server.paths['create']} {body}" for body in bodies]
+        return Load(requests, connections, server.headers, server.body)
+
+    return ask
 
 
 def mix(server: Started) -> Load:
@@ -279,6 +289,28 @@ def large_get(bench: Bench) -> list[Contender]:
     return bench.beside_limit(us, get_once(us), bench.raw_get)
 
 
+def pages(kind: str) -> Callable[[Bench], list[Contender]]:
+    """Pages at random positions, read by the store without a cache, by database size."""
+
+    def start(bench: Bench) -> list[Contender]:
+        def reading(animals: int) -> Callable[[int], Measured]:
+            store, _ = bench.ours.store(animals)
+
+            def read(seconds: int) -> Measured:
+                cpu = float(bench.ours.program("pages", store, kind, 10_000 * seconds))
+                return Measured(1e6 / cpu, cpu, 0, 0, 0, 0, 0)
+
+            return read
+
+        us = bench.service()
+        return [
+            Contender(name, us, page(us), measure=reading(animals))
+            for name, animals in SIZES.items()
+        ]
+
+    return start
+
+
 SCENARIOS = [
     Scenario("list", "List, default page (cached)", lambda b: b.beside_all(page)),
     Scenario("status", "List by status", lambda b: b.beside_all(by_status)),
@@ -326,6 +358,19 @@ SCENARIOS = [
     Scenario("growth-list", "List, by database size", lambda b: b.sizes(page)),
     Scenario("growth-status", "List by status, by database size", lambda b: b.sizes(by_status)),
     Scenario("growth-get", "Get, by database size", lambda b: b.sizes(get)),
+    Scenario("growth-all-pages", "Page at any depth, by database size", pages("all")),
+    Scenario("growth-category-pages", "Page of a category, by database size", pages("category")),
+    Scenario(
+        "growth-category-status-pages",
+        "Page of a category and status, by database size",
+        pages("category-status"),
+    ),
+    Scenario("growth-name-pages", "Page of a search by name, by database size", pages("name")),
+    Scenario(
+        "growth-name-status-pages",
+        "Page of a search by name and status, by database size",
+        pages("name-status"),
+    ),
     Scenario("growth-create", "Create, by database size", lambda b: b.sizes(create(64))),
     Scenario("pg-list", "PostgreSQL: list, default page", lambda b: b.on_postgres("list", page)),
     Scenario(

@@ -49,20 +49,50 @@ fn fill(db: &Connection, count: i64) -> rusqlite::Result<()> {
 }
 
 fn insert(db: &Connection, count: i64, batch_size: i64) -> rusqlite::Result<()> {
-    let mut statement =
-        db.prepare("INSERT INTO pets (name, category_id, status) VALUES (?1, ?2, ?3)")?;
+    let mut statement = db.prepare(
+        "INSERT INTO pets (name, search_name, category_id, status) VALUES (?1, ?2, ?3, ?4)",
+    )?;
     for n in 0..count {
         if n % batch_size == 0 {
             db.execute_batch("BEGIN IMMEDIATE")?;
         }
-        let name = format!("Animal {n}");
-        let status = ["available", "pending", "sold"][n as usize % 3];
-        statement.execute(params![name, n % 100, status])?;
+        let random = mix(n as u64);
+        let name = name(random);
+        let status = ["available", "pending", "sold"][random as usize % 3];
+        let search_name = name.to_ascii_lowercase();
+        statement.execute(params![
+            name,
+            search_name,
+            (random >> 32) as i64 % 20,
+            status
+        ])?;
         if n % batch_size == batch_size - 1 || n == count - 1 {
             db.execute_batch("COMMIT")?;
         }
     }
     Ok(())
+}
+
+/// A pronounceable name of three syllables. Many pets share one.
+fn name(random: u64) -> String {
+    let syllable = |n: u64| {
+        let first = b"bdfglmnprst"[n as usize % 11];
+        let second = b"aeiou"[n as usize / 11 % 5];
+        [char::from(first), char::from(second)]
+    };
+    let mut name: Vec<char> = [8, 16, 24]
+        .map(|shift| syllable(random >> shift & 0xff))
+        .concat();
+    name[0].make_ascii_uppercase();
+    name.into_iter().collect()
+}
+
+/// Spreads consecutive numbers (SplitMix64).
+fn mix(n: u64) -> u64 {
+    let n = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    n ^ (n >> 31)
 }
 
 fn walk(db: &Connection, pages: i64) -> rusqlite::Result<()> {

@@ -118,7 +118,8 @@ async fn create(
 ) -> ApiResult<(StatusCode, Json<Pet>)> {
     let write = move |db: &Connection| {
         db.prepare_cached(
-            "INSERT INTO pets (name, category_id, status) VALUES (?1, ?2, ?3)
+            "INSERT INTO pets (name, search_name, category_id, status)
+             VALUES (?1, lower(?1), ?2, ?3)
              RETURNING id, name, category_id, status",
         )?
         .query_row(params![new.name, new.category_id, new.status], pet)
