@@ -170,6 +170,12 @@ pub trait Filter: Clone + Default + Eq + Hash + Send + 'static {
     /// The query parameters that give this filter, always in the same form.
     fn parameters(&self) -> Parameters<'_>;
 
+    /// Moves a position that no page can end at to the edge of the list. A checksum does
+    /// not prevent a client from making one up.
+    fn clamp(&self, position: Position) -> Position {
+        position
+    }
+
     /// Whether the list is sorted by id and new items can appear at its end only.
     fn is_sorted_by_id(&self) -> bool {
         true
@@ -228,7 +234,7 @@ impl<F: Filter> ListQuery<F> {
                               page that it is from, or omit it to start at the beginning";
                 return Err(Invalid::new("cursor", reason));
             }
-            parsed.after = Some(cursor.position);
+            parsed.after = Some(parsed.filter.clamp(cursor.position));
         }
         Ok(parsed)
     }

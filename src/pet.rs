@@ -182,6 +182,16 @@ pub struct Inventory {
     pub total: i64,
 }
 
+impl Inventory {
+    pub fn of(&self, status: PetStatus) -> i64 {
+        match status {
+            PetStatus::Available => self.available,
+            PetStatus::Pending => self.pending,
+            PetStatus::Sold => self.sold,
+        }
+    }
+}
+
 /// Why a pet was not changed or deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PetRejection {

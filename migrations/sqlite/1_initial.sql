@@ -2,6 +2,9 @@
 -- other SQLite database is mistaken for one.
 PRAGMA application_id = 1346720851;
 
+-- A status is checked by OR: for IN with more than two values, SQLite would build a
+-- temporary index in every statement that sets one.
+--
 -- AUTOINCREMENT: ids are never reused, not even after a row is deleted.
 -- Ids stay below 2^53 so that JavaScript represents them exactly.
 -- search_name: the start of the name, case-folded by the program, for searches.
@@ -10,16 +13,14 @@ CREATE TABLE pets (
     name        TEXT    NOT NULL,
     search_name TEXT    NOT NULL,
     category_id INTEGER NOT NULL,
-    status      TEXT    CHECK (status IN ('available', 'pending', 'sold'))
+    status      TEXT    CHECK (status = 'available' OR status = 'pending' OR status = 'sold')
 ) STRICT;
 
--- Keyset pagination of pets by status, by category (a merge of all statuses and none),
--- by both, and by name.
-CREATE INDEX pets_status_id_idx ON pets (status, id) WHERE status IS NOT NULL;
-CREATE INDEX pets_category_id_status_id_idx ON pets (category_id, status, id)
-    WHERE status IS NOT NULL;
-CREATE INDEX pets_category_id_id_idx ON pets (category_id, id) WHERE status IS NULL;
-CREATE INDEX pets_search_name_id_idx ON pets (search_name, id);
+-- Keyset pagination of pets by status, by category and by name. An index ends with the
+-- rowid, which is the id.
+CREATE INDEX pets_status_idx ON pets (status) WHERE status IS NOT NULL;
+CREATE INDEX pets_category_id_idx ON pets (category_id);
+CREATE INDEX pets_search_name_idx ON pets (search_name);
 
 -- Names of category ids. Pets may have a category id without a name.
 -- folded_name: the whole name, case-folded by the program.
@@ -36,7 +37,8 @@ CREATE TABLE categories (
 CREATE TABLE orders (
     id           INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id BETWEEN 1 AND 9007199254740991),
     pet_id       INTEGER NOT NULL,
-    status       TEXT    NOT NULL CHECK (status IN ('placed', 'completed', 'cancelled', 'returned')),
+    status       TEXT    NOT NULL CHECK (status = 'placed' OR status = 'completed'
+                                         OR status = 'cancelled' OR status = 'returned'),
     created_at   INTEGER NOT NULL,
     updated_at   INTEGER NOT NULL,
     expires_at   INTEGER,
@@ -44,8 +46,8 @@ CREATE TABLE orders (
 ) STRICT;
 
 -- Keyset pagination of orders by status and by pet.
-CREATE INDEX orders_status_id_idx ON orders (status, id);
-CREATE INDEX orders_pet_id_id_idx ON orders (pet_id, id);
+CREATE INDEX orders_status_idx ON orders (status);
+CREATE INDEX orders_pet_id_idx ON orders (pet_id);
 
 -- A pet has at most one active order: it is sold once, until the sale is returned.
 CREATE UNIQUE INDEX orders_active_pet_id_key ON orders (pet_id)

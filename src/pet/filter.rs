@@ -116,6 +116,22 @@ impl Filter for PetFilter {
         parameters
     }
 
+    fn clamp(&self, position: Position) -> Position {
+        let Some(prefix) = &self.name else {
+            return Position::of_id(position.id);
+        };
+        if position.name.as_str() < prefix.as_str() {
+            return Position {
+                name: prefix.as_str().into(),
+                id: i64::MIN,
+            };
+        }
+        match prefix.end() {
+            Some(name) if position.name >= name => Position { name, id: i64::MIN },
+            _ => position,
+        }
+    }
+
     fn is_sorted_by_id(&self) -> bool {
         self.name.is_none()
     }
@@ -234,6 +250,26 @@ mod tests {
         ] {
             let end = end.map(CompactString::from);
             assert_eq!(NamePrefix::parse(prefix).unwrap().end(), end);
+        }
+    }
+
+    #[test]
+    fn a_position_is_clamped_to_the_prefix() {
+        let filter = PetFilter {
+            name: Some(NamePrefix::parse("re").unwrap()),
+            ..PetFilter::default()
+        };
+        let position = |name: &str, id| Position {
+            name: name.into(),
+            id,
+        };
+        for (before, after) in [
+            (position("rex", 7), position("rex", 7)),
+            (position("ra", 7), position("re", i64::MIN)),
+            (position("rf", 7), position("rf", i64::MIN)),
+            (position("z", 7), position("rf", i64::MIN)),
+        ] {
+            assert_eq!(filter.clamp(before), after);
         }
     }
 

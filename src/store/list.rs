@@ -43,8 +43,14 @@ pub(super) struct Select {
 }
 
 impl Select {
-    /// For a filter without ids.
-    pub(super) fn pets(query: &ListQuery<PetFilter>, dialect: Dialect) -> Self {
+    /// For a filter without ids. PostgreSQL has an index by category and status. SQLite has
+    /// one for each, as every change of a status would have to change that one too: with
+    /// both filters, the index of the rarer value is the better one.
+    pub(super) fn pets(
+        query: &ListQuery<PetFilter>,
+        dialect: Dialect,
+        status_is_rare: bool,
+    ) -> Self {
         let PetFilter {
             status,
             category_id,
@@ -55,27 +61,42 @@ impl Select {
             Some(_) => &["search_name", "id"],
             None => &["id"],
         };
-        let mut select = Builder::new(dialect, "pets", pet_columns!(), order);
+        let columns = match (name, dialect) {
+            // Merged ranges can be sorted only by what they return.
+            (Some(_), Dialect::Sqlite) => concat!(pet_columns!(), ", search_name"),
+            _ => pet_columns!(),
+        };
+        let mut select = Builder::new(dialect, "pets", columns, order);
         if let Some(prefix) = name {
-            select.require("search_name", ">=", Value::Text(prefix.as_str().into()));
-            if let Some(end) = prefix.end() {
+            // Where the previous page ended takes the place of a bound.
+            let (is_start, is_end) = match (&query.after, query.sort) {
+                (None, _) => (true, true),
+                (Some(_), Sort::Asc) => (false, true),
+                (Some(_), Sort::Desc) => (true, false),
+            };
+            if is_start {
+                select.require("search_name", ">=", Value::Text(prefix.as_str().into()));
+            }
+            if let Some(end) = prefix.end().filter(|_| is_end) {
                 select.require("search_name", "<", Value::Text(end.into()));
             }
         }
+        let has_both = category_id.is_some() && status.is_some();
+        let is_either = has_both && dialect == Dialect::Sqlite;
         if let Some(id) = category_id {
             let id = Value::Int(*id);
-            match name {
-                Some(_) => select.examine("category_id", id),
-                None => select.require("category_id", "=", id),
+            match name.is_some() || is_either && status_is_rare {
+                true => select.examine("category_id", id),
+                false => select.require("category_id", "=", id),
             }
         }
         if let Some(status) = status {
             let status = Value::Text(status.as_str().into());
-            match name {
-                Some(_) => select.examine("status", status),
-                None => select.require("status", "=", status),
+            match name.is_some() || is_either && !status_is_rare {
+                true => select.examine("status", status),
+                false => select.require("status", "=", status),
             }
-        } else if category_id.is_some() && name.is_none() {
+        } else if category_id.is_some() && name.is_none() && dialect == Dialect::Postgres {
             let statuses = PetStatus::ALL.iter().map(|status| status.as_str());
             let of_status = |status| format!("status = '{status}'");
             select.alternatives = statuses.map(of_status).collect();
@@ -174,9 +195,20 @@ impl Builder {
             } else {
                 let name = self.bind(Value::Text(name.as_str().into()));
                 let id = self.bind(id);
-                let row = self.order.join(", ");
-                self.conditions
-                    .push(format!("({row}) {operator} ({name}, {id})"));
+                let [by_name, by_id] = [self.order[0], self.order[1]];
+                match self.dialect {
+                    // SQLite would not enter its index at the id.
+                    Dialect::Sqlite => {
+                        self.alternatives = vec![
+                            format!("{by_name} = {name} AND {by_id} {operator} {id}"),
+                            format!("{by_name} {operator} {name}"),
+                        ];
+                    }
+                    Dialect::Postgres => {
+                        let condition = format!("({by_name}, {by_id}) {operator} ({name}, {id})");
+                        self.conditions.push(condition);
+                    }
+                }
             }
         }
         let direction = match query.sort {

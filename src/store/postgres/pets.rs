@@ -209,7 +209,7 @@ impl Postgres {
             let pets = rows.iter().map(Pet::from_row).collect::<Result<_, _>>()?;
             return Ok(query.page_of(pets));
         }
-        let select = Select::pets(&query, Dialect::Postgres);
+        let select = Select::pets(&query, Dialect::Postgres, false);
         self.list(select, query.limit, |pet| filter.position(pet))
             .await
     }

@@ -29,18 +29,18 @@ const EXPIRE_BATCH_SIZE: u32 = 100;
 const GET: &str = concat!("SELECT ", order_columns!(), " FROM orders WHERE id = ?1");
 
 const RESERVE_PET: &str =
-    "UPDATE pets SET status = 'pending' WHERE id = ?1 AND status = 'available'
+    "UPDATE OR ROLLBACK pets SET status = 'pending' WHERE id = ?1 AND status = 'available'
      AND NOT EXISTS (SELECT 1 FROM orders
                      WHERE pet_id = ?1 AND status IN ('placed', 'completed'))";
 
 const INSERT: &str = concat!(
-    "INSERT INTO orders (",
+    "INSERT OR ROLLBACK INTO orders (",
     new_order_columns!(),
     ") VALUES (?1, 'placed', ?2, ?2, ?3)"
 );
 
 const UPDATE: &str =
-    "UPDATE orders SET status = ?2, updated_at = ?3, completed_at = ?4 WHERE id = ?1";
+    "UPDATE OR ROLLBACK orders SET status = ?2, updated_at = ?3, completed_at = ?4 WHERE id = ?1";
 
 // Without INDEXED BY, the planner would scan all open orders.
 const ANY_EXPIRED: &str = "SELECT EXISTS (SELECT 1 FROM orders INDEXED BY orders_expires_at_idx
@@ -175,7 +175,7 @@ fn apply(
     };
     let pet_status = transition.pet_status().as_str();
     let updated = db
-        .prepare_cached("UPDATE pets SET status = ?2 WHERE id = ?1")?
+        .prepare_cached("UPDATE OR ROLLBACK pets SET status = ?2 WHERE id = ?1")?
         .execute(params![after.pet_id.get(), pet_status])?;
     // The pet may have been deleted after it was sold.
     if updated == 0 && transition == Transition::Return {
