@@ -87,13 +87,6 @@ fn removals_are_breaking() {
         ("value \"sold\": removed", |c| {
             schema(c, "PetStatus")["enum"] = json!(["available", "pending"])
         }),
-        ("value \"not_found\": removed", |c| {
-            let codes = &mut schema(c, "Error")["properties"]["code"]["enum"];
-            codes
-                .as_array_mut()
-                .unwrap()
-                .retain(|code| code != "not_found");
-        }),
         ("application/json: removed", |c| {
             remove(
                 &mut c["paths"]["/pets"]["post"]["requestBody"]["content"],
@@ -101,6 +94,13 @@ fn removals_are_breaking() {
             );
         }),
     ]);
+}
+
+#[test]
+fn new_values_in_responses_are_breaking() {
+    assert_breaking(&[("value \"lost\": added to a closed enum", |c| {
+        schema(c, "PetStatus")["enum"] = json!(["available", "pending", "sold", "lost"])
+    })]);
 }
 
 #[test]
@@ -165,4 +165,29 @@ fn additions_are_compatible() {
             Vec::<String>::new()
         );
     }
+}
+
+/// Within `/v1`, errors may gain codes and members. That is additive only while the
+/// contract excludes none.
+#[test]
+fn errors_are_open() {
+    let open = contract();
+    let mut closed = contract();
+    let error = schema(&mut closed, "Error");
+    assert_eq!(error["properties"]["code"]["enum"], Value::Null);
+    let known = error["properties"]["code"]["examples"].clone();
+    error["properties"]["code"]["enum"] = known;
+    error["additionalProperties"] = json!(false);
+
+    let breaking = breaking_changes(&open, &closed);
+    for expected in [
+        "get /pets response 401 application/json code: newly restricted to an enum",
+        "get /pets response 401 application/json: additional members newly forbidden",
+    ] {
+        assert!(
+            breaking.iter().any(|found| found == expected),
+            "{expected}: {breaking:?}"
+        );
+    }
+    assert_eq!(breaking_changes(&closed, &open), Vec::<String>::new());
 }

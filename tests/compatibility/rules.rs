@@ -175,7 +175,8 @@ impl<'a> Comparison<'a> {
                 self.report(location, &format!("unsupported keyword {keyword}"));
             }
         }
-        if sender == Sender::Client && old["enum"].is_null() && !new["enum"].is_null() {
+        // What the service sends must stay open, too: later values would be breaking.
+        if old["enum"].is_null() && !new["enum"].is_null() {
             self.report(location, "newly restricted to an enum");
         }
         if new["additionalProperties"] == false && old["additionalProperties"] != false {
@@ -190,6 +191,14 @@ impl<'a> Comparison<'a> {
                 .is_some_and(|values| !values.contains(value))
             {
                 self.report(location, &format!("value {value}: removed"));
+            }
+        }
+        // Generated clients reject values that they do not know.
+        if sender == Sender::Service
+            && let (Some(known), Some(values)) = (old["enum"].as_array(), new["enum"].as_array())
+        {
+            for value in values.iter().filter(|value| !known.contains(value)) {
+                self.report(location, &format!("value {value}: added to a closed enum"));
             }
         }
         if sender == Sender::Client {
