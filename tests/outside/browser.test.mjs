@@ -79,9 +79,12 @@ test("the page loads without errors and explains how to start", async () => {
   await open();
   assert.equal(await page.title(), "Petstore API");
   assert.match(await page.locator("header").innerText(), /petstore keys create/);
-  assert.equal(await page.locator(".opblock").count(), 10);
+  assert.equal(await page.locator(".opblock").count(), 15);
   await page.screenshot({ path: `${artefacts}/docs.png` });
-  for (const id of ["listPets", "createPet", "getPet", "updatePet", "getInventory", "listOrders", "placeOrder", "getOrder", "completeOrder", "cancelOrder"]) await expand(id);
+  const pets = ["listPets", "createPet", "getPet", "updatePet", "deletePet", "getInventory"];
+  const categories = ["listCategories", "putCategory", "deleteCategory"];
+  const orders = ["listOrders", "placeOrder", "getOrder", "completeOrder", "cancelOrder", "returnOrder"];
+  for (const id of [...pets, ...categories, ...orders]) await expand(id);
   assert.deepEqual(problems, []);
 });
 
@@ -151,7 +154,10 @@ test("operations show stability, sunset date and deprecation", async () => {
   await open();
   assert.equal(await operation("listOrders").locator(".badge").innerText(), "experimental");
   assert.equal(await operation("placeOrder").locator(".badge").innerText(), "experimental");
+  assert.equal(await operation("returnOrder").locator(".badge").innerText(), "experimental");
+  assert.equal(await operation("putCategory").locator(".badge").innerText(), "experimental");
   assert.equal(await operation("updatePet").locator(".badge").innerText(), "beta");
+  assert.equal(await operation("deletePet").locator(".badge").innerText(), "beta");
   assert.equal(await operation("getPet").locator(".badge").innerText(), "to be removed on 5 December 2030");
   for (const id of ["listPets", "getPet", "listOrders", "placeOrder"]) await expand(id);
   assert.equal(await operation("placeOrder").locator(".try-out__btn").count(), 1);

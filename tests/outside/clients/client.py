@@ -2,7 +2,8 @@
 
 Arguments: the directory of the generated package, the base URL, an API key, and
 a key with insufficient scopes. A last argument "removed" expects getPet to be
-past its sunset date; "failing" expects the service to fail.
+past its sunset date; "failing" expects the service to fail; "unknown" expects a
+service that answers everything with an error that the contract does not list.
 """
 
 import importlib
@@ -17,11 +18,16 @@ create_pet = importlib.import_module(f"{api}.create_pet")
 list_pets = importlib.import_module(f"{api}.list_pets")
 get_pet = importlib.import_module(f"{api}.get_pet")
 update_pet = importlib.import_module(f"{api}.update_pet")
+delete_pet = importlib.import_module(f"{api}.delete_pet")
+list_categories = importlib.import_module(f"{api}.list_categories")
+put_category = importlib.import_module(f"{api}.put_category")
+delete_category = importlib.import_module(f"{api}.delete_category")
 list_orders = importlib.import_module(f"{api}.list_orders")
 place_order = importlib.import_module(f"{api}.place_order")
 get_order = importlib.import_module(f"{api}.get_order")
 complete_order = importlib.import_module(f"{api}.complete_order")
 cancel_order = importlib.import_module(f"{api}.cancel_order")
+return_order = importlib.import_module(f"{api}.return_order")
 get_inventory = importlib.import_module(f"{api}.get_inventory")
 models = importlib.import_module("petstore_client.models")
 
@@ -33,8 +39,9 @@ def client(token):
 def expect(response, status, code):
     assert response.status_code == status, response
     assert isinstance(response.parsed, models.Error), response
-    assert (response.parsed.code.value, response.parsed.status) == (code, status), response.parsed
+    assert (response.parsed.code, response.parsed.status) == (code, status), response.parsed
     assert response.parsed.message
+    return response
 
 
 shop = client(key)
@@ -44,6 +51,20 @@ if rest == ["removed"]:
 if rest == ["failing"]:
     expect(list_pets.sync_detailed(client=shop), 500, "internal_error")
     expect(get_pet.sync_detailed(1, client=shop), 500, "internal_error")
+    sys.exit()
+if rest == ["unknown"]:
+    dogs = models.NewCategory(name="Dogs")
+    for response in [
+        list_pets.sync_detailed(client=shop),
+        create_pet.sync_detailed(client=shop, body=models.NewPet(name="A", category_id=1)),
+        update_pet.sync_detailed(1, client=shop, body=models.PetChange(name="B")),
+        delete_pet.sync_detailed(1, client=shop),
+        put_category.sync_detailed(1, client=shop, body=dogs),
+        place_order.sync_detailed(client=shop, body=models.NewOrder(pet_id=1)),
+        return_order.sync_detailed(1, client=shop),
+    ]:
+        expect(response, 400, "pet_on_holiday")
+        assert response.parsed["until"] == "2027-01-07", response.parsed
     sys.exit()
 
 large = 2**53 + 1
@@ -66,6 +87,26 @@ while cursor is not None:
     cursor = {"cursor": following[1]} if following else None
 assert walked == ids, (walked, ids)
 
+
+def find(**query):
+    return [pet.id for pet in list_pets.sync(client=shop, **query)]
+
+
+newest_first = ids[::-1]
+assert find(sort=models.SortOrder.DESC) == newest_first
+assert find(id=f"{ids[3]},{ids[1]},{ids[3]},999999") == [ids[1], ids[3]]
+assert find(id=f"{ids[0]}", status=models.PetStatus.AVAILABLE) == []
+assert find(category_id=large) == ids
+assert find(category_id=-large) == []
+assert find(name="pET ") == ids
+assert find(name="pet", sort=models.SortOrder.DESC) == newest_first
+assert find(name="pet 3", category_id=large, status=models.PetStatus.SOLD) == [ids[3]]
+assert find(name="%") == []
+page = list_pets.sync_detailed(client=shop, limit=2)
+cursor = re.search(r"[?&]cursor=([^&>]+)", page.headers["Link"])[1]
+assert find(limit=3, cursor=cursor) == ids[2:]
+expect(list_pets.sync_detailed(client=shop, cursor=cursor, name="p"), 400, "invalid_parameter")
+
 fetched = get_pet.sync_detailed(ids[0], client=shop)
 assert fetched.parsed == created[0].parsed
 unchanged = get_pet.sync_detailed(ids[0], client=shop, if_none_match=fetched.headers["ETag"])
@@ -85,8 +126,51 @@ done = complete_order.sync(order.id, client=shop)
 assert done.status == models.OrderStatus.COMPLETED, done
 assert get_order.sync(order.id, client=shop) == done
 expect(cancel_order.sync_detailed(order.id, client=shop), 409, "order_not_open")
-assert update_pet.sync(rex.id, client=shop, body=models.PetChange(status=None)).name == "Rex"
-assert get_inventory.sync(client=shop) == models.Inventory(available=0, pending=0, sold=5)
+withdraw = models.PetChange(status=None)
+expect(update_pet.sync_detailed(rex.id, client=shop, body=withdraw), 409, "pet_sold")
+assert get_inventory.sync(client=shop) == models.Inventory(available=0, pending=0, sold=6, total=6)
+returned = return_order.sync(order.id, client=shop)
+assert returned.status == models.OrderStatus.RETURNED, returned
+expect(return_order.sync_detailed(order.id, client=shop), 409, "order_not_returnable")
+assert get_inventory.sync(client=shop) == models.Inventory(available=1, pending=0, sold=5, total=6)
+
+second = place_order.sync(**claim)
+expect(delete_pet.sync_detailed(rex.id, client=shop), 409, "pet_reserved")
+assert cancel_order.sync(second.id, client=shop).status == models.OrderStatus.CANCELLED
+outdated = get_pet.sync_detailed(rex.id, client=shop).headers["ETag"]
+renamed = update_pet.sync_detailed(rex.id, client=shop, body=models.PetChange(name="Max"))
+expect(delete_pet.sync_detailed(rex.id, client=shop, if_match=outdated), 412, "precondition_failed")
+gone = delete_pet.sync_detailed(rex.id, client=shop, if_match=renamed.headers["ETag"])
+assert (gone.status_code, gone.parsed) == (204, None), gone
+expect(delete_pet.sync_detailed(rex.id, client=shop), 404, "not_found")
+expect(place_order.sync_detailed(**claim), 404, "not_found")
+orders = list_orders.sync(client=shop, pet_id=rex.id, sort=models.SortOrder.DESC)
+assert [kept.id for kept in orders] == [second.id, order.id], orders
+
+dogs = models.NewCategory(name="Dogs")
+created = put_category.sync_detailed(large, client=shop, body=dogs, if_none_match="*")
+assert (created.status_code, created.parsed) == (201, models.Category(id=large, name="Dogs")), created
+again = put_category.sync_detailed(large, client=shop, body=dogs, if_none_match="*")
+expect(again, 412, "precondition_failed")
+taken = put_category.sync_detailed(-1, client=shop, body=models.NewCategory(name="DOGS"))
+expect(taken, 409, "category_name_taken")
+hounds = models.NewCategory(name="Hounds")
+renamed = put_category.sync_detailed(large, client=shop, body=hounds, if_match=created.headers["ETag"])
+assert (renamed.status_code, renamed.parsed.name) == (200, "Hounds"), renamed
+assert put_category.sync(-1, client=shop, body=dogs).id == -1
+assert [category.id for category in list_categories.sync(client=shop)] == [-1, large]
+assert delete_category.sync_detailed(-1, client=shop).status_code == 204
+expect(delete_category.sync_detailed(-1, client=shop), 404, "not_found")
+
+strict = {"prefer": "handling=strict"}
+typo = models.NewPet(name="A", category_id=1)
+typo.additional_properties["stauts"] = "sold"
+assert create_pet.sync_detailed(client=shop, body=typo).status_code == 201
+rejected = expect(create_pet.sync_detailed(client=shop, body=typo, **strict), 400, "invalid_body")
+assert "stauts" in rejected.parsed.message, rejected.parsed
+for response in [rejected, list_pets.sync_detailed(client=shop, **strict)]:
+    assert response.headers["Preference-Applied"] == "handling=strict", response
+assert "Preference-Applied" not in list_pets.sync_detailed(client=shop).headers
 
 animal = models.NewPet(name="A", category_id=1)
 expect(list_pets.sync_detailed(client=shop, limit=0), 400, "invalid_parameter")

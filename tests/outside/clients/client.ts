@@ -4,7 +4,9 @@ import assert from "node:assert/strict";
 import createClient from "openapi-fetch";
 import type { components, paths } from "./contract.js";
 
-const [base, key, narrowKey, broken] = process.argv.slice(2);
+// The last argument "broken" expects a service whose database is damaged; "unknown" expects
+// one that answers everything with an error that the contract does not list.
+const [base, key, narrowKey, mode] = process.argv.slice(2);
 
 const client = (token?: string) =>
   createClient<paths>({ baseUrl: base, headers: token ? { Authorization: `Bearer ${token}` } : {} });
@@ -19,9 +21,26 @@ function expect(failure: Failure, status: number, code: components["schemas"]["E
   assert.notEqual(failure.error.message, "");
 }
 
-if (broken) {
+if (mode === "broken") {
   expect(await shop.GET("/pets", {}), 503, "unavailable");
   expect(await shop.POST("/pets", { body: { name: "A", categoryId: 1 } }), 503, "unavailable");
+  process.exit();
+}
+
+if (mode === "unknown") {
+  const petPath = { params: { path: { petId: 1 } } };
+  for (const failure of [
+    await shop.GET("/pets", {}),
+    await shop.POST("/pets", { body: { name: "A", categoryId: 1 } }),
+    await shop.PATCH("/pets/{petId}", { ...petPath, body: { name: "B" } }),
+    await shop.DELETE("/pets/{petId}", petPath),
+    await shop.PUT("/categories/{categoryId}", { params: { path: { categoryId: 1 } }, body: { name: "Dogs" } }),
+    await shop.POST("/store/orders", { body: { petId: 1 } }),
+    await shop.POST("/store/orders/{orderId}/return", { params: { path: { orderId: 1 } } }),
+  ]) {
+    expect(failure, 400, "pet_on_holiday");
+    assert.equal(Object(failure.error).until, "2027-01-07");
+  }
   process.exit();
 }
 
@@ -50,6 +69,16 @@ do {
 } while (cursor);
 assert.deepEqual(walked, ids);
 
+type Query = NonNullable<paths["/pets"]["get"]["parameters"]["query"]>;
+const find = async (query: Query) => (await shop.GET("/pets", { params: { query } })).data?.map((pet) => pet.id);
+const newestFirst = ids.toReversed();
+assert.deepEqual(await find({ sort: "desc" }), newestFirst);
+assert.deepEqual(await find({ id: [ids[3], ids[1], 999_999].join() }), [ids[1], ids[3]]);
+assert.deepEqual(await find({ categoryId: 2 }), [ids[2]]);
+assert.deepEqual(await find({ name: "PET", sort: "desc" }), newestFirst);
+assert.deepEqual(await find({ name: "pet 3", categoryId: 3, status: "pending" }), [ids[3]]);
+assert.deepEqual(await find({ name: "_et" }), []);
+
 const path = { petId: ids[0] };
 const fetched = await shop.GET("/pets/{petId}", { params: { path } });
 assert.equal(fetched.data?.name, "Pet 0");
@@ -72,13 +101,54 @@ const orderPath = { orderId: placed.data.id };
 const cancelled = await shop.POST("/store/orders/{orderId}/cancel", { params: { path: orderPath } });
 assert.equal(cancelled.data?.status, "cancelled");
 expect(await shop.POST("/store/orders/{orderId}/complete", { params: { path: orderPath } }), 409, "order_not_open");
+expect(await shop.POST("/store/orders/{orderId}/return", { params: { path: orderPath } }), 409, "order_not_returnable");
+
+const sale = await shop.POST("/store/orders", { body: rexPath });
+assert.ok(sale.data);
+const salePath = { params: { path: { orderId: sale.data.id } } };
+await shop.POST("/store/orders/{orderId}/complete", salePath);
+expect(await shop.PATCH("/pets/{petId}", { params: { path: rexPath }, body: { status: "available" } }), 409, "pet_sold");
+const returned = await shop.POST("/store/orders/{orderId}/return", salePath);
+assert.equal(returned.data?.status, "returned");
+const newestOrders = await shop.GET("/store/orders", { params: { query: { ...rexPath, sort: "desc" } } });
+assert.deepEqual(newestOrders.data?.map((order) => order.status), ["returned", "cancelled"]);
+
 const patch = { params: { path: rexPath, header: { "If-Match": '"other"' } }, body: { name: "Max" } };
 expect(await shop.PATCH("/pets/{petId}", patch), 412, "precondition_failed");
 const renamed = await shop.PATCH("/pets/{petId}", { params: { path: rexPath }, body: { name: "Max", status: null } });
 assert.deepEqual(renamed.data, { id: rexPath.petId, name: "Max", categoryId: 1 });
-assert.deepEqual((await shop.GET("/store/inventory", {})).data, { available: 0, pending: 5, sold: 0 });
+assert.deepEqual((await shop.GET("/store/inventory", {})).data, { available: 0, pending: 5, sold: 0, total: 6 });
+expect(await shop.DELETE("/pets/{petId}", { params: patch.params }), 412, "precondition_failed");
+assert.equal((await shop.DELETE("/pets/{petId}", { params: { path: rexPath } })).response.status, 204);
+expect(await shop.DELETE("/pets/{petId}", { params: { path: rexPath } }), 404, "not_found");
+assert.deepEqual(await find({ id: `${rexPath.petId}` }), []);
+
+const category = (categoryId: number, name: string) =>
+  shop.PUT("/categories/{categoryId}", { params: { path: { categoryId } }, body: { name } });
+const dogs = await category(3, "Dogs");
+assert.deepEqual([dogs.response.status, dogs.data], [201, { id: 3, name: "Dogs" }]);
+assert.equal((await category(3, "Hounds")).response.status, 200);
+expect(await category(-4, "hounds"), 409, "category_name_taken");
+assert.equal((await category(-4, "Cats")).response.status, 201);
+const categories = await shop.GET("/categories", {});
+assert.deepEqual(categories.data, [{ id: -4, name: "Cats" }, { id: 3, name: "Hounds" }]);
+const catsPath = { params: { path: { categoryId: -4 } } };
+assert.equal((await shop.DELETE("/categories/{categoryId}", catsPath)).response.status, 204);
+expect(await shop.DELETE("/categories/{categoryId}", catsPath), 404, "not_found");
 
 const animal = { name: "A", categoryId: 1 };
+const strict = { header: { Prefer: "handling=strict" } };
+const misspelt = { stauts: "sold" };
+const lenient = await shop.GET("/pets", { params: { query: misspelt as Query } });
+assert.deepEqual([lenient.response.status, lenient.response.headers.get("preference-applied")], [200, null]);
+for (const [failure, code] of [
+  [await shop.GET("/pets", { params: { ...strict, query: misspelt as Query } }), "invalid_parameter"],
+  [await shop.POST("/pets", { params: strict, body: { ...animal, ...misspelt } }), "invalid_body"],
+] as const) {
+  expect(failure, 400, code);
+  assert.match(failure.error?.message ?? "", /stauts/);
+  assert.equal(failure.response.headers.get("preference-applied"), "handling=strict");
+}
 expect(await shop.GET("/pets", { params: { query: { limit: 0 } } }), 400, "invalid_parameter");
 expect(await shop.POST("/pets", { body: { ...animal, name: "" } }), 400, "invalid_body");
 expect(await shop.POST("/pets", { body: animal, bodySerializer: () => "{" }), 400, "invalid_json");
