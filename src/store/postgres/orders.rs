@@ -199,8 +199,8 @@ macro_rules! is_applicable {
     };
 }
 
-/// Pets are locked `FOR UPDATE`, which also excludes a transaction that has inserted an
-/// order for the pet: otherwise the unique index would wait for it.
+/// The pet's row is locked first, so that the unique index of active orders never waits
+/// for a transaction that places another order for the pet.
 static PLACE: Sql = Sql {
     text: batch_sql!(
         columns: "pet_id, reserve_for", parameters: "$4, $5",
@@ -209,7 +209,7 @@ static PLACE: Sql = Sql {
                  SELECT id FROM pets
                  WHERE id IN (SELECT pet_id FROM pending) AND ",
             is_available!(),
-            " FOR UPDATE SKIP LOCKED
+            " FOR NO KEY UPDATE SKIP LOCKED
              ), reserved AS (
                  UPDATE pets SET status = 'pending', active_order = 'placed'
                  FROM available WHERE pets.id = available.id
