@@ -66,10 +66,16 @@ impl PetRecord {
     pub fn resolve(self, names: &CategoryNames) -> Result<NewPet, String> {
         let category_id = match self.category {
             CategoryReference::Id(id) => id,
-            CategoryReference::Name(name) => names.id(&name).ok_or_else(|| {
-                let name = quoted(&name);
-                format!("category: no category is named {name}; name it first, or use its number")
-            })?,
+            // A name may begin or end with spaces; in a table they are rarely meant.
+            CategoryReference::Name(name) => names
+                .id(&name)
+                .or_else(|| names.id(name.trim()))
+                .ok_or_else(|| {
+                    let name = quoted(name.trim());
+                    format!(
+                        "category: no category is named {name}; name it first, or use its number"
+                    )
+                })?,
         };
         Ok(NewPet {
             name: self.name,
@@ -82,13 +88,11 @@ impl PetRecord {
 impl CategoryReference {
     /// From cells or members with a number and a name; the number counts.
     fn parse(number: Option<&str>, name: Option<&str>) -> Result<Self, Invalid> {
-        fn cell(text: Option<&str>) -> Option<&str> {
-            text.map(str::trim).filter(|text| !text.is_empty())
-        }
-        let int64 = |text: &str| text.parse::<i64>().ok();
-        match (cell(number), cell(name)) {
+        let is_filled = |text: &&str| !text.trim().is_empty();
+        let int64 = |text: &str| text.trim().parse::<i64>().ok();
+        match (number.filter(is_filled), name.filter(is_filled)) {
             (Some(number), _) => int64(number).map(Self::Id).ok_or_else(|| {
-                let (min, max, got) = (i64::MIN, i64::MAX, quoted(number));
+                let (min, max, got) = (i64::MIN, i64::MAX, quoted(number.trim()));
                 let reason = format!("must be an integer from {min} to {max}, got {got}");
                 Invalid::new("categoryId", reason)
             }),
@@ -287,13 +291,14 @@ impl Columns {
             let found = found();
             format!("the first line must name the columns: no {name} column, found {found}")
         };
+        let name = column("name")?.ok_or_else(|| missing("name"))?;
         let (category_id, category) = (column("categoryId")?, column("category")?);
         if category_id.or(category).is_none() {
             return Err(missing("categoryId or category"));
         }
         Ok(Self {
             count: headers.len(),
-            name: column("name")?.ok_or_else(|| missing("name"))?,
+            name,
             category_id,
             category,
             status: column("status")?,
