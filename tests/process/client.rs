@@ -101,10 +101,15 @@ impl Client {
 
     async fn send(&self, request: reqwest::RequestBuilder) -> reqwest::Result<Response> {
         let response = request.bearer_auth(&self.key).send().await?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let body = response.bytes().await?;
         Ok(Response {
-            status: response.status().as_u16(),
-            headers: response.headers().clone(),
-            body: serde_json::from_slice(&response.bytes().await?).unwrap(),
+            status,
+            headers,
+            body: match status {
+                204 => Value::Null,
+                _ => serde_json::from_slice(&body).unwrap(),
+            },
         })
     }
 

@@ -16,7 +16,9 @@ pub enum Invocation {
     Place,
     Complete(i64),
     Cancel(i64),
+    Return(i64),
     Update(Status),
+    Delete,
     Get,
 }
 
@@ -34,11 +36,18 @@ pub enum Status {
 pub enum Outcome {
     Placed(i64),
     NotAvailable,
-    Closed,
+    /// The order was completed, cancelled or returned.
+    Changed,
     NotOpen,
+    NotReturnable,
     Updated,
+    Deleted,
+    /// Rejected because of an open order.
     Reserved,
+    /// Rejected because of a completed order.
+    Sold,
     Is(Status),
+    NotFound,
     /// No response, or one that does not say whether it took effect.
     Unknown,
 }
@@ -53,72 +62,142 @@ pub struct Operation {
     pub returned_at: u64,
 }
 
-/// The state of the sequential model.
+/// The state of the sequential model: a pet, or that it was deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Model {
-    status: Status,
-    open_order: Option<OpenOrder>,
+enum Model {
+    Pet {
+        status: Status,
+        claim: Option<Claim>,
+    },
+    Deleted,
 }
 
-/// The open order of a pet.
+/// How the active order of a pet claims it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum OpenOrder {
-    Id(i64),
+enum Claim {
+    Reserved(OrderId),
+    Sold(OrderId),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum OrderId {
+    Known(i64),
     /// Placed with an unknown outcome: its client never learned the id.
-    UnknownId,
+    Unknown,
 }
 
 impl Model {
+    const AVAILABLE: Self = Self::Pet {
+        status: Status::Available,
+        claim: None,
+    };
+
+    fn reserved_by(order: OrderId) -> Self {
+        Self::Pet {
+            status: Status::Pending,
+            claim: Some(Claim::Reserved(order)),
+        }
+    }
+
+    fn sold_by(order: OrderId) -> Self {
+        Self::Pet {
+            status: Status::Sold,
+            claim: Some(Claim::Sold(order)),
+        }
+    }
+
     /// The state after an operation, or `None` if the outcome is impossible in
     /// this state. `known_ids` are the order ids that clients were given.
     fn apply(self, operation: &Operation, known_ids: &BTreeSet<i64>) -> Option<Self> {
-        let is_open = |order: i64| match self.open_order {
-            Some(OpenOrder::Id(open)) => open == order,
-            Some(OpenOrder::UnknownId) => !known_ids.contains(&order),
-            None => false,
+        let Operation {
+            invocation,
+            outcome,
+            ..
+        } = *operation;
+        let (status, claim) = match self {
+            Self::Pet { status, claim } => (status, claim),
+            Self::Deleted => return Self::is_outcome_after_deletion(operation).then_some(self),
         };
-        let released = |status| Self {
-            status,
-            open_order: None,
+        // The order with an unknown id may be this one, or another.
+        let may_be = |id: OrderId, order: i64| match id {
+            OrderId::Known(id) => id == order,
+            OrderId::Unknown => !known_ids.contains(&order),
         };
-        let reserved = |order| Self {
-            status: Status::Pending,
-            open_order: Some(order),
-        };
-        let can_reserve = self.status == Status::Available && self.open_order.is_none();
-        match (operation.invocation, operation.outcome) {
+        let can_reserve = status == Status::Available && claim.is_none();
+        match (invocation, outcome) {
             (Invocation::Place, Outcome::Placed(order)) if can_reserve => {
-                Some(reserved(OpenOrder::Id(order)))
+                Some(Self::reserved_by(OrderId::Known(order)))
             }
             (Invocation::Place, Outcome::NotAvailable) if !can_reserve => Some(self),
             (Invocation::Place, Outcome::Unknown) if can_reserve => {
-                Some(reserved(OpenOrder::UnknownId))
+                Some(Self::reserved_by(OrderId::Unknown))
             }
-            (Invocation::Complete(order), Outcome::Closed | Outcome::Unknown) if is_open(order) => {
-                Some(released(Status::Sold))
-            }
-            (Invocation::Cancel(order), Outcome::Closed | Outcome::Unknown) if is_open(order) => {
-                Some(released(Status::Available))
-            }
-            // The order with an unknown id may be another one.
+            (
+                Invocation::Complete(order) | Invocation::Cancel(order),
+                Outcome::Changed | Outcome::Unknown,
+            ) => match claim {
+                Some(Claim::Reserved(id)) if may_be(id, order) => Some(match invocation {
+                    Invocation::Complete(_) => Self::sold_by(id),
+                    _ => Self::AVAILABLE,
+                }),
+                _ => None,
+            },
+            (Invocation::Return(order), Outcome::Changed | Outcome::Unknown) => match claim {
+                Some(Claim::Sold(id)) if may_be(id, order) => Some(Self::AVAILABLE),
+                _ => None,
+            },
             (Invocation::Complete(order) | Invocation::Cancel(order), Outcome::NotOpen)
-                if self.open_order != Some(OpenOrder::Id(order)) =>
+                if claim != Some(Claim::Reserved(OrderId::Known(order))) =>
             {
                 Some(self)
             }
-            (Invocation::Update(status), Outcome::Updated | Outcome::Unknown)
-                if self.open_order.is_none() || status == self.status =>
-            {
-                Some(Self { status, ..self })
-            }
-            (Invocation::Update(status), Outcome::Reserved)
-                if self.open_order.is_some() && status != self.status =>
+            (Invocation::Return(order), Outcome::NotReturnable)
+                if claim != Some(Claim::Sold(OrderId::Known(order))) =>
             {
                 Some(self)
             }
-            (Invocation::Get, Outcome::Is(status)) if status == self.status => Some(self),
+            (Invocation::Update(to), Outcome::Updated | Outcome::Unknown)
+                if claim.is_none() || to == status =>
+            {
+                Some(Self::Pet { status: to, claim })
+            }
+            (Invocation::Update(to), Outcome::Reserved)
+                if matches!(claim, Some(Claim::Reserved(_))) && to != status =>
+            {
+                Some(self)
+            }
+            (Invocation::Update(to), Outcome::Sold)
+                if matches!(claim, Some(Claim::Sold(_))) && to != status =>
+            {
+                Some(self)
+            }
+            (Invocation::Delete, Outcome::Deleted | Outcome::Unknown)
+                if !matches!(claim, Some(Claim::Reserved(_))) =>
+            {
+                Some(Self::Deleted)
+            }
+            (Invocation::Delete, Outcome::Reserved)
+                if matches!(claim, Some(Claim::Reserved(_))) =>
+            {
+                Some(self)
+            }
+            (Invocation::Get, Outcome::Is(seen)) if seen == status => Some(self),
             _ => None,
         }
+    }
+
+    /// Whether an outcome is that of a deleted pet. Its orders remain, and do not change.
+    fn is_outcome_after_deletion(operation: &Operation) -> bool {
+        matches!(
+            (operation.invocation, operation.outcome),
+            (
+                Invocation::Place | Invocation::Update(_) | Invocation::Delete | Invocation::Get,
+                Outcome::NotFound
+            ) | (
+                Invocation::Complete(_) | Invocation::Cancel(_),
+                Outcome::NotOpen
+            ) | (Invocation::Return(_), Outcome::NotReturnable)
+        )
     }
 }
 
@@ -148,14 +227,10 @@ pub fn check_linearizable(history: &[Operation]) -> Result<(), Vec<Operation>> {
     let known = operations.iter().filter(|o| is_known(o)).count();
 
     let mut visited = HashSet::new();
-    let initial = Model {
-        status: Status::Available,
-        open_order: None,
-    };
     let mut deepest = (0, Vec::new());
     // Which operations are linearized, how many of them have a known outcome,
     // and the resulting state.
-    let mut stack = vec![(vec![false; operations.len()], 0, initial)];
+    let mut stack = vec![(vec![false; operations.len()], 0, Model::AVAILABLE)];
     while let Some((linearized, depth, state)) = stack.pop() {
         if depth == known {
             return Ok(());
@@ -191,7 +266,14 @@ pub fn check_linearizable(history: &[Operation]) -> Result<(), Vec<Operation>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Invocation::*, Outcome::*, *};
+    use super::{
+        Invocation::{Cancel, Complete, Delete, Get, Place, Return, Update},
+        Outcome::{
+            Changed, Deleted, Is, NotAvailable, NotFound, NotOpen, NotReturnable, Placed, Reserved,
+            Unknown, Updated,
+        },
+        *,
+    };
 
     /// Checks operations given as (invocation, outcome, invoked at, returned at).
     fn is_linearizable(history: &[(Invocation, Outcome, u64, u64)]) -> bool {
@@ -217,13 +299,13 @@ mod tests {
             &[(Place, Placed(1), 1, 4), (Place, NotAvailable, 2, 3)],
             &[
                 (Place, Placed(1), 1, 2),
-                (Complete(1), Closed, 3, 6),
+                (Complete(1), Changed, 3, 6),
                 (Cancel(1), NotOpen, 4, 5),
                 (Get, Is(Status::Sold), 7, 8),
             ],
             &[
                 (Place, Placed(1), 1, 2),
-                (Cancel(1), Closed, 3, 4),
+                (Cancel(1), Changed, 3, 4),
                 (Place, Placed(2), 5, 6),
                 (Get, Is(Status::Pending), 7, 8),
             ],
@@ -231,9 +313,33 @@ mod tests {
                 (Place, Placed(1), 1, 2),
                 (Update(Status::Sold), Reserved, 3, 4),
                 (Update(Status::Pending), Updated, 5, 6),
-                (Cancel(1), Closed, 7, 8),
+                (Cancel(1), Changed, 7, 8),
                 (Update(Status::Sold), Updated, 9, 10),
                 (Place, NotAvailable, 11, 12),
+                (Update(Status::Available), Updated, 13, 14),
+                (Place, Placed(2), 15, 16),
+            ],
+            &[
+                (Place, Placed(1), 1, 2),
+                (Return(1), NotReturnable, 3, 4),
+                (Complete(1), Changed, 5, 6),
+                (Update(Status::Available), Outcome::Sold, 7, 8),
+                (Place, NotAvailable, 9, 10),
+                (Return(1), Changed, 11, 12),
+                (Return(1), NotReturnable, 13, 14),
+                (Place, Placed(2), 15, 16),
+            ],
+            &[
+                (Place, Placed(1), 1, 2),
+                (Delete, Reserved, 3, 4),
+                (Complete(1), Changed, 5, 6),
+                (Delete, Deleted, 7, 8),
+                (Return(1), NotReturnable, 9, 10),
+                (Cancel(1), NotOpen, 11, 12),
+                (Place, NotFound, 13, 14),
+                (Update(Status::Available), NotFound, 15, 16),
+                (Delete, NotFound, 17, 18),
+                (Get, NotFound, 19, 20),
             ],
         ] {
             assert!(is_linearizable(history), "{history:?}");
@@ -247,8 +353,8 @@ mod tests {
             &[(Place, Placed(1), 1, 4), (Place, Placed(2), 2, 3)][..],
             &[
                 (Place, Placed(1), 1, 2),
-                (Complete(1), Closed, 3, 6),
-                (Cancel(1), Closed, 4, 5),
+                (Complete(1), Changed, 3, 6),
+                (Cancel(1), Changed, 4, 5),
             ],
             // An acknowledged write is lost.
             &[(Place, Placed(1), 1, 2), (Get, Is(Status::Available), 3, 4)],
@@ -261,6 +367,52 @@ mod tests {
             // The pet is reserved without an open order.
             &[(Update(Status::Sold), Reserved, 1, 2)],
             &[(Place, NotAvailable, 1, 2)],
+            // Sold to two buyers, one after the other.
+            &[
+                (Place, Placed(1), 1, 2),
+                (Complete(1), Changed, 3, 4),
+                (Update(Status::Available), Updated, 5, 6),
+                (Place, Placed(2), 7, 8),
+                (Complete(2), Changed, 9, 10),
+            ],
+            &[
+                (Place, Placed(1), 1, 2),
+                (Complete(1), Changed, 3, 4),
+                (Place, Placed(2), 5, 6),
+            ],
+            // Returned twice, or before it was sold.
+            &[
+                (Place, Placed(1), 1, 2),
+                (Complete(1), Changed, 3, 4),
+                (Return(1), Changed, 5, 8),
+                (Return(1), Changed, 6, 7),
+            ],
+            &[(Place, Placed(1), 1, 2), (Return(1), Changed, 3, 4)],
+            // The return is lost, or refused without a reason.
+            &[
+                (Place, Placed(1), 1, 2),
+                (Complete(1), Changed, 3, 4),
+                (Return(1), Changed, 5, 6),
+                (Get, Is(Status::Sold), 7, 8),
+            ],
+            &[
+                (Place, Placed(1), 1, 2),
+                (Complete(1), Changed, 3, 4),
+                (Return(1), NotReturnable, 5, 6),
+            ],
+            // Deleted while an order is open, twice, not at all, or without a delete.
+            &[(Place, Placed(1), 1, 2), (Delete, Deleted, 3, 4)],
+            &[(Delete, Deleted, 1, 4), (Delete, Deleted, 2, 3)],
+            &[(Delete, Deleted, 1, 2), (Get, Is(Status::Available), 3, 4)],
+            &[(Delete, Deleted, 1, 2), (Place, Placed(1), 3, 4)],
+            &[(Place, NotFound, 1, 2)],
+            &[(Delete, Reserved, 1, 2)],
+            &[
+                (Place, Placed(1), 1, 2),
+                (Complete(1), Changed, 3, 4),
+                (Delete, Deleted, 5, 6),
+                (Return(1), Changed, 7, 8),
+            ],
             // A read sees a write that was not invoked yet.
             &[(Get, Is(Status::Pending), 1, 2), (Place, Placed(1), 3, 4)],
         ] {
@@ -283,8 +435,22 @@ mod tests {
             unknown,
             (Get, Is(Status::Available), 3, 4),
             (Get, Is(Status::Pending), 5, 6),
-            (Cancel(7), Closed, 7, 8),
+            (Cancel(7), Changed, 7, 8),
             (Place, Placed(9), 9, 10),
+        ]));
+        assert!(is_linearizable(&[
+            unknown,
+            (Complete(7), Changed, 3, 4),
+            (Return(7), Unknown, 5, 6),
+            (Get, Is(Status::Available), 7, 8),
+            (Delete, Unknown, 9, 10),
+            (Get, Is(Status::Available), 11, 12),
+            (Get, NotFound, 13, 14),
+        ]));
+        assert!(!is_linearizable(&[
+            (Delete, Unknown, 1, 2),
+            (Get, NotFound, 3, 4),
+            (Get, Is(Status::Available), 5, 6),
         ]));
         // It is not undone, not applied twice, and not before its invocation.
         assert!(!is_linearizable(&[
@@ -294,7 +460,7 @@ mod tests {
         ]));
         assert!(!is_linearizable(&[
             unknown,
-            (Cancel(7), Closed, 3, 4),
+            (Cancel(7), Changed, 3, 4),
             (Place, NotAvailable, 5, 6),
         ]));
         assert!(!is_linearizable(&[
@@ -304,9 +470,9 @@ mod tests {
         // An order with a known id is not the one with an unknown id.
         assert!(!is_linearizable(&[
             (Place, Placed(1), 1, 2),
-            (Cancel(1), Closed, 3, 4),
+            (Cancel(1), Changed, 3, 4),
             (Place, Unknown, 5, 6),
-            (Complete(1), Closed, 7, 8),
+            (Complete(1), Changed, 7, 8),
         ]));
     }
 }

@@ -78,6 +78,38 @@ async fn the_checker_detects_broken_stores() {
     }
 }
 
+/// Tests the tests: a store in which a completed order no longer claims its pet, so that an
+/// update puts the pet back on sale. The checker detects it, and so does `petstore check`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pet_that_is_sold_to_two_buyers_is_detected() {
+    let home = Home::new();
+    home.new_key();
+    let execute = |sql| {
+        let db = rusqlite::Connection::open(home.database()).unwrap();
+        db.execute_batch(sql).unwrap();
+        db.close().unwrap();
+    };
+    execute(
+        "CREATE TABLE sales (order_id INTEGER PRIMARY KEY);
+         CREATE TRIGGER broken AFTER UPDATE ON orders WHEN NEW.status = 'completed' BEGIN
+             INSERT INTO sales VALUES (NEW.id);
+             UPDATE orders SET status = 'returned' WHERE id = NEW.id;
+         END",
+    );
+    assert_ne!(run_workload(&home, 1).await, Vec::<String>::new());
+    // The orders as their buyers know them.
+    execute(
+        "DROP TRIGGER broken;
+         DROP INDEX orders_active_pet_id_key;
+         UPDATE orders SET status = 'completed' WHERE id IN (SELECT order_id FROM sales);
+         DROP TABLE sales",
+    );
+    let found = home.petstore(&["check", "--database", &home.url()]);
+    found.assert_fails(1, "problems found");
+    let several = "pets with more than one order that is open or completed";
+    assert!(found.stdout.contains(several), "{found:?}");
+}
+
 /// Runs rounds of the workload; returns the violations of the first round that
 /// has any.
 async fn run_workload(home: &Home, replicas: usize) -> Vec<String> {
@@ -201,12 +233,15 @@ impl Workload {
                 Status::Pending,
                 Status::Sold,
             ];
-            let invocation = match (random.random_range(0..10), order) {
-                (0..=3, _) => Invocation::Place,
-                (4 | 5, Some(order)) => Invocation::Cancel(order),
-                (6, Some(order)) => Invocation::Complete(order),
-                (7, _) => Invocation::Get,
-                (8, _) => Invocation::Update(Status::Available),
+            // About one deletion per pet and round; those of reserved pets are rejected.
+            let invocation = match (random.random_range(0..100), order) {
+                (0..=29, _) => Invocation::Place,
+                (30..=44, Some(order)) => Invocation::Cancel(order),
+                (45..=59, Some(order)) => Invocation::Complete(order),
+                (60..=74, Some(order)) => Invocation::Return(order),
+                (75..=84, _) => Invocation::Get,
+                (85..=91, _) => Invocation::Update(Status::Available),
+                (92, _) => Invocation::Delete,
                 _ => Invocation::Update(statuses[random.random_range(0..4)]),
             };
             let idempotency_key = random
@@ -243,11 +278,17 @@ impl Workload {
                 format!("/v1/store/orders/{id}/cancel"),
                 Value::Null,
             ),
+            Invocation::Return(id) => (
+                Method::POST,
+                format!("/v1/store/orders/{id}/return"),
+                Value::Null,
+            ),
             Invocation::Update(status) => (
                 Method::PATCH,
                 format!("/v1/pets/{pet}"),
                 json!({"status": status_json(status)}),
             ),
+            Invocation::Delete => (Method::DELETE, format!("/v1/pets/{pet}"), Value::Null),
             Invocation::Get => (Method::GET, format!("/v1/pets/{pet}"), Value::Null),
         };
         let idempotency_key = idempotency_key.filter(|_| method == Method::POST);
@@ -371,13 +412,24 @@ impl Workload {
                 ));
             }
             for operation in &history {
-                let (order, status) = match (operation.invocation, operation.outcome) {
-                    (Invocation::Complete(order), Outcome::Closed) => (order, "completed"),
-                    (Invocation::Cancel(order), Outcome::Closed) => (order, "cancelled"),
+                let may_be_returned = |order| {
+                    history.iter().any(|other| {
+                        other.invocation == Invocation::Return(order)
+                            && other.outcome != Outcome::NotReturnable
+                    })
+                };
+                let (order, statuses) = match (operation.invocation, operation.outcome) {
+                    (Invocation::Complete(order), Outcome::Changed) if may_be_returned(order) => {
+                        (order, &["completed", "returned"][..])
+                    }
+                    (Invocation::Complete(order), Outcome::Changed) => (order, &["completed"][..]),
+                    (Invocation::Cancel(order), Outcome::Changed) => (order, &["cancelled"][..]),
+                    (Invocation::Return(order), Outcome::Changed) => (order, &["returned"][..]),
                     _ => continue,
                 };
                 let now = client.get(&format!("/v1/store/orders/{order}")).await.body;
-                if now["status"] != status || now["petId"] != *pet {
+                let status = now["status"].as_str().unwrap_or_default();
+                if !statuses.contains(&status) || now["petId"] != *pet {
                     violations.push(format!("pet {pet}: {operation:?}, but the order is {now}"));
                 }
             }
@@ -404,12 +456,18 @@ fn outcome_of(invocation: Invocation, response: &Response) -> Outcome {
     };
     match (response.status, response.body["code"].as_str(), invocation) {
         (201, _, Invocation::Place) => Outcome::Placed(response.body["id"].as_i64().unwrap()),
-        (200, _, Invocation::Complete(_) | Invocation::Cancel(_)) => Outcome::Closed,
+        (200, _, Invocation::Complete(_) | Invocation::Cancel(_) | Invocation::Return(_)) => {
+            Outcome::Changed
+        }
         (200, _, Invocation::Update(_)) => Outcome::Updated,
         (200, _, Invocation::Get) => Outcome::Is(status),
+        (204, _, Invocation::Delete) => Outcome::Deleted,
+        (404, Some("not_found"), _) => Outcome::NotFound,
         (409, Some("pet_not_available"), Invocation::Place) => Outcome::NotAvailable,
         (409, Some("order_not_open"), _) => Outcome::NotOpen,
+        (409, Some("order_not_returnable"), _) => Outcome::NotReturnable,
         (409, Some("pet_reserved"), _) => Outcome::Reserved,
+        (409, Some("pet_sold"), _) => Outcome::Sold,
         (500.., ..) => Outcome::Unknown,
         _ => panic!("{invocation:?} got an unexpected response: {response:?}"),
     }
