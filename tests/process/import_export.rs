@@ -1,6 +1,9 @@
 //! Bulk data: `petstore import`, `export` and `seed`.
 
-use std::fs;
+use std::{collections::BTreeMap, fs};
+
+use reqwest::Method;
+use serde_json::{Value, json};
 
 use crate::{
     client::Client,
@@ -174,7 +177,7 @@ fn unreadable_files_are_rejected() {
             "animals.csv",
             "name,status\nRex,sold\n",
             1,
-            "no categoryId column",
+            "no categoryId or category column",
         ),
         (
             "animals.csv",
@@ -277,4 +280,219 @@ async fn postgres_accepts_imports_while_it_is_served() {
     run(&home, &["seed", "100"]).success();
     assert_eq!(Client::new(&service, &key).pets().await.len(), 103);
     assert_check_passes(&home);
+}
+
+const CATEGORIES: [(i64, &str); 7] = [
+    (i64::MIN, "Éclairs"),
+    (-2, "42"),
+    (3, "Dogs"),
+    (4, "Straße"),
+    (5, "=SUM(A1);+1"),
+    (6, " Σίσυφος "),
+    (7, "Cats, \"small\""),
+];
+
+/// Names categories by their numbers plus `offset`.
+async fn name_categories(home: &Home, offset: i64) {
+    let key = home.new_key();
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    for (id, name) in CATEGORIES {
+        let path = format!("/v1/categories/{}", id + offset);
+        let body = json!({"name": name});
+        let named = client.send_json(Method::PUT, &path, &body, None);
+        let named = named.await.unwrap();
+        assert_eq!(named.status, 201, "{named:?}");
+    }
+    service.stop();
+}
+
+/// Imports a file into the store.
+fn import(home: &Home, file: &str, content: &str) {
+    fs::write(home.path(file), content).unwrap();
+    run(home, &["import", file]).success();
+}
+
+/// The category ids of all animals by name.
+fn category_ids(home: &Home) -> BTreeMap<String, i64> {
+    let pet = |line| {
+        let pet: Value = serde_json::from_str(line).unwrap();
+        let name = pet["name"].as_str().unwrap().into();
+        (name, pet["categoryId"].as_i64().unwrap())
+    };
+    exported(home).lines().map(pet).collect()
+}
+
+async fn categories_are_imported_by_name(home: &Home) {
+    name_categories(home, 0).await;
+    import(
+        home,
+        "names.csv",
+        "name,Category\n\
+         1,Dogs\n\
+         2, dOGS \n\
+         3,STRASSE\n\
+         4,e\u{301}CLAIRS\n\
+         5, ΣΊΣΥΦΟΣ \n\
+         6, σίσυφος \n\
+         7,'=sum(a1);'+1\n\
+         8,\"CATS, \"\"SMALL\"\"\"\n",
+    );
+    // A number is no name, and the column for numbers counts.
+    import(
+        home,
+        "both.csv",
+        "categoryId;category;name\n;Dogs;11\n9;Dogs;12\n;42;13\n-2;;14\n 8 ; Unknown ;15\n",
+    );
+    import(
+        home,
+        "names.jsonl",
+        "{\"name\":\"21\",\"category\":\"DOGS\"}\n\
+         {\"name\":\"22\",\"category\":\"dogs\",\"categoryId\":9}\n\
+         {\"name\":\"23\",\"category\":\"42\"}\n\
+         {\"name\":\"24\",\"category\":\" Σίσυφος \",\"status\":\"sold\"}\n\
+         {\"name\":\"25\",\"category\":\"\\u00e9clairs\"}\n",
+    );
+    let expected = [
+        [3, 3, 4, i64::MIN, 6, 6, 5, 7].as_slice(),
+        &[3, 9, 42, -2, 8],
+        &[3, 9, 42, 6, i64::MIN],
+    ];
+    let expected = expected.into_iter().zip([1, 11, 21]);
+    let expected: BTreeMap<_, _> = expected
+        .flat_map(|(ids, first)| {
+            (first..)
+                .zip(ids)
+                .map(|(n, id): (i32, _)| (n.to_string(), *id))
+        })
+        .collect();
+    assert_eq!(category_ids(home), expected);
+
+    // Unknown names are reported with the other invalid lines.
+    let unknown = "name,category,status\nA,Dogs,\nB,Hamsters,lost\n,Dogs,\nC,Éclair,\nD,,\n";
+    fs::write(home.path("unknown.csv"), unknown).unwrap();
+    let rejected = run(home, &["import", "unknown.csv"]);
+    rejected.assert_fails(1, "nothing was imported: 4 invalid lines");
+    let unknown = |line, name| {
+        format!(
+            "unknown.{line}: category: no category is named \"{name}\"; \
+             name it first, or use its number"
+        )
+    };
+    let lines = |rejected: &Finished| -> Vec<String> {
+        let lines = rejected.stderr.lines().filter(|l| l.contains(", line "));
+        lines.map(String::from).collect()
+    };
+    assert_eq!(
+        lines(&rejected),
+        [
+            // The status is checked first, with all else that needs no database.
+            "unknown.csv, line 3: status: must be one of available, pending, sold, got \"lost\"",
+            "unknown.csv, line 4: name: must be 1 to 255 characters long, got 0",
+            &unknown("csv, line 5", "Éclair"),
+            "unknown.csv, line 6: categoryId: required; must be an integer, or the name of a \
+             category in category",
+        ]
+    );
+    fs::write(
+        home.path("unknown.jsonl"),
+        "{\"name\":\"A\",\"category\":\"Hamsters\"}\n{\"name\":\"B\",\"category\":3}\n\
+         {\"name\":\"C\",\"category\":\"Dogs\",\"categoryId\":\"3\"}\n",
+    )
+    .unwrap();
+    let rejected = run(home, &["import", "unknown.jsonl"]);
+    rejected.assert_fails(1, "nothing was imported: 3 invalid lines");
+    let reported = lines(&rejected);
+    assert_eq!(reported[0], unknown("jsonl, line 1", "Hamsters"));
+    assert!(reported[1].starts_with("unknown.jsonl, line 2: categoryId: required"));
+    assert!(reported[2].starts_with("unknown.jsonl, line 3: categoryId: must be"));
+    assert_eq!(category_ids(home), expected);
+    let skipped = run(home, &["import", "unknown.csv", "--skip-invalid"]).success();
+    let summary = "Imported 1 animal, skipped 4 invalid lines.";
+    assert!(skipped.stderr.contains(summary), "{skipped:?}");
+    assert_eq!(category_ids(home)["A"], 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn categories_are_imported_by_name_on_sqlite() {
+    categories_are_imported_by_name(&Home::new()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn categories_are_imported_by_name_on_postgres() {
+    let cluster = Cluster::start();
+    let home = Home::with_database(cluster.url(&cluster.create_database()));
+    categories_are_imported_by_name(&home).await;
+}
+
+async fn category_names_are_exported(home: &Home, other: &Home) {
+    name_categories(home, 0).await;
+    let mut animals = String::new();
+    for (id, _) in CATEGORIES.into_iter().chain([(99, "")]) {
+        let name = format!("-{id}");
+        animals += &format!("{}\n", json!({"name": name, "categoryId": id}));
+    }
+    import(home, "animals.jsonl", &animals);
+    let plain = exported(home);
+    for file in ["names.csv", "names.jsonl"] {
+        run(home, &["export", "--category-names", file]).success();
+    }
+    let csv = fs::read_to_string(home.path("names.csv")).unwrap();
+    assert_eq!(
+        csv,
+        "id,name,categoryId,category,status\n\
+         1,'--9223372036854775808,-9223372036854775808,Éclairs,\n\
+         2,'--2,-2,42,\n\
+         3,'-3,3,Dogs,\n\
+         4,'-4,4,Straße,\n\
+         5,'-5,5,'=SUM(A1);'+1,\n\
+         6,'-6,6, Σίσυφος ,\n\
+         7,'-7,7,\"Cats, \"\"small\"\"\",\n\
+         8,'-99,99,,\n"
+    );
+    let jsonl = fs::read_to_string(home.path("names.jsonl")).unwrap();
+    let lines: Vec<Value> = jsonl
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let names: Vec<_> = lines.iter().map(|pet| pet["category"].as_str()).collect();
+    let expected = CATEGORIES.map(|(_, name)| Some(name));
+    assert_eq!(names, [expected.as_slice(), &[None]].concat());
+    // With the numbers, the names need not be known.
+    for (file, content) in [("names.csv", &csv), ("names.jsonl", &jsonl)] {
+        let empty = Home::new();
+        import(&empty, file, content);
+        assert_eq!(exported(&empty), plain, "{file}");
+    }
+    // Without them, the names find other numbers. One of the names looks like a number.
+    name_categories(other, 100).await;
+    let mut by_name = csv::Writer::from_writer(Vec::new());
+    let mut reader = csv::Reader::from_reader(csv.as_bytes());
+    by_name.write_record(["name", "category"]).unwrap();
+    for record in reader.records().map(Result::unwrap) {
+        if record[1] != *"'-99" {
+            by_name.write_record([&record[1], &record[3]]).unwrap();
+        }
+    }
+    let by_name = String::from_utf8(by_name.into_inner().unwrap()).unwrap();
+    import(other, "by_name.csv", &by_name);
+    let expected = CATEGORIES.map(|(id, name)| match name {
+        "42" => (format!("-{id}"), 42),
+        _ => (format!("-{id}"), id + 100),
+    });
+    assert_eq!(category_ids(other), expected.into());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn category_names_are_exported_on_sqlite() {
+    category_names_are_exported(&Home::new(), &Home::new()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn category_names_are_exported_on_postgres() {
+    let cluster = Cluster::start();
+    let home = || Home::with_database(cluster.url(&cluster.create_database()));
+    category_names_are_exported(&home(), &home()).await;
 }
