@@ -118,48 +118,177 @@ fn a_backup_appears_atomically() {
     backup(&home, "copy.db").success();
 }
 
+/// A consistent store: an available, a reserved and a sold pet, one with a returned order,
+/// one that was deleted after it was sold, and one without a status.
+const STORE: &str = "
+    INSERT INTO pets (name, search_name, category_id, status) VALUES
+        ('A', 'a', 1, 'available'), ('B', 'b', 1, 'pending'), ('C', 'c', 1, 'sold'),
+        ('D', 'd', 2, 'available'), ('E', 'e', 1, NULL);
+    INSERT INTO orders (pet_id, status, created_at, updated_at, completed_at) VALUES
+        (2, 'placed', 5, 5, NULL), (3, 'completed', 5, 6, 6), (4, 'returned', 5, 8, 7),
+        (1, 'cancelled', 5, 6, NULL), (6, 'completed', 5, 6, 6);
+    INSERT INTO categories VALUES (1, 'Dogs', 'dogs'), (-2, 'Straße', 'strasse');";
+
+/// What the row of a pet has on PostgreSQL only.
+const ACTIVE_ORDERS: &str = "
+    UPDATE pets SET active_order = 'placed' WHERE id = 2;
+    UPDATE pets SET active_order = 'completed' WHERE id = 3;";
+
+/// Damage that both databases can have, and what is reported.
+const DAMAGE: [(&str, &str); 24] = [
+    (
+        "UPDATE pets SET status = 'available' WHERE id = 2",
+        "1 open orders whose pet is not pending",
+    ),
+    (
+        "DELETE FROM pets WHERE id = 2",
+        "1 open orders whose pet is not pending",
+    ),
+    (
+        "UPDATE pets SET status = NULL WHERE id = 3",
+        "1 completed orders whose pet is not sold",
+    ),
+    (
+        "UPDATE orders SET updated_at = 4 WHERE id IN (1, 4)",
+        "2 orders that were updated before they were created",
+    ),
+    (
+        "UPDATE orders SET completed_at = NULL WHERE id = 2",
+        "1 orders with a wrong time of completion",
+    ),
+    (
+        "UPDATE orders SET completed_at = NULL WHERE id = 3",
+        "1 orders with a wrong time of completion",
+    ),
+    (
+        "UPDATE orders SET completed_at = 5 WHERE id IN (1, 4)",
+        "2 orders with a wrong time of completion",
+    ),
+    (
+        "UPDATE orders SET completed_at = 4 WHERE id = 2",
+        "1 orders with a wrong time of completion",
+    ),
+    (
+        "UPDATE orders SET completed_at = 9 WHERE id = 3",
+        "1 orders with a wrong time of completion",
+    ),
+    (
+        "UPDATE pets SET search_name = 'C' WHERE id = 3",
+        "1 pets that a search does not find by their name",
+    ),
+    (
+        "UPDATE pets SET name = 'F' WHERE id < 3",
+        "2 pets that a search does not find by their name",
+    ),
+    (
+        "UPDATE categories SET folded_name = 'straße' WHERE id = -2",
+        "1 categories whose name could be used twice",
+    ),
+    (
+        "UPDATE counts SET pets = pets + 1",
+        "1 pets counted in excess",
+    ),
+    (
+        "UPDATE counts SET pets_available = pets_available + 2",
+        "2 available pets counted in excess",
+    ),
+    (
+        "UPDATE counts SET pets_pending = pets_pending + 1",
+        "1 pending pets counted in excess",
+    ),
+    (
+        "UPDATE counts SET pets_sold = pets_sold - 1",
+        "-1 sold pets counted in excess",
+    ),
+    (
+        "UPDATE counts SET orders_placed = orders_placed + 1",
+        "1 open orders counted in excess",
+    ),
+    (
+        "UPDATE counts SET orders_completed = orders_completed + 1",
+        "1 completed orders counted in excess",
+    ),
+    (
+        "UPDATE counts SET orders_cancelled = orders_cancelled + 1",
+        "1 cancelled orders counted in excess",
+    ),
+    (
+        "UPDATE counts SET orders_returned = orders_returned + 1",
+        "1 returned orders counted in excess",
+    ),
+    (
+        "DROP INDEX pets_search_name_id_idx",
+        "the index pets_search_name_id_idx is missing or changed",
+    ),
+    (
+        "DROP INDEX pets_category_id_status_id_idx; DROP INDEX pets_category_id_id_idx",
+        "the index pets_category_id_id_idx is missing or changed\n\
+         the index pets_category_id_status_id_idx is missing or changed",
+    ),
+    // The pet was sold twice, and the index that forbids it was dropped.
+    (
+        "DROP INDEX orders_active_pet_id_key;
+         UPDATE orders SET status = 'completed' WHERE id = 3; UPDATE orders SET pet_id = 3 WHERE id = 3",
+        "the index orders_active_pet_id_key is missing or changed\n\
+         1 pets with more than one order that is open or completed",
+    ),
+    (
+        "DROP INDEX orders_active_pet_id_key;
+         INSERT INTO orders (pet_id, status, created_at, updated_at) VALUES (2, 'placed', 5, 5)",
+        "the index orders_active_pet_id_key is missing or changed\n\
+         1 pets with more than one order that is open or completed",
+    ),
+];
+
 #[test]
 fn check_reports_inconsistencies() {
     let home = Home::new();
     home.new_key();
+    let execute = |file: &str, sql: &str| {
+        let db = Connection::open(home.path(file)).unwrap();
+        db.execute_batch(sql).unwrap();
+        db.close().unwrap();
+    };
+    execute("petstore.db", STORE);
     check(&home, &home.url()).success();
-    let db = Connection::open(home.database()).unwrap();
-    db.execute_batch(
-        "INSERT INTO pets (name, search_name, category_id, status) VALUES
-             ('A', 'a', 1, 'available'), ('B', 'B', 1, 'sold'), ('C', 'c', 1, 'available');
-         INSERT INTO orders (pet_id, status, created_at, updated_at, completed_at) VALUES
-             (1, 'placed', 5, 5, NULL), (2, 'cancelled', 5, 4, NULL), (3, 'completed', 5, 6, 6),
-             (4, 'completed', 5, 5, 5), (5, 'completed', 5, 5, NULL);
-         INSERT INTO categories VALUES (1, 'Dogs', 'Dogs');
-         UPDATE counts SET pets_sold = 7;",
-    )
-    .unwrap();
-    db.close().unwrap();
-    let found = check(&home, &home.url());
-    found.assert_fails(1, "7 problems found in sqlite:");
-    let lines: Vec<_> = found.stdout.lines().collect();
-    let expected = [
-        "1 open orders whose pet is not pending",
-        "1 completed orders whose pet is not sold",
-        "1 orders that were updated before they were created",
-        "1 orders with a wrong time of completion",
-        "6 sold pets counted in excess",
-        "1 pets that a search does not find by their name",
-        "1 categories whose name could be used twice",
+    let only_here = [
+        (
+            "DROP TRIGGER count_pet_inserted; DROP TRIGGER count_order_updated",
+            "the trigger count_order_updated is missing or changed\n\
+             the trigger count_pet_inserted is missing or changed",
+        ),
+        (
+            "DROP TRIGGER count_order_deleted; DELETE FROM orders WHERE id = 3",
+            "the trigger count_order_deleted is missing or changed\n\
+             1 returned orders counted in excess",
+        ),
+        // Nothing else can be checked.
+        (
+            "DROP TABLE categories; UPDATE counts SET pets = 9",
+            "the table categories is missing or changed",
+        ),
     ];
-    assert_eq!(lines, expected);
-
-    // A trigger and an index are missing.
-    let home = Home::new();
-    home.new_key();
-    let db = Connection::open(home.database()).unwrap();
-    db.execute_batch("DROP TRIGGER count_pet_inserted; DROP INDEX orders_active_pet_id_key")
-        .unwrap();
-    db.close().unwrap();
+    for (damage, reported) in DAMAGE.into_iter().chain(only_here) {
+        fs::copy(home.database(), home.path("damaged.db")).unwrap();
+        execute("damaged.db", damage);
+        let found = check(&home, "sqlite:damaged.db");
+        assert_eq!(found.stdout.trim_end(), reported, "{damage}");
+        found.assert_fails(1, "found in sqlite:");
+    }
+    // All in one.
+    execute(
+        "petstore.db",
+        "UPDATE pets SET status = 'sold', search_name = 'B' WHERE id IN (1, 2);
+         UPDATE orders SET updated_at = 4 WHERE id = 4",
+    );
     let found = check(&home, &home.url());
-    let missing = "the index orders_active_pet_id_key is missing or changed\n\
-                   the trigger count_pet_inserted is missing or changed\n";
-    assert_eq!(found.stdout, missing);
+    found.assert_fails(1, "3 problems found in sqlite:");
+    assert_eq!(
+        found.stdout,
+        "1 open orders whose pet is not pending\n\
+         1 orders that were updated before they were created\n\
+         2 pets that a search does not find by their name\n"
+    );
 
     // An empty file is not a petstore database, and stays empty.
     fs::write(home.path("empty.db"), "").unwrap();
@@ -202,15 +331,64 @@ fn check_reports_inconsistencies_on_postgres() {
     let database = cluster.create_database();
     let home = Home::with_database(cluster.url(&database));
     home.new_key();
+    cluster.psql(&database, STORE);
+    cluster.psql(&database, ACTIVE_ORDERS);
     check(&home, &home.url()).success();
-    let hurt = "INSERT INTO pets (name, search_name, category_id, status, active_order)
-                VALUES ('A', 'a', 1, 'available', 'placed')";
-    cluster.psql(&database, hurt);
-    let found = check(&home, &home.url());
-    assert_eq!(
-        found.stdout,
-        "1 pets whose row names another active order than they have\n"
-    );
+    let active_order = "1 pets whose row names another active order than they have";
+    let only_here = [
+        (
+            "UPDATE pets SET active_order = NULL WHERE id = 3",
+            active_order,
+        ),
+        (
+            "UPDATE pets SET active_order = NULL WHERE id = 2",
+            active_order,
+        ),
+        (
+            "UPDATE pets SET active_order = 'completed' WHERE id = 4",
+            active_order,
+        ),
+        (
+            "UPDATE pets SET active_order = 'completed' WHERE id = 2",
+            active_order,
+        ),
+        (
+            "DROP TRIGGER count_orders_updated ON orders;
+             ALTER TABLE pets DISABLE TRIGGER count_pets_inserted",
+            "2 missing or disabled triggers",
+        ),
+        (
+            "ALTER TABLE categories DROP CONSTRAINT categories_folded_name_key",
+            "1 missing indexes",
+        ),
+    ];
+    for (damage, reported) in DAMAGE.into_iter().chain(only_here) {
+        let create = format!("CREATE DATABASE damaged TEMPLATE {database}");
+        cluster.psql("postgres", &create);
+        // The counts are the sum of all rows.
+        let damage = match damage.contains("counts") {
+            true => format!("{damage} WHERE shard = 7"),
+            false => damage.into(),
+        };
+        cluster.psql("damaged", &damage);
+        // PostgreSQL's indexes are only counted.
+        let is_index = |line: &&str| line.starts_with("the index");
+        let indexes = reported.lines().filter(is_index).count();
+        let mut expected = match indexes {
+            0 => Vec::new(),
+            _ => vec![format!("{indexes} missing indexes")],
+        };
+        let others = reported.lines().filter(|line| !is_index(line));
+        expected.extend(others.map(String::from));
+        let found = check(&home, &cluster.url("damaged"));
+        assert_eq!(
+            found.stdout.lines().collect::<Vec<_>>(),
+            expected,
+            "{damage}"
+        );
+        found.assert_fails(1, "found in postgres:");
+        cluster.psql("postgres", "DROP DATABASE damaged");
+    }
 }
 
 /// A backup is a single file, not in WAL mode.

@@ -2,13 +2,15 @@
 
 use reqwest::Method;
 use rusqlite::Connection;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     client::Client,
     harness::{Finished, Home},
     postgres::Cluster,
 };
+
+const ORDERS: &str = "/v1/store/orders";
 
 fn copy(home: &Home, to: &str) -> Finished {
     home.petstore(&["copy", "--from", &home.url(), "--to", to])
@@ -92,6 +94,122 @@ async fn copy_preserves_all_data() {
     let again = copy(&home, &there.url());
     again.assert_fails(1, "pets has 1234 rows");
     assert_eq!(client.pets().await.len(), 1234);
+}
+
+/// Sales go on after a copy where they were before it.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn sales_go_on_after_a_copy() {
+    let cluster = Cluster::start();
+    let (home, there) = (
+        Home::new(),
+        Home::with_database(cluster.url(&cluster.create_database())),
+    );
+    let key = home.new_key();
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    let send = async |client: &Client, method, path: &str, body: Value, key: Option<&str>| {
+        let sent = client.send_json(method, path, &body, key).await;
+        sent.unwrap()
+    };
+    for (id, name) in [(i64::MIN, "Ptaki"), (0, "Żółwie"), (7, "Dogs")] {
+        let path = format!("/v1/categories/{id}");
+        let named = send(&client, Method::PUT, &path, json!({"name": name}), None).await;
+        assert_eq!(named.status, 201, "{named:?}");
+    }
+    // What happens to each animal. The order has the id of its animal.
+    let histories: [(&str, &[&str]); 5] = [
+        ("Żółw 1", &["complete"]),
+        ("ŻÓŁW 2", &["complete", "return"]),
+        ("żo\u{301}łw 3", &["cancel"]),
+        ("Żaba", &[]),
+        ("Żółw 5", &["complete"]),
+    ];
+    let mut responses = Vec::new();
+    for (n, (name, history)) in histories.iter().enumerate() {
+        let n = n + 1;
+        let pet = json!({"name": name, "categoryId": 0, "status": "available"});
+        let created = send(&client, Method::POST, "/v1/pets", pet, None).await;
+        assert_eq!(created.body["id"], n);
+        let place = json!({"petId": n});
+        let key = format!("place-{n}");
+        let placed = send(&client, Method::POST, ORDERS, place, Some(&key)).await;
+        assert_eq!((placed.status, &placed.body["id"]), (201, &json!(n)));
+        for to in *history {
+            let (path, key) = (format!("{ORDERS}/{n}/{to}"), format!("{to}-{n}"));
+            let changed = send(&client, Method::POST, &path, Value::Null, Some(&key)).await;
+            assert_eq!(changed.status, 200, "{changed:?}");
+            responses.push((path, key, changed.body));
+        }
+    }
+    let deleted = send(&client, Method::DELETE, "/v1/pets/5", Value::Null, None).await;
+    assert_eq!(deleted.status, 204, "{deleted:?}");
+    let lists = [
+        "/v1/categories",
+        ORDERS,
+        "/v1/store/orders?status=returned",
+        "/v1/pets?categoryId=0",
+        "/v1/pets?name=%C5%BC%C3%93%C5%81w",
+        "/v1/store/inventory",
+    ];
+    let read = async |client: &Client| {
+        let mut read = Vec::new();
+        for list in lists {
+            read.push(client.get(list).await.body);
+        }
+        read
+    };
+    let before = read(&client).await;
+    assert_eq!(before[4].as_array().unwrap().len(), 3, "{}", before[4]);
+    service.stop();
+
+    let copied = copy(&home, &there.url()).success();
+    let output = "Copied 4 animals, 3 category names, 5 orders and 1 API key.";
+    assert!(copied.stderr.contains(output), "{copied:?}");
+    let check = ["check", "--database", &there.url()];
+    there.petstore(&check).success();
+    let service = there.serve();
+    let client = Client::new(&service, &key);
+    assert_eq!(read(&client).await, before);
+    let expect = async |method, path: &str, body, expected| {
+        let response = send(&client, method, path, body, None).await;
+        let got = (response.status, response.body["code"].as_str());
+        assert_eq!(got, expected, "{path}: {response:?}");
+    };
+    // What the active orders claim.
+    let available = json!({"status": "available"});
+    let sold = (409, Some("pet_sold"));
+    expect(Method::PATCH, "/v1/pets/1", available.clone(), sold).await;
+    let reserved = (409, Some("pet_reserved"));
+    expect(Method::PATCH, "/v1/pets/4", available, reserved).await;
+    expect(Method::DELETE, "/v1/pets/4", Value::Null, reserved).await;
+    let not_available = (409, Some("pet_not_available"));
+    expect(Method::POST, ORDERS, json!({"petId": 1}), not_available).await;
+    let taken = (409, Some("category_name_taken"));
+    let name = json!({"name": "ŻÓŁWIE"});
+    expect(Method::PUT, "/v1/categories/1", name, taken).await;
+    let not_returnable = (409, Some("order_not_returnable"));
+    for order in [2, 3, 4, 5] {
+        let path = format!("{ORDERS}/{order}/return");
+        expect(Method::POST, &path, Value::Null, not_returnable).await;
+    }
+    // A completed order is returned, once.
+    let path = format!("{ORDERS}/1/return");
+    let returned = send(&client, Method::POST, &path, Value::Null, Some("return-1")).await;
+    assert_eq!(
+        (returned.status, &returned.body["status"]),
+        (200, &json!("returned"))
+    );
+    responses.push((path, "return-1".into(), returned.body));
+    // Retries see the orders as they were, also those that were returned since.
+    for (path, key, body) in responses {
+        let again = send(&client, Method::POST, &path, Value::Null, Some(&key)).await;
+        assert_eq!((again.status, again.body), (200, body), "{path}");
+        assert!(again.headers.contains_key("idempotent-replayed"), "{path}");
+    }
+    expect(Method::POST, ORDERS, json!({"petId": 1}), (201, None)).await;
+    expect(Method::POST, ORDERS, json!({"petId": 2}), (201, None)).await;
+    there.petstore(&check).success();
 }
 
 #[test]
