@@ -3,6 +3,7 @@
 
 use std::process::{Child, Stdio};
 
+use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::timeout};
@@ -82,6 +83,20 @@ fn rename(pet: i64, name: &str) -> Request {
     (Method::PATCH, path, json!({"name": name}))
 }
 
+fn delete(pet: i64) -> Request {
+    (Method::DELETE, format!("/v1/pets/{pet}"), Value::Null)
+}
+
+fn name_category(id: i64, name: &str) -> Request {
+    let path = format!("/v1/categories/{id}");
+    (Method::PUT, path, json!({"name": name}))
+}
+
+fn delete_category(id: i64) -> Request {
+    let path = format!("/v1/categories/{id}");
+    (Method::DELETE, path, Value::Null)
+}
+
 async fn send(client: &Client, (method, path, body): Request) -> Response {
     let response = client.send_json(method, &path, &body, None).await;
     response.unwrap()
@@ -105,10 +120,19 @@ async fn send_until_unlocked(client: Client, request: Request) -> u16 {
     }
 }
 
-/// Thirty clients order and rename one pet each, and succeed every time.
-async fn change_other_pets(client: &Client) {
+/// Creates a pet that an order has sold. Returns the ids of both.
+async fn create_sale(client: &Client) -> (i64, i64) {
+    let (pet, order) = create_order(client).await;
+    let completed = send(client, transition(order, "complete")).await;
+    assert_eq!(completed.status, 200, "{completed:?}");
+    (pet, order)
+}
+
+/// Thirty clients order, return, rename and delete one pet each and name a category, and
+/// succeed every time.
+async fn change_others(client: &Client) {
     let mut clients = JoinSet::new();
-    for _ in 0..30 {
+    for number in 0..30 {
         let client = client.clone();
         clients.spawn(async move {
             let pet = create_pet(&client).await;
@@ -121,7 +145,18 @@ async fn change_other_pets(client: &Client) {
                 assert_eq!(closed.status, 200, "{closed:?}");
                 let renamed = send(&client, rename(pet, &format!("Rex {round}"))).await;
                 assert_eq!(renamed.status, 200, "{renamed:?}");
+                if round == 9 {
+                    let returned = send(&client, transition(order, "return")).await;
+                    assert_eq!(returned.status, 200, "{returned:?}");
+                }
             }
+            let deleted = send(&client, delete(pet)).await;
+            assert_eq!(deleted.status, 204, "{deleted:?}");
+            let category = 1000 + number;
+            let named = send(&client, name_category(category, &format!("Dogs {number}"))).await;
+            assert_eq!(named.status, 201, "{named:?}");
+            let deleted = send(&client, delete_category(category)).await;
+            assert_eq!(deleted.status, 204, "{deleted:?}");
         });
     }
     let all = async { while clients.join_next().await.transpose().unwrap().is_some() {} };
@@ -136,9 +171,17 @@ async fn a_locked_row_delays_only_its_own_changes() {
     let client = deployment.client(0);
     let available = create_pet(&client).await;
     let [completed, cancelled] = [create_order(&client).await, create_order(&client).await];
+    let [returned, sold] = [create_sale(&client).await, create_sale(&client).await];
+    let resold = create_sale(&client).await;
+    let deleted = create_pet(&client).await;
+    for (id, name) in [(1, "Dogs"), (2, "Cats")] {
+        assert_eq!(send(&client, name_category(id, name)).await.status, 201);
+    }
     let lock = |table: &str, id: i64| format!("SELECT FROM {table} WHERE id = {id} FOR UPDATE");
     let once = |status| [status, 409, 409, 409];
-    for (statement, request, expected) in [
+    let deleted_once = [204, 404, 404, 404];
+    // Each request is sent by four clients.
+    for (statement, requests) in [
         // The first update of a status locks a shard of the counts; here, half of
         // them are locked.
         (
@@ -146,40 +189,70 @@ async fn a_locked_row_delays_only_its_own_changes() {
                 "UPDATE pets SET status = 'sold' WHERE id = {available};
                  SELECT FROM counts WHERE shard % 2 = 0 FOR UPDATE"
             ),
-            place(available),
-            once(201),
+            vec![(place(available), once(201))],
         ),
         (
-            lock("orders", completed.1),
-            transition(completed.1, "complete"),
-            once(200),
+            format!(
+                "{}; {}; {}",
+                lock("orders", completed.1),
+                lock("orders", returned.1),
+                lock("pets", deleted)
+            ),
+            vec![
+                (transition(completed.1, "complete"), once(200)),
+                (transition(returned.1, "return"), once(200)),
+                (delete(deleted), deleted_once),
+            ],
         ),
         (
-            lock("pets", cancelled.0),
-            transition(cancelled.1, "cancel"),
-            once(200),
+            format!(
+                "{}; {}; {}",
+                lock("pets", cancelled.0),
+                lock("pets", resold.0),
+                lock("pets", sold.0)
+            ),
+            vec![
+                (transition(cancelled.1, "cancel"), once(200)),
+                (transition(resold.1, "return"), once(200)),
+                (delete(sold.0), deleted_once),
+            ],
         ),
         (
-            lock("pets", available),
-            rename(available, "Bello"),
-            [200; 4],
+            format!(
+                "{}; SELECT FROM categories WHERE id IN (1, 2) FOR UPDATE",
+                lock("pets", available)
+            ),
+            vec![
+                (rename(available, "Bello"), [200; 4]),
+                (name_category(1, "Hunde"), [200; 4]),
+                (delete_category(2), deleted_once),
+            ],
         ),
     ] {
         let lock = OpenTransaction::start(&deployment, &statement);
-        let waiting = [(); 4].map(|()| {
-            let (client, request) = (client.clone(), request.clone());
-            tokio::spawn(send_until_unlocked(client, request))
+        let waiting = requests.into_iter().map(|(request, expected)| {
+            let clients = [(); 4].map(|()| {
+                let (client, request) = (client.clone(), request.clone());
+                tokio::spawn(send_until_unlocked(client, request))
+            });
+            (request, clients, expected)
         });
-        change_other_pets(&client).await;
+        let waiting: Vec<_> = waiting.collect();
+        change_others(&client).await;
         assert!(lock.is_open(), "{statement}");
-        assert!(waiting.iter().all(|client| !client.is_finished()));
-        lock.end();
-        let mut statuses = Vec::new();
-        for client in waiting {
-            statuses.push(client.await.unwrap());
+        for (request, clients, _) in &waiting {
+            let waits = clients.iter().all(|client| !client.is_finished());
+            assert!(waits, "{request:?}");
         }
-        statuses.sort_unstable();
-        assert_eq!(statuses, expected, "{statement}");
+        lock.end();
+        for (request, clients, expected) in waiting {
+            let mut statuses = Vec::new();
+            for client in clients {
+                statuses.push(client.await.unwrap());
+            }
+            statuses.sort_unstable();
+            assert_eq!(statuses, expected, "{request:?}");
+        }
     }
     let check = ["check", "--database", &deployment.home.url()];
     deployment.home.petstore(&check).success();
@@ -198,10 +271,42 @@ async fn a_lock_timeout_is_reported() {
     };
     let [reserved, pet] = [create_pet(&client).await, create_pet(&client).await];
     assert_eq!(order(reserved, "first").await.status, 201);
-    let locks = "SELECT FROM pets FOR UPDATE; SELECT FROM api_keys FOR UPDATE";
+    let (sold, sale) = create_sale(&client).await;
+    assert_eq!(send(&client, name_category(1, "Dogs")).await.status, 201);
+    let locks = "SELECT FROM pets FOR UPDATE; SELECT FROM api_keys FOR UPDATE;
+                 SELECT FROM categories FOR UPDATE;
+                 INSERT INTO categories VALUES (2, 'Cats', 'cats')";
     let lock = OpenTransaction::start(&deployment, locks);
-    assert_locked(&order(pet, "second").await);
-    assert_locked(&send(&client, rename(pet, "Bello")).await);
+    let ordering = order(pet, "second");
+    let others = [
+        rename(pet, "Bello"),
+        delete(pet),
+        delete(sold),
+        transition(sale, "return"),
+        name_category(1, "Hunde"),
+        delete_category(1),
+        // Another transaction may take the number, or the name.
+        name_category(2, "Birds"),
+        name_category(3, "CATS"),
+    ];
+    let others = others.map(|request| send(&client, request));
+    let (ordered, others) = tokio::join!(ordering, join_all(others));
+    assert_locked(&ordered);
+    others.iter().for_each(assert_locked);
+    // What is rejected anyway needs no lock.
+    let change = (
+        Method::PATCH,
+        format!("/v1/pets/{sold}"),
+        json!({"status": null}),
+    );
+    send(&client, change).await.assert_error(409, "pet_sold");
+    send(&client, delete(reserved))
+        .await
+        .assert_error(409, "pet_reserved");
+    let again = transition(sale, "complete");
+    send(&client, again)
+        .await
+        .assert_error(409, "order_not_open");
     // A new pet and a replay need no lock.
     let pet_body = json!({"name": "Rex", "categoryId": 1});
     let created = client.send_json(Method::POST, "/v1/pets", &pet_body, Some("third"));
@@ -214,6 +319,17 @@ async fn a_lock_timeout_is_reported() {
     assert_eq!(placed.status, 201, "{placed:?}");
     assert!(!placed.headers.contains_key("idempotent-replayed"));
     assert_eq!(order(pet, "second").await.body, placed.body);
+    // Nothing was changed.
+    for (request, status) in [
+        (transition(sale, "return"), 200),
+        (delete(sold), 204),
+        (name_category(3, "CATS"), 201),
+        (name_category(1, "Dogs"), 200),
+        (delete_category(1), 204),
+    ] {
+        let response = send(&client, request).await;
+        assert_eq!(response.status, status, "{response:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
