@@ -34,6 +34,7 @@ use crate::{
 };
 
 const CLIENTS: u64 = 8;
+const PETS: &str = "/v1/pets";
 const ORDERS: &str = "/v1/store/orders";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,10 +73,20 @@ async fn the_check_finds_lost_and_doubled_changes() {
     let mut random = random("damaged PostgreSQL");
     let campaign = Campaign::start(&mut random).await;
     let clients = campaign.start_clients(&mut random);
-    campaign.workload.make_progress().await;
+    for _ in 0..5 {
+        campaign.workload.make_progress().await;
+    }
     campaign.workload.stop(clients).await;
+    campaign.workload.report();
     let mut known = campaign.check(&mut random).await;
     assert_eq!(known, Vec::<String>::new());
+    // The last order with a status, of a pet without an active order.
+    let last_order = |status: &str| {
+        format!(
+            "WHERE id = (SELECT max(id) FROM orders WHERE status = '{status}' AND pet_id NOT IN
+                 (SELECT pet_id FROM orders WHERE status IN ('placed', 'completed')))"
+        )
+    };
     let an_order = "SELECT pet_id, 'cancelled', 1, 1 FROM orders LIMIT 1";
     for damage in [
         "DELETE FROM pets WHERE id = (SELECT max(id) FROM pets
@@ -83,8 +94,21 @@ async fn the_check_finds_lost_and_doubled_changes() {
         &format!("INSERT INTO orders (pet_id, status, created_at, updated_at) {an_order}"),
         "INSERT INTO pets (name, search_name, category_id, status)
          SELECT name, search_name, category_id, status FROM pets LIMIT 1",
-        "UPDATE orders SET status = 'completed' WHERE id = (SELECT max(id) FROM orders
-                                                            WHERE status = 'cancelled')",
+        &format!(
+            "UPDATE orders SET status = 'completed' {}",
+            last_order("cancelled")
+        ),
+        &format!(
+            "UPDATE orders SET status = 'completed' {}",
+            last_order("returned")
+        ),
+        // A change is lost, a deletion undone.
+        "UPDATE pets SET name = 'lost', search_name = 'lost'
+         WHERE id = (SELECT max(id) FROM pets)",
+        "INSERT INTO pets (id, name, search_name, category_id, status)
+         SELECT min(id), 'undone', 'undone', 1, 'available'
+         FROM generate_series(1, (SELECT max(id) FROM pets)) AS id
+         WHERE id NOT IN (SELECT id FROM pets)",
         "UPDATE pets SET status = 'sold' WHERE id = (SELECT max(id) FROM pets
                                                      WHERE status = 'available')",
         "UPDATE counts SET pets_sold = pets_sold + 1 WHERE shard = 0",
@@ -238,10 +262,12 @@ impl Campaign {
     }
 }
 
-/// A request, which is retried under the same idempotency key until it has a response.
+/// A request, which is retried until it has a response: a POST under the same idempotency
+/// key.
 #[derive(Debug, Clone)]
 struct Call {
     key: String,
+    method: Method,
     path: String,
     body: Value,
     /// Whether an attempt may have been executed although there was no response.
@@ -253,7 +279,8 @@ struct Call {
 impl Call {
     /// Sends the request. Returns a violation.
     async fn send(&mut self, client: &Client) -> Option<String> {
-        let sent = client.send_json(Method::POST, &self.path, &self.body, Some(&self.key));
+        let key = self.has_key().then_some(&*self.key);
+        let sent = client.send_json(self.method.clone(), &self.path, &self.body, key);
         let Ok(response) = sent.await else {
             self.may_be_executed = true;
             return None;
@@ -270,13 +297,39 @@ impl Call {
             None if is_replay && !self.may_be_executed => {
                 "was executed, though nothing was changed"
             }
-            _ if !matches!(got.0, 200 | 201 | 409) => "has an unexpected response",
+            _ if !self.expected_statuses().contains(&got.0) => "has an unexpected response",
             _ => {
                 self.response.get_or_insert(got);
                 return None;
             }
         };
         Some(format!("{self:?} {violation}: {got:?}"))
+    }
+
+    fn has_key(&self) -> bool {
+        self.method == Method::POST
+    }
+
+    /// Pets may be deleted meanwhile; orders are not.
+    fn expected_statuses(&self) -> &'static [u16] {
+        match (&self.method, &*self.path) {
+            (&Method::DELETE, _) => &[204, 404, 409],
+            (&Method::PATCH, _) => &[200, 404, 409],
+            (_, PETS) => &[201],
+            (_, ORDERS) => &[201, 404, 409],
+            _ => &[200, 409],
+        }
+    }
+
+    fn status(&self) -> Option<u16> {
+        self.response.as_ref().map(|(status, _)| *status)
+    }
+
+    /// The existing pet that the request names.
+    fn pet(&self) -> Option<i64> {
+        let in_path = self.path.strip_prefix("/v1/pets/");
+        let in_path = in_path.map(|id| id.parse().unwrap());
+        in_path.or_else(|| self.body["petId"].as_i64())
     }
 
     /// The id in the response, if the request was successful.
@@ -298,11 +351,28 @@ struct Workload {
     stopped: AtomicBool,
 }
 
+/// What one client has made.
+#[derive(Default)]
+struct Own {
+    orders: Vec<i64>,
+    /// Each is changed and deleted at most once, so that what is stored follows from the
+    /// responses in whatever order the requests are executed.
+    pets_to_change: Vec<i64>,
+    pets_to_delete: Vec<i64>,
+}
+
+/// Takes one of the last ten.
+fn take_recent(pets: &mut Vec<i64>, random: &mut impl Rng) -> Option<i64> {
+    let back = random.random_range(1..=10);
+    let index = pets.len().checked_sub(back)?;
+    Some(pets.swap_remove(index))
+}
+
 impl Workload {
-    /// Creates pets, and orders pets that any client has created; completes and
-    /// cancels its own orders.
+    /// Creates pets, and orders pets that any client has created; completes, cancels and
+    /// returns its own orders, and changes and deletes its own pets.
     async fn run_client(self: Arc<Self>, mut random: StdRng, number: u64) {
-        let mut orders = Vec::new();
+        let mut own = Own::default();
         for count in 0.. {
             if self.stopped.load(Ordering::Relaxed) {
                 return;
@@ -313,18 +383,42 @@ impl Workload {
                 let recent = &pets[pets.len().saturating_sub(20)..];
                 recent.choose(&mut random).copied()
             };
-            let order = orders.choose(&mut random);
-            let (path, body) = match (random.random_range(0..10), pet, order) {
-                (0..=3, Some(pet), _) => (ORDERS.into(), json!({"petId": pet})),
-                (4..=5, _, Some(order)) => (format!("{ORDERS}/{order}/complete"), Value::Null),
-                (6..=7, _, Some(order)) => (format!("{ORDERS}/{order}/cancel"), Value::Null),
+            let recent = &own.orders[own.orders.len().saturating_sub(4)..];
+            let order = recent.choose(&mut random);
+            let transition = |order: &i64, to| {
+                let path = format!("{ORDERS}/{order}/{to}");
+                (Method::POST, path, Value::Null)
+            };
+            let (method, path, body) = match (random.random_range(0..20), pet, order) {
+                (0..=6, Some(pet), _) => (Method::POST, ORDERS.into(), json!({"petId": pet})),
+                (7..=9, _, Some(order)) => transition(order, "complete"),
+                (10..=11, _, Some(order)) => transition(order, "cancel"),
+                (12..=13, _, Some(order)) => transition(order, "return"),
+                (action @ 14..=16, ..) => {
+                    let pets = match action {
+                        14 => &mut own.pets_to_delete,
+                        _ => &mut own.pets_to_change,
+                    };
+                    let Some(pet) = take_recent(pets, &mut random) else {
+                        continue;
+                    };
+                    let path = format!("{PETS}/{pet}");
+                    // Rejected if an order claims the pet, which is not available then.
+                    let change = json!({"name": key, "status": "available"});
+                    match action {
+                        14 => (Method::DELETE, path, Value::Null),
+                        15 => (Method::PATCH, path, change),
+                        _ => (Method::PATCH, path, json!({"name": key})),
+                    }
+                }
                 _ => {
                     let pet = json!({"name": key, "categoryId": 1, "status": "available"});
-                    ("/v1/pets".into(), pet)
+                    (Method::POST, PETS.into(), pet)
                 }
             };
             let mut call = Call {
                 key,
+                method,
                 path,
                 body,
                 may_be_executed: false,
@@ -342,8 +436,12 @@ impl Workload {
                 sleep(Duration::from_millis(random.random_range(0..20))).await;
             }
             match (call.id(), &*call.path) {
-                (Some(pet), "/v1/pets") => self.pets.lock().unwrap().push(pet),
-                (Some(order), ORDERS) => orders.push(order),
+                (Some(pet), PETS) => {
+                    own.pets_to_change.push(pet);
+                    own.pets_to_delete.push(pet);
+                    self.pets.lock().unwrap().push(pet);
+                }
+                (Some(order), ORDERS) => own.orders.push(order),
                 _ => {}
             }
             self.calls.lock().unwrap().push(call);
@@ -380,8 +478,9 @@ impl Workload {
                 .await;
             }
         }
+        let mut with_key: Vec<_> = calls.iter_mut().filter(|call| call.has_key()).collect();
         for _ in 0..100 {
-            let call = calls.choose_mut(random).unwrap();
+            let call = with_key.choose_mut(random).unwrap();
             violations.extend(call.send(self.clients.choose(random).unwrap()).await);
         }
         *self.calls.lock().unwrap() = calls;
@@ -391,9 +490,19 @@ impl Workload {
     fn report(&self) {
         let calls = self.calls.lock().unwrap();
         let unknown = calls.iter().filter(|call| call.may_be_executed).count();
+        let succeeded = |what: &str| {
+            let is_it = |call: &&Call| call.method.as_str() == what || call.path.ends_with(what);
+            let statuses = calls.iter().filter(is_it).filter_map(Call::status);
+            statuses.filter(|status| *status < 300).count()
+        };
         println!(
-            "{} calls, {unknown} with an unknown outcome at first",
-            calls.len()
+            "{} calls, {unknown} with an unknown outcome at first: {} completed orders, {} \
+             returned; {} changed pets, {} deleted",
+            calls.len(),
+            succeeded("complete"),
+            succeeded("return"),
+            succeeded("PATCH"),
+            succeeded("DELETE"),
         );
     }
 }
@@ -401,48 +510,103 @@ impl Workload {
 /// Compares what is stored with the responses to all calls. Returns the violations.
 fn compare(calls: &[Call], pets: &[Value], orders: &[Value]) -> Vec<String> {
     let mut violations = Vec::new();
-    // By path: the ids of what was created, or that an order was closed.
     let made = |path: &str| -> BTreeSet<i64> {
         let calls = calls.iter().filter(|call| call.path == path);
         calls.filter_map(Call::id).collect()
     };
-    let (created, placed) = (made("/v1/pets"), made(ORDERS));
+    let (created, placed) = (made(PETS), made(ORDERS));
     let by_id = |rows: &[Value]| -> BTreeMap<i64, Value> {
         let by_id = |row: &Value| (row["id"].as_i64().unwrap(), row.clone());
         rows.iter().map(by_id).collect()
     };
     let (pets, orders) = (by_id(pets), by_id(orders));
-    for (what, acknowledged, stored) in [("pet", &created, &pets), ("order", &placed, &orders)] {
-        let stored: BTreeSet<_> = stored.keys().copied().collect();
-        for id in acknowledged.difference(&stored) {
-            violations.push(format!("{what} {id} was acknowledged and is lost"));
-        }
-        for id in stored.difference(acknowledged) {
-            violations.push(format!("{what} {id} was never acknowledged"));
-        }
-    }
-    let mut statuses = BTreeMap::new();
-    for call in calls {
-        let Some(id) = call.id() else { continue };
-        let status = match call.path.rsplit('/').next() {
-            Some("complete") => "completed",
-            Some("cancel") => "cancelled",
-            Some("pets") => {
-                let stored = pets.get(&id).map(|pet| &pet["name"]);
-                if stored.is_some_and(|name| *name != *call.key) {
-                    violations.push(format!("pet {id} is {stored:?}, not {}", call.key));
-                }
+
+    // Whether a pet was deleted; `None` if that is not known.
+    let mut deleted: BTreeMap<i64, Option<bool>> = BTreeMap::new();
+    for call in calls.iter().filter(|call| call.method == Method::DELETE) {
+        let is_deleted = match (call.status(), call.may_be_executed) {
+            (Some(204), _) | (Some(404), true) => Some(true),
+            (Some(409), false) => Some(false),
+            (Some(409), true) => None,
+            _ => {
+                violations.push(format!("{call:?} did not find its pet"));
                 continue;
             }
-            _ => continue,
         };
-        if statuses.insert(id, status).is_some() {
-            violations.push(format!("order {id} was closed twice"));
+        deleted.insert(call.pet().unwrap(), is_deleted);
+    }
+    let is_deleted = |pet: &i64| deleted.get(pet).copied().unwrap_or(Some(false));
+    for call in calls.iter().filter(|call| call.status() == Some(404)) {
+        if is_deleted(&call.pet().unwrap()) == Some(false) {
+            violations.push(format!("{call:?} did not find its pet"));
+        }
+    }
+    for pet in &created {
+        match (is_deleted(pet), pets.contains_key(pet)) {
+            (Some(true), true) => violations.push(format!("pet {pet} was deleted and is there")),
+            (Some(false), false) => {
+                violations.push(format!("pet {pet} was acknowledged and is lost"));
+            }
+            _ => {}
+        }
+    }
+    for pet in pets.keys().filter(|pet| !created.contains(pet)) {
+        violations.push(format!("pet {pet} was never acknowledged"));
+    }
+    let stored: BTreeSet<_> = orders.keys().copied().collect();
+    for order in placed.difference(&stored) {
+        violations.push(format!("order {order} was acknowledged and is lost"));
+    }
+    for order in stored.difference(&placed) {
+        violations.push(format!("order {order} was never acknowledged"));
+    }
+
+    // The possible names of each pet.
+    let mut names: BTreeMap<i64, Vec<&str>> = BTreeMap::new();
+    for call in calls.iter().filter(|call| call.path == PETS) {
+        names.extend(call.id().map(|pet| (pet, vec![&*call.key])));
+    }
+    for call in calls.iter().filter(|call| call.method == Method::PATCH) {
+        let names = names.entry(call.pet().unwrap()).or_default();
+        if call.status() == Some(200) {
+            names.clear();
+        }
+        if call.status() == Some(200) || call.may_be_executed {
+            names.push(&call.key);
+        }
+    }
+    for (id, pet) in &pets {
+        let names = names.get(id).map_or(&[][..], Vec::as_slice);
+        if !names.contains(&pet["name"].as_str().unwrap()) {
+            violations.push(format!("{pet} should have a name of {names:?}"));
+        }
+    }
+
+    let mut transitions: BTreeMap<i64, Vec<&str>> = BTreeMap::new();
+    for call in calls {
+        let transition = call.path.strip_prefix(ORDERS);
+        let transition = transition.and_then(|rest| rest.rsplit('/').next());
+        if let (Some(to @ ("complete" | "cancel" | "return")), Some(order)) =
+            (transition, call.id())
+        {
+            transitions.entry(order).or_default().push(to);
         }
     }
     let mut expected: BTreeMap<i64, &str> = pets.keys().map(|id| (*id, "available")).collect();
+    let mut claimed = BTreeSet::new();
     for (id, order) in &orders {
-        let status = statuses.get(id).copied().unwrap_or("placed");
+        let mut transitions = transitions.remove(id).unwrap_or_default();
+        transitions.sort_unstable();
+        let status = match transitions[..] {
+            [] => "placed",
+            ["cancel"] => "cancelled",
+            ["complete"] => "completed",
+            ["complete", "return"] => "returned",
+            _ => {
+                violations.push(format!("{order} was changed by {transitions:?}"));
+                continue;
+            }
+        };
         if order["status"] != status {
             violations.push(format!("{order} should be {status}"));
         }
@@ -451,15 +615,21 @@ fn compare(calls: &[Call], pets: &[Value], orders: &[Value]) -> Vec<String> {
             "completed" => "sold",
             _ => continue,
         };
-        let previous = expected.insert(order["pet_id"].as_i64().unwrap(), pet_status);
-        if previous != Some("available") {
-            violations.push(format!("the pet of {order} was {previous:?} already"));
+        let pet = order["pet_id"].as_i64().unwrap();
+        if !claimed.insert(pet) {
+            violations.push(format!("the pet of {order} has another active order"));
+        }
+        match expected.get_mut(&pet) {
+            Some(expected) => *expected = pet_status,
+            None if status == "placed" => {
+                violations.push(format!("the pet of {order} was deleted"));
+            }
+            None => {}
         }
     }
     for (id, status) in expected {
-        let stored = pets.get(&id).map(|pet| &pet["status"]);
-        if stored.is_some_and(|stored| *stored != status) {
-            violations.push(format!("pet {id} is {stored:?}, not {status}"));
+        if pets[&id]["status"] != status {
+            violations.push(format!("{} should be {status}", pets[&id]));
         }
     }
     violations
