@@ -214,21 +214,21 @@ impl KeyCache {
                 usage
                     .flushed_deprecated_calls
                     .fetch_add(calls, Ordering::Relaxed);
-                flushed.push((usage, calls));
+                flushed.push((key.id, usage, calls));
             }
         }
         if updates.is_empty() {
             return Ok(());
         }
         let result = self.store.api_key_record_usage(updates).await;
-        if result.is_err() {
-            for (usage, calls) in flushed {
+        for (id, usage, calls) in flushed {
+            if !result.as_ref().is_ok_and(|recorded| recorded.contains(&id)) {
                 usage
                     .flushed_deprecated_calls
                     .fetch_sub(calls, Ordering::Relaxed);
             }
         }
-        result
+        result.map(drop)
     }
 }
 

@@ -30,6 +30,8 @@ mod queue;
 mod sqlite;
 mod url;
 
+use std::collections::HashSet;
+
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -324,8 +326,12 @@ impl Store {
         }
     }
 
-    /// Records how API keys were used.
-    pub async fn api_key_record_usage(&self, usage: Vec<ApiKeyUsage>) -> Result<(), Error> {
+    /// Records how API keys were used. Returns the ids of those for which it did: not of
+    /// those that another transaction has locked.
+    pub async fn api_key_record_usage(
+        &self,
+        usage: Vec<ApiKeyUsage>,
+    ) -> Result<HashSet<i64>, Error> {
         match self {
             Self::Sqlite(db) => db.api_key_record_usage(usage).await,
             Self::Postgres(db) => db.api_key_record_usage(usage).await,

@@ -358,3 +358,32 @@ async fn orders_expire_while_another_pet_is_locked() {
     lock.end();
     available(6).await;
 }
+
+/// The use of a locked API key is recorded later; that of others, and the expiry of
+/// orders on the same connection, do not wait for it.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn usage_is_recorded_while_another_api_key_is_locked() {
+    let deployment = Deployment::start(1);
+    let keys = [deployment.home.new_key(), deployment.home.new_key()];
+    let newest = "(SELECT max(id) FROM api_keys)";
+    let statement = format!("SELECT FROM api_keys WHERE id = {newest} FOR UPDATE");
+    let lock = OpenTransaction::start(&deployment, &statement);
+    for key in &keys {
+        let client = Client::new(&deployment.services[0], key);
+        client.get("/v1/pets/1").await;
+    }
+    let calls = |behind_newest: i64| {
+        let id = format!("{newest} - {behind_newest}");
+        deployment.sql(&format!(
+            "SELECT deprecated_calls FROM api_keys WHERE id = {id}"
+        ))
+    };
+    wait_for("the use of the other key", || {
+        (calls(1) == "1").then_some(())
+    });
+    assert!(lock.is_open());
+    assert_eq!(calls(0), "0");
+    lock.end();
+    wait_for("the use of the key", || (calls(0) == "1").then_some(()));
+}

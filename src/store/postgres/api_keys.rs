@@ -1,10 +1,15 @@
 //! API keys on PostgreSQL.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use tokio_postgres::types::Type;
 
 use super::{
-    super::{error::Error, rows::Entity},
+    super::{
+        error::Error,
+        rows::{Entity, Row},
+    },
     Postgres,
     error::MissingRow,
     pool::{Parameters, Sql},
@@ -51,7 +56,7 @@ impl Postgres {
     pub(in super::super) async fn api_key_record_usage(
         &self,
         usage: Vec<ApiKeyUsage>,
-    ) -> Result<(), Error> {
+    ) -> Result<HashSet<i64>, Error> {
         let column =
             |of: fn(&ApiKeyUsage) -> Option<i64>| -> Vec<_> { usage.iter().map(of).collect() };
         let ids = column(|key| Some(key.id));
@@ -59,10 +64,8 @@ impl Postgres {
         let calls = column(|key| Some(key.deprecated_calls));
         let last_calls = column(|key| key.last_deprecated_call_at.map(Timestamp::as_microsecond));
         let columns: Parameters = &[&ids, &last_used, &calls, &last_calls];
-        self.background
-            .write(&RECORD_USAGE, columns)
-            .await
-            .map(drop)
+        let recorded = self.background.write(&RECORD_USAGE, columns).await?;
+        recorded.iter().map(|row| row.int(0)).collect()
     }
 }
 
@@ -93,13 +96,23 @@ static REVOKE: Sql = Sql {
     types: &[Type::INT8, Type::INT8],
 };
 
+/// Skips keys that another transaction has locked, so that orders still expire on this
+/// connection. Returns the others.
 static RECORD_USAGE: Sql = Sql {
-    text: "UPDATE api_keys
+    text: "WITH usage AS MATERIALIZED (
+               SELECT * FROM unnest($1, $2, $3, $4)
+               AS usage (id, last_used_at, calls, last_call_at)
+           ), unlocked AS MATERIALIZED (
+               SELECT id FROM api_keys WHERE id IN (SELECT id FROM usage)
+               FOR NO KEY UPDATE SKIP LOCKED
+           )
+           UPDATE api_keys
            SET last_used_at = greatest(api_keys.last_used_at, usage.last_used_at),
                deprecated_calls = api_keys.deprecated_calls + usage.calls,
                last_deprecated_call_at = greatest(last_deprecated_call_at, usage.last_call_at)
-           FROM unnest($1, $2, $3, $4) AS usage (id, last_used_at, calls, last_call_at)
-           WHERE api_keys.id = usage.id",
+           FROM usage JOIN unlocked USING (id)
+           WHERE api_keys.id = usage.id
+           RETURNING api_keys.id",
     types: &[
         Type::INT8_ARRAY,
         Type::INT8_ARRAY,

@@ -1,5 +1,7 @@
 //! API keys on SQLite.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -84,13 +86,13 @@ impl Sqlite {
     pub(in super::super) async fn api_key_record_usage(
         &self,
         usage: Vec<ApiKeyUsage>,
-    ) -> Result<(), Error> {
+    ) -> Result<HashSet<i64>, Error> {
         self.writer
             .run(
                 |_| Effect::None,
                 move |db| {
                     let mut update = db.prepare_cached(RECORD_USAGE)?;
-                    for key in usage {
+                    for key in &usage {
                         let last_call = key.last_deprecated_call_at;
                         update.execute(params![
                             key.id,
@@ -99,7 +101,7 @@ impl Sqlite {
                             last_call.map(Timestamp::as_microsecond)
                         ])?;
                     }
-                    Ok(())
+                    Ok(usage.iter().map(|key| key.id).collect())
                 },
             )
             .await
