@@ -13,8 +13,8 @@ pub fn is_strict(request: &HeaderMap) -> bool {
         .get_all(PREFER)
         .iter()
         .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(|preference| preference.split(';').next().unwrap_or_default())
+        .flat_map(|value| split_unquoted(value, ','))
+        .map(|preference| split_unquoted(preference, ';').next().unwrap_or_default())
         .map(|preference| preference.split_once('=').unwrap_or((preference, "")))
         .find(|(name, _)| name.trim().eq_ignore_ascii_case("handling"))
         .is_some_and(|(_, value)| {
@@ -23,6 +23,20 @@ pub fn is_strict(request: &HeaderMap) -> bool {
                 .trim_matches('"')
                 .eq_ignore_ascii_case("strict")
         })
+}
+
+/// Splits at a separator, unless it is in a quoted string (RFC 9110, section 5.6.4).
+fn split_unquoted(value: &str, separator: char) -> impl Iterator<Item = &str> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    value.split(move |c| {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' if is_quoted => is_escaped = true,
+            '"' => is_quoted = !is_quoted,
+            _ => {}
+        }
+        c == separator && !is_quoted
+    })
 }
 
 pub fn set_applied(response: &mut HeaderMap) {
@@ -44,6 +58,8 @@ mod tests {
             ),
             (&["handling=strict, handling=lenient"], true),
             (&["handling=lenient, handling=strict"], false),
+            (&[r#"note="a, \" b; c", handling=strict"#], true),
+            (&[r#"note="a, handling=strict""#], false),
             (&["handling"], false),
             (&["strict"], false),
             (&[], false),
