@@ -207,6 +207,10 @@ impl PetIds {
                 ),
             )
         };
+        let count = text.split(',').count();
+        if count > Self::MAX {
+            return Err(invalid(format!("{count} ids")));
+        }
         let mut ids = Vec::new();
         for text in text.split(',') {
             let id = PetId::parse(text).filter(|id| id.get() <= PetId::MAX);
@@ -214,10 +218,7 @@ impl PetIds {
         }
         ids.sort_unstable();
         ids.dedup();
-        match ids.len() <= Self::MAX {
-            true => Ok(Self(ids.into())),
-            false => Err(invalid(format!("{} ids", ids.len()))),
-        }
+        Ok(Self(ids.into()))
     }
 
     pub fn iter(&self) -> impl Iterator<Item = i64> {
