@@ -115,7 +115,9 @@ impl Cursor {
             };
             let is_intact =
                 crc32fast::hash(&bytes[..bytes.len() - 4]) == u32::from_be_bytes(*checksum);
-            (is_intact && head[..2] == [Self::VERSION, list as u8]).then_some(cursor)
+            // No name contains NUL, and PostgreSQL rejects it.
+            let is_valid = is_intact && !cursor.position.name.contains('\0');
+            (is_valid && head[..2] == [Self::VERSION, list as u8]).then_some(cursor)
         });
         cursor.ok_or_else(|| {
             let reason = "not a valid cursor for this list; take it from the link of the \
