@@ -135,6 +135,7 @@ pub async fn scopes_restrict_operations(backend: Backend) {
         .create(json!({"name": "A", "categoryId": 1, "status": "available"}))
         .await;
     server.place_order(1).await;
+    server.put_category(1, "Dogs").await;
     for scope in Scope::ALL {
         let key = server.create_key(&[scope], None).await;
         for (method, path, _) in contract::callable_operations() {

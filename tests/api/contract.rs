@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, LazyLock, Mutex},
 };
 
-use http::{Method, StatusCode};
+use http::Method;
 use petstore::api::Contract;
 use serde_json::{Value, json};
 
@@ -40,9 +40,32 @@ pub const BODY: &str = r#"{"name":"A","categoryId":1,"petId":1}"#;
 /// Every operation, with its path parameters filled in.
 pub fn callable_operations() -> impl Iterator<Item = (Method, String, &'static Value)> {
     operations().into_iter().map(|(method, path, operation)| {
-        let path = path.replace("{petId}", "1").replace("{orderId}", "1");
+        let path = path.split('/').map(|part| match part.starts_with('{') {
+            true => "1",
+            false => part,
+        });
+        let path = path.collect::<Vec<_>>().join("/");
         (method, path, operation)
     })
+}
+
+/// Every callable operation that documents a response with this status.
+pub fn operations_with(
+    status: &'static str,
+) -> impl Iterator<Item = (Method, String, &'static Value)> {
+    callable_operations()
+        .filter(move |(_, _, operation)| operation["responses"][status].is_object())
+}
+
+/// The names of an operation's query parameters, sorted.
+pub fn query_parameters(operation: &'static Value) -> Vec<&'static str> {
+    let parameters = operation["parameters"].as_array().unwrap().iter();
+    let of_query = parameters
+        .map(resolve)
+        .filter(|parameter| parameter["in"] == "query");
+    let mut names: Vec<_> = of_query.map(|p| p["name"].as_str().unwrap()).collect();
+    names.sort();
+    names
 }
 
 /// Every operation of the contract: method, path template and OpenAPI object.
@@ -116,7 +139,7 @@ pub fn check(method: &Method, target: &str, body: Option<&[u8]>, response: &Resp
         return;
     }
     check_response(operation, method, response, &context);
-    check_request(operation, query, body, response.status, &code, &context);
+    check_request(operation, query, body, response, &code, &context);
     let id = operation["operationId"].as_str().unwrap().to_string();
     SEEN.lock()
         .unwrap()
@@ -201,35 +224,43 @@ fn check_response(operation: &'static Value, method: &Method, response: &Respons
 }
 
 /// A request that succeeds must be valid by the contract, and one that is rejected as
-/// invalid must not be.
+/// invalid must not be. With strict handling, unknown names are invalid too.
 fn check_request(
     operation: &'static Value,
     query: &str,
     body: Option<&[u8]>,
-    status: StatusCode,
+    response: &Response,
     code: &str,
     context: &str,
 ) {
+    let status = response.status;
+    let is_strict = response.header("preference-applied") == Some("handling=strict");
     let parameters = operation["parameters"]
         .as_array()
         .unwrap()
         .iter()
         .map(resolve);
     let mut valid = true;
-    let mut has_cursor = false;
+    let mut is_undecided = false;
     let takes_idempotency_key = parameters
         .clone()
         .any(|parameter| parameter["name"] == "Idempotency-Key");
-    for parameter in parameters.filter(|parameter| parameter["in"] == "query") {
+    let parameters = parameters.filter(|parameter| parameter["in"] == "query");
+    if is_strict {
+        let mut names = form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);
+        valid &= names.all(|name| parameters.clone().any(|known| known["name"] == *name));
+    }
+    for parameter in parameters {
         let values = form_urlencoded::parse(query.as_bytes());
         let values: Vec<_> = values
             .filter(|(name, _)| parameter["name"] == **name)
             .collect();
-        has_cursor |= parameter["name"] == "cursor" && !values.is_empty();
+        is_undecided |= parameter["name"] == "cursor" && !values.is_empty();
+        is_undecided |= parameter["name"] == "name" && !values.is_empty();
         valid &= values.len() <= 1;
         for (_, text) in values {
             let number = text.parse::<i64>().ok().filter(|n| n.to_string() == text);
-            let value = match parameter["schema"]["type"].as_str() {
+            let value = match resolve(&parameter["schema"])["type"].as_str() {
                 Some("integer") => number.map_or(Value::from(&*text), Value::from),
                 _ => Value::from(&*text),
             };
@@ -242,17 +273,25 @@ fn check_request(
             "the contract forbids a request that was accepted: {context}"
         );
     } else if code == "invalid_parameter" {
-        // The schema cannot tell whether a well-formed cursor is one of this list, and this
-        // check does not see the Idempotency-Key header.
+        // The schema cannot tell whether a well-formed cursor is one of this query, or how
+        // long a name is after case folding, and this check does not see the
+        // Idempotency-Key header.
         assert!(
-            !valid || has_cursor || takes_idempotency_key,
+            !valid || is_undecided || takes_idempotency_key,
             "the contract allows a request that was rejected: {context}"
         );
     }
     // Every media type of a body has the same schema.
     let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
     if let Some(body) = body.filter(|_| schema.is_object()) {
-        let valid = serde_json::from_slice(body).is_ok_and(|body| is_valid(schema, &body));
+        let valid = serde_json::from_slice(body).is_ok_and(|body: Value| {
+            let known = &resolve(schema)["properties"];
+            let mut names = body
+                .as_object()
+                .into_iter()
+                .flat_map(|object| object.keys());
+            is_valid(schema, &body) && (!is_strict || names.all(|name| known[name].is_object()))
+        });
         match code {
             _ if status.is_success() => assert!(
                 valid,

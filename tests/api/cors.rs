@@ -39,7 +39,7 @@ pub async fn only_allowed_origins_get_cors_headers(backend: Backend) {
         assert_eq!(response.header("access-control-allow-origin"), Some(origin));
         assert_eq!(
             response.header("access-control-allow-methods"),
-            Some("GET, HEAD, POST, PATCH")
+            Some("GET, HEAD, POST, PUT, PATCH, DELETE")
         );
         let headers = response.header("access-control-allow-headers").unwrap();
         for name in [
@@ -47,6 +47,8 @@ pub async fn only_allowed_origins_get_cors_headers(backend: Backend) {
             "Content-Type",
             "Idempotency-Key",
             "If-Match",
+            "If-None-Match",
+            "Prefer",
         ] {
             assert!(headers.split(", ").any(|allowed| allowed == name), "{name}");
         }
@@ -71,6 +73,7 @@ pub async fn only_allowed_origins_get_cors_headers(backend: Backend) {
             "Sunset",
             "X-Request-Id",
             "RateLimit",
+            "Preference-Applied",
         ] {
             assert!(exposed.split(", ").any(|header| header == name), "{name}");
         }

@@ -3,7 +3,11 @@
 use std::fmt::Write;
 
 use http::Method;
-use petstore::api_key::Scope;
+use petstore::{
+    api_key::Scope,
+    page::{ListQuery, Position},
+    pet::PetFilter,
+};
 
 use crate::harness::{Backend, Server};
 
@@ -14,6 +18,11 @@ pub async fn error_bodies_match_the_snapshot(backend: Backend) {
     let post = |body: &str| server.request(Method::POST, "/v1/pets").body(body);
     let patch = |body: &str| server.request(Method::PATCH, "/v1/pets/1").body(body);
     let order = |body: &str| server.request(Method::POST, "/v1/store/orders").body(body);
+    let put = |path: &str, body: &str| server.request(Method::PUT, path).body(body);
+    let query = ListQuery::<PetFilter>::parse("").unwrap();
+    let next = query.next(Position::of_id(1));
+    let (_, cursor) = next.split_once("cursor=").unwrap();
+    let ids: Vec<_> = (1..=101).map(|id| id.to_string()).collect();
     let requests = [
         get("/v1/pets").without_key(),
         get("/v1/pets").with_key("psk_typo"),
@@ -26,11 +35,25 @@ pub async fn error_bodies_match_the_snapshot(backend: Backend) {
         get("/v1/pets?limit=1&limit=2"),
         get("/v1/pets?status=lost"),
         get("/v1/pets?cursor=x"),
+        get(&format!("/v1/pets?sort=desc&cursor={cursor}")),
+        get("/v1/pets?sort=down"),
+        get("/v1/pets?categoryId=one"),
+        get("/v1/pets?name="),
+        get("/v1/pets?name=a%07"),
+        get(&format!("/v1/pets?name={}", "%C3%9F".repeat(64))),
+        get("/v1/pets?id=1,,2"),
+        get(&format!("/v1/pets?id={}", ids.join(","))),
+        get("/v1/pets?id=1&id=2"),
         get("/v1/store/orders?status=sold"),
+        get("/v1/store/orders?petId=0"),
+        get("/v1/pets?limt=1&Name=rex").header("prefer", "handling=strict"),
+        get("/v1/store/inventory?limit=1").header("prefer", "handling=strict"),
         get("/v1/pets/1"),
         get("/v1/pets/one"),
         get("/v1/nothing"),
         server.request(Method::DELETE, "/v1/pets"),
+        server.request(Method::DELETE, "/v1/pets/1"),
+        server.request(Method::DELETE, "/v1/categories/1"),
         post(""),
         post("{\"name\":\"Moss\","),
         post("\u{feff}{}"),
@@ -41,6 +64,8 @@ pub async fn error_bodies_match_the_snapshot(backend: Backend) {
         post(r#"{"name":"","categoryId":1.5,"status":null}"#),
         post(r#"{"name":"a\u0000b","categoryId":"1","status":"lost"}"#),
         post(r#"{"name":1,"categoryId":9223372036854775808,"status":{"sold":null}}"#),
+        post(r#"{"id":1,"name":"A","categoryId":1}"#).header("prefer", "handling=strict"),
+        post(r#"{"id":1,"nmae":"A","categoryId":1}"#).header("prefer", "handling=strict"),
         post("{}").header("content-type", "text/plain"),
         post("{}").header("content-encoding", "gzip"),
         get("/v1/pets").header("if-match", "\"x\""),
@@ -59,18 +84,39 @@ pub async fn error_bodies_match_the_snapshot(backend: Backend) {
         post(r#"{"name":"A","categoryId":1,"status":"sold"}"#).header("idempotency-key", "a"),
         post(r#"{"name":"B","categoryId":1}"#).header("idempotency-key", "a"),
         order(r#"{"petId":1}"#),
+        server.request(Method::POST, "/v1/store/orders/1/return"),
+        post(r#"{"name":"C","categoryId":1,"status":"available"}"#),
+        order(r#"{"petId":2}"#),
+        server.request(Method::DELETE, "/v1/pets/2"),
+        server.request(Method::POST, "/v1/store/orders/1/return"),
+        server.request(Method::POST, "/v1/store/orders/1/complete"),
+        server
+            .request(Method::PATCH, "/v1/pets/2")
+            .body(r#"{"status":"available"}"#),
+        put("/v1/categories/1", r#"{"name":"Dogs"}"#),
+        put("/v1/categories/2", r#"{"name":"DOGS"}"#),
+        put("/v1/categories/2", r#"{"name":" "}"#),
+        put("/v1/categories/2", "{}"),
+        put("/v1/categories/01", r#"{"name":"Cats"}"#),
+        put("/v1/categories/1", r#"{"name":"Cats"}"#).header("if-none-match", "*"),
+        put("/v1/categories/2", r#"{"name":"Cats"}"#).header("if-match", "*"),
         patch("{}").header("if-match", "\"x\""),
         patch("{}").header("if-none-match", "*"),
         post(&" ".repeat(65537)),
     ];
     let mut record = String::new();
     for request in requests {
-        let (method, path) = (request.method.clone(), request.path.clone());
+        let (method, mut path) = (request.method.clone(), request.path.clone());
         let mut body = String::from_utf8(request.body.clone()).unwrap();
-        if body.len() > 100 {
-            body = format!("({} bytes)", body.len());
+        for text in [&mut path, &mut body] {
+            if text.len() > 100 {
+                *text = format!("{}… ({} bytes)", &text[..15], text.len());
+            }
         }
         let response = request.send().await;
+        if response.status.is_success() {
+            continue;
+        }
         writeln!(record, "{method} {path} {body:?}\n  {}", response.text()).unwrap();
     }
     insta::with_settings!({prepend_module_to_snapshot => false, omit_expression => true}, {

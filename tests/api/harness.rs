@@ -209,7 +209,7 @@ impl Server {
         self.post("/v1/store/orders", claim).await
     }
 
-    /// Completes or cancels an order.
+    /// Completes, cancels or returns an order.
     pub async fn transition(&self, order: i64, action: &str) -> Response {
         let path = format!("/v1/store/orders/{order}/{action}");
         self.request(Method::POST, &path).send().await
@@ -220,6 +220,29 @@ impl Server {
         let request = self.request(Method::PATCH, path);
         let request = request.header("content-type", "application/merge-patch+json");
         request.body(patch).send().await
+    }
+
+    pub async fn delete(&self, path: &str) -> Response {
+        self.request(Method::DELETE, path).send().await
+    }
+
+    /// Names a category and returns the response.
+    pub async fn put_category(&self, id: i64, name: &str) -> Response {
+        let request = self.request(Method::PUT, &format!("/v1/categories/{id}"));
+        let body = serde_json::json!({"name": name}).to_string();
+        request.body(body).send().await
+    }
+
+    /// The items of all pages of a list.
+    pub async fn walk(&self, path: &str) -> Vec<Value> {
+        let (mut items, mut next) = (Vec::new(), Some(path.to_string()));
+        while let Some(path) = next {
+            let page = self.get(&path).await;
+            assert_eq!(page.status, 200, "{path}: {}", page.text());
+            items.extend(page.json().as_array().unwrap().iter().cloned());
+            next = page.next();
+        }
+        items
     }
 
     /// The current status of a pet.

@@ -49,6 +49,9 @@ pub async fn a_retry_replays_the_original_response(backend: Backend) {
         ("complete", "/v1/store/orders/1/complete", ""),
         ("not open", "/v1/store/orders/1/cancel", ""),
         ("no order", "/v1/store/orders/99/cancel", ""),
+        ("return", "/v1/store/orders/1/return", ""),
+        ("not completed", "/v1/store/orders/1/return", ""),
+        ("no such order", "/v1/store/orders/99/return", ""),
         ("place another", "/v1/store/orders", r#"{"petId":2}"#),
         ("cancel", "/v1/store/orders/2/cancel", "{}"),
     ] {
@@ -98,6 +101,7 @@ pub async fn an_idempotency_key_is_bound_to_one_request_and_api_key(backend: Bac
         ("/v1/store/orders", r#"{"petId":1}"#),
         ("/v1/store/orders/1/complete", ""),
         ("/v1/store/orders/1/cancel", ""),
+        ("/v1/store/orders/1/return", ""),
     ] {
         let other = idempotent_post(&server, "n", path, body).send().await;
         other.assert_error(422, "idempotency_key_reused");
@@ -110,6 +114,7 @@ pub async fn an_idempotency_key_is_bound_to_one_request_and_api_key(backend: Bac
         ("/v1/pets", PET),
         ("/v1/store/orders/1/complete", ""),
         ("/v1/store/orders/1/cancel", ""),
+        ("/v1/store/orders/1/return", ""),
     ] {
         let other = idempotent_post(&server, "r", path, body).send().await;
         other.assert_error(422, "idempotency_key_reused");
@@ -147,6 +152,7 @@ pub async fn invalid_idempotency_keys_get_400(backend: Backend) {
         ("/v1/store/orders", r#"{"petId":1}"#),
         ("/v1/store/orders/1/complete", ""),
         ("/v1/store/orders/1/cancel", ""),
+        ("/v1/store/orders/1/return", ""),
     ];
     for (path, body) in paths {
         for key in [

@@ -9,14 +9,17 @@
 #![allow(clippy::unwrap_used)]
 
 mod auth;
+mod categories;
 mod client;
 mod connections;
 mod contract;
 mod cors;
 mod create_pet;
 mod database;
+mod delete_pet;
 mod errors;
 mod failures;
+mod find_pets;
 mod get_pet;
 mod harness;
 mod http1;
@@ -33,6 +36,7 @@ mod postgres;
 mod preconditions;
 mod public_endpoints;
 mod rate_limit;
+mod strict_handling;
 mod strictness;
 mod tls;
 mod update_pet;
@@ -61,6 +65,13 @@ const CASES: &[(&str, Case)] = cases![
     auth::revoked_and_expired_keys_get_401,
     auth::a_new_key_works_at_once_and_its_last_use_is_recorded,
     auth::deprecated_calls_are_recorded_per_key,
+    categories::categories_are_named_renamed_and_deleted,
+    categories::categories_are_listed_by_id,
+    categories::invalid_categories_are_rejected,
+    categories::names_are_unique_ignoring_case,
+    categories::preconditions_of_categories_are_evaluated,
+    categories::concurrent_changes_of_categories_are_serialized,
+    categories::races_of_put_and_delete_have_an_order,
     connections::health_is_served_when_all_connections_are_busy,
     connections::silent_connections_do_not_keep_health_checks_out,
     connections::bursts_of_connections_get_200_or_503,
@@ -81,12 +92,23 @@ const CASES: &[(&str, Case)] = cases![
     create_pet::content_encodings_get_415,
     create_pet::oversized_bodies_get_413,
     create_pet::concurrent_creates_get_unique_ascending_ids,
+    delete_pet::a_deleted_pet_is_gone_everywhere,
+    delete_pet::preconditions_prevent_a_deletion,
+    delete_pet::a_reserved_pet_is_kept_and_a_sold_one_leaves_its_order,
+    delete_pet::deletions_and_orders_are_serialized,
     errors::error_bodies_match_the_snapshot,
     failures::a_panic_returns_500,
     failures::broken_storage_returns_503,
     failures::keys_are_not_rejected_while_the_key_table_is_unreadable,
     failures::requests_over_the_in_flight_limit_are_shed,
     failures::a_full_write_queue_returns_503_and_stores_nothing,
+    find_pets::every_combination_of_filters_finds_exactly_its_pets,
+    find_pets::names_are_found_ignoring_case,
+    find_pets::short_pages_lead_to_all_items,
+    find_pets::changes_during_a_walk_hide_no_pet,
+    find_pets::a_cursor_belongs_to_its_query,
+    find_pets::ids_and_categories_are_found,
+    find_pets::invalid_filters_get_400,
     get_pet::get_returns_the_pet,
     get_pet::invalid_and_unknown_ids_get_404,
     get_pet::deprecation_and_sunset_headers_are_sent,
@@ -145,6 +167,11 @@ const CASES: &[(&str, Case)] = cases![
     orders::concurrent_orders_reserve_a_pet_once,
     orders::a_reserved_pet_keeps_its_status,
     orders::orders_and_status_updates_are_serialized,
+    orders::a_completed_order_is_returned_once,
+    orders::a_replay_shows_the_order_before_its_return,
+    orders::a_pet_is_sold_again_after_each_return,
+    orders::a_sold_pet_keeps_its_status,
+    orders::concurrent_sales_and_returns_are_serialized,
     orders::expired_orders_are_cancelled,
     orders::the_inventory_matches_a_recount,
     preconditions::reads_evaluate_if_match_before_if_none_match,
@@ -167,6 +194,10 @@ const CASES: &[(&str, Case)] = cases![
     rate_limit::failed_authentication_is_limited_by_default,
     rate_limit::failed_authentication_is_limited_while_keys_cannot_be_read,
     rate_limit::a_limited_address_triggers_no_key_lookup,
+    strict_handling::unknown_parameters_are_rejected,
+    strict_handling::unknown_members_are_rejected,
+    strict_handling::every_response_says_that_handling_was_strict,
+    strict_handling::only_strict_handling_is_applied,
     strictness::missing_repeated_and_invalid_hosts_get_400,
     strictness::ambiguous_body_lengths_get_400,
     strictness::ambiguous_targets_get_400,

@@ -304,6 +304,210 @@ pub async fn orders_and_status_updates_are_serialized(backend: Backend) {
     }
 }
 
+pub async fn a_completed_order_is_returned_once(backend: Backend) {
+    let server = Server::start(backend).await;
+    for (pet, action) in [(1, ""), (2, "cancel"), (3, "complete")] {
+        create_available_pet(&server).await;
+        let order = server.place_order(pet).await;
+        if !action.is_empty() {
+            server.transition(order, action).await;
+        }
+    }
+    assert_eq!(inventory(&server).await, [1, 1, 1]);
+    // Neither an open order nor a cancelled one.
+    for order in [1, 2] {
+        let path = format!("/v1/store/orders/{order}");
+        let before = server.get(&path).await.json();
+        let response = server.transition(order, "return").await;
+        response.assert_error(409, "order_not_returnable");
+        assert_eq!(server.get(&path).await.json(), before);
+    }
+    let completed = server.get("/v1/store/orders/3").await.json();
+    let returned = server.transition(3, "return").await;
+    assert_eq!(returned.status, 200, "{}", returned.text());
+    let order = returned.json();
+    let mut expected = completed.clone();
+    expected["status"] = "returned".into();
+    expected["updatedAt"] = order["updatedAt"].clone();
+    assert_eq!(order, expected);
+    assert!(order["updatedAt"].as_str() >= completed["updatedAt"].as_str());
+    assert_eq!(server.pet_status(3).await, "available");
+    assert_eq!(inventory(&server).await, [2, 1, 0]);
+    // A returned order does not change any more.
+    server
+        .transition(3, "return")
+        .await
+        .assert_error(409, "order_not_returnable");
+    for action in ["complete", "cancel"] {
+        let response = server.transition(3, action).await;
+        response.assert_error(409, "order_not_open");
+    }
+    assert_eq!(server.get("/v1/store/orders/3").await.json(), order);
+    for (query, expected) in [
+        ("status=returned", &[3][..]),
+        ("status=completed", &[]),
+        ("petId=3", &[3]),
+        ("petId=3&status=returned", &[3]),
+        ("petId=3&status=placed", &[]),
+        ("sort=desc", &[3, 2, 1]),
+    ] {
+        let orders = server.walk(&format!("/v1/store/orders?{query}")).await;
+        let ids: Vec<_> = orders.iter().map(|o| o["id"].as_i64().unwrap()).collect();
+        assert_eq!(ids, expected, "{query}");
+    }
+    for (status, count) in [
+        ("placed", 1.0),
+        ("completed", 0.0),
+        ("cancelled", 1.0),
+        ("returned", 1.0),
+    ] {
+        let metric = format!("petstore_orders{{status=\"{status}\"}}");
+        assert_eq!(server.metric(&metric).await, count, "{status}");
+    }
+    for id in ["0", "99", "abc", "01", "9223372036854775808"] {
+        let path = format!("/v1/store/orders/{id}/return");
+        let response = server.request(Method::POST, &path).send().await;
+        response.assert_error(404, "not_found");
+    }
+}
+
+pub async fn a_replay_shows_the_order_before_its_return(backend: Backend) {
+    let server = Server::start(backend).await;
+    let pet = create_available_pet(&server).await;
+    let send = |key: &str, path: &str, body: &str| {
+        let request = server.request(Method::POST, path).body(body);
+        request.header("idempotency-key", key).send()
+    };
+    let place = format!("{{\"petId\":{pet}}}");
+    let requests = [
+        ("place", "/v1/store/orders", &*place),
+        ("complete", "/v1/store/orders/1/complete", ""),
+        ("return", "/v1/store/orders/1/return", ""),
+    ];
+    let mut firsts = Vec::new();
+    for (key, path, body) in requests {
+        firsts.push(send(key, path, body).await);
+        // So that updatedAt differs.
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_ne!(firsts[1].json()["updatedAt"], firsts[2].json()["updatedAt"]);
+    for again in 0..2 {
+        for ((key, path, body), first) in requests.iter().zip(&firsts) {
+            let replayed = send(key, path, body).await;
+            assert_eq!(replayed.header("idempotent-replayed"), Some("true"));
+            assert_eq!(
+                (replayed.status, replayed.text()),
+                (first.status, first.text()),
+                "{key}"
+            );
+        }
+        // The replays changed nothing, also while another order has the pet.
+        match again {
+            0 => {
+                assert_eq!(server.pet_status(pet).await, "available");
+                server.place_order(pet).await;
+            }
+            _ => assert_eq!(server.pet_status(pet).await, "pending"),
+        }
+    }
+}
+
+pub async fn a_pet_is_sold_again_after_each_return(backend: Backend) {
+    let server = Server::start(backend).await;
+    let pet = create_available_pet(&server).await;
+    for order in 1..=4 {
+        assert_eq!(server.place_order(pet).await, order);
+        server
+            .post_order(pet)
+            .await
+            .assert_error(409, "pet_not_available");
+        assert_eq!(server.transition(order, "complete").await.status, 200);
+        server
+            .post_order(pet)
+            .await
+            .assert_error(409, "pet_not_available");
+        // Only the last sale can be returned.
+        for earlier in 1..order {
+            let response = server.transition(earlier, "return").await;
+            response.assert_error(409, "order_not_returnable");
+        }
+        assert_eq!(server.pet_status(pet).await, "sold");
+        assert_eq!(server.transition(order, "return").await.status, 200);
+    }
+    let returned = server
+        .walk("/v1/store/orders?petId=1&status=returned&limit=2")
+        .await;
+    assert_eq!(returned.len(), 4);
+}
+
+pub async fn a_sold_pet_keeps_its_status(backend: Backend) {
+    let server = Server::start(backend).await;
+    let pet = create_available_pet(&server).await;
+    let order = server.place_order(pet).await;
+    server.transition(order, "complete").await;
+    let path = format!("/v1/pets/{pet}");
+    for patch in [
+        r#"{"status":"available"}"#,
+        r#"{"status":"pending"}"#,
+        r#"{"status":null}"#,
+        r#"{"status":"available","name":"No"}"#,
+    ] {
+        let response = server.patch(&path, patch).await;
+        response.assert_error(409, "pet_sold");
+    }
+    // Other members may change, and repeating the status is no conflict.
+    let patch = r#"{"name":"Max","categoryId":2,"status":"sold"}"#;
+    let changed = server.patch(&path, patch).await;
+    let expected = json!({"id": pet, "name": "Max", "categoryId": 2, "status": "sold"});
+    assert_eq!((changed.status.as_u16(), changed.json()), (200, expected));
+    server.transition(order, "return").await;
+    for status in ["sold", "available"] {
+        let patch = json!({"status": status}).to_string();
+        let changed = server.patch(&path, patch).await;
+        assert_eq!(changed.json()["status"], status);
+    }
+    // Sold without an order, it can be put back.
+    let pet = json!({"name": "A", "categoryId": 1, "status": "sold"});
+    let pet = server.create(pet).await;
+    let path = format!("/v1/pets/{pet}");
+    let changed = server.patch(&path, r#"{"status":"available"}"#).await;
+    assert_eq!(changed.json()["status"], "available");
+    assert_eq!(server.post_order(pet).await.status, 201);
+}
+
+/// However sales, returns and changes of a pet meet, it is sold to one buyer at a time.
+pub async fn concurrent_sales_and_returns_are_serialized(backend: Backend) {
+    let server = Server::start(backend).await;
+    for round in 0..5 {
+        let pet = create_available_pet(&server).await;
+        let order = server.place_order(pet).await;
+        server.transition(order, "complete").await;
+        let returns = join_all((0..16).map(|_| server.transition(order, "return"))).await;
+        let (won, lost): (Vec<_>, Vec<_>) = returns.iter().partition(|r| r.status == 200);
+        assert_eq!(won.len(), 1, "round {round}");
+        for response in lost {
+            response.assert_error(409, "order_not_returnable");
+        }
+        // A return, new orders, and attempts to change the status.
+        let order = server.place_order(pet).await;
+        server.transition(order, "complete").await;
+        let path = format!("/v1/pets/{pet}");
+        let (returned, orders, patched) = tokio::join!(
+            server.transition(order, "return"),
+            join_all((0..6).map(|_| server.post_order(pet))),
+            server.patch(&path, r#"{"status":"available"}"#),
+        );
+        assert_eq!(returned.status, 200, "round {round}");
+        let placed = orders.iter().filter(|r| r.status == 201).count();
+        assert!(placed <= 1, "round {round}");
+        let codes = ["pet_sold", "pet_reserved"].map(Value::from);
+        let is_decided = patched.status == 200 || codes.contains(&patched.json()["code"]);
+        assert!(is_decided, "{}", patched.text());
+        let now = server.pet_status(pet).await;
+        assert_eq!(now == "pending", placed == 1, "round {round}: {now}");
+    }
+}
+
 pub async fn expired_orders_are_cancelled(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.api.reserve_for = Some(SignedDuration::from_mins(30));
@@ -364,7 +568,7 @@ pub async fn the_inventory_matches_a_recount(backend: Backend) {
     let statuses = ["\"available\"", "\"pending\"", "\"sold\"", "null"];
     for step in 0..40 {
         let calls: Vec<_> = (0..8)
-            .map(|_| (pick(5), pick(step + 1) + 1, statuses[pick(4)]))
+            .map(|_| (pick(8), pick(step + 1) + 1, statuses[pick(4)]))
             .collect();
         let calls = calls.into_iter().map(|(what, id, status)| {
             let server = &server;
@@ -376,23 +580,44 @@ pub async fn the_inventory_matches_a_recount(backend: Backend) {
                     1 => drop(server.post_order(id).await),
                     2 => drop(server.transition(id, "complete").await),
                     3 => drop(server.transition(id, "cancel").await),
+                    4 => drop(server.transition(id, "return").await),
+                    5 => drop(server.delete(&format!("/v1/pets/{id}")).await),
                     _ => drop(server.patch(&format!("/v1/pets/{id}"), format!("{{\"status\":{status}}}")).await),
                 }
             }
         });
         join_all(calls).await;
-        let recount = server.database.query(
+        let query = |sql: &str| server.database.query(sql);
+        let recount = query(
             "SELECT count(CASE WHEN status = 'available' THEN 1 END) || ' ' ||
                     count(CASE WHEN status = 'pending' THEN 1 END) || ' ' ||
-                    count(CASE WHEN status = 'sold' THEN 1 END) FROM pets",
+                    count(CASE WHEN status = 'sold' THEN 1 END) || ' ' || count(*) FROM pets",
         );
-        let counted = inventory(&server).await.map(|n| n.to_string()).join(" ");
-        assert_eq!(counted, recount, "seed {seed}, step {step}");
-        let inconsistent = server.database.query(
-            "SELECT count(*) || '' FROM orders JOIN pets ON pets.id = orders.pet_id
-             WHERE orders.status = 'placed' AND pets.status IS NOT NULL AND pets.status <> 'pending'
-                OR orders.status = 'placed' AND pets.status IS NULL",
+        let counts = server.get("/v1/store/inventory").await.json();
+        let counted =
+            ["available", "pending", "sold", "total"].map(|name| counts[name].to_string());
+        assert_eq!(counted.join(" "), recount, "seed {seed}, step {step}");
+        // An order reserves its pet or has sold it, unless the sold pet was deleted.
+        let inconsistent = query(
+            "SELECT count(*) || '' FROM orders LEFT JOIN pets ON pets.id = orders.pet_id
+             WHERE orders.status = 'placed' AND coalesce(pets.status, '') <> 'pending'
+                OR orders.status = 'completed' AND pets.id IS NOT NULL
+                   AND coalesce(pets.status, '') <> 'sold'",
         );
         assert_eq!(inconsistent, "0", "seed {seed}, step {step}");
+        let sold_twice = query(
+            "SELECT (count(*) - count(DISTINCT pet_id)) || '' FROM orders
+             WHERE status IN ('placed', 'completed')",
+        );
+        assert_eq!(sold_twice, "0", "seed {seed}, step {step}");
     }
+    for status in ["placed", "completed", "cancelled", "returned"] {
+        let recount = format!("SELECT count(*) || '' FROM orders WHERE status = '{status}'");
+        let metric = format!("petstore_orders{{status=\"{status}\"}}");
+        let metric = server.metric(&metric).await.to_string();
+        assert_eq!(metric, server.database.query(&recount), "seed {seed}");
+    }
+    let metric = server.metric(r#"petstore_pets{status="none"}"#).await;
+    let recount = "SELECT count(*) || '' FROM pets WHERE status IS NULL";
+    assert_eq!(metric.to_string(), server.database.query(recount));
 }

@@ -21,6 +21,7 @@ pub async fn reads_evaluate_if_match_before_if_none_match(backend: Backend) {
         "/v1/store/inventory",
         "/v1/store/orders",
         "/v1/store/orders/1",
+        "/v1/categories",
         "/v1/openapi.json",
     ] {
         let current = server.get(path).await;
@@ -114,7 +115,8 @@ pub async fn posts_with_preconditions_get_412(backend: Backend) {
     let place = ("/v1/store/orders", r#"{"petId":2}"#);
     let complete = ("/v1/store/orders/1/complete", "");
     let cancel = ("/v1/store/orders/1/cancel", "");
-    for (path, body) in [create, place, complete, cancel] {
+    let return_order = ("/v1/store/orders/1/return", "");
+    for (path, body) in [create, place, complete, cancel, return_order] {
         let response = post(path, body, "if-match", tag).await;
         response.assert_error(412, "precondition_failed");
     }
@@ -122,12 +124,13 @@ pub async fn posts_with_preconditions_get_412(backend: Backend) {
         let response = post(path, body, "if-none-match", "*").await;
         response.assert_error(412, "precondition_failed");
     }
-    for (path, body) in [complete, cancel] {
+    for (path, body) in [complete, cancel, return_order] {
         let response = post(path, body, "if-match", "*").await;
         response.assert_error(412, "precondition_failed");
     }
-    for path in ["/v1/store/orders/9/complete", "/v1/store/orders/9/cancel"] {
-        let response = post(path, "", "if-match", tag).await;
+    for action in ["complete", "cancel", "return"] {
+        let path = format!("/v1/store/orders/9/{action}");
+        let response = post(&path, "", "if-match", tag).await;
         response.assert_error(404, "not_found");
     }
     assert_eq!(server.count_pets().await, 2);

@@ -147,6 +147,9 @@ pub async fn unknown_paths_get_404_and_unsupported_methods_405(backend: Backend)
         "/v1/pets/",
         "/v1/pets/1/",
         "/v1/pets/1/x",
+        "/v1/categories/",
+        "/v1/categories/1/",
+        "/v1/categories/1/pets",
         "/V1/pets",
         "/v1//pets",
         "/v2/pets",
@@ -156,6 +159,7 @@ pub async fn unknown_paths_get_404_and_unsupported_methods_405(backend: Backend)
         "/v1/store/orders/1/",
         "/v1/store/orders/1/ship",
         "/v1/store/orders/1/complete/",
+        "/v1/store/orders/1/return/",
         "/v1/store/orders//complete",
         "/v1/store/inventory/",
         "/favicon.ico",
@@ -168,17 +172,20 @@ pub async fn unknown_paths_get_404_and_unsupported_methods_405(backend: Backend)
     }
     for (path, allow) in [
         ("/v1/pets", "GET, HEAD, POST"),
-        ("/v1/pets/1", "GET, HEAD, PATCH"),
+        ("/v1/pets/1", "GET, HEAD, PATCH, DELETE"),
+        ("/v1/categories", "GET, HEAD"),
+        ("/v1/categories/1", "PUT, DELETE"),
         ("/v1/store/inventory", "GET, HEAD"),
         ("/v1/store/orders", "GET, HEAD, POST"),
         ("/v1/store/orders/1", "GET, HEAD"),
         ("/v1/store/orders/1/complete", "POST"),
         ("/v1/store/orders/1/cancel", "POST"),
+        ("/v1/store/orders/1/return", "POST"),
         ("/v1/openapi.yaml", "GET, HEAD"),
         ("/docs", "GET, HEAD"),
         ("/", "GET, HEAD"),
     ] {
-        let methods = ["DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "BREW"];
+        let methods = ["POST", "DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "BREW"];
         for method in methods.into_iter().filter(|method| !allow.contains(method)) {
             let method = Method::from_bytes(method.as_bytes()).unwrap();
             let response = server.request(method, path).send().await;

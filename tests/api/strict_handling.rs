@@ -1,0 +1,285 @@
+//! `Prefer: handling=strict` (RFC 7240): what would be ignored is rejected.
+
+use http::Method;
+use petstore::api_key::Scope;
+use serde_json::{Value, json};
+
+use crate::{
+    client::{Request, Response},
+    contract,
+    harness::{Backend, Server},
+};
+
+fn strict<'a>(server: &'a Server, method: Method, path: &str) -> Request<'a> {
+    let request = server.request(method, path);
+    request.header("prefer", "handling=strict")
+}
+
+#[track_caller]
+fn assert_applied(response: &Response, expected: bool) {
+    let applied = response.header("preference-applied");
+    let expected = expected.then_some("handling=strict");
+    assert_eq!(applied, expected, "{}", response.text());
+}
+
+fn message(response: &Response) -> String {
+    response.json()["message"].as_str().unwrap().into()
+}
+
+pub async fn unknown_parameters_are_rejected(backend: Backend) {
+    let server = Server::start(backend).await;
+    for (method, path, operation) in contract::callable_operations() {
+        let path = format!("{path}?limt=1&Status&b%0A=2&limt=3");
+        let request = || server.request(method.clone(), &path).body(contract::BODY);
+        let response = request().header("prefer", "handling=strict").send().await;
+        response.assert_error(400, "invalid_parameter");
+        assert_applied(&response, true);
+        let (unknown, known) = response.json()["message"]
+            .as_str()
+            .and_then(|message| message.split_once("; known: "))
+            .map(|(unknown, known)| (unknown.to_string(), known.to_string()))
+            .unwrap();
+        assert_eq!(
+            unknown, r#"unknown query parameters "Status", "b\n", "limt""#,
+            "{path}"
+        );
+        let documented = contract::query_parameters(operation);
+        match documented.is_empty() {
+            true => assert_eq!(known, "none", "{path}"),
+            false => {
+                let mut known: Vec<_> = known.split(", ").collect();
+                known.sort();
+                assert_eq!(known, documented, "{path}");
+            }
+        }
+        // Ignored by default.
+        let response = request().send().await;
+        assert_ne!(response.status, 400, "{path}: {}", response.text());
+        assert_applied(&response, false);
+    }
+    // Known ones are accepted, and still checked.
+    let lists = [
+        (
+            "/v1/pets?limit=1&sort=desc&status=sold&categoryId=1&name=a&id=1",
+            200,
+        ),
+        (
+            "/v1/store/orders?limit=1&sort=desc&status=placed&petId=1",
+            200,
+        ),
+        ("/v1/categories?limit=1", 200),
+        ("/v1/categories?limit=1&sort=desc", 400),
+        ("/v1/pets?limit=0", 400),
+        ("/v1/pets?", 200),
+        ("/v1/pets?=", 400),
+    ];
+    for (path, status) in lists {
+        let response = strict(&server, Method::GET, path).send().await;
+        assert_eq!(response.status, status, "{path}: {}", response.text());
+        assert_applied(&response, true);
+    }
+}
+
+pub async fn unknown_members_are_rejected(backend: Backend) {
+    let server = Server::start(backend).await;
+    let pet = json!({"name": "A", "categoryId": 1, "status": "available"});
+    server.create(pet).await;
+    let bodies = [
+        (
+            Method::POST,
+            "/v1/pets",
+            json!({"name": "B", "categoryId": 1}),
+            "name, categoryId, status",
+        ),
+        (
+            Method::PATCH,
+            "/v1/pets/1",
+            json!({"name": "B"}),
+            "name, categoryId, status",
+        ),
+        (
+            Method::PUT,
+            "/v1/categories/1",
+            json!({"name": "Dogs"}),
+            "name",
+        ),
+        (
+            Method::POST,
+            "/v1/store/orders",
+            json!({"petId": 1}),
+            "petId",
+        ),
+    ];
+    for (method, path, body, known) in bodies {
+        let send = |body: &Value| {
+            let request = strict(&server, method.clone(), path);
+            request.body(body.to_string()).send()
+        };
+        let with = |members: &[&str]| {
+            let mut body = body.clone();
+            for name in members {
+                body[*name] = json!({"name": null});
+            }
+            body
+        };
+        for (members, names) in [
+            (&["id"][..], r#"member "id""#),
+            (&["Name"], r#"member "Name""#),
+            (&["id", "owner", ""], r#"members "#),
+        ] {
+            let response = send(&with(members)).await;
+            response.assert_error(400, "invalid_body");
+            assert_applied(&response, true);
+            let message = message(&response);
+            let start = format!("unknown {names}");
+            assert!(message.starts_with(&start), "{path}: {message}");
+            assert!(
+                message.ends_with(&format!("; known: {known}")),
+                "{path}: {message}"
+            );
+            for name in members {
+                assert!(message.contains(&format!("{name:?}")), "{path}: {message}");
+            }
+        }
+        // Named together with what else is wrong.
+        let mut wrong = with(&["id"]);
+        let member = body.as_object().unwrap().keys().next().unwrap();
+        wrong[member] = json!([]);
+        let response = send(&wrong).await;
+        response.assert_error(400, "invalid_body");
+        let message = message(&response);
+        assert!(message.starts_with(&format!("{member}: ")), "{message}");
+        assert!(message.contains(r#"unknown member "id""#), "{message}");
+        // Nothing was done; the same is done without them, or without the preference.
+        assert_eq!(
+            server.count_pets().await,
+            if path == "/v1/pets" { 1 } else { 3 }
+        );
+        let response = send(&body).await;
+        assert!(response.status.is_success(), "{path}: {}", response.text());
+        assert_applied(&response, true);
+        let lenient = server.request(method.clone(), path);
+        let lenient = lenient
+            .body(with(&["id", "owner"]).to_string())
+            .send()
+            .await;
+        let decided = lenient.status.is_success() || lenient.status == 409;
+        assert!(decided, "{path}: {}", lenient.text());
+        assert_applied(&lenient, false);
+    }
+    // A transition does not interpret its body.
+    let complete = strict(&server, Method::POST, "/v1/store/orders/1/complete");
+    assert_eq!(complete.body(r#"{"id":1}"#).send().await.status, 200);
+    // A request that was rejected does not use up its idempotency key.
+    let create = |body: &str| {
+        let request = strict(&server, Method::POST, "/v1/pets").body(body);
+        request.header("idempotency-key", "a").send()
+    };
+    let rejected = create(r#"{"id":1,"name":"C","categoryId":1}"#).await;
+    rejected.assert_error(400, "invalid_body");
+    let body = r#"{"name":"C","categoryId":1}"#;
+    assert_eq!(create(body).await.status, 201);
+    let replayed = create(body).await;
+    assert_eq!(replayed.header("idempotent-replayed"), Some("true"));
+    assert_applied(&replayed, true);
+}
+
+pub async fn every_response_says_that_handling_was_strict(backend: Backend) {
+    let server = Server::start(backend).await;
+    let orders_only = server.create_key(&[Scope::OrdersRead], None).await;
+    for _ in 0..2 {
+        let pet = json!({"name": "A", "categoryId": 1, "status": "available"});
+        server.create(pet).await;
+    }
+    server.place_order(1).await;
+    let send = |method: Method, path: &str| strict(&server, method, path);
+    let tag = server.get("/v1/pets").await;
+    let tag = tag.header("etag").unwrap();
+    let body = r#"{"name":"B","categoryId":1}"#;
+    for (request, status) in [
+        (send(Method::GET, "/v1/pets"), 200),
+        (send(Method::HEAD, "/v1/pets"), 200),
+        (send(Method::GET, "/v1/pets/1"), 200),
+        (
+            send(Method::GET, "/v1/pets").header("if-none-match", tag),
+            304,
+        ),
+        (
+            send(Method::HEAD, "/v1/pets").header("if-none-match", tag),
+            304,
+        ),
+        (send(Method::POST, "/v1/pets").body(body), 201),
+        (send(Method::DELETE, "/v1/pets/2"), 204),
+        (send(Method::GET, "/v1/pets?limit=0"), 400),
+        (send(Method::POST, "/v1/pets").body("{"), 400),
+        (send(Method::GET, "/v1/pets").without_key(), 401),
+        (send(Method::GET, "/v1/pets").with_key("psk_typo"), 401),
+        (send(Method::GET, "/v1/pets").with_key(&orders_only), 403),
+        (send(Method::GET, "/v1/pets/99"), 404),
+        (send(Method::GET, "/v1/nothing"), 404),
+        (send(Method::PUT, "/v1/pets"), 405),
+        (send(Method::DELETE, "/v1/pets/1"), 409),
+        (
+            send(Method::POST, "/v1/store/orders").body(r#"{"petId":1}"#),
+            409,
+        ),
+        (
+            send(Method::GET, "/v1/pets").header("if-match", "\"x\""),
+            412,
+        ),
+        (send(Method::POST, "/v1/pets").body(" ".repeat(65537)), 413),
+        (
+            send(Method::POST, "/v1/pets")
+                .header("content-type", "text/plain")
+                .body(body),
+            415,
+        ),
+    ] {
+        let (method, path) = (request.method.clone(), request.path.clone());
+        let response = request.send().await;
+        assert_eq!(response.status, status, "{method} {path}");
+        assert_applied(&response, true);
+    }
+    // Outside the API, there is nothing to prefer.
+    for path in ["/healthz", "/docs", "/v1/openapi.json", "/nothing"] {
+        let response = send(Method::GET, path).send().await;
+        assert_applied(&response, false);
+    }
+}
+
+pub async fn only_strict_handling_is_applied(backend: Backend) {
+    let server = Server::start(backend).await;
+    for (values, is_strict) in [
+        (&["handling=strict"][..], true),
+        (&["Handling=STRICT"], true),
+        (&["handling=\"strict\""], true),
+        (&["handling = strict ; foo=bar"], true),
+        (&["respond-async, wait=10, handling=strict"], true),
+        (&["return=minimal", "handling=strict"], true),
+        (&["handling=strict, handling=lenient"], true),
+        (&["note=\"a, b\", handling=strict"], true),
+        (&["handling=lenient"], false),
+        (&["handling=lenient", "handling=strict"], false),
+        (&["handling"], false),
+        (&["handling="], false),
+        (&["strict"], false),
+        (&["handling=stricter"], false),
+        (&["handling: strict"], false),
+        (&["xhandling=strict"], false),
+        (&["foo; handling=strict"], false),
+        (&["note=\"x, handling=strict\""], false),
+        (&["note=\"\\\", handling=strict\""], false),
+        (&[""], false),
+        (&[",;=,"], false),
+        (&["\u{fc}"], false),
+    ] {
+        let request = server.request(Method::GET, "/v1/pets?unknown=1");
+        let request = values
+            .iter()
+            .fold(request, |request, value| request.header("prefer", value));
+        let response = request.send().await;
+        let status = if is_strict { 400 } else { 200 };
+        assert_eq!(response.status, status, "{values:?}");
+        assert_applied(&response, is_strict);
+    }
+}
