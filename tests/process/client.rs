@@ -79,6 +79,13 @@ impl Client {
         self.send(request.body(pet(name))).await
     }
 
+    /// Deletes a pet. No response at all is an `Err`.
+    pub async fn delete(&self, id: i64) -> reqwest::Result<Response> {
+        let path = format!("/v1/pets/{id}");
+        self.send_json(Method::DELETE, &path, &Value::Null, None)
+            .await
+    }
+
     /// Sends a request with a JSON body, unless that is null, and optionally an
     /// idempotency key. No response at all is an `Err`.
     pub async fn send_json(
@@ -141,10 +148,10 @@ impl Client {
     }
 }
 
-/// The outcomes of concurrent creates, by the unique names of their pets.
+/// The outcomes of concurrent creates and deletions, by the unique names of their pets.
 #[derive(Debug, Default)]
 pub struct WriteResults {
-    /// Acknowledged with 201, with the assigned id.
+    /// Acknowledged with 201, with the assigned id, and not deleted.
     pub acknowledged: BTreeMap<String, i64>,
     /// Rejected with a 503 that promises that nothing was changed.
     pub rejected: BTreeSet<String>,
@@ -152,11 +159,12 @@ pub struct WriteResults {
     pub unknown: BTreeSet<String>,
     /// How many responses were 503.
     pub unavailable: usize,
-    /// How many creates were acknowledged since the last 503.
+    /// How many requests were acknowledged since the last 503.
     pub consecutive_acks: usize,
 }
 
 impl WriteResults {
+    /// Records the response to a create.
     fn record(&mut self, name: String, response: &reqwest::Result<Response>) {
         let Ok(response) = response else {
             self.unknown.insert(name);
@@ -166,16 +174,36 @@ impl WriteResults {
             let id = response.body["id"].as_i64().unwrap();
             self.acknowledged.insert(name, id);
             self.consecutive_acks += 1;
-        } else {
-            response.assert_error(503, "unavailable");
-            assert!(response.headers.contains_key("retry-after"), "{response:?}");
-            match response.is_rejected() {
-                true => self.rejected.insert(name),
-                false => self.unknown.insert(name),
-            };
-            self.unavailable += 1;
-            self.consecutive_acks = 0;
+            return;
         }
+        match self.record_unavailable(response) {
+            true => self.rejected.insert(name),
+            false => self.unknown.insert(name),
+        };
+    }
+
+    /// Records the response to the deletion of an acknowledged pet.
+    fn record_deletion(&mut self, name: String, response: &reqwest::Result<Response>) {
+        match response {
+            Ok(response) if response.status == 204 => {
+                self.acknowledged.remove(&name);
+                self.consecutive_acks += 1;
+            }
+            Ok(response) if self.record_unavailable(response) => {}
+            _ => {
+                self.acknowledged.remove(&name);
+                self.unknown.insert(name);
+            }
+        }
+    }
+
+    /// Returns whether the service promises that it changed nothing.
+    fn record_unavailable(&mut self, response: &Response) -> bool {
+        response.assert_error(503, "unavailable");
+        assert!(response.headers.contains_key("retry-after"), "{response:?}");
+        self.unavailable += 1;
+        self.consecutive_acks = 0;
+        response.is_rejected()
     }
 
     /// Merges the results of other clients.
@@ -194,7 +222,7 @@ impl WriteResults {
 
     /// Asserts that every acknowledged pet is stored exactly once under its id,
     /// that one with an unknown outcome is stored at most once, and that there
-    /// are no others: no rejected one in particular.
+    /// are no others: none that was rejected or deleted in particular.
     #[track_caller]
     pub fn assert_durable(&self, pets: &[Pet]) {
         assert!(
@@ -208,13 +236,14 @@ impl WriteResults {
         }
         for name in stored.into_keys() {
             let known = self.acknowledged.contains_key(name) || self.unknown.contains(name);
-            assert!(known, "{name} was rejected, or never created");
+            assert!(known, "{name} was rejected, deleted or never created");
         }
     }
 }
 
 /// Closed-loop load generator: each client creates its next pet after the
-/// response to the last one, until it is stopped or the connection fails.
+/// response to the last one, until it is stopped or the connection fails. With deletions,
+/// it deletes every fourth pet.
 pub struct LoadGenerator {
     clients: JoinSet<()>,
     results: Arc<Mutex<WriteResults>>,
@@ -224,6 +253,14 @@ pub struct LoadGenerator {
 impl LoadGenerator {
     /// Starts the clients. All names begin with `prefix`, which keeps them unique.
     pub fn start(client: &Client, clients: usize, prefix: &str) -> Self {
+        Self::run(client, clients, prefix, false)
+    }
+
+    pub fn with_deletions(client: &Client, clients: usize, prefix: &str) -> Self {
+        Self::run(client, clients, prefix, true)
+    }
+
+    fn run(client: &Client, clients: usize, prefix: &str, deletes: bool) -> Self {
         let (results, stop) = (Arc::<Mutex<WriteResults>>::default(), Arc::default());
         let mut generator = Self {
             clients: JoinSet::new(),
@@ -236,8 +273,16 @@ impl LoadGenerator {
             generator.clients.spawn(async move {
                 for count in 0.. {
                     let name = format!("{prefix}-{count}");
-                    let response = client.create(&name).await;
-                    results.lock().unwrap().record(name, &response);
+                    let mut response = client.create(&name).await;
+                    results.lock().unwrap().record(name.clone(), &response);
+                    if let Ok(created) = &response
+                        && created.status == 201
+                        && deletes
+                        && count % 4 == 3
+                    {
+                        response = client.delete(created.body["id"].as_i64().unwrap()).await;
+                        results.lock().unwrap().record_deletion(name, &response);
+                    }
                     if response.is_err() || stop.load(Ordering::Relaxed) {
                         break;
                     }

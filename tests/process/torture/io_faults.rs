@@ -59,7 +59,7 @@ async fn survives(fault: (usize, i32)) -> bool {
     match Service::try_start(&mut command) {
         Ok(service) => {
             let client = Client::new(&service, &key);
-            let load = LoadGenerator::start(&client, 2, "pet");
+            let load = LoadGenerator::with_deletions(&client, 2, "pet");
             load.until(|results| results.consecutive_acks >= 10).await;
             results = load.finish().await;
             let pets = match client.try_pets().await {

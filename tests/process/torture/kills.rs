@@ -20,7 +20,7 @@ async fn acknowledged_writes_survive_kills_at_random_moments() {
         let service = home.serve();
         let client = Client::new(&service, &key);
         let clients = random.random_range(1..=16);
-        let load = LoadGenerator::start(&client, clients, &format!("round {round}"));
+        let load = LoadGenerator::with_deletions(&client, clients, &format!("round {round}"));
         let enough = random.random_range(0..100);
         load.until(|results| results.acknowledged.len() >= enough)
             .await;
@@ -36,9 +36,10 @@ async fn acknowledged_writes_survive_kills_at_random_moments() {
         .success();
 }
 
-/// The control, for all campaigns that create pets: each kind of damage is found.
+/// The control, for all campaigns that create and delete pets: each kind of damage is found.
+/// A deleted pet is not among the results.
 #[test]
-fn the_check_finds_lost_doubled_and_rejected_pets() {
+fn the_check_finds_lost_doubled_rejected_and_deleted_pets() {
     let results = WriteResults {
         acknowledged: [("Rex".into(), 1), ("Tom".into(), 3)].into(),
         rejected: ["Bello".into()].into(),

@@ -108,7 +108,7 @@ fn some_failures(random: &mut impl Rng, period: u32) -> Failures {
     Failures { period, length }
 }
 
-/// What a client was told about the pet that it created, and when.
+/// What a client was told about a request.
 enum Outcome {
     Acknowledged(i64),
     /// "Nothing was changed."
@@ -133,7 +133,49 @@ for name in range(int(sys.argv[1])):
 os._exit(0)
 "#;
 
-type Outcomes = BTreeMap<String, (Outcome, u64)>;
+/// The requests for pets, by their names.
+type Outcomes = BTreeMap<String, History>;
+
+/// What a client requested for its pet, and when it was told the outcome.
+struct History {
+    created: Outcome,
+    created_at: u64,
+    change: Option<Change>,
+}
+
+/// The only change of a pet, or its deletion.
+struct Change {
+    /// The new category; `None` if the pet is deleted.
+    category: Option<i64>,
+    sent_at: u64,
+    outcome: Outcome,
+    told_at: u64,
+}
+
+impl History {
+    fn new(created: Outcome, created_at: u64) -> Self {
+        Self {
+            created,
+            created_at,
+            change: None,
+        }
+    }
+
+    /// Which categories the pet may have at a time after it was acknowledged; `None` if it
+    /// may be deleted.
+    fn possible_categories(&self, time: u64) -> Vec<Option<i64>> {
+        match &self.change {
+            Some(change) if change.sent_at < time => {
+                match (&change.outcome, change.told_at <= time) {
+                    (Outcome::Acknowledged(_), true) => vec![change.category],
+                    (Outcome::Rejected, true) => vec![Some(1)],
+                    _ => vec![Some(1), change.category],
+                }
+            }
+            _ => vec![Some(1)],
+        }
+    }
+}
 
 /// A run of the service on a faulty disk.
 struct Run {
@@ -165,14 +207,27 @@ impl Run {
             for number in 0..CLIENTS {
                 let (client, trace) = (client.clone(), disk::trace_path(&home));
                 let outcomes = outcomes.clone();
+                let mut random = StdRng::from_rng(random);
                 clients.spawn(async move {
+                    let mut unchanged = Vec::new();
                     for count in 0..pets / CLIENTS / 3 {
+                        if random.random_range(0..4) == 0
+                            && let Some((name, id)) = unchanged.pop()
+                        {
+                            let change = change(&client, id, &trace, &mut random).await;
+                            let mut outcomes = outcomes.lock().unwrap();
+                            outcomes.get_mut(&name).unwrap().change = Some(change);
+                            continue;
+                        }
                         let name = format!("{run}-{number}-{count}");
                         let pet = json!({"name": name, "categoryId": 1, "status": "available"});
                         let create = client.send_json(Method::POST, "/v1/pets", &pet, Some(&name));
-                        let response = create.await;
-                        let outcome = (outcome(response), disk::now(&trace));
-                        outcomes.lock().unwrap().insert(name, outcome);
+                        let created = outcome(create.await);
+                        if let Outcome::Acknowledged(id) = created {
+                            unchanged.push((name.clone(), id));
+                        }
+                        let history = History::new(created, disk::now(&trace));
+                        outcomes.lock().unwrap().insert(name, history);
                     }
                 });
             }
@@ -213,7 +268,7 @@ impl Run {
                 0 => Outcome::Unknown,
                 id => Outcome::Acknowledged(id),
             };
-            (name.to_string(), (outcome, time as u64))
+            (name.to_string(), History::new(outcome, time as u64))
         });
         Self {
             outcomes: outcomes.collect(),
@@ -222,8 +277,10 @@ impl Run {
     }
 
     fn report(&self) {
+        let is_changed = |history: &&History| history.change.is_some();
+        let changes = self.outcomes.values().filter(is_changed).count();
         println!(
-            "{} creates, {} checkpoints, {} failed fsyncs",
+            "{} creates, {changes} changes, {} checkpoints, {} failed fsyncs",
             self.outcomes.len(),
             self.trace.checkpoints(),
             self.trace.failed_syncs()
@@ -258,11 +315,12 @@ impl Run {
             return Err(integrity);
         }
         let mut stored = BTreeMap::new();
-        let mut select = db.prepare("SELECT name, id FROM pets").map_err(failed)?;
-        let pets = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+        let select = "SELECT name, id, category_id FROM pets";
+        let mut select = db.prepare(select).map_err(failed)?;
+        let pets = select.query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))));
         for pet in pets.map_err(failed)? {
-            let (name, id): (String, i64) = pet.map_err(failed)?;
-            if stored.insert(name.clone(), id).is_some() {
+            let (name, pet): (String, (i64, i64)) = pet.map_err(failed)?;
+            if stored.insert(name.clone(), pet).is_some() {
                 return Err(format!("{name} is stored twice"));
             }
         }
@@ -272,16 +330,24 @@ impl Run {
         if counted != actual {
             return Err(format!("{counted} counted, {actual} stored"));
         }
-        let known = self.outcomes.iter().filter(|(_, (_, told))| *told <= time);
-        for (name, (outcome, _)) in known {
-            match (outcome, stored.get(name)) {
-                (Outcome::Acknowledged(id), found) if found != Some(id) => {
-                    return Err(format!("{name} was acknowledged as {id}, found {found:?}"));
+        let is_known = |(_, history): &(&String, &History)| history.created_at <= time;
+        for (name, history) in self.outcomes.iter().filter(is_known) {
+            let found = stored.get(name);
+            match history.created {
+                Outcome::Acknowledged(id) => {
+                    let possible = history.possible_categories(time);
+                    let possible = possible.into_iter().map(|category| Some((id, category?)));
+                    let possible: Vec<_> = possible.collect();
+                    if !possible.contains(&found.copied()) {
+                        return Err(format!("{name} is {found:?}, not one of {possible:?}"));
+                    }
                 }
-                (Outcome::Rejected, Some(id)) => {
-                    return Err(format!("{name} was rejected, but is stored as {id}"));
+                Outcome::Rejected => {
+                    if let Some(found) = found {
+                        return Err(format!("{name} was rejected, but is stored as {found:?}"));
+                    }
                 }
-                _ => {}
+                Outcome::Unknown => {}
             }
         }
         match stored
@@ -294,10 +360,41 @@ impl Run {
     }
 }
 
+/// Changes or deletes a pet.
+async fn change(client: &Client, id: i64, trace: &Path, random: &mut StdRng) -> Change {
+    let sent_at = disk::now(trace);
+    let category = random.random::<bool>().then_some(2);
+    let response = match category {
+        None => client.delete(id).await,
+        Some(category) => {
+            let change = json!({"categoryId": category});
+            let path = format!("/v1/pets/{id}");
+            client.send_json(Method::PATCH, &path, &change, None).await
+        }
+    };
+    let response = response.unwrap();
+    let outcome = match response.status {
+        200 | 204 => Outcome::Acknowledged(id),
+        _ => unavailable(&response),
+    };
+    Change {
+        category,
+        sent_at,
+        outcome,
+        told_at: disk::now(trace),
+    }
+}
+
 fn outcome(response: reqwest::Result<Response>) -> Outcome {
     let response = response.unwrap();
     match response.status {
         201 => Outcome::Acknowledged(response.body["id"].as_i64().unwrap()),
+        _ => unavailable(&response),
+    }
+}
+
+fn unavailable(response: &Response) -> Outcome {
+    match response.status {
         503 if response.is_rejected() => Outcome::Rejected,
         503 => Outcome::Unknown,
         _ => panic!("{response:?}"),
