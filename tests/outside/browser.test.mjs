@@ -84,7 +84,11 @@ test("the page loads without errors and explains how to start", async () => {
   const pets = ["listPets", "createPet", "getPet", "updatePet", "deletePet", "getInventory"];
   const categories = ["listCategories", "putCategory", "deleteCategory"];
   const orders = ["listOrders", "placeOrder", "getOrder", "completeOrder", "cancelOrder", "returnOrder"];
-  for (const id of [...pets, ...categories, ...orders]) await expand(id);
+  for (const id of [...pets, ...categories, ...orders]) {
+    await expand(id);
+    // Every expanded operation slows the page down.
+    await operation(id).locator(".opblock-summary-control").click();
+  }
   assert.deepEqual(problems, []);
 });
 
