@@ -117,6 +117,12 @@ pub fn check(method: &Method, target: &str, body: Option<&[u8]>, response: &Resp
             &response.json(),
             &context,
         );
+        // The schema is open, so that codes can be added; the contract lists all of today's.
+        let known = &CONTRACT["components"]["schemas"]["Error"]["properties"]["code"]["examples"];
+        assert!(
+            known.as_array().unwrap().contains(&response.json()["code"]),
+            "undocumented code: {context}"
+        );
     }
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let Some(operation) = find(method, path) else {
