@@ -74,7 +74,7 @@ pub async fn every_combination_of_filters_finds_exactly_its_pets(backend: Backen
     println!("seed {seed}");
     let mut random = StdRng::seed_from_u64(seed);
     let mut pets = Vec::new();
-    for _ in 0..6 {
+    for _ in 0..4 {
         let batch: Vec<_> = (0..50)
             .map(|n| {
                 let count = random.random_range(1..4);
@@ -110,7 +110,7 @@ pub async fn every_combination_of_filters_finds_exactly_its_pets(backend: Backen
     }
     let mut walks = Vec::new();
     for filters in 0..32 {
-        for _ in 0..3 {
+        for _ in 0..2 {
             let mut found: Vec<_> = pets.iter().collect();
             let mut pairs = Vec::new();
             if filters & 1 != 0 {
@@ -129,7 +129,7 @@ pub async fn every_combination_of_filters_finds_exactly_its_pets(backend: Backen
                 pairs.push(("name", prefix));
             }
             if filters & 8 != 0 {
-                let ids: Vec<_> = (0..100).map(|_| random.random_range(1..400)).collect();
+                let ids: Vec<_> = (0..100).map(|_| random.random_range(1..250)).collect();
                 found.retain(|pet| ids.contains(&pet.id));
                 let ids: Vec<_> = ids.iter().map(i64::to_string).collect();
                 pairs.push(("id", ids.join(",")));
@@ -143,7 +143,7 @@ pub async fn every_combination_of_filters_finds_exactly_its_pets(backend: Backen
                 pairs.push(("sort", "desc".into()));
             }
             let limit: usize = [1, 7, 20, 100][random.random_range(0..4)];
-            let limit = limit.max(found.len() / 10).min(100);
+            let limit = limit.max(found.len() / 6).min(100);
             pairs.push(("limit", limit.to_string()));
             let expected: Vec<_> = found.iter().map(|pet| pet.id).collect();
             walks.push((query(&pairs), expected));
@@ -337,6 +337,9 @@ pub async fn changes_during_a_walk_hide_no_pet(backend: Backend) {
                 let count = seen.iter().filter(|seen| *seen == id).count();
                 assert_eq!(count, 1, "{id} of {seen:?}: {filter} {sort}");
             }
+            let rest = ids(&server.walk("/v1/pets?limit=100").await);
+            let paths: Vec<_> = rest.iter().map(|id| format!("/v1/pets/{id}")).collect();
+            join_all(paths.iter().map(|path| server.delete(path))).await;
         }
     }
 }
