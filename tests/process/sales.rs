@@ -388,12 +388,14 @@ impl Workload {
     async fn check(&self) -> Vec<String> {
         let mut violations = std::mem::take(&mut *self.violations.lock().unwrap());
         let client = self.clients.read().unwrap()[0].clone();
+        let mut outcomes = BTreeMap::<String, usize>::new();
         for (pet, history) in &self.pets {
             let mut history = history.lock().unwrap().operations.clone();
-            let unknown = history
-                .iter()
-                .filter(|operation| operation.outcome == Outcome::Unknown)
-                .count();
+            for operation in &history {
+                let outcome = format!("{:?}", operation.outcome);
+                let outcome = outcome.split('(').next().unwrap();
+                *outcomes.entry(outcome.into()).or_default() += 1;
+            }
             let response = client.get(&format!("/v1/pets/{pet}")).await;
             let now = self.now();
             history.push(Operation {
@@ -402,10 +404,6 @@ impl Workload {
                 invoked_at: now,
                 returned_at: now + 1,
             });
-            println!(
-                "pet {pet}: {} operations, {unknown} with an unknown outcome",
-                history.len()
-            );
             if let Err(stuck) = check_linearizable(&history) {
                 violations.push(format!(
                     "pet {pet} is not linearizable, stuck at {stuck:#?}"
@@ -434,6 +432,7 @@ impl Workload {
                 }
             }
         }
+        println!("{outcomes:?}");
         violations
     }
 }
