@@ -223,8 +223,8 @@ impl Workload {
             let pet = pets[random.random_range(0..pets.len())];
             let order = {
                 let orders = &self.pets[&pet].lock().unwrap().orders;
-                // Favour recent orders, which may still be open.
-                let back = random.random_range(0..3usize);
+                // Favour the last order, which may still be open or returnable.
+                let back = [0, 0, 0, 1, 2][random.random_range(0..5)];
                 orders.len().checked_sub(1 + back).map(|n| orders[n])
             };
             let statuses = [
@@ -233,15 +233,16 @@ impl Workload {
                 Status::Pending,
                 Status::Sold,
             ];
-            // About one deletion per pet and round; those of reserved pets are rejected.
+            // Pets are deleted towards the end of a round.
+            let can_delete = count > OPERATIONS_PER_CLIENT * 3 / 4;
             let invocation = match (random.random_range(0..100), order) {
-                (0..=29, _) => Invocation::Place,
-                (30..=44, Some(order)) => Invocation::Cancel(order),
-                (45..=59, Some(order)) => Invocation::Complete(order),
-                (60..=74, Some(order)) => Invocation::Return(order),
-                (75..=84, _) => Invocation::Get,
-                (85..=91, _) => Invocation::Update(Status::Available),
-                (92, _) => Invocation::Delete,
+                (0..=24, _) => Invocation::Place,
+                (25..=36, Some(order)) => Invocation::Cancel(order),
+                (37..=53, Some(order)) => Invocation::Complete(order),
+                (54..=70, Some(order)) => Invocation::Return(order),
+                (71..=76, _) => Invocation::Get,
+                (77..=80, _) if can_delete => Invocation::Delete,
+                (77..=94, _) => Invocation::Update(Status::Available),
                 _ => Invocation::Update(statuses[random.random_range(0..4)]),
             };
             let idempotency_key = random
