@@ -98,8 +98,8 @@ impl Filter for CategoryFilter {
     const LIST: ListKind = ListKind::Categories;
     const SORTABLE: bool = false;
 
-    fn set(&mut self, _: &str, _: &str) -> Result<bool, Invalid> {
-        Ok(false)
+    fn set(&mut self, _: &str, _: &str) -> Result<(), Invalid> {
+        Ok(())
     }
 
     fn parameters(&self) -> Parameters<'_> {

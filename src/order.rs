@@ -152,7 +152,7 @@ impl OrderFilter {
 impl Filter for OrderFilter {
     const LIST: ListKind = ListKind::Orders;
 
-    fn set(&mut self, name: &str, value: &str) -> Result<bool, Invalid> {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), Invalid> {
         match name {
             "status" => set_once("status", &mut self.status, OrderStatus::parse(value)?)?,
             "petId" => {
@@ -164,9 +164,9 @@ impl Filter for OrderFilter {
                 })?;
                 set_once("petId", &mut self.pet_id, id)?;
             }
-            _ => return Ok(false),
+            _ => {}
         }
-        Ok(true)
+        Ok(())
     }
 
     fn parameters(&self) -> Parameters<'_> {

@@ -84,6 +84,10 @@ impl Position {
     }
 }
 
+/// The number of characters of a name that lists are sorted by. An index limits the
+/// length, and folding can make a name longer.
+pub(crate) const MAX_NAME_CHARS: usize = 64;
+
 /// A keyset cursor: the position at which a page of one query ends.
 ///
 /// Clients treat it as opaque text. It encodes a version, the list, a checksum of the
@@ -116,7 +120,9 @@ impl Cursor {
             let is_intact =
                 crc32fast::hash(&bytes[..bytes.len() - 4]) == u32::from_be_bytes(*checksum);
             // No name contains NUL, and PostgreSQL rejects it.
-            let is_valid = is_intact && !cursor.position.name.contains('\0');
+            let name = &cursor.position.name;
+            let is_name = !name.contains('\0') && name.chars().count() <= MAX_NAME_CHARS;
+            let is_valid = is_intact && is_name;
             (is_valid && head[..2] == [Self::VERSION, list as u8]).then_some(cursor)
         });
         cursor.ok_or_else(|| {
@@ -166,8 +172,8 @@ pub trait Filter: Clone + Default + Eq + Hash + Send + 'static {
     /// Whether the list can be reversed.
     const SORTABLE: bool = true;
 
-    /// Takes a query parameter. Returns whether it is one of its own.
-    fn set(&mut self, name: &str, value: &str) -> Result<bool, Invalid>;
+    /// Takes a query parameter, if it is one of its own.
+    fn set(&mut self, name: &str, value: &str) -> Result<(), Invalid>;
 
     /// The query parameters that give this filter, always in the same form.
     fn parameters(&self) -> Parameters<'_>;
@@ -175,7 +181,7 @@ pub trait Filter: Clone + Default + Eq + Hash + Send + 'static {
     /// Moves a position that no page can end at to the edge of the list. A checksum does
     /// not prevent a client from making one up.
     fn clamp(&self, position: Position) -> Position {
-        position
+        Position::of_id(position.id)
     }
 
     /// Whether the list is sorted by id and new items can appear at its end only.
@@ -219,9 +225,7 @@ impl<F: Filter> ListQuery<F> {
                     set_once("sort", &mut sort, Sort::parse(&value)?)?;
                 }
                 "cursor" => set_once("cursor", &mut cursor, Cursor::parse(&value, F::LIST)?)?,
-                _ => {
-                    filter.set(&name, &value)?;
-                }
+                _ => filter.set(&name, &value)?,
             }
         }
         let mut parsed = Self {

@@ -47,6 +47,16 @@ pub enum CacheKey {
     Inventory,
 }
 
+impl CacheKey {
+    /// What it takes beside its own size: a list of ids.
+    fn heap_size(&self) -> u64 {
+        match self {
+            Self::Pets(query) => query.filter.ids.as_ref().map_or(0, |ids| ids.size()),
+            _ => 0,
+        }
+    }
+}
+
 /// Where responses came from.
 #[derive(Debug, Default)]
 pub struct Metrics {
@@ -86,8 +96,8 @@ type SharedRead = Mutex<Option<(Instant, Result<Arc<CachedResponse>, ApiError>)>
 struct Weight;
 
 impl Weighter<CacheKey, Entry> for Weight {
-    fn weight(&self, _: &CacheKey, entry: &Entry) -> u64 {
-        ENTRY_OVERHEAD + entry.response.body_size()
+    fn weight(&self, key: &CacheKey, entry: &Entry) -> u64 {
+        ENTRY_OVERHEAD + key.heap_size() + entry.response.body_size()
     }
 }
 

@@ -230,7 +230,8 @@ impl ApiError {
                     .into()
             }
             Self::OrderNotOpen => {
-                "this order is not open; it was completed or cancelled, or has expired"
+                "this order is not open; it was completed, cancelled or returned, or has expired; fetch it \
+                 to see which"
                     .into()
             }
             Self::OrderNotReturnable => {
@@ -239,7 +240,8 @@ impl ApiError {
             }
             Self::PetReserved(message) => (*message).into(),
             Self::PetSold => {
-                "status: this pet was sold by an order; return that order to put the pet back on sale"
+                "status: this pet was sold by an order; return that order to put the pet back on sale; \
+                 GET /v1/store/orders?petId=… finds it"
                     .into()
             }
             Self::CategoryNameTaken => {
@@ -412,6 +414,8 @@ impl From<category::CategoryRejection> for ApiError {
 
 const OVERLOADED: &str = "the service is overloaded; nothing was changed, retry later";
 pub const NO_SUCH_PET: &str = "petId: no pet has this id";
+pub const INVALID_CATEGORY_ID: &str =
+    "categoryId: must be an integer (int64), without plus sign or leading zeros";
 pub const NO_SUCH_CATEGORY: &str = "categoryId: no category with this id has a name";
 pub const NO_SUCH_ORDER: &str = "orderId: no order has this id";
 

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::{
     cache::CacheKey,
     error::{ApiError, NO_SUCH_PET},
+    operations::Operation,
     preconditions::{Preconditions, Unmet},
     request::ApiRequest,
     response::{self, CachedResponse, Invalidation},
@@ -104,6 +105,7 @@ pub async fn get_pet(api: &Api, request: ApiRequest<'_>) -> Result<Response, Api
     if request.now() >= REMOVAL {
         return Ok(deprecated(ApiError::OperationRemoved.response()));
     }
+    request.reject_unknown_parameters(Operation::GetPet)?;
     let id = match request.pet_id() {
         Ok(id) => id,
         Err(not_found) => return Ok(deprecated(not_found.response())),

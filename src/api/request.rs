@@ -12,7 +12,7 @@ use super::{
     admission::InFlight,
     auth::Authorized,
     context::{BodyWait, RequestContext},
-    error::{ApiError, NO_SUCH_CATEGORY, NO_SUCH_ORDER, NO_SUCH_PET},
+    error::{ApiError, INVALID_CATEGORY_ID, NO_SUCH_ORDER, NO_SUCH_PET},
     operations::Operation,
     preconditions::Preconditions,
 };
@@ -203,10 +203,10 @@ impl<'a> ApiRequest<'a> {
             .ok_or(ApiError::NotFound(NO_SUCH_ORDER))
     }
 
-    /// The category in the path. A malformed id is treated as unknown.
+    /// The category in the path.
     pub fn category_id(&self) -> Result<CategoryId, ApiError> {
         self.parse_path_parameter(CategoryId::parse)
-            .ok_or(ApiError::NotFound(NO_SUCH_CATEGORY))
+            .ok_or(ApiError::NotFound(INVALID_CATEGORY_ID))
     }
 
     fn parse_path_parameter<T>(&self, parse: fn(&str) -> Option<T>) -> Option<T> {

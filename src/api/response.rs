@@ -118,11 +118,8 @@ impl Links {
             format!("<{base}/{path}?{query}>; rel=\"next\"")
         });
         // New items have the highest id, so an insert does not change a page that has a
-        // next one or, newest first, a previous one.
-        let is_before_new_items = match query.sort {
-            Sort::Asc => link.is_some(),
-            Sort::Desc => query.after.is_some(),
-        };
+        // next one.
+        let is_before_new_items = query.sort == Sort::Asc && link.is_some();
         let invalidation = match query.filter.is_sorted_by_id() && is_before_new_items {
             true => Invalidation::OnUpdate,
             false => Invalidation::OnAnyWrite,

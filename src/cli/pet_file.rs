@@ -66,16 +66,18 @@ impl PetRecord {
     pub fn resolve(self, names: &CategoryNames) -> Result<NewPet, String> {
         let category_id = match self.category {
             CategoryReference::Id(id) => id,
-            // A name may begin or end with spaces; in a table they are rarely meant.
-            CategoryReference::Name(name) => names
-                .id(&name)
-                .or_else(|| names.id(name.trim()))
-                .ok_or_else(|| {
-                    let name = quoted(name.trim());
+            // A name may begin or end with spaces; in a table they are rarely meant. It may
+            // also be a number.
+            CategoryReference::Name(text) => {
+                let name = text.trim();
+                let found = names.id(&text).or_else(|| names.id(name));
+                found.or_else(|| name.parse().ok()).ok_or_else(|| {
+                    let name = quoted(name);
                     format!(
                         "category: no category is named {name}; name it first, or use its number"
                     )
-                })?,
+                })?
+            }
         };
         Ok(NewPet {
             name: self.name,
@@ -96,7 +98,7 @@ impl CategoryReference {
                 let reason = format!("must be an integer from {min} to {max}, got {got}");
                 Invalid::new("categoryId", reason)
             }),
-            (None, Some(name)) => Ok(int64(name).map_or_else(|| Self::Name(name.into()), Self::Id)),
+            (None, Some(name)) => Ok(Self::Name(name.into())),
             (None, None) => Err(Invalid::new(
                 "categoryId",
                 "required; must be an integer, or the name of a category in category",
@@ -157,8 +159,8 @@ fn read_jsonl(mut file: impl BufRead) -> impl Iterator<Item = (u64, Record)> {
 fn pet_from_json(line: &[u8]) -> Result<PetRecord, String> {
     let object = Object::parse(line).map_err(|error| error.to_string())?;
     let invalid = |invalid: Vec<_>| join_messages(&invalid);
-    let name = object.get("category").and_then(|value| value.as_string());
-    let Some(name) = name.filter(|_| object.get("categoryId").is_none()) else {
+    let category = object.get("category");
+    let Some(category) = category.filter(|_| object.get("categoryId").is_none()) else {
         let NewPet {
             name,
             category_id,
@@ -171,7 +173,14 @@ fn pet_from_json(line: &[u8]) -> Result<PetRecord, String> {
             status,
         });
     };
-    let category = CategoryReference::parse(None, Some(&name));
+    let category = match category.as_string() {
+        Some(name) => CategoryReference::parse(None, Some(&name)),
+        None => {
+            let got = category.describe();
+            let reason = format!("must be a string, the name of a category, got {got}");
+            Err(Invalid::new("category", reason))
+        }
+    };
     let (name, status) = NewPet::name_and_status(&object);
     let (name, category, status) = combine(name, category, status).map_err(invalid)?;
     Ok(PetRecord {

@@ -10,8 +10,8 @@ use crate::{
     invalid::{Invalid, quoted},
     name,
     page::{
-        Filter, ListKind, ListQuery, Page, Parameters, Position, Sort, Status, parse_decimal,
-        set_once,
+        Filter, ListKind, ListQuery, MAX_NAME_CHARS, Page, Parameters, Position, Sort, Status,
+        parse_decimal, set_once,
     },
 };
 
@@ -75,7 +75,7 @@ impl ListQuery<PetFilter> {
 impl Filter for PetFilter {
     const LIST: ListKind = ListKind::Pets;
 
-    fn set(&mut self, name: &str, value: &str) -> Result<bool, Invalid> {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), Invalid> {
         match name {
             "status" => set_once("status", &mut self.status, PetStatus::parse(value)?)?,
             "categoryId" => {
@@ -87,9 +87,9 @@ impl Filter for PetFilter {
             }
             "name" => set_once("name", &mut self.name, NamePrefix::parse(value)?)?,
             "id" => set_once("id", &mut self.ids, PetIds::parse(value)?)?,
-            _ => return Ok(false),
+            _ => {}
         }
-        Ok(true)
+        Ok(())
     }
 
     fn parameters(&self) -> Parameters<'_> {
@@ -137,14 +137,10 @@ impl Filter for PetFilter {
     }
 }
 
-/// The number of characters of a folded name that searches compare.
-const SEARCH_CHARS: usize = 64;
-
-/// What is stored to find a name: its start, folded. An index limits the length, and
-/// folding can make a name longer.
+/// What is stored to find a name: its start, folded.
 pub(crate) fn search_name(name: &str) -> CompactString {
     let folded = fold(name);
-    match folded.char_indices().nth(SEARCH_CHARS) {
+    match folded.char_indices().nth(MAX_NAME_CHARS) {
         None => folded.into(),
         Some((end, _)) => folded[..end].into(),
     }
@@ -157,12 +153,12 @@ pub struct NamePrefix(CompactString);
 impl NamePrefix {
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let invalid = |reason| Invalid::new("name", reason);
-        name::check_text(text, SEARCH_CHARS).map_err(invalid)?;
+        name::check_text(text, MAX_NAME_CHARS).map_err(invalid)?;
         let folded = fold(text);
-        match folded.chars().count() <= SEARCH_CHARS {
+        match folded.chars().count() <= MAX_NAME_CHARS {
             true => Ok(Self(folded.into())),
             false => Err(invalid(format!(
-                "must be at most {SEARCH_CHARS} characters long after case folding"
+                "must be at most {MAX_NAME_CHARS} characters long after case folding"
             ))),
         }
     }
@@ -225,6 +221,11 @@ impl PetIds {
         self.0.iter().copied()
     }
 
+    /// In bytes.
+    pub(crate) fn size(&self) -> u64 {
+        size_of_val(&*self.0) as u64
+    }
+
     pub(crate) fn as_slice(&self) -> &[i64] {
         &self.0
     }
@@ -278,7 +279,7 @@ mod tests {
     fn a_search_name_is_short_and_starts_with_every_prefix() {
         // 255 characters of which each becomes three in NFC, of four bytes each.
         let longest = "\u{1d160}".repeat(255);
-        assert!(search_name(&longest).len() <= 4 * SEARCH_CHARS);
+        assert!(search_name(&longest).len() <= 4 * MAX_NAME_CHARS);
         for name in ["Rex", "ÉCLAIR", "Straße", "  Two spaces", "ﬃ"] {
             let folded = search_name(name);
             for (end, _) in name.char_indices().skip(1) {

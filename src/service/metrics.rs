@@ -6,6 +6,7 @@ use std::{fmt::Display, net::IpAddr, sync::Arc, time::Duration};
 use http::{HeaderValue, Method, Request, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use tokio::time::timeout;
 
 use crate::{
     api::{self, Api, Health, Operation},
@@ -16,6 +17,9 @@ use crate::{
 
 /// Concurrent scrapers and probes; further connections are rejected.
 const MAX_CONNECTIONS: usize = 64;
+
+/// How long a scrape waits for the database.
+const COUNTS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The API has drained already; a scrape takes milliseconds.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -43,14 +47,14 @@ impl MetricsEndpoint {
     }
 
     async fn scrape(&self) -> String {
-        let counts = self.store.counts().await;
+        let counts = timeout(COUNTS_TIMEOUT, self.store.counts()).await;
         let mut text = Exposition::default();
         text.gauges("petstore_build_info", "The running version.")
             .sample(&[("version", &env!("CARGO_PKG_VERSION"))], 1);
         self.http(&mut text);
         store(&mut text, &self.store.metrics());
         // Omitted while the database is unavailable.
-        if let Ok(counts) = counts {
+        if let Ok(Ok(counts)) = counts {
             inventory(&mut text, &counts);
         }
         text.into_text()

@@ -9,7 +9,7 @@ use crate::{
     category::CategoryFilter,
     order::OrderFilter,
     page::{Filter, ListQuery, Position, Sort, Status},
-    pet::{PetFilter, PetStatus},
+    pet::{NamePrefix, PetFilter, PetStatus},
 };
 
 /// How many rows are examined for a page.
@@ -37,124 +37,102 @@ pub(super) enum Value {
 pub(super) struct Select {
     /// Depends on which filters there are, not on their values.
     pub(super) sql: String,
-    /// Of `$1`, `$2` and so on, which appear in this order.
+    /// Of `$1`, `$2` and so on, which first appear in this order.
     pub(super) parameters: Vec<Value>,
     pub(super) examines: bool,
 }
 
 impl Select {
     /// For a filter without ids. PostgreSQL has an index by category and status. SQLite has
-    /// one for each, as every change of a status would have to change that one too: with
-    /// both filters, the index of the rarer value is the better one.
-    pub(super) fn pets(
-        query: &ListQuery<PetFilter>,
-        dialect: Dialect,
-        status_is_rare: bool,
-    ) -> Self {
+    /// one for each, as every change of a status would have to change that one too:
+    /// `walk_status` chooses between them if there are both filters.
+    pub(super) fn pets(query: &ListQuery<PetFilter>, dialect: Dialect, walk_status: bool) -> Self {
         let PetFilter {
             status,
             category_id,
             name,
             ids: _,
         } = &query.filter;
-        let order: &[&str] = match name {
-            Some(_) => &["search_name", "id"],
-            None => &["id"],
-        };
-        let columns = match (name, dialect) {
-            // Merged ranges can be sorted only by what they return.
-            (Some(_), Dialect::Sqlite) => concat!(pet_columns!(), ", search_name"),
-            _ => pet_columns!(),
-        };
-        let mut select = Builder::new(dialect, "pets", columns, order);
-        if let Some(prefix) = name {
-            // Where the previous page ended takes the place of a bound.
-            let (is_start, is_end) = match (&query.after, query.sort) {
-                (None, _) => (true, true),
-                (Some(_), Sort::Asc) => (false, true),
-                (Some(_), Sort::Desc) => (true, false),
-            };
-            if is_start {
-                select.require("search_name", ">=", Value::Text(prefix.as_str().into()));
+        let category = category_id.map(|id| ("category_id", Value::Int(id)));
+        let status = status.map(|status| ("status", Value::Text(status.as_str().into())));
+        let mut select = Builder::new(dialect, "pets", pet_columns!());
+        match (name, category, status) {
+            (Some(prefix), category, status) => {
+                select.walk_names(prefix, query.after.is_some(), query.sort);
+                select
+                    .examined
+                    .extend([category, status].into_iter().flatten());
             }
-            if let Some(end) = prefix.end().filter(|_| is_end) {
-                select.require("search_name", "<", Value::Text(end.into()));
+            (None, Some(category), Some(status)) => match dialect {
+                Dialect::Postgres => {
+                    select.require(category);
+                    select.walk(status);
+                }
+                Dialect::Sqlite if walk_status => {
+                    select.walk(status);
+                    select.examined.push(category);
+                }
+                Dialect::Sqlite => {
+                    select.walk(category);
+                    select.examined.push(status);
+                }
+            },
+            (None, Some(category), None) if dialect == Dialect::Postgres => {
+                return select.finish_category(query, category);
             }
-        }
-        let has_both = category_id.is_some() && status.is_some();
-        let is_either = has_both && dialect == Dialect::Sqlite;
-        if let Some(id) = category_id {
-            let id = Value::Int(*id);
-            match name.is_some() || is_either && status_is_rare {
-                true => select.examine("category_id", id),
-                false => select.require("category_id", "=", id),
+            (None, category, status) => {
+                if let Some(filter) = category.or(status) {
+                    select.walk(filter);
+                }
             }
-        }
-        if let Some(status) = status {
-            let status = Value::Text(status.as_str().into());
-            match name.is_some() || is_either && !status_is_rare {
-                true => select.examine("status", status),
-                false => select.require("status", "=", status),
-            }
-        } else if category_id.is_some() && name.is_none() && dialect == Dialect::Postgres {
-            let statuses = PetStatus::ALL.iter().map(|status| status.as_str());
-            let of_status = |status| format!("status = '{status}'");
-            select.alternatives = statuses.map(of_status).collect();
-            select.alternatives.push("status IS NULL".into());
         }
         select.finish(query)
     }
 
     pub(super) fn orders(query: &ListQuery<OrderFilter>, dialect: Dialect) -> Self {
         let OrderFilter { status, pet_id } = query.filter;
-        let mut select = Builder::new(dialect, "orders", order_columns!(), &["id"]);
-        if let Some(id) = pet_id {
-            select.require("pet_id", "=", Value::Int(id.get()));
-        }
-        if let Some(status) = status {
-            let status = Value::Text(status.as_str().into());
-            match pet_id {
-                Some(_) => select.examine("status", status),
-                None => select.require("status", "=", status),
+        let pet = pet_id.map(|id| ("pet_id", Value::Int(id.get())));
+        let status = status.map(|status| ("status", Value::Text(status.as_str().into())));
+        let mut select = Builder::new(dialect, "orders", order_columns!());
+        match (pet, status) {
+            (Some(pet), status) => {
+                select.walk(pet);
+                select.examined.extend(status);
             }
+            (None, Some(status)) => select.walk(status),
+            (None, None) => {}
         }
         select.finish(query)
     }
 
     pub(super) fn categories(query: &ListQuery<CategoryFilter>, dialect: Dialect) -> Self {
-        Builder::new(dialect, "categories", category_columns!(), &["id"]).finish(query)
+        Builder::new(dialect, "categories", category_columns!()).finish(query)
     }
 }
+
+/// A column and the value that it must have.
+type Equality = (&'static str, Value);
 
 struct Builder {
     dialect: Dialect,
     table: &'static str,
     columns: &'static str,
-    /// What the list is sorted by, and the position of a cursor.
-    order: &'static [&'static str],
     conditions: Vec<String>,
-    /// Conditions of which exactly one holds for a row. Each has its own range of an
-    /// index; the ranges are merged.
-    alternatives: Vec<String>,
-    /// Conditions that no index has.
-    examined: Vec<String>,
+    /// The column of the index before the id, and the parameter that it equals, if any.
+    key: Option<(&'static str, Option<String>)>,
+    /// What the index does not have.
+    examined: Vec<Equality>,
     parameters: Vec<Value>,
 }
 
 impl Builder {
-    fn new(
-        dialect: Dialect,
-        table: &'static str,
-        columns: &'static str,
-        order: &'static [&'static str],
-    ) -> Self {
+    fn new(dialect: Dialect, table: &'static str, columns: &'static str) -> Self {
         Self {
             dialect,
             table,
             columns,
-            order,
             conditions: Vec::new(),
-            alternatives: Vec::new(),
+            key: None,
             examined: Vec::new(),
             parameters: Vec::new(),
         }
@@ -165,88 +143,86 @@ impl Builder {
         format!("${}", self.parameters.len())
     }
 
-    fn require(&mut self, column: &str, operator: &str, value: Value) {
+    /// The first column of an index by two columns.
+    fn require(&mut self, (column, value): Equality) {
         let parameter = self.bind(value);
-        self.conditions
-            .push(format!("{column} {operator} {parameter}"));
+        self.conditions.push(format!("{column} = {parameter}"));
     }
 
-    /// Requires a value without an index. SQLite leaves it to the caller.
-    fn examine(&mut self, column: &str, value: Value) {
-        let condition = match self.dialect {
-            Dialect::Sqlite => String::new(),
-            Dialect::Postgres => {
-                let parameter = self.bind(value);
-                format!("{column} IS NOT DISTINCT FROM {parameter}")
-            }
-        };
-        self.examined.push(condition);
+    /// Reads the rows with a value in the order of its index.
+    ///
+    /// PostgreSQL is asked for a range of one value, in the order of the index. With an
+    /// equality and the order of ids, it may walk the primary key instead and filter, as it
+    /// assumes that the value is spread evenly over all ids.
+    fn walk(&mut self, (column, value): Equality) {
+        let parameter = self.bind(value);
+        self.conditions.extend(match self.dialect {
+            Dialect::Sqlite => vec![format!("{column} = {parameter}")],
+            Dialect::Postgres => vec![
+                format!("{column} >= {parameter}"),
+                format!("{column} <= {parameter}"),
+            ],
+        });
+        self.key = Some((column, Some(parameter)));
+    }
+
+    /// Reads the names that start with a prefix. Where the previous page ended takes the
+    /// place of a bound.
+    fn walk_names(&mut self, prefix: &NamePrefix, is_continued: bool, sort: Sort) {
+        if !is_continued || sort == Sort::Desc {
+            let start = self.bind(Value::Text(prefix.as_str().into()));
+            self.conditions.push(format!("search_name >= {start}"));
+        }
+        if let Some(end) = prefix.end()
+            && (!is_continued || sort == Sort::Asc)
+        {
+            let end = self.bind(Value::Text(end.into()));
+            self.conditions.push(format!("search_name < {end}"));
+        }
+        self.key = Some(("search_name", None));
     }
 
     fn finish<F: Filter>(mut self, query: &ListQuery<F>) -> Select {
-        if let Some(Position { name, id }) = &query.after {
-            let operator = match query.sort {
-                Sort::Asc => ">",
-                Sort::Desc => "<",
-            };
-            let id = Value::Int(*id);
-            if self.order.len() == 1 {
-                self.require("id", operator, id);
-            } else {
-                let name = self.bind(Value::Text(name.as_str().into()));
-                let id = self.bind(id);
-                let [by_name, by_id] = [self.order[0], self.order[1]];
-                match self.dialect {
-                    // SQLite would not enter its index at the id.
-                    Dialect::Sqlite => {
-                        self.alternatives = vec![
-                            format!("{by_name} = {name} AND {by_id} {operator} {id}"),
-                            format!("{by_name} {operator} {name}"),
-                        ];
-                    }
-                    Dialect::Postgres => {
-                        let condition = format!("({by_name}, {by_id}) {operator} ({name}, {id})");
-                        self.conditions.push(condition);
-                    }
-                }
-            }
-        }
-        let direction = match query.sort {
-            Sort::Asc => "",
-            Sort::Desc => " DESC",
-        };
-        let order: Vec<_> = self
-            .order
-            .iter()
-            .map(|c| format!("{c}{direction}"))
-            .collect();
-        let order = order.join(", ");
-        let lookahead = i64::from(query.limit.get()) + 1;
+        let lookahead = Value::Int(i64::from(query.limit.get()) + 1);
         let examines = !self.examined.is_empty();
-        let Self { table, columns, .. } = self;
-        let sql = match (examines, self.dialect) {
-            (false, _) => {
-                let limit = self.bind(Value::Int(lookahead));
-                let rows = self.ranges(columns);
+        let sql = match (self.dialect, examines) {
+            (Dialect::Sqlite, _) => {
+                let rows = self.sqlite_rows(query);
+                let order = match &self.key {
+                    Some((column, None)) => order(&[column, "id"], query.sort),
+                    _ => order(&["id"], query.sort),
+                };
+                let limit = match examines {
+                    true => Value::Int(MAX_EXAMINED),
+                    false => lookahead,
+                };
+                let limit = self.bind(limit);
                 format!("{rows} ORDER BY {order} LIMIT {limit}")
             }
-            (true, Dialect::Sqlite) => {
-                let rows = self.ranges(columns);
-                format!("{rows} ORDER BY {order} LIMIT {MAX_EXAMINED}")
+            (Dialect::Postgres, false) => {
+                let (filter, order) = self.postgres_range(query);
+                let Self { table, columns, .. } = self;
+                let limit = self.bind(lookahead);
+                format!("SELECT {columns} FROM {table}{filter} ORDER BY {order} LIMIT {limit}")
             }
-            (true, Dialect::Postgres) => {
-                let limit = self.bind(Value::Int(lookahead));
-                let matches = self.examined.join(" AND ");
-                let filter = self.where_clause();
+            (Dialect::Postgres, true) => {
+                let (filter, order) = self.postgres_range(query);
+                let examined = std::mem::take(&mut self.examined).into_iter();
+                let matches: Vec<_> = examined
+                    .map(|(column, value)| {
+                        let parameter = self.bind(value);
+                        format!("{column} IS NOT DISTINCT FROM {parameter}")
+                    })
+                    .collect();
+                let (matches, limit) = (matches.join(" AND "), self.bind(lookahead));
+                let Self { table, columns, .. } = self;
                 format!(
                     "SELECT {columns}, matches, examined = {MAX_EXAMINED}
-                     FROM (SELECT *, row_number() OVER rows AS examined,
-                                  count(*) FILTER (WHERE matches) OVER rows AS matched
+                     FROM (SELECT *, row_number() OVER (ORDER BY {order}) AS examined
                            FROM (SELECT *, {matches} AS matches FROM {table}{filter}
-                                 ORDER BY {order} LIMIT {MAX_EXAMINED}) AS range
-                           WINDOW rows AS (ORDER BY {order})) AS range
-                     WHERE matches AND matched <= {limit} OR examined = {MAX_EXAMINED}
-                     ORDER BY examined"
+                                 ORDER BY {order} LIMIT {MAX_EXAMINED}) AS range) AS range
+                     WHERE matches OR examined = {MAX_EXAMINED}
+                     ORDER BY {order} LIMIT {limit}"
                 )
             }
         };
@@ -257,28 +233,116 @@ impl Builder {
         }
     }
 
-    /// The rows that meet all conditions and one of the alternatives.
-    fn ranges(&mut self, columns: &str) -> String {
-        let table = self.table;
-        if self.alternatives.is_empty() {
-            return format!("SELECT {columns} FROM {table}{}", self.where_clause());
+    /// The rows after the cursor, on SQLite. It would not enter the index of names at an
+    /// id, so the names that equal the last one are a range of their own, merged with the
+    /// others; ranges can be sorted only by what they return.
+    fn sqlite_rows<F: Filter>(&mut self, query: &ListQuery<F>) -> String {
+        let Self { table, columns, .. } = *self;
+        let operator = after(query.sort);
+        let by_name = matches!(self.key, Some((_, None)));
+        let Some(Position { name, id }) = &query.after else {
+            return format!("SELECT {columns} FROM {table}{}", self.filter(&[]));
+        };
+        if !by_name {
+            let id = self.bind(Value::Int(*id));
+            let filter = self.filter(&[format!("id {operator} {id}")]);
+            return format!("SELECT {columns} FROM {table}{filter}");
         }
-        let ranges: Vec<_> = std::mem::take(&mut self.alternatives)
-            .into_iter()
-            .map(|alternative| {
-                self.conditions.push(alternative);
-                let range = format!("SELECT {columns} FROM {table}{}", self.where_clause());
-                self.conditions.pop();
-                range
-            })
-            .collect();
-        ranges.join(" UNION ALL ")
+        let name = self.bind(Value::Text(name.as_str().into()));
+        let id = self.bind(Value::Int(*id));
+        let same = self.filter(&[format!("search_name = {name} AND id {operator} {id}")]);
+        let others = self.filter(&[format!("search_name {operator} {name}")]);
+        format!(
+            "SELECT {columns}, search_name FROM {table}{same}
+             UNION ALL SELECT {columns}, search_name FROM {table}{others}"
+        )
     }
 
-    fn where_clause(&self) -> String {
-        match self.conditions.is_empty() {
-            true => String::new(),
-            false => format!(" WHERE {}", self.conditions.join(" AND ")),
+    /// The conditions and the order of the rows after the cursor, on PostgreSQL.
+    fn postgres_range<F: Filter>(&mut self, query: &ListQuery<F>) -> (String, String) {
+        let operator = after(query.sort);
+        let Some(Position { name, id }) = &query.after else {
+            let order = match &self.key {
+                Some((column, _)) => order(&[column, "id"], query.sort),
+                None => order(&["id"], query.sort),
+            };
+            return (self.filter(&[]), order);
+        };
+        let id = Value::Int(*id);
+        match self.key.clone() {
+            None => {
+                let id = self.bind(id);
+                let filter = self.filter(&[format!("id {operator} {id}")]);
+                (filter, order(&["id"], query.sort))
+            }
+            Some((column, value)) => {
+                let value = value.unwrap_or_else(|| self.bind(Value::Text(name.as_str().into())));
+                let id = self.bind(id);
+                let filter = self.filter(&[format!("({column}, id) {operator} ({value}, {id})")]);
+                (filter, order(&[column, "id"], query.sort))
+            }
         }
+    }
+
+    /// The pets of a category, on PostgreSQL: the first ones of each status, and of those
+    /// without one, merged.
+    fn finish_category(mut self, query: &ListQuery<PetFilter>, category: Equality) -> Select {
+        let category = self.bind(category.1);
+        let position = query.after.as_ref();
+        let position = position.map(|position| self.bind(Value::Int(position.id)));
+        let limit = self.bind(Value::Int(i64::from(query.limit.get()) + 1));
+        let (columns, operator) = (self.columns, after(query.sort));
+        let mut ranges = Vec::new();
+        for status in PetStatus::ALL.iter().map(|status| status.as_str()) {
+            let continued = position.as_ref();
+            let continued = continued.map_or(String::new(), |position| {
+                format!(" AND (status, id) {operator} ('{status}', {position})")
+            });
+            let order = order(&["status", "id"], query.sort);
+            ranges.push(format!(
+                "(SELECT {columns} FROM pets WHERE category_id = {category}
+                  AND status >= '{status}' AND status <= '{status}'{continued}
+                  ORDER BY {order} LIMIT {limit})"
+            ));
+        }
+        let continued = position.map_or(String::new(), |position| {
+            format!(" AND (category_id, id) {operator} ({category}, {position})")
+        });
+        let by_category = order(&["category_id", "id"], query.sort);
+        ranges.push(format!(
+            "(SELECT {columns} FROM pets WHERE category_id >= {category}
+              AND category_id <= {category} AND status IS NULL{continued}
+              ORDER BY {by_category} LIMIT {limit})"
+        ));
+        let (ranges, order) = (ranges.join(" UNION ALL "), order(&["id"], query.sort));
+        Select {
+            sql: format!("SELECT * FROM ({ranges}) AS ranges ORDER BY {order} LIMIT {limit}"),
+            parameters: self.parameters,
+            examines: false,
+        }
+    }
+
+    /// All conditions as a clause.
+    fn filter(&self, further: &[String]) -> String {
+        let conditions = [&self.conditions, further].concat();
+        match conditions.is_empty() {
+            true => String::new(),
+            false => format!(" WHERE {}", conditions.join(" AND ")),
+        }
+    }
+}
+
+/// Compares rows with the position that they come after.
+fn after(sort: Sort) -> &'static str {
+    match sort {
+        Sort::Asc => ">",
+        Sort::Desc => "<",
+    }
+}
+
+fn order(columns: &[&str], sort: Sort) -> String {
+    match sort {
+        Sort::Asc => columns.join(", "),
+        Sort::Desc => format!("{} DESC", columns.join(" DESC, ")),
     }
 }

@@ -25,6 +25,7 @@ mod health;
 mod identity;
 mod import_export;
 mod linearizability;
+mod list_cost;
 mod locked_rows;
 mod log;
 mod open_database;

@@ -15,7 +15,7 @@ use super::super::Role;
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Larger than the number of distinct statements.
-const STATEMENT_CACHE_CAPACITY: usize = 64;
+const STATEMENT_CACHE_CAPACITY: usize = 128;
 
 /// Opens for writing a file that `open::prepare` has checked.
 pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {

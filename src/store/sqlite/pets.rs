@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::{
     super::{
         error::Error,
-        list::{Dialect, Select},
+        list::{Dialect, MAX_EXAMINED, Select},
         rows::{Columns, Counts, Entity, PetValues},
     },
     COUNTS, Sqlite,
@@ -17,7 +17,8 @@ use crate::{
     idempotency::{Idempotent, IdempotentRequest},
     page::{ListQuery, Page},
     pet::{
-        Claim, Decision, NewPet, Pet, PetChange, PetFilter, PetId, PetRejection, decide_deletion,
+        Claim, Decision, NewPet, Pet, PetChange, PetFilter, PetId, PetRejection, PetStatus,
+        decide_deletion,
     },
 };
 
@@ -156,14 +157,11 @@ impl Sqlite {
                 let pets = statement.query_map([ids.to_json().as_str()], read_row)?;
                 return Ok(query.page_of(pets.collect::<Result<_, _>>()?));
             }
-            let status_is_rare = match filter.status {
-                Some(status) if filter.category_id.is_some() => {
-                    let Counts { pets, .. } = db.prepare_cached(COUNTS)?.query_row([], read_row)?;
-                    pets.of(status) < pets.total / RARE
-                }
+            let walk_status = match (filter.category_id, filter.status) {
+                (Some(category), Some(status)) => is_rarer(db, status, category)?,
                 _ => false,
             };
-            let select = Select::pets(&query, Dialect::Sqlite, status_is_rare);
+            let select = Select::pets(&query, Dialect::Sqlite, walk_status);
             let (matches, position) = (
                 |pet: &_| filter.matches(pet),
                 |pet: &_| filter.position(pet),
@@ -172,6 +170,20 @@ impl Sqlite {
         };
         self.readers.run(read).await
     }
+}
+
+/// Whether fewer rows have to be examined if the pets with a status are walked than if
+/// those of a category are. The number of pets in a category is known only if it is small.
+fn is_rarer(db: &Connection, status: PetStatus, category_id: i64) -> rusqlite::Result<bool> {
+    let Counts { pets, .. } = db.prepare_cached(COUNTS)?.query_row([], read_row)?;
+    if pets.of(status) >= pets.total / RARE {
+        return Ok(false);
+    }
+    let in_category = "SELECT count(*) FROM (SELECT 1 FROM pets WHERE category_id = ?1 LIMIT ?2)";
+    let in_category: i64 = db
+        .prepare_cached(in_category)?
+        .query_row([category_id, MAX_EXAMINED + 1], |row| row.get(0))?;
+    Ok(in_category > MAX_EXAMINED)
 }
 
 fn get_with_claim(db: &Connection, id: PetId) -> rusqlite::Result<Option<(Pet, Option<Claim>)>> {

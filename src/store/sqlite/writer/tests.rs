@@ -355,7 +355,7 @@ async fn the_wal_is_checkpointed() {
     assert!(wal.checkpoints.get() >= 2, "{wal:?}");
     assert_eq!(wal.checkpoint_failures.get(), 0);
     let size = fs::metadata(fixture.path("-wal")).unwrap().len();
-    assert!(size < 12 << 20, "{size}");
+    assert!(size < 24 << 20, "{size}");
 }
 
 /// A WAL that only grows would fill the disk.
