@@ -5,7 +5,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use http::Method;
-use petstore::server::{Limits, Tls};
+use petstore::server::Tls;
 use rustls::{
     ClientConfig,
     version::{TLS12, TLS13},
@@ -120,7 +120,9 @@ pub async fn stalled_handshakes_time_out(backend: Backend) {
         conn.stream.write_all(bytes).await.unwrap();
         assert!(conn.next().await.is_none());
     }
-    let server = Server::start(backend).await;
+    let with_long_timeouts =
+        |config: &mut ServerConfig| config.service.server.head_timeout = Duration::from_secs(600);
+    let server = Server::start_with(backend, with_long_timeouts).await;
     let mut streams = Vec::new();
     for bytes in stalled {
         let mut stream = connect(&server).await;
@@ -128,7 +130,7 @@ pub async fn stalled_handshakes_time_out(backend: Backend) {
         streams.push(stream);
     }
     // Well below the handshake timeout, so shutdown did not wait for it.
-    let stopped = timeout(Limits::default().head_timeout / 2, server.stop()).await;
+    let stopped = timeout(Duration::from_secs(60), server.stop()).await;
     assert!(stopped.is_ok(), "still running");
 }
 
