@@ -51,10 +51,8 @@ impl CategoryName {
     pub const MAX_CHARS: usize = 100;
 
     pub fn parse(text: &str) -> Result<Self, Invalid> {
-        match name::check(text, Self::MAX_CHARS) {
-            Ok(()) => Ok(Self(text.into())),
-            Err(reason) => Err(Invalid::new("name", reason)),
-        }
+        name::check(text, Self::MAX_CHARS)?;
+        Ok(Self(text.into()))
     }
 
     pub fn as_str(&self) -> &str {
@@ -82,7 +80,6 @@ impl FromObject for NewCategory {
 
     fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
         let text = name::from_json(object.get("name"));
-        let text = text.map_err(|reason| Invalid::new("name", reason));
         match text.and_then(|text| CategoryName::parse(&text)) {
             Ok(name) => Ok(Self { name }),
             Err(invalid) => Err(vec![invalid]),
@@ -170,4 +167,19 @@ pub fn decide_naming(
         Some(category) if category.name == *name => Naming::Unchanged,
         Some(_) => Naming::Rename,
     })
+}
+
+/// Decides whether the name of a category can be deleted. `expected` as for
+/// [`decide_naming`].
+pub fn decide_deletion(
+    before: Option<&Category>,
+    expected: Option<&Category>,
+) -> Result<(), CategoryRejection> {
+    match before {
+        None => Err(CategoryRejection::NoSuchCategory),
+        Some(before) if expected.is_some_and(|expected| expected != before) => {
+            Err(CategoryRejection::Outdated)
+        }
+        Some(_) => Ok(()),
+    }
 }

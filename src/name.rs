@@ -1,40 +1,43 @@
 //! What every name has in common: it is short, visible text in one line.
 
-use crate::json::Value;
+use crate::{invalid::Invalid, json::Value};
 
-/// Checks a name. Returns what is wrong with it, as the end of a sentence that starts with
-/// the field.
-pub(crate) fn check(name: &str, max_chars: usize) -> Result<(), String> {
-    check_text(name, max_chars)?;
+/// Checks a name.
+pub(crate) fn check(name: &str, max_chars: usize) -> Result<(), Invalid> {
+    check_prefix(name, max_chars)?;
     match name.chars().all(char::is_whitespace) {
-        true => Err("must not be only whitespace".into()),
+        true => Err(invalid("must not be only whitespace")),
         false => Ok(()),
     }
 }
 
-/// Like [`check`], for the start of a name.
-pub(crate) fn check_text(text: &str, max_chars: usize) -> Result<(), String> {
+/// Checks the start of a name.
+pub(crate) fn check_prefix(text: &str, max_chars: usize) -> Result<(), Invalid> {
     let length = text.chars().count();
     if length == 0 || length > max_chars {
-        return Err(format!(
+        return Err(invalid(format!(
             "must be 1 to {max_chars} characters long, got {length}"
-        ));
+        )));
     }
     match text.chars().find(|c| c.is_control()) {
         Some(control) => {
             let code = u32::from(control);
-            Err(format!(
+            Err(invalid(format!(
                 "must not contain control characters, got U+{code:04X}"
-            ))
+            )))
         }
         None => Ok(()),
     }
 }
 
-/// The text of a required member.
-pub(crate) fn from_json(value: Option<Value>) -> Result<String, String> {
-    let value = value.ok_or("required; must be a string")?;
+/// The text of the required member `name`.
+pub(crate) fn from_json(value: Option<Value>) -> Result<String, Invalid> {
+    let value = value.ok_or_else(|| invalid("required; must be a string"))?;
     value
         .as_string()
-        .ok_or_else(|| format!("must be a string, got {}", value.describe()))
+        .ok_or_else(|| invalid(format!("must be a string, got {}", value.describe())))
+}
+
+pub(crate) fn invalid(reason: impl Into<String>) -> Invalid {
+    Invalid::new("name", reason)
 }

@@ -249,15 +249,12 @@ impl PetName {
     pub const MAX_CHARS: usize = 255;
 
     pub fn parse(text: &str) -> Result<Self, Invalid> {
-        match name::check(text, Self::MAX_CHARS) {
-            Ok(()) => Ok(Self(text.into())),
-            Err(reason) => Err(Invalid::new("name", reason)),
-        }
+        name::check(text, Self::MAX_CHARS)?;
+        Ok(Self(text.into()))
     }
 
     fn from_json(value: Option<Value>) -> Result<Self, Invalid> {
-        let text = name::from_json(value).map_err(|reason| Invalid::new("name", reason))?;
-        Self::parse(&text)
+        Self::parse(&name::from_json(value)?)
     }
 
     pub fn as_str(&self) -> &str {
@@ -299,7 +296,7 @@ impl PetStatus {
     }
 }
 
-fn category_id(value: Option<Value>) -> Result<i64, Invalid> {
+pub(crate) fn category_id(value: Option<Value>) -> Result<i64, Invalid> {
     let Some(value) = value else {
         let reason = "required; must be an integer (int64)";
         return Err(Invalid::new("categoryId", reason));

@@ -16,8 +16,8 @@ CREATE TABLE pets (
     active_order text   CHECK (active_order IN ('placed', 'completed'))
 );
 
--- Keyset pagination of pets by status, by category (a merge of all statuses and none),
--- by both, and by name.
+-- Keyset pagination of pets by status, by category and status, and by name. A list by
+-- category alone is merged from all statuses; the third index has the pets without one.
 CREATE INDEX pets_status_id_idx ON pets (status, id) WHERE status IS NOT NULL;
 CREATE INDEX pets_category_id_status_id_idx ON pets (category_id, status, id)
     WHERE status IS NOT NULL;

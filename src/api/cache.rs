@@ -51,7 +51,10 @@ impl CacheKey {
     /// What it takes beside its own size: a list of ids.
     fn heap_size(&self) -> u64 {
         match self {
-            Self::Pets(query) => query.filter.ids.as_ref().map_or(0, |ids| ids.size()),
+            Self::Pets(query) => {
+                let ids = query.filter.ids.as_ref();
+                ids.map_or(0, |ids| size_of_val(ids.as_slice()) as u64)
+            }
             _ => 0,
         }
     }

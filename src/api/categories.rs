@@ -1,13 +1,11 @@
 //! Handlers of the operations on categories.
 
-use std::sync::Arc;
-
 use http::StatusCode;
 
 use super::{
     cache::CacheKey,
     error::{ApiError, NO_SUCH_CATEGORY},
-    preconditions::{Preconditions, Unmet},
+    preconditions::{MAX_ATTEMPTS, Preconditions, Unmet, contention},
     request::ApiRequest,
     response,
     state::Api,
@@ -16,10 +14,6 @@ use crate::{
     category::{Category, CategoryFilter, CategoryRejection, Naming, NewCategory},
     server::Response,
 };
-
-/// Attempts of a conditional change. Each failed one means that a concurrent
-/// change succeeded.
-const MAX_ATTEMPTS: usize = 100;
 
 pub async fn list_categories(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let query = request.list_query::<CategoryFilter>()?;
@@ -58,7 +52,7 @@ pub async fn put_category(api: &Api, mut request: ApiRequest<'_>) -> Result<Resp
             }
         }
     }
-    Err(contention())
+    Err(contention(CHANGED_TOO_OFTEN))
 }
 
 pub async fn delete_category(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
@@ -80,7 +74,7 @@ pub async fn delete_category(api: &Api, request: ApiRequest<'_>) -> Result<Respo
             Ok(()) => return Ok(response::no_content()),
         }
     }
-    Err(contention())
+    Err(contention(CHANGED_TOO_OFTEN))
 }
 
 fn evaluate(preconditions: Preconditions<'_>, category: Option<&Category>) -> Result<(), ApiError> {
@@ -94,11 +88,5 @@ fn evaluate(preconditions: Preconditions<'_>, category: Option<&Category>) -> Re
     })
 }
 
-fn contention() -> ApiError {
-    let message = "the category is being changed too often; nothing was changed, retry later";
-    ApiError::Unavailable(message, Arc::new(Contention))
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("concurrent changes of the same category")]
-struct Contention;
+const CHANGED_TOO_OFTEN: &str =
+    "the category is being changed too often; nothing was changed, retry later";

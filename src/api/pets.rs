@@ -1,14 +1,12 @@
 //! Handlers of the operations on pets.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 
 use super::{
     cache::CacheKey,
     error::{ApiError, NO_SUCH_PET},
     operations::Operation,
-    preconditions::{Preconditions, Unmet},
+    preconditions::{MAX_ATTEMPTS, Preconditions, Unmet, contention},
     request::ApiRequest,
     response::{self, CachedResponse, Invalidation},
     state::Api,
@@ -47,7 +45,7 @@ pub async fn update_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Respon
             updated => return Ok(response::resource(&updated?)),
         }
     }
-    Err(contention())
+    Err(contention(CHANGED_TOO_OFTEN))
 }
 
 pub async fn delete_pet(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
@@ -64,7 +62,7 @@ pub async fn delete_pet(api: &Api, request: ApiRequest<'_>) -> Result<Response, 
             Err(rejection) => return Err(rejection.into()),
         }
     }
-    Err(contention())
+    Err(contention(CHANGED_TOO_OFTEN))
 }
 
 /// The pet, if the preconditions depend on it. It meets them, and must not change before
@@ -86,18 +84,8 @@ async fn expected_pet(
     }
 }
 
-fn contention() -> ApiError {
-    let message = "the pet is being changed too often; nothing was changed, retry later";
-    ApiError::Unavailable(message, Arc::new(Contention))
-}
-
-/// Attempts of a conditional change. Each failed one means that a concurrent
-/// change succeeded.
-const MAX_ATTEMPTS: usize = 100;
-
-#[derive(Debug, thiserror::Error)]
-#[error("concurrent updates of the same pet")]
-struct Contention;
+const CHANGED_TOO_OFTEN: &str =
+    "the pet is being changed too often; nothing was changed, retry later";
 
 /// Deprecated on 5 December 2025, removed on 5 December 2030.
 pub async fn get_pet(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {

@@ -1,9 +1,24 @@
 //! Preconditions of a request, `If-Match` and `If-None-Match` (RFC 9110, section 13).
 //! Dates are not evaluated: no resource has a modification date.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use super::error::ApiError;
+
+/// Attempts of a change whose preconditions depend on the state of its resource. Each
+/// failed one means that a concurrent change succeeded.
+pub const MAX_ATTEMPTS: usize = 100;
+
+/// The error if all attempts failed.
+pub fn contention(message: &'static str) -> ApiError {
+    ApiError::Unavailable(message, Arc::new(Contention))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("concurrent changes of the same resource")]
+struct Contention;
 
 /// The preconditions of a request.
 #[derive(Clone, Copy)]

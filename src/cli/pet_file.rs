@@ -14,9 +14,9 @@ use super::formula;
 use crate::{
     category::{CategoryName, CategoryNames},
     invalid::{Invalid, combine, join_messages, quoted},
-    json::{FromObject, Object},
+    json::Object,
     page::Status,
-    pet::{NewPet, Pet, PetName, PetStatus},
+    pet::{NewPet, Pet, PetName, PetStatus, category_id},
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -158,31 +158,20 @@ fn read_jsonl(mut file: impl BufRead) -> impl Iterator<Item = (u64, Record)> {
 
 fn pet_from_json(line: &[u8]) -> Result<PetRecord, String> {
     let object = Object::parse(line).map_err(|error| error.to_string())?;
-    let invalid = |invalid: Vec<_>| join_messages(&invalid);
-    let category = object.get("category");
-    let Some(category) = category.filter(|_| object.get("categoryId").is_none()) else {
-        let NewPet {
-            name,
-            category_id,
-            status,
-        } = NewPet::from_object(&object).map_err(invalid)?;
-        let category = CategoryReference::Id(category_id);
-        return Ok(PetRecord {
-            name,
-            category,
-            status,
-        });
-    };
-    let category = match category.as_string() {
-        Some(name) => CategoryReference::parse(None, Some(&name)),
-        None => {
-            let got = category.describe();
-            let reason = format!("must be a string, the name of a category, got {got}");
-            Err(Invalid::new("category", reason))
-        }
+    let category = match (object.get("categoryId"), object.get("category")) {
+        (None, Some(category)) => match category.as_string() {
+            Some(name) => CategoryReference::parse(None, Some(&name)),
+            None => {
+                let got = category.describe();
+                let reason = format!("must be a string, the name of a category, got {got}");
+                Err(Invalid::new("category", reason))
+            }
+        },
+        (number, _) => category_id(number).map(CategoryReference::Id),
     };
     let (name, status) = NewPet::name_and_status(&object);
-    let (name, category, status) = combine(name, category, status).map_err(invalid)?;
+    let pet = combine(name, category, status).map_err(|invalid| join_messages(&invalid))?;
+    let (name, category, status) = pet;
     Ok(PetRecord {
         name,
         category,

@@ -152,12 +152,11 @@ pub struct NamePrefix(CompactString);
 
 impl NamePrefix {
     pub fn parse(text: &str) -> Result<Self, Invalid> {
-        let invalid = |reason| Invalid::new("name", reason);
-        name::check_text(text, MAX_NAME_CHARS).map_err(invalid)?;
+        name::check_prefix(text, MAX_NAME_CHARS)?;
         let folded = fold(text);
         match folded.chars().count() <= MAX_NAME_CHARS {
             true => Ok(Self(folded.into())),
-            false => Err(invalid(format!(
+            false => Err(name::invalid(format!(
                 "must be at most {MAX_NAME_CHARS} characters long after case folding"
             ))),
         }
@@ -219,11 +218,6 @@ impl PetIds {
 
     pub fn iter(&self) -> impl Iterator<Item = i64> {
         self.0.iter().copied()
-    }
-
-    /// In bytes.
-    pub(crate) fn size(&self) -> u64 {
-        size_of_val(&*self.0) as u64
     }
 
     pub(crate) fn as_slice(&self) -> &[i64] {

@@ -10,7 +10,7 @@ use petstore::{
     pet::PetFilter,
     store::{Options, Role, Store},
 };
-use rustix::time::{ClockId, clock_gettime};
+use petstore_bench::{cpu_time, mix};
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for n in 0..count + count / 10 {
         let mut query = query(filters, n)?;
         // Anywhere in the first third, so that a page is full in a small store, too.
-        let id = (mix(n) >> 1) as i64 % (pets / 3).max(1);
+        let id = (mix(n + 1) >> 1) as i64 % (pets / 3).max(1);
         query.after = query.filter.name.is_none().then(|| Position::of_id(id));
         let before = cpu_time();
         let page = store.pet_list(query).await?;
@@ -60,22 +60,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn query(filters: &str, n: u64) -> Result<ListQuery<PetFilter>, Box<dyn Error>> {
-    let random = mix(n ^ 0x5eed);
+    let random = mix((n ^ 0x5eed) + 1);
     let letter = char::from(b"bdfglmnprst"[random as usize % 11]);
     let filters = filters.replace('#', &(random % 20).to_string());
     let query = format!("limit=10{}", filters.replace('@', &letter.to_string()));
     Ok(ListQuery::parse(&query)?)
-}
-
-/// Spreads consecutive numbers (SplitMix64).
-fn mix(n: u64) -> u64 {
-    let n = (n.wrapping_add(1)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
-}
-
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -7,10 +7,10 @@
 //! `raw-sqlite FILE get N` reads N pets, spread over the whole table.
 //! The last three print the CPU time of one operation in microseconds.
 
-use std::{env, error::Error, time::Duration};
+use std::{env, error::Error};
 
+use petstore_bench::{cpu_time, mix};
 use rusqlite::{Connection, config::DbConfig, params};
-use rustix::time::{ClockId, clock_gettime};
 
 /// Inserts per transaction.
 const BATCH_SIZE: i64 = 1000;
@@ -87,14 +87,6 @@ fn name(random: u64) -> String {
     name.into_iter().collect()
 }
 
-/// Spreads consecutive numbers (SplitMix64).
-fn mix(n: u64) -> u64 {
-    let n = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
-}
-
 fn walk(db: &Connection, pages: i64) -> rusqlite::Result<()> {
     let mut statement = db.prepare(
         "SELECT id, name, category_id, status FROM pets WHERE id > ?1 ORDER BY id LIMIT 21",
@@ -131,9 +123,4 @@ fn get(db: &Connection, count: i64) -> rusqlite::Result<()> {
         std::hint::black_box(name);
     }
     Ok(())
-}
-
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

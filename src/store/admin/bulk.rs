@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use futures_util::TryStreamExt;
 use rusqlite::{Connection, TransactionBehavior};
-use tokio_postgres::{IsolationLevel, Transaction, binary_copy::BinaryCopyInWriter, types::ToSql};
+use tokio_postgres::{Transaction, binary_copy::BinaryCopyInWriter, types::ToSql};
 
 use super::super::{
     error::OpenError,
@@ -122,12 +122,7 @@ pub(crate) async fn export(
         }
         DatabaseUrl::Postgres(url) => {
             let (mut client, _) = postgres::open_connection(url).await?;
-            let snapshot = client
-                .build_transaction()
-                .isolation_level(IsolationLevel::RepeatableRead)
-                .read_only(true)
-                .start()
-                .await?;
+            let snapshot = postgres::start_snapshot(&mut client).await?;
             let names = load_names(&snapshot).await?;
             let parameters: [&str; 0] = [];
             let mut rows = pin!(snapshot.query_raw(ALL_PETS, parameters).await?);

@@ -224,12 +224,7 @@ async fn check_server(
     mut progress: impl FnMut(&str),
 ) -> Result<Vec<String>, CheckError> {
     let (mut client, _) = postgres::open_connection(url).await?;
-    let snapshot = client
-        .build_transaction()
-        .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)
-        .read_only(true)
-        .start()
-        .await?;
+    let snapshot = postgres::start_snapshot(&mut client).await?;
     let mut problems = Vec::new();
     for (what, sql) in POSTGRES_INVARIANTS.into_iter().chain(INVARIANTS) {
         progress(what);

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     category::{
         Category, CategoryFilter, CategoryId, CategoryName, CategoryRejection, Naming,
-        decide_naming,
+        decide_deletion, decide_naming,
     },
     page::{ListQuery, Page, Position},
 };
@@ -75,16 +75,12 @@ impl Postgres {
     ) -> Result<Result<(), CategoryRejection>, Error> {
         let mut lock_wait = None;
         for _ in 0..MAX_ATTEMPTS {
-            let Some(before) = self.category_get(id).await? else {
-                return Ok(Err(CategoryRejection::NoSuchCategory));
-            };
-            if expected
-                .as_ref()
-                .is_some_and(|expected| *expected != before)
-            {
-                return Ok(Err(CategoryRejection::Outdated));
+            let before = self.category_get(id).await?;
+            if let Err(rejection) = decide_deletion(before.as_ref(), expected.as_ref()) {
+                return Ok(Err(rejection));
             }
-            let parameters: Parameters = &[&id.get(), &before.name.as_str()];
+            let old = before.as_ref().map(|category| category.name.as_str());
+            let parameters: Parameters = &[&id.get(), &old];
             let deleted = self.categories.write(&DELETE, parameters).await?;
             if !deleted.is_empty() {
                 return Ok(Ok(()));

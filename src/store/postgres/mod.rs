@@ -27,7 +27,7 @@ use std::{
 
 use tokio::time::timeout;
 use tokio_postgres::{
-    Client, Transaction,
+    Client, IsolationLevel, Transaction,
     types::{ToSql, Type},
 };
 
@@ -79,6 +79,18 @@ pub(super) async fn open_connection(
 ) -> Result<(Client, Arc<AtomicU64>), OpenError> {
     let (_, client, warnings) = prepare(url).await?;
     Ok((client, warnings))
+}
+
+/// Starts a read-only transaction that sees one snapshot.
+pub(super) async fn start_snapshot(
+    client: &mut Client,
+) -> Result<Transaction<'_>, tokio_postgres::Error> {
+    client
+        .build_transaction()
+        .isolation_level(IsolationLevel::RepeatableRead)
+        .read_only(true)
+        .start()
+        .await
 }
 
 /// Commits a transaction. Returns whether the commit is confirmed: a server with

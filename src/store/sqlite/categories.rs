@@ -13,7 +13,7 @@ use super::{
 use crate::{
     category::{
         Category, CategoryFilter, CategoryId, CategoryName, CategoryRejection, Naming,
-        decide_naming,
+        decide_deletion, decide_naming,
     },
     page::{ListQuery, Page, Position},
 };
@@ -71,16 +71,13 @@ impl Sqlite {
             Ok(()) => Effect::Update,
             Err(_) => Effect::None,
         };
-        let delete = move |db: &Connection| match get(db, id)? {
-            None => Ok(Err(CategoryRejection::NoSuchCategory)),
-            Some(before) if expected.is_some_and(|expected| expected != before) => {
-                Ok(Err(CategoryRejection::Outdated))
-            }
-            Some(_) => {
+        let delete = move |db: &Connection| {
+            let decided = decide_deletion(get(db, id)?.as_ref(), expected.as_ref());
+            if decided.is_ok() {
                 db.prepare_cached("DELETE FROM categories WHERE id = ?1")?
                     .execute([id.get()])?;
-                Ok(Ok(()))
             }
+            Ok(decided)
         };
         self.writer.run(effect, delete).await
     }

@@ -1,0 +1,19 @@
+//! What the programs share: CPU time, and numbers that are spread but always the same.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The CPU time of this process.
+pub fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Spreads consecutive numbers (SplitMix64).
+pub fn mix(n: u64) -> u64 {
+    let n = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    n ^ (n >> 31)
+}
