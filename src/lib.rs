@@ -19,6 +19,8 @@ pub mod store;
 mod telemetry;
 
 // The domain.
+mod event;
+
 mod category;
 mod order;
 pub mod pet;

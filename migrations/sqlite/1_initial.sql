@@ -126,6 +126,40 @@ CREATE TRIGGER count_order_deleted AFTER DELETE ON orders BEGIN
     WHERE id = 1;
 END;
 
+-- The event log: every change of a pet, an order or a category, in the order of the
+-- commits. The writer assigns sequence numbers without gaps; the newest event is never
+-- purged, so a number is never given twice.
+-- api_key_id: the API key that made the change; null if none did.
+-- The columns after resource_id are those of the resource after the change; before it, if
+-- it was deleted.
+CREATE TABLE events (
+    sequence    INTEGER PRIMARY KEY,
+    at          INTEGER NOT NULL,
+    type        TEXT    NOT NULL,
+    api_key_id  INTEGER,
+    resource_id INTEGER NOT NULL,
+    name        TEXT,
+    category_id INTEGER,
+    status      TEXT,
+    pet_id      INTEGER,
+    created_at  INTEGER,
+    updated_at  INTEGER,
+    expires_at  INTEGER
+) STRICT;
+
+-- The identity of the log, a random UUID, and the last sequence number that was purged,
+-- in a single row.
+CREATE TABLE event_log (
+    id             INTEGER PRIMARY KEY CHECK (id = 1),
+    source         TEXT    NOT NULL,
+    purged_through INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+INSERT INTO event_log (id, source) VALUES (1, 'urn:uuid:' || lower(
+    hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4' || substr(hex(randomblob(2)), 2)
+    || '-' || substr('89ab', 1 + (random() & 3), 1) || substr(hex(randomblob(2)), 2)
+    || '-' || hex(randomblob(6))));
+
 -- Only the SHA-256 of a key is stored.
 -- deprecated_calls counts calls of deprecated operations.
 CREATE TABLE api_keys (

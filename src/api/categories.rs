@@ -39,7 +39,11 @@ pub async fn put_category(api: &Api, mut request: ApiRequest<'_>) -> Result<Resp
                 Some(category)
             }
         };
-        match api.store.category_put(id, name.clone(), expected).await? {
+        match api
+            .store
+            .category_put(request.api_key_id(), id, name.clone(), expected)
+            .await?
+        {
             // It changed since it was read; the precondition may still hold.
             Err(CategoryRejection::Outdated) => {}
             Err(rejection) => return Err(rejection.into()),
@@ -68,7 +72,11 @@ pub async fn delete_category(api: &Api, request: ApiRequest<'_>) -> Result<Respo
                 Some(category)
             }
         };
-        match api.store.category_delete(id, expected).await? {
+        match api
+            .store
+            .category_delete(request.api_key_id(), id, expected)
+            .await?
+        {
             Err(CategoryRejection::Outdated) => {}
             Err(rejection) => return Err(rejection.into()),
             Ok(()) => return Ok(response::no_content()),

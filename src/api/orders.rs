@@ -30,7 +30,12 @@ pub async fn place_order(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
     request.preconditions().evaluate_post(true)?;
     let placed = api
         .store
-        .order_place(place.pet_id, api.reserve_for, idempotency)
+        .order_place(
+            request.api_key_id(),
+            place.pet_id,
+            api.reserve_for,
+            idempotency,
+        )
         .await?;
     response::idempotent(placed, |placed| match placed {
         Ok(order) => api.links.created("store/orders", order.id.get(), &order),
@@ -79,7 +84,7 @@ async fn transition(
     }
     let changed = api
         .store
-        .order_transition(id, transition, idempotency)
+        .order_transition(request.api_key_id(), id, transition, idempotency)
         .await?;
     response::idempotent(changed, |changed| match changed {
         Ok(order) => response::json(&order),

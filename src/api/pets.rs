@@ -30,7 +30,10 @@ pub async fn list_pets(api: &Api, request: ApiRequest<'_>) -> Result<Response, A
 pub async fn create_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let (new, idempotency) = request.json_with_idempotency_key::<NewPet>().await?;
     request.preconditions().evaluate_post(true)?;
-    let created = api.store.pet_create(new, idempotency).await?;
+    let created = api
+        .store
+        .pet_create(request.api_key_id(), new, idempotency)
+        .await?;
     response::idempotent(created, |pet| api.links.created("pets", pet.id.get(), &pet))
 }
 
@@ -39,7 +42,11 @@ pub async fn update_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Respon
     let id = request.pet_id()?;
     for _ in 0..MAX_ATTEMPTS {
         let expected = expected_pet(api, id, request.preconditions()).await?;
-        match api.store.pet_update(id, change.clone(), expected).await? {
+        match api
+            .store
+            .pet_update(request.api_key_id(), id, change.clone(), expected)
+            .await?
+        {
             // It changed since it was read; the precondition may still hold.
             Err(PetRejection::Outdated) => {}
             updated => return Ok(response::resource(&updated?)),
@@ -52,7 +59,11 @@ pub async fn delete_pet(api: &Api, request: ApiRequest<'_>) -> Result<Response, 
     let id = request.pet_id()?;
     for _ in 0..MAX_ATTEMPTS {
         let expected = expected_pet(api, id, request.preconditions()).await?;
-        match api.store.pet_delete(id, expected).await? {
+        match api
+            .store
+            .pet_delete(request.api_key_id(), id, expected)
+            .await?
+        {
             Ok(()) => return Ok(response::no_content()),
             Err(PetRejection::Outdated) => {}
             Err(PetRejection::Reserved) => {

@@ -66,6 +66,11 @@ impl<'a> ApiRequest<'a> {
         }
     }
 
+    /// The API key of the caller.
+    pub fn api_key_id(&self) -> i64 {
+        self.authorized.api_key_id
+    }
+
     /// When the request arrived.
     pub fn now(&self) -> Timestamp {
         self.authorized.now

@@ -33,10 +33,12 @@ mod url;
 use std::collections::HashSet;
 
 use jiff::{SignedDuration, Timestamp};
+use tokio::sync::watch;
 
 use crate::{
     api_key::{ApiKey, ApiKeyUsage, KeyHash, NewApiKey},
     category::{Category, CategoryFilter, CategoryId, CategoryName, CategoryRejection, Naming},
+    event::{Event, EventId, Gone},
     idempotency::{Idempotent, IdempotentRequest},
     order::{Order, OrderFilter, OrderId, OrderRejection, Transition},
     page::{ListQuery, Page},
@@ -145,15 +147,18 @@ impl Store {
         }
     }
 
+    // Changes. Each is logged as an event, with the id of the API key that makes it.
+
     /// Creates a pet and returns it with its new id.
     pub async fn pet_create(
         &self,
+        api_key_id: i64,
         new: NewPet,
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<Pet>, Error> {
         match self {
-            Self::Sqlite(db) => db.pet_create(new, idempotency).await,
-            Self::Postgres(db) => db.pet_create(new, idempotency).await,
+            Self::Sqlite(db) => db.pet_create(api_key_id, new, idempotency).await,
+            Self::Postgres(db) => db.pet_create(api_key_id, new, idempotency).await,
         }
     }
 
@@ -163,13 +168,14 @@ impl Store {
     /// concurrency); otherwise the change is rejected as outdated.
     pub async fn pet_update(
         &self,
+        api_key_id: i64,
         id: PetId,
         change: PetChange,
         expected: Option<Pet>,
     ) -> Result<Result<Pet, PetRejection>, Error> {
         match self {
-            Self::Sqlite(db) => db.pet_update(id, change, expected).await,
-            Self::Postgres(db) => db.pet_update(id, change, expected).await,
+            Self::Sqlite(db) => db.pet_update(api_key_id, id, change, expected).await,
+            Self::Postgres(db) => db.pet_update(api_key_id, id, change, expected).await,
         }
     }
 
@@ -183,12 +189,13 @@ impl Store {
     /// Deletes a pet, unless an open order reserves it. `expected` as for an update.
     pub async fn pet_delete(
         &self,
+        api_key_id: i64,
         id: PetId,
         expected: Option<Pet>,
     ) -> Result<Result<(), PetRejection>, Error> {
         match self {
-            Self::Sqlite(db) => db.pet_delete(id, expected).await,
-            Self::Postgres(db) => db.pet_delete(id, expected).await,
+            Self::Sqlite(db) => db.pet_delete(api_key_id, id, expected).await,
+            Self::Postgres(db) => db.pet_delete(api_key_id, id, expected).await,
         }
     }
 
@@ -211,13 +218,20 @@ impl Store {
     /// expires after `reserve_for`, if ever.
     pub async fn order_place(
         &self,
+        api_key_id: i64,
         pet_id: PetId,
         reserve_for: Option<SignedDuration>,
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<Result<Order, OrderRejection>>, Error> {
         match self {
-            Self::Sqlite(db) => db.order_place(pet_id, reserve_for, idempotency).await,
-            Self::Postgres(db) => db.order_place(pet_id, reserve_for, idempotency).await,
+            Self::Sqlite(db) => {
+                db.order_place(api_key_id, pet_id, reserve_for, idempotency)
+                    .await
+            }
+            Self::Postgres(db) => {
+                db.order_place(api_key_id, pet_id, reserve_for, idempotency)
+                    .await
+            }
         }
     }
 
@@ -226,13 +240,20 @@ impl Store {
     /// completed.
     pub async fn order_transition(
         &self,
+        api_key_id: i64,
         id: OrderId,
         transition: Transition,
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<Result<Order, OrderRejection>>, Error> {
         match self {
-            Self::Sqlite(db) => db.order_transition(id, transition, idempotency).await,
-            Self::Postgres(db) => db.order_transition(id, transition, idempotency).await,
+            Self::Sqlite(db) => {
+                db.order_transition(api_key_id, id, transition, idempotency)
+                    .await
+            }
+            Self::Postgres(db) => {
+                db.order_transition(api_key_id, id, transition, idempotency)
+                    .await
+            }
         }
     }
 
@@ -262,25 +283,27 @@ impl Store {
     /// Names a category. With `expected`, it must still be that one, or still not exist.
     pub async fn category_put(
         &self,
+        api_key_id: i64,
         id: CategoryId,
         name: CategoryName,
         expected: Option<Option<Category>>,
     ) -> Result<Result<Naming, CategoryRejection>, Error> {
         match self {
-            Self::Sqlite(db) => db.category_put(id, name, expected).await,
-            Self::Postgres(db) => db.category_put(id, name, expected).await,
+            Self::Sqlite(db) => db.category_put(api_key_id, id, name, expected).await,
+            Self::Postgres(db) => db.category_put(api_key_id, id, name, expected).await,
         }
     }
 
     /// Deletes the name of a category. With `expected`, it must still be that one.
     pub async fn category_delete(
         &self,
+        api_key_id: i64,
         id: CategoryId,
         expected: Option<Category>,
     ) -> Result<Result<(), CategoryRejection>, Error> {
         match self {
-            Self::Sqlite(db) => db.category_delete(id, expected).await,
-            Self::Postgres(db) => db.category_delete(id, expected).await,
+            Self::Sqlite(db) => db.category_delete(api_key_id, id, expected).await,
+            Self::Postgres(db) => db.category_delete(api_key_id, id, expected).await,
         }
     }
 
@@ -335,6 +358,72 @@ impl Store {
         match self {
             Self::Sqlite(db) => db.api_key_record_usage(usage).await,
             Self::Postgres(db) => db.api_key_record_usage(usage).await,
+        }
+    }
+
+    /// The source of all events: a URN with a random UUID of this store.
+    pub fn event_source(&self) -> &str {
+        match self {
+            Self::Sqlite(db) => db.event_source(),
+            Self::Postgres(db) => db.event_source(),
+        }
+    }
+
+    /// Follows the head of the event log: the last sequence number up to which the order
+    /// of events is final. No event appears at or before it later. On PostgreSQL it moves
+    /// while somebody follows it, or by [`event_sync`](Self::event_sync).
+    pub fn event_head(&self) -> watch::Receiver<i64> {
+        match self {
+            Self::Sqlite(db) => db.event_head(),
+            Self::Postgres(db) => db.event_head(),
+        }
+    }
+
+    /// Moves the head past every change that was acknowledged before the call, unless a
+    /// transaction that was left open holds it back.
+    pub async fn event_sync(&self) -> Result<(), Error> {
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(db) => db.event_sync().await,
+        }
+    }
+
+    /// The position of the head: the id of the newest event up to it.
+    pub async fn event_newest(&self) -> Result<EventId, Error> {
+        match self {
+            Self::Sqlite(db) => db.event_newest().await,
+            Self::Postgres(db) => db.event_newest().await,
+        }
+    }
+
+    /// Reads up to `limit` events after a position, up to the head; without a position,
+    /// from the oldest event that is kept.
+    pub async fn event_read(
+        &self,
+        after: Option<EventId>,
+        limit: usize,
+    ) -> Result<Result<Vec<Event>, Gone>, Error> {
+        match self {
+            Self::Sqlite(db) => db.event_read(after, limit).await,
+            Self::Postgres(db) => db.event_read(after, limit).await,
+        }
+    }
+
+    /// Deletes a batch of the events that are older than `retention` or exceed `max` in
+    /// number, but never the newest. Returns how many; 0 if none are left.
+    pub async fn event_purge(&self, retention: SignedDuration, max: u64) -> Result<u64, Error> {
+        match self {
+            Self::Sqlite(db) => db.event_purge(retention, max).await,
+            Self::Postgres(db) => db.event_purge(retention, max).await,
+        }
+    }
+
+    /// Keeps the head moving while somebody follows it. Never returns.
+    pub async fn event_follow(&self) {
+        match self {
+            // The writer moves it.
+            Self::Sqlite(_) => std::future::pending().await,
+            Self::Postgres(db) => db.event_follow().await,
         }
     }
 

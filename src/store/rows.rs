@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use crate::{
     api_key::{ApiKey, KeyHash, KeyName, Scopes},
     category::{Category, CategoryId, CategoryName},
+    event::{Event, EventType, Resource},
     order::{Order, OrderCounts, OrderId, OrderStatus},
     page::Status,
     pet::{Claim, Inventory, NewPet, Pet, PetId, PetName, PetStatus, search_name},
@@ -79,6 +80,13 @@ define_columns!($ new_api_key_columns:
 define_columns!($ idempotency_key_columns:
     "api_key_id" INT8, "key" TEXT, "fingerprint" BYTEA,
     "outcome" TEXT, "resource_id" INT8, "created_at" INT8
+);
+
+// What is stored of an event. The columns after `resource_id` are those of its resource.
+define_columns!($ event_columns:
+    "sequence" INT8, "at" INT8, "type" TEXT, "api_key_id" INT8, "resource_id" INT8,
+    "name" TEXT, "category_id" INT8, "status" TEXT,
+    "pet_id" INT8, "created_at" INT8, "updated_at" INT8, "expires_at" INT8
 );
 
 define_columns!($ count_columns:
@@ -294,6 +302,57 @@ impl Entity for (KeyHash, ApiKey) {
             last_deprecated_call_at: columns.optional_timestamp()?,
         };
         Ok((hash, key))
+    }
+}
+
+/// `event_columns!()`
+impl Entity for Event {
+    fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
+        let (sequence, at) = (columns.int()?, columns.timestamp()?);
+        let column = columns.advance();
+        let kind = EventType::parse(columns.row.text(column)?)
+            .map_err(|unknown| R::corrupt(column, unknown))?;
+        let (api_key_id, id) = (columns.optional_int()?, columns.int()?);
+        let resource = match kind {
+            EventType::PetCreated | EventType::PetUpdated | EventType::PetDeleted => {
+                Resource::Pet(Pet {
+                    id: PetId::from_store(id),
+                    name: PetName::from_store(columns.text()?),
+                    category_id: columns.int()?,
+                    status: columns.optional_status()?,
+                })
+            }
+            EventType::CategoryUpdated | EventType::CategoryDeleted => {
+                Resource::Category(Category {
+                    id: CategoryId::from_store(id),
+                    name: CategoryName::from_store(columns.text()?),
+                })
+            }
+            EventType::OrderPlaced
+            | EventType::OrderCompleted
+            | EventType::OrderCancelled
+            | EventType::OrderReturned => {
+                let (_name, _category_id) = (columns.advance(), columns.advance());
+                let status = columns.status()?;
+                Resource::Order(Order {
+                    id: OrderId::from_store(id),
+                    pet_id: PetId::from_store(columns.int()?),
+                    status,
+                    created_at: columns.timestamp()?,
+                    updated_at: columns.timestamp()?,
+                    expires_at: columns.optional_timestamp()?,
+                    // Not part of what clients see.
+                    completed_at: None,
+                })
+            }
+        };
+        Ok(Self {
+            sequence,
+            at,
+            kind,
+            api_key_id,
+            resource,
+        })
     }
 }
 

@@ -15,6 +15,7 @@ use super::super::{
 };
 use crate::{
     category::{Category, CategoryNames},
+    clock::Clock,
     pet::{NewPet, Pet},
 };
 
@@ -67,8 +68,12 @@ pub(crate) async fn import(
                 .db
                 .transaction_with_behavior(TransactionBehavior::Immediate)?;
             let names = read_names(&transaction)?;
+            let origin = sqlite::Origin {
+                api_key_id: None,
+                at: Clock::system().now(),
+            };
             while let Some(new) = next(&names).map_err(BulkError::Aborted)? {
-                sqlite::insert_pet(&transaction, new)?;
+                sqlite::insert_pet(&transaction, origin, new)?;
                 count += 1;
             }
             transaction.commit()?;

@@ -33,6 +33,7 @@ impl Postgres {
     /// decides again.
     pub(in super::super) async fn category_put(
         &self,
+        _api_key_id: i64,
         id: CategoryId,
         name: CategoryName,
         expected: Option<Option<Category>>,
@@ -70,6 +71,7 @@ impl Postgres {
 
     pub(in super::super) async fn category_delete(
         &self,
+        _api_key_id: i64,
         id: CategoryId,
         expected: Option<Category>,
     ) -> Result<Result<(), CategoryRejection>, Error> {

@@ -8,6 +8,7 @@ mod api_keys;
 mod categories;
 mod connect;
 mod error;
+mod events;
 mod lock_wait;
 mod migrate;
 mod orders;

@@ -98,6 +98,7 @@ impl BatchedWrite for TransitionOrder {
 impl Postgres {
     pub(in super::super) async fn order_place(
         &self,
+        _api_key_id: i64,
         pet_id: PetId,
         reserve_for: Option<SignedDuration>,
         idempotency: Option<IdempotentRequest>,
@@ -113,6 +114,7 @@ impl Postgres {
 
     pub(in super::super) async fn order_transition(
         &self,
+        _api_key_id: i64,
         id: OrderId,
         transition: Transition,
         idempotency: Option<IdempotentRequest>,

@@ -75,6 +75,7 @@ impl BatchedWrite for CreatePet {
 impl Postgres {
     pub(in super::super) async fn pet_create(
         &self,
+        _api_key_id: i64,
         new: NewPet,
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<Pet>, Error> {
@@ -95,6 +96,7 @@ impl Postgres {
 
     pub(in super::super) async fn pet_update(
         &self,
+        _api_key_id: i64,
         id: PetId,
         change: PetChange,
         expected: Option<Pet>,
@@ -114,6 +116,7 @@ impl Postgres {
 
     pub(in super::super) async fn pet_delete(
         &self,
+        _api_key_id: i64,
         id: PetId,
         expected: Option<Pet>,
     ) -> Result<Result<(), PetRejection>, Error> {

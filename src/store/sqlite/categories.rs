@@ -7,7 +7,9 @@ use super::{
         error::Error,
         list::{Dialect, Select},
     },
-    Sqlite, list, read_row,
+    Sqlite,
+    events::log_category,
+    list, read_row,
     writer::Effect,
 };
 use crate::{
@@ -15,6 +17,7 @@ use crate::{
         Category, CategoryFilter, CategoryId, CategoryName, CategoryRejection, Naming,
         decide_deletion, decide_naming,
     },
+    event::EventType,
     page::{ListQuery, Page, Position},
 };
 
@@ -36,6 +39,7 @@ const IS_TAKEN: &str = "SELECT 1 FROM categories WHERE folded_name = ?1 AND id <
 impl Sqlite {
     pub(in super::super) async fn category_put(
         &self,
+        api_key_id: i64,
         id: CategoryId,
         name: CategoryName,
         expected: Option<Option<Category>>,
@@ -44,6 +48,7 @@ impl Sqlite {
             Ok(Naming::Create | Naming::Rename) => Effect::Update,
             Ok(Naming::Unchanged) | Err(_) => Effect::None,
         };
+        let origin = self.origin(api_key_id);
         let put = move |db: &Connection| {
             let naming = decide_naming(get(db, id)?.as_ref(), &name, expected.as_ref());
             if matches!(naming, Ok(Naming::Create | Naming::Rename)) {
@@ -56,6 +61,8 @@ impl Sqlite {
                 }
                 db.prepare_cached(UPSERT)?
                     .execute(params![id.get(), name.as_str(), folded])?;
+                let category = Category { id, name };
+                log_category(db, origin, EventType::CategoryUpdated, &category)?;
             }
             Ok(naming)
         };
@@ -64,6 +71,7 @@ impl Sqlite {
 
     pub(in super::super) async fn category_delete(
         &self,
+        api_key_id: i64,
         id: CategoryId,
         expected: Option<Category>,
     ) -> Result<Result<(), CategoryRejection>, Error> {
@@ -71,11 +79,14 @@ impl Sqlite {
             Ok(()) => Effect::Update,
             Err(_) => Effect::None,
         };
+        let origin = self.origin(api_key_id);
         let delete = move |db: &Connection| {
-            let decided = decide_deletion(get(db, id)?.as_ref(), expected.as_ref());
-            if decided.is_ok() {
+            let before = get(db, id)?;
+            let decided = decide_deletion(before.as_ref(), expected.as_ref());
+            if let (Ok(()), Some(before)) = (decided, before) {
                 db.prepare_cached("DELETE FROM categories WHERE id = ?1")?
                     .execute([id.get()])?;
+                log_category(db, origin, EventType::CategoryDeleted, &before)?;
             }
             Ok(decided)
         };

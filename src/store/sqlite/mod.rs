@@ -5,6 +5,7 @@ mod api_keys;
 mod categories;
 mod checkpoint;
 mod connect;
+mod events;
 mod files;
 mod idempotency;
 mod migrate;
@@ -36,6 +37,7 @@ use crate::{
 use readers::Readers;
 use writer::Writer;
 
+pub(super) use events::Origin;
 pub(super) use migrate::{in_memory, schema};
 pub(super) use open::{open_current, open_exclusive, open_exclusive_read_only, open_read_only};
 pub(super) use pets::insert as insert_pet;
@@ -49,6 +51,7 @@ pub struct Sqlite {
     readers: Readers,
     /// The clock of orders and idempotency keys.
     clock: Clock,
+    event_source: String,
     /// The service lock. Declared last, so that it is released
     /// after everything else is closed.
     _lock: Option<File>,
@@ -64,12 +67,14 @@ impl Sqlite {
             path: path.clone(),
             cause,
         };
+        let event_source = events::source(&opened.db).map_err(failed)?;
         let readers = Readers::start(&path, reader_count(options.role)).map_err(failed)?;
         let writer = Writer::start(opened, &path, readers.clone(), options).map_err(failed)?;
         Ok(Self {
             writer,
             readers,
             clock: Clock::steady(),
+            event_source,
             _lock: lock,
         })
     }
@@ -102,6 +107,14 @@ impl Sqlite {
             pools: Vec::new(),
             commits: self.writer.commits(),
             wal: Some(self.writer.wal()),
+        }
+    }
+
+    /// Who makes a change, now.
+    fn origin(&self, api_key_id: i64) -> Origin {
+        Origin {
+            api_key_id: Some(api_key_id),
+            at: self.clock.now(),
         }
     }
 

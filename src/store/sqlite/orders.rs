@@ -10,15 +10,17 @@ use super::{
         list::{Dialect, Select},
     },
     Sqlite,
+    events::{Origin, log_order, log_pet},
     idempotency::execute_once,
     list, read_row,
     writer::Effect,
 };
 use crate::{
+    event::EventType,
     idempotency::{Idempotent, IdempotentRequest},
     order::{NewOrder, Order, OrderFilter, OrderId, OrderRejection, Transition},
     page::{ListQuery, Page, Status},
-    pet::PetId,
+    pet::{Pet, PetId},
 };
 
 type OrderResult = Result<Order, OrderRejection>;
@@ -28,10 +30,18 @@ const EXPIRE_BATCH_SIZE: u32 = 100;
 
 const GET: &str = concat!("SELECT ", order_columns!(), " FROM orders WHERE id = ?1");
 
-const RESERVE_PET: &str =
+const RESERVE_PET: &str = concat!(
     "UPDATE OR ROLLBACK pets SET status = 'pending' WHERE id = ?1 AND status = 'available'
      AND NOT EXISTS (SELECT 1 FROM orders
-                     WHERE pet_id = ?1 AND status IN ('placed', 'completed'))";
+                     WHERE pet_id = ?1 AND status IN ('placed', 'completed'))
+     RETURNING ",
+    pet_columns!()
+);
+
+const SET_PET_STATUS: &str = concat!(
+    "UPDATE OR ROLLBACK pets SET status = ?2 WHERE id = ?1 RETURNING ",
+    pet_columns!()
+);
 
 const INSERT: &str = concat!(
     "INSERT OR ROLLBACK INTO orders (",
@@ -53,32 +63,37 @@ const EXPIRED: &str = "SELECT id FROM orders INDEXED BY orders_expires_at_idx
 impl Sqlite {
     pub(in super::super) async fn order_place(
         &self,
+        api_key_id: i64,
         pet_id: PetId,
         reserve_for: Option<SignedDuration>,
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<OrderResult>, Error> {
-        let new = NewOrder::new(pet_id, self.clock.now(), reserve_for);
-        let execute = move |db: &Connection| place(db, new);
-        self.order_change(idempotency, execute, Order::into_placed)
+        let origin = self.origin(api_key_id);
+        let new = NewOrder::new(pet_id, origin.at, reserve_for);
+        let execute = move |db: &Connection| place(db, origin, new);
+        self.order_change(origin.at, idempotency, execute, Order::into_placed)
             .await
     }
 
     pub(in super::super) async fn order_transition(
         &self,
+        api_key_id: i64,
         id: OrderId,
         transition: Transition,
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<OrderResult>, Error> {
-        let now = self.clock.now();
-        let execute = move |db: &Connection| apply(db, id.get(), transition, now);
+        let origin = self.origin(api_key_id);
+        let execute = move |db: &Connection| apply(db, origin, id.get(), transition);
         let as_recorded = move |order: Order| order.into_changed_by(transition);
-        self.order_change(idempotency, execute, as_recorded).await
+        self.order_change(origin.at, idempotency, execute, as_recorded)
+            .await
     }
 
     /// Changes an order once. For a retry, `as_recorded` restores the order as it
     /// was after the first request.
     async fn order_change(
         &self,
+        at: Timestamp,
         idempotency: Option<IdempotentRequest>,
         execute: impl FnOnce(&Connection) -> rusqlite::Result<OrderResult> + Send + 'static,
         as_recorded: impl FnOnce(Order) -> Order + Send + 'static,
@@ -87,7 +102,6 @@ impl Sqlite {
             Idempotent::Executed(Ok(_)) => Effect::Update,
             _ => Effect::None,
         };
-        let at = self.clock.now();
         let change = move |db: &Connection| {
             let request = idempotency.as_ref();
             let replay = |db: &Connection, id| get(db, id).map(as_recorded);
@@ -111,8 +125,12 @@ impl Sqlite {
                             row.get(0)
                         })?
                         .collect::<Result<_, _>>()?;
+                    let origin = Origin {
+                        api_key_id: None,
+                        at: now,
+                    };
                     for id in &expired {
-                        let _ = apply(db, *id, Transition::Cancel, now)?;
+                        let _ = apply(db, origin, *id, Transition::Cancel)?;
                     }
                     Ok(expired.len() as u64)
                 },
@@ -140,10 +158,13 @@ impl Sqlite {
     }
 }
 
-fn place(db: &Connection, new: NewOrder) -> rusqlite::Result<OrderResult> {
+fn place(db: &Connection, origin: Origin, new: NewOrder) -> rusqlite::Result<OrderResult> {
     let pet = new.pet_id.get();
-    let reserved = db.prepare_cached(RESERVE_PET)?.execute([pet])?;
-    if reserved == 0 {
+    let Some(reserved) = db
+        .prepare_cached(RESERVE_PET)?
+        .query_row([pet], read_row)
+        .optional()?
+    else {
         let exists = db
             .prepare_cached("SELECT 1 FROM pets WHERE id = ?1")?
             .exists([pet])?;
@@ -151,34 +172,38 @@ fn place(db: &Connection, new: NewOrder) -> rusqlite::Result<OrderResult> {
             true => OrderRejection::PetNotAvailable,
             false => OrderRejection::NoSuchPet,
         }));
-    }
+    };
     db.prepare_cached(INSERT)?.execute(params![
         pet,
         new.created_at.as_microsecond(),
         new.expires_at.map(Timestamp::as_microsecond)
     ])?;
-    Ok(Ok(new.with_id(OrderId::from_store(db.last_insert_rowid()))))
+    let order = new.with_id(OrderId::from_store(db.last_insert_rowid()));
+    log_order(db, origin, &order)?;
+    log_pet(db, origin, EventType::PetUpdated, &reserved)?;
+    Ok(Ok(order))
 }
 
 fn apply(
     db: &Connection,
+    origin: Origin,
     id: i64,
     transition: Transition,
-    now: Timestamp,
 ) -> rusqlite::Result<OrderResult> {
     let Some(before) = get(db, id).optional()? else {
         return Ok(Err(OrderRejection::NoSuchOrder));
     };
-    let after = match before.apply(transition, now) {
+    let after = match before.apply(transition, origin.at) {
         Ok(after) => after,
         Err(rejection) => return Ok(Err(rejection)),
     };
     let pet_status = transition.pet_status().as_str();
-    let updated = db
-        .prepare_cached("UPDATE OR ROLLBACK pets SET status = ?2 WHERE id = ?1")?
-        .execute(params![after.pet_id.get(), pet_status])?;
+    let pet: Option<Pet> = db
+        .prepare_cached(SET_PET_STATUS)?
+        .query_row(params![after.pet_id.get(), pet_status], read_row)
+        .optional()?;
     // The pet may have been deleted after it was sold.
-    if updated == 0 && transition == Transition::Return {
+    if pet.is_none() && transition == Transition::Return {
         return Ok(Err(transition.rejection()));
     }
     db.prepare_cached(UPDATE)?.execute(params![
@@ -187,6 +212,10 @@ fn apply(
         after.updated_at.as_microsecond(),
         after.completed_at.map(Timestamp::as_microsecond)
     ])?;
+    log_order(db, origin, &after)?;
+    if let Some(pet) = pet {
+        log_pet(db, origin, EventType::PetUpdated, &pet)?;
+    }
     Ok(Ok(after))
 }
 

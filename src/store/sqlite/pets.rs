@@ -9,11 +9,13 @@ use super::{
         rows::{Columns, Counts, Entity, PetValues},
     },
     COUNTS, Sqlite,
+    events::{Origin, log_pet},
     idempotency::execute_once,
     list, read_row,
     writer::Effect,
 };
 use crate::{
+    event::EventType,
     idempotency::{Idempotent, IdempotentRequest},
     page::{ListQuery, Page},
     pet::{
@@ -56,23 +58,24 @@ const UPDATE: &str =
 impl Sqlite {
     pub(in super::super) async fn pet_create(
         &self,
+        api_key_id: i64,
         new: NewPet,
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<Pet>, Error> {
+        let origin = self.origin(api_key_id);
         let Some(request) = idempotency else {
-            let create = move |db: &Connection| insert(db, new).map(Idempotent::Executed);
+            let create = move |db: &Connection| insert(db, origin, new).map(Idempotent::Executed);
             return self.writer.run_statement(|_| Effect::Insert, create).await;
         };
         let effect = |created: &Idempotent<Pet>| match created {
             Idempotent::Executed(_) => Effect::Insert,
             Idempotent::Replayed(_) | Idempotent::KeyReused => Effect::None,
         };
-        let at = self.clock.now();
         let create = move |db: &Connection| {
-            let execute = |db: &Connection| insert(db, new.clone()).map(Ok);
+            let execute = |db: &Connection| insert(db, origin, new.clone()).map(Ok);
             let replay = |_: &Connection, id| Ok(new.clone().with_id(PetId::from_store(id)));
-            let created =
-                execute_once(db, Some(&request), at, execute, |pet| pet.id.get(), replay)?;
+            let (request, at) = (Some(&request), origin.at);
+            let created = execute_once(db, request, at, execute, |pet| pet.id.get(), replay)?;
             Ok(created.into_infallible())
         };
         self.writer.run(effect, create).await
@@ -80,10 +83,12 @@ impl Sqlite {
 
     pub(in super::super) async fn pet_update(
         &self,
+        api_key_id: i64,
         id: PetId,
         change: PetChange,
         expected: Option<Pet>,
     ) -> Result<Result<Pet, PetRejection>, Error> {
+        let origin = self.origin(api_key_id);
         let update = move |db: &Connection| {
             let Some((before, claim)) = get_with_claim(db, id)? else {
                 return Ok((Effect::None, Err(PetRejection::NoSuchPet)));
@@ -105,6 +110,7 @@ impl Sqlite {
                         category_id,
                         status
                     ])?;
+                    log_pet(db, origin, EventType::PetUpdated, &after)?;
                     Ok((Effect::Update, Ok(after)))
                 }
             }
@@ -115,6 +121,7 @@ impl Sqlite {
 
     pub(in super::super) async fn pet_delete(
         &self,
+        api_key_id: i64,
         id: PetId,
         expected: Option<Pet>,
     ) -> Result<Result<(), PetRejection>, Error> {
@@ -122,6 +129,7 @@ impl Sqlite {
             Ok(()) => Effect::Update,
             Err(_) => Effect::None,
         };
+        let origin = self.origin(api_key_id);
         let delete = move |db: &Connection| {
             let Some((before, claim)) = get_with_claim(db, id)? else {
                 return Ok(Err(PetRejection::NoSuchPet));
@@ -130,6 +138,7 @@ impl Sqlite {
             if decided.is_ok() {
                 db.prepare_cached("DELETE FROM pets WHERE id = ?1")?
                     .execute([id.get()])?;
+                log_pet(db, origin, EventType::PetDeleted, &before)?;
             }
             Ok(decided)
         };
@@ -195,7 +204,11 @@ fn get_with_claim(db: &Connection, id: PetId) -> rusqlite::Result<Option<(Pet, O
         .optional()
 }
 
-pub(in super::super) fn insert(db: &Connection, new: NewPet) -> rusqlite::Result<Pet> {
+pub(in super::super) fn insert(
+    db: &Connection,
+    origin: Origin,
+    new: NewPet,
+) -> rusqlite::Result<Pet> {
     let PetValues {
         name,
         search_name,
@@ -204,7 +217,9 @@ pub(in super::super) fn insert(db: &Connection, new: NewPet) -> rusqlite::Result
     } = PetValues::from(&new);
     db.prepare_cached(INSERT)?
         .execute(params![name, search_name.as_str(), category_id, status])?;
-    Ok(new.with_id(PetId::from_store(db.last_insert_rowid())))
+    let pet = new.with_id(PetId::from_store(db.last_insert_rowid()));
+    log_pet(db, origin, EventType::PetCreated, &pet)?;
+    Ok(pet)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! durable.
 
 use std::{
+    mem,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::{Arc, Mutex, atomic::Ordering},
@@ -14,7 +15,7 @@ use std::{
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use rusqlite::{Connection, ErrorCode, ffi};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::{
     super::{
@@ -24,6 +25,7 @@ use super::{
         queue::{try_enqueue, wait},
     },
     classify,
+    events::last_sequence,
     readers::Readers,
     recovery::Opened,
     version::VersionCounter,
@@ -82,6 +84,7 @@ impl Writer {
     ) -> rusqlite::Result<Self> {
         let (queue, messages) = bounded(options.write_queue_capacity);
         let shared = Arc::new(Shared::default());
+        shared.event_head.send_replace(last_sequence(&opened.db)?);
         let (version, wal) = (shared.version.clone(), shared.wal.clone());
         let file = WritableFile::new(opened, path, options.role, readers, version, wal)?;
         let thread = WriterThread {
@@ -110,6 +113,11 @@ impl Writer {
     /// The number of writes waiting for the thread.
     pub(super) fn queue_depth(&self) -> usize {
         self.queue.len()
+    }
+
+    /// Follows the sequence number of the newest committed event.
+    pub(super) fn event_head(&self) -> watch::Receiver<i64> {
+        self.shared.event_head.subscribe()
     }
 
     pub(super) fn commits(&self) -> &CommitMetrics {
@@ -253,6 +261,7 @@ struct Shared {
     version: Arc<VersionCounter>,
     commits: CommitMetrics,
     wal: Arc<WalMetrics>,
+    event_head: watch::Sender<i64>,
 }
 
 /// The state of the writer thread.
@@ -305,7 +314,9 @@ impl WriterThread {
         let version = &self.shared.version;
         version.advance(has(Effect::Insert), has(Effect::Update));
         match results {
-            Ok(results) => {
+            Ok((results, event_head)) => {
+                let head = &self.shared.event_head;
+                head.send_if_modified(|head| mem::replace(head, event_head) != event_head);
                 for (write, result) in batch.into_iter().zip(results) {
                     write.respond(result);
                 }
@@ -319,26 +330,27 @@ impl WriterThread {
         }
     }
 
-    /// Returns the result of each write once the commit is durable, or the error
-    /// that failed the whole batch.
+    /// Returns the result of each write and the newest event once the commit is durable, or
+    /// the error that failed the whole batch.
     fn run_batch(
         &mut self,
         batch: &mut [Box<dyn PendingWrite>],
-    ) -> Result<Vec<Result<(), Error>>, Error> {
+    ) -> Result<(Vec<Result<(), Error>>, i64), Error> {
         self.file.transact(|db| commit_batch(db, batch))
     }
 }
 
-/// Runs a batch in one transaction.
+/// Runs a batch in one transaction. Returns the results and the newest event.
 fn commit_batch(
     db: &Connection,
     batch: &mut [Box<dyn PendingWrite>],
-) -> Result<Vec<Result<(), Error>>, Error> {
+) -> Result<(Vec<Result<(), Error>>, i64), Error> {
     execute_statement(db, "BEGIN IMMEDIATE").map_err(classify)?;
     let results = batch.iter_mut().map(|write| run_one(db, write.as_mut()));
     let results = results.collect::<Result<_, _>>()?;
+    let event_head = last_sequence(db).map_err(classify)?;
     match execute_statement(db, "COMMIT") {
-        Ok(()) => Ok(results),
+        Ok(()) => Ok((results, event_head)),
         Err(cause) => Err(settle_failed_commit(db, cause)),
     }
 }
