@@ -1,6 +1,6 @@
 //! API keys: generation, hashing, scopes and metadata.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, slice, str::FromStr};
 
 use jiff::Timestamp;
 use rand::{RngExt, distr::Alphanumeric, rngs::SysRng};
@@ -174,6 +174,14 @@ impl Scope {
             Self::OrdersRead => "orders:read",
             Self::OrdersWrite => "orders:write",
         }
+    }
+}
+
+impl Scope {
+    pub fn as_slice(self) -> &'static [Self] {
+        static ALL: [Scope; 4] = Scope::ALL;
+        let found = ALL.iter().find(|scope| **scope == self);
+        found.map_or(&[], slice::from_ref)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
@@ -276,12 +276,12 @@ impl Event {
         }
     }
 
-    /// Renders the event in the JSON format of CloudEvents 1.0. `source` is that of the
-    /// store.
-    pub fn to_json(&self, source: &str) -> Vec<u8> {
+    /// Appends the event in the JSON format of CloudEvents 1.0. `id` is its own, `source`
+    /// that of the store.
+    pub fn write_json(&self, json: &mut Vec<u8>, id: EventId, source: &str) {
         let event = CloudEvent {
             specversion: "1.0",
-            id: Text(self.id()),
+            id: Text(id),
             source,
             kind: self.kind.as_str(),
             subject: Text(self.resource.subject()),
@@ -290,7 +290,7 @@ impl Event {
             keyid: self.api_key_id.map(Text),
             data: &self.resource,
         };
-        serde_json::to_vec(&event).expect("the domain serializes to JSON")
+        serde_json::to_writer(json, &event).expect("the domain serializes to JSON");
     }
 }
 
@@ -322,8 +322,6 @@ impl<T: fmt::Display> Serialize for Text<T> {
 /// Where reading starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
-    /// With the oldest event that is kept.
-    Oldest,
     /// With the next event that happens.
     Now,
     Id(EventId),
@@ -462,6 +460,22 @@ impl EventLimit {
 
     pub fn get(self) -> usize {
         self.0.into()
+    }
+}
+
+/// How many events are kept. The newest always is.
+#[derive(Debug, Clone, Copy)]
+pub struct EventRetention {
+    pub age: SignedDuration,
+    pub count: u64,
+}
+
+impl Default for EventRetention {
+    fn default() -> Self {
+        Self {
+            age: SignedDuration::from_hours(7 * 24),
+            count: 10_000_000,
+        }
     }
 }
 

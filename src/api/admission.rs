@@ -11,7 +11,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{context::BodyWait, error::ApiError};
+use super::{context::Wait, error::ApiError};
 
 /// How long a body may take before its request gives up its in-flight permit.
 const SLOW_BODY: Duration = Duration::from_millis(100);
@@ -78,14 +78,19 @@ pub struct InFlight<'a> {
 }
 
 impl InFlight<'_> {
+    /// From now on the request does not count as in flight.
+    pub fn release(&mut self) {
+        self.permit = None;
+    }
+
     /// Waits for a request body. While a slow client sends it, others may use
     /// the in-flight permit.
     pub async fn receive<T>(
         &mut self,
         body: impl Future<Output = T>,
-        wait: &mut BodyWait,
+        wait: &mut Wait,
     ) -> Result<T, ApiError> {
-        *wait = BodyWait::Since(Instant::now());
+        *wait = Wait::Since(Instant::now());
         let mut body = pin!(body);
         let mut received = timeout(SLOW_BODY, &mut body).await;
         if received.is_err() {

@@ -34,7 +34,9 @@ pub struct Caller {
 /// Proof that the caller may perform the operation. No handler can be called
 /// without one.
 pub struct Authorized {
+    pub hash: KeyHash,
     pub api_key_id: i64,
+    pub scopes: Scopes,
     /// When the request arrived. The clock is read once per request, so a key
     /// cannot expire halfway through.
     pub now: Timestamp,
@@ -47,6 +49,10 @@ impl Authenticator {
             failed_auth,
             clock,
         }
+    }
+
+    pub fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     pub fn keys(&self) -> &Arc<KeyCache> {
@@ -93,14 +99,17 @@ impl Authenticator {
 
     /// Checks that the caller's key has the scope of the operation.
     pub fn authorize(&self, caller: Caller, operation: Operation) -> Result<Authorized, ApiError> {
-        if !caller.scopes.has(operation.scope()) {
-            return Err(ApiError::InsufficientScope(operation.scope()));
+        let mut scopes = operation.scopes().iter();
+        if !scopes.any(|scope| caller.scopes.has(*scope)) {
+            return Err(ApiError::InsufficientScope(operation.scopes()));
         }
         if operation.is_deprecated() {
             self.keys.count_deprecated_call(&caller.hash, caller.now);
         }
         Ok(Authorized {
+            hash: caller.hash,
             api_key_id: caller.api_key_id,
+            scopes: caller.scopes,
             now: caller.now,
         })
     }

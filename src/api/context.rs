@@ -15,7 +15,8 @@ use crate::telemetry::access_log::{AccessLog, CLIENT_CLOSED_REQUEST, Entry};
 pub struct RequestContext {
     pub started: Instant,
     pub client: IpAddr,
-    pub body_wait: BodyWait,
+    pub request_id: HeaderValue,
+    pub wait: Wait,
     /// Whether unknown parameters and members are rejected.
     pub is_strict: bool,
     /// `None` if the request was rejected before it was routed, or matches no operation.
@@ -26,16 +27,16 @@ pub struct RequestContext {
     pub quota: Option<Quota>,
 }
 
-/// The time spent waiting for the request body. It is not part of the request's
-/// duration.
+/// The time spent waiting for the request body, or for events. It is not part of the
+/// request's duration.
 #[derive(Debug, Clone, Copy)]
-pub enum BodyWait {
+pub enum Wait {
     NotStarted,
     Since(Instant),
     Ended(Duration),
 }
 
-impl BodyWait {
+impl Wait {
     fn duration(self) -> Duration {
         match self {
             Self::NotStarted => Duration::ZERO,
@@ -55,7 +56,6 @@ pub struct RequestGuard<'a> {
     metrics: &'a Metrics,
     access_log: AccessLog,
     head: &'a Parts,
-    request_id: &'a HeaderValue,
     pub context: RequestContext,
     ended: bool,
 }
@@ -66,12 +66,13 @@ impl<'a> RequestGuard<'a> {
         access_log: AccessLog,
         client: IpAddr,
         head: &'a Parts,
-        request_id: &'a HeaderValue,
+        request_id: &HeaderValue,
     ) -> Self {
         let context = RequestContext {
             started: Instant::now(),
             client,
-            body_wait: BodyWait::NotStarted,
+            request_id: request_id.clone(),
+            wait: Wait::NotStarted,
             is_strict: false,
             operation: None,
             api_key_id: None,
@@ -81,7 +82,6 @@ impl<'a> RequestGuard<'a> {
             metrics,
             access_log,
             head,
-            request_id,
             context,
             ended: false,
         }
@@ -95,11 +95,12 @@ impl<'a> RequestGuard<'a> {
     fn record(&self, status: u16, error: Option<&ApiError>) {
         let RequestContext {
             started,
-            body_wait,
+            wait,
             operation,
+            ref request_id,
             ..
         } = self.context;
-        let duration = started.elapsed().saturating_sub(body_wait.duration());
+        let duration = started.elapsed().saturating_sub(wait.duration());
         self.metrics.record_request(operation, status, duration);
         if let Some(error) = error {
             self.metrics.record_error(error);
@@ -109,7 +110,7 @@ impl<'a> RequestGuard<'a> {
             return;
         }
         AccessLog::log(&Entry {
-            request_id: self.request_id.to_str().unwrap_or_default(),
+            request_id: request_id.to_str().unwrap_or_default(),
             client: self.context.client,
             method: self.head.method.as_str(),
             path: self.head.uri.path(),

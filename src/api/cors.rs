@@ -54,7 +54,7 @@ impl FromStr for Origin {
 
 const ALLOWED_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
 const ALLOWED_HEADERS: &str = "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, \
-                       Prefer, X-Request-Id";
+                       Last-Event-ID, Prefer, X-Request-Id";
 /// The response headers that a page may read.
 const EXPOSED_HEADERS: &str = "Accept-Patch, Allow, Deprecation, ETag, Idempotent-Replayed, Link, Location, \
                        Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, Sunset, WWW-Authenticate, \

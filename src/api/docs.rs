@@ -1,8 +1,6 @@
 //! The API reference: a page that shows the contract in Swagger UI.
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use http_body_util::Full;
 
 use super::error::ApiError;
 use crate::server::Response;
@@ -14,7 +12,7 @@ pub fn redirect() -> Response {
 }
 
 fn response(body: &'static [u8], headers: &[(HeaderName, &'static str)]) -> Response {
-    let mut response = Response::new(Full::new(Bytes::from_static(body)));
+    let mut response = Response::new(body.into());
     for (name, value) in headers {
         let value = HeaderValue::from_static(value);
         response.headers_mut().insert(name, value);

@@ -4,13 +4,13 @@
 use std::{borrow::Cow, error, sync::Arc};
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use http_body_util::Full;
 use serde::Serialize;
 
 use super::rate_limit::{LimitKind, Quota};
 use crate::{
     api_key::Scope,
     category,
+    event::Gone,
     invalid::Invalid,
     json::ObjectError,
     order, pet,
@@ -28,7 +28,8 @@ pub enum ApiError {
     UnknownParameter(String),
     InvalidRequest(&'static str),
     Unauthorized(AuthFailure),
-    InsufficientScope(Scope),
+    /// With the scopes of which one is needed.
+    InsufficientScope(&'static [Scope]),
     NotFound(&'static str),
     /// With the methods that the path allows.
     MethodNotAllowed(Cow<'static, str>),
@@ -41,6 +42,8 @@ pub enum ApiError {
     PetSold,
     CategoryNameTaken,
     OperationRemoved,
+    /// The log cannot be read from there.
+    EventsGone(Gone),
     PreconditionFailed(&'static str),
     BodyTooLarge,
     /// With the media types that the operation accepts.
@@ -56,6 +59,8 @@ pub enum ApiError {
     HttpVersionNotSupported,
     Internal(Cause),
     Unavailable(&'static str, Cause),
+    /// The limit on streams and long polls is reached.
+    TooManyStreams,
     /// Shed: too many requests are in flight.
     Overloaded,
 }
@@ -145,7 +150,7 @@ impl ApiError {
             | Self::PetReserved(_)
             | Self::PetSold
             | Self::CategoryNameTaken => StatusCode::CONFLICT,
-            Self::OperationRemoved => StatusCode::GONE,
+            Self::OperationRemoved | Self::EventsGone(_) => StatusCode::GONE,
             Self::PreconditionFailed(_) => StatusCode::PRECONDITION_FAILED,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType(_) | Self::UnsupportedContentEncoding(_) => {
@@ -156,7 +161,9 @@ impl ApiError {
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::HttpVersionNotSupported => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Unavailable(..) | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable(..) | Self::TooManyStreams | Self::Overloaded => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         }
     }
 
@@ -179,6 +186,8 @@ impl ApiError {
             Self::PetSold => "pet_sold",
             Self::CategoryNameTaken => "category_name_taken",
             Self::OperationRemoved => "operation_removed",
+            Self::EventsGone(Gone::Expired) => "cursor_expired",
+            Self::EventsGone(Gone::Unknown) => "cursor_unknown",
             Self::PreconditionFailed(_) => "precondition_failed",
             Self::BodyTooLarge => "body_too_large",
             Self::UnsupportedMediaType(_) | Self::UnsupportedContentEncoding(_) => {
@@ -189,7 +198,7 @@ impl ApiError {
             Self::HeadTooLarge => "head_too_large",
             Self::HttpVersionNotSupported => "http_version_not_supported",
             Self::Internal(_) => "internal_error",
-            Self::Unavailable(..) | Self::Overloaded => "unavailable",
+            Self::Unavailable(..) | Self::TooManyStreams | Self::Overloaded => "unavailable",
         }
     }
 
@@ -203,16 +212,31 @@ impl ApiError {
             | Self::RequestTimeout(message)
             | Self::PreconditionFailed(message)
             | Self::Unavailable(message, _) => (*message).into(),
+            Self::TooManyStreams => {
+                "too many event streams and long polls are open; retry later, or poll without wait"
+                    .into()
+            }
             Self::Overloaded => OVERLOADED.into(),
             Self::Unauthorized(failure) => failure.message().into(),
-            Self::InsufficientScope(scope) => {
-                format!("Authorization: this API key lacks the required scope {scope}").into()
+            Self::InsufficientScope(scopes) => {
+                let scopes = join_scopes(scopes, " or ");
+                format!("Authorization: this API key lacks the required scope {scopes}").into()
             }
             Self::MethodNotAllowed(_) => {
                 "method not allowed; see the Allow header for the supported methods".into()
             }
             Self::OperationRemoved => {
                 "this operation was removed on 5 December 2030; use GET /v1/pets with the id filter"
+                    .into()
+            }
+            Self::EventsGone(Gone::Expired) => {
+                "after: the events after this one are no longer kept; read from after=now, list \
+                 everything, and follow from there"
+                    .into()
+            }
+            Self::EventsGone(Gone::Unknown) => {
+                "after: this store does not have the event; a backup was restored, or the id is \
+                 from another store; read from after=now, list everything, and follow from there"
                     .into()
             }
             Self::BodyTooLarge => format!("body: must be at most {MAX_BODY_BYTES} bytes").into(),
@@ -317,9 +341,10 @@ impl ApiError {
             Self::Unauthorized(_) => Some(HeaderValue::from_static(
                 "Bearer realm=\"petstore\", error=\"invalid_token\"",
             )),
-            Self::InsufficientScope(scope) => {
+            Self::InsufficientScope(scopes) => {
+                let scopes = join_scopes(scopes, " ");
                 let challenge = format!(
-                    "Bearer realm=\"petstore\", error=\"insufficient_scope\", scope=\"{scope}\""
+                    "Bearer realm=\"petstore\", error=\"insufficient_scope\", scope=\"{scopes}\""
                 );
                 Some(challenge.try_into().expect("scopes are printable ASCII"))
             }
@@ -343,7 +368,7 @@ impl ApiError {
             headers.insert(header::ACCEPT_ENCODING, identity);
         }
         let retry_after = match self {
-            Self::Unavailable(..) | Self::Overloaded => Some(1),
+            Self::Unavailable(..) | Self::TooManyStreams | Self::Overloaded => Some(1),
             Self::RateLimited { quota, .. } => Some(quota.retry_after),
             _ => None,
         };
@@ -358,11 +383,16 @@ impl ApiError {
     }
 
     pub fn response(&self) -> Response {
-        let mut response = Response::new(Full::new(self.body().into()));
+        let mut response = Response::new(self.body().into());
         *response.status_mut() = self.status();
         *response.headers_mut() = self.headers();
         response
     }
+}
+
+fn join_scopes(scopes: &[Scope], separator: &str) -> String {
+    let scopes: Vec<_> = scopes.iter().map(|scope| scope.as_str()).collect();
+    scopes.join(separator)
 }
 
 /// RFC 5789.

@@ -13,8 +13,10 @@ use std::{
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use quick_cache::sync::Cache;
+use tokio::sync::watch;
 
 use super::{
+    error::AuthFailure,
     rate_limit::{ArrivalTime, Limiter, Quota, RateLimit},
     single_flight::SingleFlight,
 };
@@ -40,6 +42,8 @@ pub struct KeyCache {
     refresh: SingleFlight<RefreshResult>,
     /// Whether the table was read once, so that what differs from it has changed.
     loaded: AtomicBool,
+    /// Changes when keys are revoked or removed.
+    revocations: watch::Sender<()>,
 }
 
 type RefreshResult = Result<(), store::Error>;
@@ -86,6 +90,28 @@ impl KeyCache {
             limiter: limit.map(Limiter::new),
             refresh: SingleFlight::spaced(MIN_REFRESH_INTERVAL),
             loaded: AtomicBool::new(false),
+            revocations: watch::Sender::new(()),
+        }
+    }
+
+    /// Tells when keys were revoked or removed.
+    pub fn revocations(&self) -> watch::Receiver<()> {
+        self.revocations.subscribe()
+    }
+
+    /// How much longer a key is valid, unless for ever; or why it is not.
+    pub fn validity(
+        &self,
+        hash: &KeyHash,
+        now: Timestamp,
+    ) -> Result<Option<Duration>, AuthFailure> {
+        let keys = self.keys.load();
+        let CachedKey { key, .. } = keys.get(hash).ok_or(AuthFailure::Unknown)?;
+        match key.expires_at {
+            _ if key.revoked_at.is_some() => Err(AuthFailure::Revoked),
+            Some(expiry) if now >= expiry => Err(AuthFailure::Expired),
+            Some(expiry) => Ok(Some(expiry.duration_since(now).unsigned_abs())),
+            None => Ok(None),
         }
     }
 
@@ -180,11 +206,21 @@ impl KeyCache {
             usage.last_used.fetch_max(stored, Ordering::Relaxed);
             (hash, CachedKey { key, usage })
         });
-        let fresh = fresh.collect();
+        let fresh: HashMap<_, _> = fresh.collect();
+        let is_revoked = |hash| {
+            let key: Option<&CachedKey> = fresh.get(hash);
+            key.is_none_or(|CachedKey { key, .. }| key.revoked_at.is_some())
+        };
+        let any_revoked = cached
+            .iter()
+            .any(|(hash, old)| old.key.revoked_at.is_none() && is_revoked(hash));
         if self.loaded.swap(true, Ordering::Relaxed) {
             audit(&cached, &fresh);
         }
         self.keys.store(Arc::new(fresh));
+        if any_revoked {
+            self.revocations.send_replace(());
+        }
         Ok(())
     }
 

@@ -42,10 +42,10 @@ pub async fn handle(api: &Api, client: IpAddr, request: Request<Incoming>) -> Re
     }
     guard.end(response.status(), error.as_ref());
     if head.method == Method::HEAD && response.status() != StatusCode::NOT_MODIFIED {
-        let length = response.body().size_hint().exact().unwrap_or_default();
-        response
-            .headers_mut()
-            .insert(header::CONTENT_LENGTH, length.into());
+        if let Some(length) = response.body().size_hint().exact() {
+            let headers = response.headers_mut();
+            headers.insert(header::CONTENT_LENGTH, length.into());
+        }
         *response.body_mut() = Default::default();
     }
     let closes = error.as_ref().is_some_and(ApiError::closes_connection);

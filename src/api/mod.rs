@@ -14,6 +14,7 @@ mod context;
 mod cors;
 mod docs;
 mod error;
+mod events;
 mod health;
 pub(crate) mod key_cache;
 pub(crate) mod metrics;
@@ -38,6 +39,7 @@ use hyper::body::Incoming;
 
 use crate::server::{Rejection, Response, Service};
 use error::ApiError;
+pub(crate) use events::EventFeed;
 pub(crate) use health::Health;
 
 pub use admission::AdmissionLimits;

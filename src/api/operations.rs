@@ -6,7 +6,7 @@ use http::Method;
 use crate::api_key::Scope;
 
 macro_rules! routes {
-    ($($method:ident $path:literal $operation:ident $id:literal $scope:ident),* $(,)?) => {
+    ($($method:ident $path:literal $operation:ident $id:literal $($scope:ident)|+),* $(,)?) => {
         /// An operation of the contract.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Operation {
@@ -21,7 +21,7 @@ macro_rules! routes {
                     method: Method::$method,
                     path: concat!("/v1/", $path),
                     id: $id,
-                    scope: Scope::$scope,
+                    scopes: &[$(Scope::$scope),+],
                 }),*];
                 &ROUTES[self as usize]
             }
@@ -33,7 +33,7 @@ struct Route {
     method: Method,
     path: &'static str,
     id: &'static str,
-    scope: Scope,
+    scopes: &'static [Scope],
 }
 
 routes! {
@@ -52,6 +52,8 @@ routes! {
     POST   "store/orders/{orderId}/complete" CompleteOrder  "completeOrder"  OrdersWrite,
     POST   "store/orders/{orderId}/cancel"   CancelOrder    "cancelOrder"    OrdersWrite,
     POST   "store/orders/{orderId}/return"   ReturnOrder    "returnOrder"    OrdersWrite,
+    GET    "events"                          ListEvents     "listEvents"     PetsRead | OrdersRead,
+    GET    "events/stream"                   StreamEvents   "streamEvents"   PetsRead | OrdersRead,
 }
 
 impl Operation {
@@ -69,9 +71,9 @@ impl Operation {
         self.route().path
     }
 
-    /// The scope that an API key needs.
-    pub fn scope(self) -> Scope {
-        self.route().scope
+    /// The scopes of which an API key needs one.
+    pub fn scopes(self) -> &'static [Scope] {
+        self.route().scopes
     }
 
     /// The names of its query parameters.
@@ -88,6 +90,8 @@ impl Operation {
             ],
             Self::ListOrders => &["limit", "cursor", "sort", "status", "petId"],
             Self::ListCategories => &["limit", "cursor"],
+            Self::ListEvents => &["after", "limit", "types", "subject", "wait"],
+            Self::StreamEvents => &["after", "types", "subject"],
             _ => &[],
         }
     }

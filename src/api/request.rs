@@ -1,7 +1,9 @@
 //! Typed input from a request, or the error that says what is wrong with it.
 
+use std::time::Instant;
+
 use bytes::Bytes;
-use http::{HeaderMap, header, request::Parts};
+use http::{HeaderMap, HeaderValue, header, request::Parts};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use jiff::Timestamp;
@@ -11,13 +13,15 @@ use sha2::{Digest, Sha256};
 use super::{
     admission::InFlight,
     auth::Authorized,
-    context::{BodyWait, RequestContext},
+    context::{RequestContext, Wait},
     error::{ApiError, INVALID_CATEGORY_ID, NO_SUCH_ORDER, NO_SUCH_PET},
     operations::Operation,
     preconditions::Preconditions,
 };
 use crate::{
+    api_key::KeyHash,
     category::CategoryId,
+    event::{EventFilter, VisibleEvents},
     idempotency::{IdempotencyKey, IdempotentRequest},
     invalid::{Invalid, join_messages, quoted},
     json::{FromObject, Object},
@@ -40,7 +44,8 @@ pub struct ApiRequest<'a> {
     authorized: Authorized,
     in_flight: InFlight<'a>,
     body: Option<Incoming>,
-    body_wait: &'a mut BodyWait,
+    wait: &'a mut Wait,
+    pub request_id: &'a HeaderValue,
     /// Whether unknown parameters and members are rejected.
     is_strict: bool,
     path_parameter: &'a str,
@@ -60,7 +65,8 @@ impl<'a> ApiRequest<'a> {
             authorized,
             in_flight,
             body: Some(body),
-            body_wait: &mut context.body_wait,
+            wait: &mut context.wait,
+            request_id: &context.request_id,
             is_strict: context.is_strict,
             path_parameter,
         }
@@ -69,6 +75,31 @@ impl<'a> ApiRequest<'a> {
     /// The API key of the caller.
     pub fn api_key_id(&self) -> i64 {
         self.authorized.api_key_id
+    }
+
+    pub fn key_hash(&self) -> KeyHash {
+        self.authorized.hash
+    }
+
+    /// The events that the caller asks for, if it may see them.
+    pub fn visible_events(&self, filter: EventFilter) -> Result<VisibleEvents, ApiError> {
+        let visible = filter.visible_to(self.authorized.scopes);
+        visible.map_err(|scope| ApiError::InsufficientScope(scope.as_slice()))
+    }
+
+    /// From now on the request does not count as in flight.
+    pub fn release(&mut self) {
+        self.in_flight.release();
+    }
+
+    /// Waits for something that may take long. Meanwhile the request does not count as in
+    /// flight.
+    pub async fn wait<T>(&mut self, future: impl Future<Output = T>) -> T {
+        self.release();
+        *self.wait = Wait::Since(Instant::now());
+        let result = future.await;
+        self.wait.end();
+        result
     }
 
     /// When the request arrived.
@@ -156,9 +187,7 @@ impl<'a> ApiRequest<'a> {
         if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
             return Err(ApiError::BodyTooLarge);
         }
-        self.in_flight
-            .receive(collect(body), self.body_wait)
-            .await?
+        self.in_flight.receive(collect(body), self.wait).await?
     }
 
     fn parse_idempotency_key(&self, body: &[u8]) -> Result<Option<IdempotentRequest>, ApiError> {

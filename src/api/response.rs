@@ -16,7 +16,7 @@ use super::{
 use crate::{
     idempotency::Idempotent,
     page::{Filter, ListKind, ListQuery, Page, Sort},
-    server::Response,
+    server::{Response, ResponseBody},
 };
 
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -36,12 +36,16 @@ pub enum Invalidation {
 /// A response that can be sent many times.
 #[derive(Debug)]
 pub struct CachedResponse {
-    response: Response,
+    response: http::Response<Full<Bytes>>,
     pub invalidation: Invalidation,
 }
 
 impl CachedResponse {
-    pub fn new(mut response: Response, invalidation: Invalidation) -> Self {
+    pub fn new(response: Response, invalidation: Invalidation) -> Self {
+        let mut response = response.map(|body| match body {
+            ResponseBody::Complete(body) => body,
+            ResponseBody::Stream(_) => unreachable!("a stream cannot be sent twice"),
+        });
         // For what the middleware adds to every response: a clone need not grow its table.
         response.headers_mut().reserve(2);
         Self {
@@ -68,7 +72,7 @@ impl CachedResponse {
                 response.headers_mut().remove(header::CONTENT_TYPE);
             }
         }
-        Ok(response)
+        Ok(response.map(ResponseBody::Complete))
     }
 
     pub fn body_size(&self) -> u64 {
@@ -127,6 +131,12 @@ impl Links {
         CachedResponse::new(private_json(&page.items, link), invalidation)
     }
 
+    /// The link to the next page of the event log.
+    pub fn events(&self, query: &str) -> HeaderValue {
+        let link = format!("<{}/events?{query}>; rel=\"next\"", self.base);
+        HeaderValue::try_from(link).expect("links are printable ASCII")
+    }
+
     /// 201 with the location of the new resource.
     pub fn created(&self, path: &str, id: i64, resource: &impl Serialize) -> Response {
         let location = format!("{}/{path}/{id}", self.base);
@@ -150,8 +160,18 @@ impl Links {
 
 /// A JSON body without an entity tag, for the response to a write.
 pub fn json(content: &impl Serialize) -> Response {
-    let mut response = Response::new(Full::new(to_json(content)));
+    let mut response = Response::new(to_json(content).into());
     response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    response
+}
+
+/// A page of the event log. Every response links to the next page.
+pub fn events(json: Bytes, link: HeaderValue) -> Response {
+    let mut response = Response::new(json.into());
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, JSON);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::LINK, link);
     response
 }
 
@@ -222,7 +242,7 @@ fn with_etag(
     link: Option<String>,
 ) -> Response {
     let etag = etag_of(&body, link.as_deref().unwrap_or(""));
-    let mut response = Response::new(Full::new(body));
+    let mut response = Response::new(body.into());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, media_type);
     headers.insert(header::CACHE_CONTROL, cache_control);

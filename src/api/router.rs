@@ -8,6 +8,7 @@ use super::{
     context::RequestContext,
     docs,
     error::ApiError,
+    events,
     operations::{self, Match, Operation},
     orders, pets, prefer,
     request::ApiRequest,
@@ -89,5 +90,7 @@ async fn dispatch(
         Operation::CompleteOrder => orders::complete_order(api, request).await,
         Operation::CancelOrder => orders::cancel_order(api, request).await,
         Operation::ReturnOrder => orders::return_order(api, request).await,
+        Operation::ListEvents => events::list_events(api, request).await,
+        Operation::StreamEvents => events::stream_events(api, request).await,
     }
 }

@@ -9,6 +9,7 @@ use super::{
     auth::Authenticator,
     cache::{self, ResponseCache},
     cors::Origin,
+    events::EventFeed,
     health::Health,
     key_cache::KeyCache,
     metrics::Metrics,
@@ -35,6 +36,8 @@ pub struct Config {
     pub rate_limit: Option<RateLimit>,
     /// The rate limit of requests without a valid API key, per address.
     pub failed_auth_limit: RateLimit,
+    /// Event streams and long polls that may be open.
+    pub max_streams: usize,
     pub clock: Clock,
     pub limits: AdmissionLimits,
 }
@@ -50,6 +53,7 @@ impl Default for Config {
             access_log: false,
             rate_limit: None,
             failed_auth_limit: RateLimit::FAILED_AUTH,
+            max_streams: 1024,
             clock: Clock::system(),
             limits: AdmissionLimits::default(),
         }
@@ -72,6 +76,7 @@ pub(crate) struct Api {
     /// Whether clients connect over TLS.
     pub(super) is_https: bool,
     pub(super) access_log: AccessLog,
+    pub events: Arc<EventFeed>,
     pub health: Health,
     pub metrics: Arc<Metrics>,
 }
@@ -89,6 +94,7 @@ impl Api {
             auth: Authenticator::new(keys, failed_auth, config.clock),
             admission: Admission::new(config.limits),
             cache: ResponseCache::new(store.clone()),
+            events: Arc::new(EventFeed::new(store.clone(), config.max_streams)),
             health: Health::new(store.clone()),
             contract_yaml: response::public_document(contract.yaml, "application/yaml"),
             contract_json: response::public_document(contract.json, "application/json"),
@@ -103,6 +109,12 @@ impl Api {
             metrics: Arc::default(),
             store,
         }
+    }
+
+    /// From now on the service is not ready, and event streams end.
+    pub fn start_draining(&self) {
+        self.health.start_draining();
+        self.events.stop();
     }
 
     /// The API keys in memory, which background tasks keep fresh.

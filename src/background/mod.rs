@@ -7,13 +7,18 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures_util::FutureExt;
 use tokio::task::JoinSet;
 
-use crate::{api::Api, server::Tls, store::Store};
+use crate::{api::Api, event::EventRetention, server::Tls, store::Store};
 
 /// How long to wait before a task that panicked is restarted.
 const RESTART_DELAY: Duration = Duration::from_secs(1);
 
 /// Starts all background tasks.
-pub(crate) fn start(store: &Arc<Store>, api: &Api, tls: Option<&Arc<Tls>>) -> Supervisor {
+pub(crate) fn start(
+    store: &Arc<Store>,
+    api: &Api,
+    tls: Option<&Arc<Tls>>,
+    event_retention: EventRetention,
+) -> Supervisor {
     let mut supervisor = Supervisor::default();
     supervisor.spawn("refresh_api_keys", api.keys(), tasks::refresh_api_keys);
     supervisor.spawn(
@@ -27,6 +32,13 @@ pub(crate) fn start(store: &Arc<Store>, api: &Api, tls: Option<&Arc<Tls>>) -> Su
         store,
         tasks::purge_idempotency_keys,
     );
+    supervisor.spawn(
+        "purge_events",
+        &(store.clone(), api.events.clone(), event_retention),
+        tasks::purge_events,
+    );
+    supervisor.spawn("follow_event_log", store, tasks::follow_event_log);
+    supervisor.spawn("follow_events", &api.events, tasks::follow_events);
     supervisor.spawn(
         "report_shed_requests",
         &api.metrics,

@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{interval, sleep};
 
 use crate::{
-    api::{key_cache::KeyCache, metrics::Metrics},
+    api::{EventFeed, key_cache::KeyCache, metrics::Metrics},
+    event::EventRetention,
     idempotency,
     server::Tls,
     store::{self, Store},
@@ -17,6 +18,7 @@ const KEY_REFRESH_INTERVAL: Duration = Duration::from_millis(500);
 const KEY_USAGE_FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 const ORDER_EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 const IDEMPOTENCY_PURGE_INTERVAL: Duration = Duration::from_secs(1);
+const EVENT_PURGE_INTERVAL: Duration = Duration::from_secs(1);
 const SHED_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 pub async fn refresh_api_keys(keys: Arc<KeyCache>) {
@@ -60,6 +62,29 @@ pub async fn purge_idempotency_keys(store: Arc<Store>) {
         let purge = || store.idempotency_purge(idempotency::RETENTION);
         latch.observe(in_batches(purge).await);
     }
+}
+
+pub async fn purge_events((store, feed, retention): (Arc<Store>, Arc<EventFeed>, EventRetention)) {
+    let mut ticks = interval(EVENT_PURGE_INTERVAL);
+    let mut latch = ErrorLatch::new("event purge");
+    loop {
+        ticks.tick().await;
+        let purged = in_batches(|| store.event_purge(retention)).await;
+        if let Ok(events) = purged {
+            feed.metrics.purged.add(events);
+        }
+        latch.observe(purged);
+    }
+}
+
+/// Moves the head of the event log.
+pub async fn follow_event_log(store: Arc<Store>) {
+    store.event_follow().await;
+}
+
+/// Keeps the newest events in memory.
+pub async fn follow_events(feed: Arc<EventFeed>) {
+    feed.follow().await;
 }
 
 /// Logs how many requests were shed: one event each would add to the overload.

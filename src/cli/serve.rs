@@ -22,6 +22,7 @@ use crate::{
     api::{self, Origin, RateLimit, Scheme},
     api_key::{NewApiKey, Scopes},
     clock::Clock,
+    event::EventRetention,
     server,
     service::{self, Config, Listeners},
     store::{self, Options, Role, Store},
@@ -80,6 +81,41 @@ pub struct Serve {
     /// The contract is still served, at /v1/openapi.yaml and /v1/openapi.json.
     #[arg(long, env = "PETSTORE_NO_DOCS")]
     no_docs: bool,
+    /// How long events are kept, such as 12h or 7d.
+    ///
+    /// A client that has not read the log for longer has to start over.
+    #[arg(
+        long,
+        env = "PETSTORE_KEEP_EVENTS",
+        value_parser = event_age,
+        default_value = "7d",
+        value_name = "DURATION",
+        allow_hyphen_values = true
+    )]
+    keep_events: SignedDuration,
+    /// Maximum number of events to keep, whatever their age.
+    #[arg(
+        long,
+        env = "PETSTORE_MAX_EVENTS",
+        value_parser = RangedU64ValueParser::<u64>::new().range(1..=1_000_000_000_000),
+        default_value_t = EventRetention::default().count,
+        value_name = "COUNT",
+        allow_hyphen_values = true
+    )]
+    max_events: u64,
+    /// Maximum number of event streams and long polls that are open at a time.
+    ///
+    /// They don't count as requests in flight, and connections for them are added to the
+    /// limit on connections.
+    #[arg(
+        long,
+        env = "PETSTORE_MAX_STREAMS",
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000),
+        default_value_t = api::Config::default().max_streams,
+        value_name = "COUNT",
+        allow_hyphen_values = true
+    )]
+    max_streams: usize,
     /// Maximum rate of requests per API key, such as 600/60s, 10/s or 1000/1h.
     ///
     /// By default, the rate is not limited.
@@ -203,6 +239,7 @@ impl Serve {
         }
 
         let mut limits = server::Limits::default();
+        limits.max_connections += self.max_streams;
         limits.max_connections = limits.max_connections.min(max_connections());
         limits.max_connections_per_address = self.max_connections_per_address;
         limits.drain_delay = self.drain_delay.unsigned_abs();
@@ -216,9 +253,14 @@ impl Serve {
                 rate_limit: self.rate_limit,
                 failed_auth_limit: self.failed_auth_limit,
                 access_log: self.access_log,
+                max_streams: self.max_streams,
                 ..api::Config::default()
             },
             server: limits,
+            event_retention: EventRetention {
+                age: self.keep_events,
+                count: self.max_events,
+            },
             tls,
         };
         let listeners = Listeners {
@@ -331,6 +373,11 @@ fn max_connections() -> usize {
 fn reservation(text: &str) -> Result<SignedDuration, &'static str> {
     duration(text, 1..=3660 * 24 * 3600)
         .ok_or("must be a duration from 1s to 3660d, such as 30m, 12h or 2d")
+}
+
+fn event_age(text: &str) -> Result<SignedDuration, &'static str> {
+    duration(text, 1..=3660 * 24 * 3600)
+        .ok_or("must be a duration from 1s to 3660d, such as 12h or 7d")
 }
 
 fn drain_delay(text: &str) -> Result<SignedDuration, &'static str> {

@@ -4,12 +4,13 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
 
 use futures_util::task::AtomicWaker;
+use http::StatusCode;
 use tokio::time::Instant;
 
 use super::request_state::RequestState;
@@ -27,6 +28,8 @@ pub struct Activity {
     started: AtomicU64,
     active: AtomicUsize,
     unsent: AtomicUsize,
+    /// Whether an HTTP/1.1 response is a stream.
+    streaming: AtomicBool,
     /// Bytes written to the client.
     written: AtomicU64,
     evicted: AtomicU8,
@@ -74,6 +77,7 @@ impl Activity {
             started: AtomicU64::default(),
             active: AtomicUsize::default(),
             unsent: AtomicUsize::default(),
+            streaming: AtomicBool::default(),
             written: AtomicU64::default(),
             evicted: AtomicU8::default(),
             waker: AtomicWaker::new(),
@@ -164,6 +168,10 @@ impl Activity {
         self.request.expects_write() || self.blocked_since.load(Relaxed) != 0
     }
 
+    pub fn is_streaming(&self) -> bool {
+        self.streaming.load(Relaxed)
+    }
+
     pub fn evict(&self, how: Eviction) {
         self.evicted.store(how as u8, Relaxed);
         self.waker.wake();
@@ -207,6 +215,23 @@ impl Activity {
     }
 }
 
+/// An HTTP/1.1 request whose response is a stream. It ends with the stream.
+pub struct StreamedRequest(Arc<Activity>);
+
+impl StreamedRequest {
+    pub fn begin(activity: &Arc<Activity>) -> Self {
+        activity.streaming.store(true, Relaxed);
+        Self(activity.clone())
+    }
+}
+
+impl Drop for StreamedRequest {
+    fn drop(&mut self) {
+        self.0.streaming.store(false, Relaxed);
+        self.0.request.end(StatusCode::OK);
+    }
+}
+
 /// An HTTP/2 response, until it is sent or reset by the client.
 pub struct UnsentResponse(Arc<Activity>);
 
@@ -221,8 +246,8 @@ impl ActiveRequest {
         Self(activity.clone())
     }
 
-    /// The service has responded.
-    pub fn end(self) -> UnsentResponse {
+    /// The service has responded, or has more of a response.
+    pub fn respond(&self) -> UnsentResponse {
         self.0.unsent.fetch_add(1, Relaxed);
         UnsentResponse(self.0.clone())
     }

@@ -13,7 +13,6 @@ use std::{
 use bytes::Bytes;
 use futures_util::{FutureExt, future::Either};
 use http::{HeaderValue, header};
-use http_body_util::Full;
 use hyper::{
     Request,
     body::{Body, Frame, Incoming, SizeHint},
@@ -29,8 +28,8 @@ use tokio::{
 };
 
 use super::{
-    Limits, Metrics, Rejection, Response, Server, Service,
-    activity::{ActiveRequest, Activity, Eviction, UnsentResponse},
+    Limits, Metrics, Rejection, Response, ResponseBody, Server, Service,
+    activity::{ActiveRequest, Activity, Eviction, StreamedRequest, UnsentResponse},
     connections::{Slot, Stop},
     head_scanner::{Findings, HeadScanner},
     limits::{MAX_BODY_BYTES, MAX_CONCURRENT_STREAMS, MAX_HEAD_BYTES},
@@ -201,7 +200,12 @@ async fn serve_http1<S: Service>(
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);
             }
-            activity.request.end(response.status());
+            match response.body_mut() {
+                ResponseBody::Complete(_) => activity.request.end(response.status()),
+                ResponseBody::Stream(body) => {
+                    body.guard = Some(Box::new(StreamedRequest::begin(activity)));
+                }
+            }
             Ok::<_, Infallible>(response)
         })
     });
@@ -274,8 +278,7 @@ async fn serve_http2<S: Service>(
                     Some(rejection) => rejection,
                     None => service.call(client, request).await,
                 };
-                let unsent = Some(active.end());
-                Ok::<_, Infallible>(response.map(|body| TrackedBody { body, unsent }))
+                Ok::<_, Infallible>(response.map(|body| TrackedBody::new(body, active)))
             }
         }
     });
@@ -358,10 +361,25 @@ impl Check {
     }
 }
 
-/// A response body that counts as unsent until its bytes are written.
+/// A response body that counts as unsent until its bytes are written. A stream counts as
+/// an active request, and as unsent from each chunk until hyper asks for the next one,
+/// which it does when the client has room for it.
 struct TrackedBody {
-    body: Full<Bytes>,
+    body: ResponseBody,
+    active: Option<ActiveRequest>,
     unsent: Option<UnsentResponse>,
+}
+
+impl TrackedBody {
+    fn new(body: ResponseBody, active: ActiveRequest) -> Self {
+        let unsent = Some(active.respond());
+        let active = matches!(body, ResponseBody::Stream(_)).then_some(active);
+        Self {
+            body,
+            active,
+            unsent,
+        }
+    }
 }
 
 /// h2 queues the bytes of a body and drops them when the last one is written.
@@ -384,8 +402,15 @@ impl Body for TrackedBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        let _unsent = self.unsent.take();
+        let this = &mut *self;
+        if let Some(active) = &this.active {
+            this.unsent = None;
+            let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
+            this.unsent = Some(active.respond());
+            return Poll::Ready(frame);
+        }
+        let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
+        let _unsent = this.unsent.take();
         let track = |bytes| Bytes::from_owner(TrackedBytes { bytes, _unsent });
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(track))))
     }

@@ -6,6 +6,7 @@
 
 mod accept;
 mod activity;
+mod body;
 mod connection;
 mod connections;
 mod head_scanner;
@@ -18,13 +19,12 @@ mod tls;
 
 use std::{net::IpAddr, sync::Arc};
 
-use bytes::Bytes;
 use http::Request;
-use http_body_util::Full;
 use hyper::body::Incoming;
 
 use crate::telemetry::metrics::{Counter, Gauge};
 
+pub use body::ResponseBody;
 pub use connections::{RESERVED_CONNECTIONS, client_network};
 pub use limits::{Limits, MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS};
 pub use message::validate;
@@ -48,8 +48,7 @@ pub struct Metrics {
     pub evicted_connections: Counter,
 }
 
-/// A response with its complete body in memory.
-pub type Response = http::Response<Full<Bytes>>;
+pub type Response = http::Response<ResponseBody>;
 
 /// What the transport serves.
 pub trait Service: Send + Sync + 'static {

@@ -78,13 +78,16 @@ pub async fn reject<S>(stream: S, limits: &Limits, response: Response)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let reject = |_| response.clone();
+    let mut response = Some(response);
+    let reject = |_| Response::default();
     let now = Instant::now();
     let activity = Arc::new(Activity::new(now, now));
     let limits = limits.clone();
     let mut stream = ClientStream::new(stream, ReadAhead::default(), activity, limits, reject);
     poll_fn(|cx| {
-        stream.send(cx, response.clone());
+        if let Some(response) = response.take() {
+            stream.send(cx, response);
+        }
         Poll::Ready(())
     })
     .await;
@@ -168,6 +171,24 @@ where
             self.timer.as_mut().reset(self.deadline);
         }
         false
+    }
+
+    /// Fails if the client has disconnected. Only for a stream: hyper does not read while a
+    /// response is sent, and nothing may be written for a while. A client that shuts down
+    /// its sending side is taken for disconnected.
+    fn poll_disconnect(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while self.read_ahead.is_empty() {
+            let mut bytes = [0; 1024];
+            let mut buf = ReadBuf::new(&mut bytes);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut buf)? {
+                Poll::Ready(()) if buf.filled().is_empty() => {
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
+                Poll::Ready(()) => self.read_ahead.extend_from_slice(buf.filled()),
+                Poll::Pending => break,
+            }
+        }
+        Ok(())
     }
 
     /// Reads bytes of one request.
@@ -405,6 +426,9 @@ where
         ready!(self.with_min_rate(cx, flushed))?;
         self.flushed = true;
         self.activity.unblock();
+        if self.activity.is_streaming() {
+            self.poll_disconnect(cx)?;
+        }
         Poll::Ready(Ok(()))
     }
 

@@ -4,7 +4,6 @@
 use std::{fmt::Display, net::IpAddr, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Method, Request, header};
-use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::time::timeout;
 
@@ -132,6 +131,18 @@ impl MetricsEndpoint {
         cache.sample(&[("result", &"hit")], cached.hits.get());
         cache.sample(&[("result", &"miss")], cached.misses.get());
         cache.sample(&[("result", &"coalesced")], cached.coalesced.get());
+        let mut streams = text.gauges(
+            "petstore_event_streams",
+            "Open event streams and long polls.",
+        );
+        let events = &api.events.metrics;
+        streams.sample(&[("kind", &"stream")], events.streams.get());
+        streams.sample(&[("kind", &"long_poll")], events.long_polls.get());
+        text.counter(
+            "petstore_purged_events_total",
+            "Events that this process deleted because of their age or number.",
+            events.purged.get(),
+        );
         let mut deprecated = text.counters(
             "petstore_deprecated_requests_total",
             "Requests for deprecated operations, by API key.",
@@ -234,7 +245,7 @@ impl Service for MetricsEndpoint {
         if path != "/metrics" {
             return api::with_new_request_id(self.api.health.probe(path).await);
         }
-        let mut response = Response::new(Full::new(self.scrape().await.into()));
+        let mut response = Response::new(self.scrape().await.into());
         let media_type = HeaderValue::from_static(Exposition::MEDIA_TYPE);
         response
             .headers_mut()

@@ -11,6 +11,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use crate::{
     api::{self, Api, Scheme},
     background,
+    event::EventRetention,
     server::{self, Server, Tls},
     store::Store,
 };
@@ -23,6 +24,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Config {
     pub api: api::Config,
     pub server: server::Limits,
+    pub event_retention: EventRetention,
     /// Encrypts the API's connections; the metrics listener stays plain HTTP.
     pub tls: Option<Arc<Tls>>,
 }
@@ -44,13 +46,14 @@ pub async fn run(
     let Config {
         api: api_config,
         server: limits,
+        event_retention,
         tls,
     } = config;
     let store = Arc::new(store);
     let scheme = Scheme::new(tls.is_some());
     let address = listeners.api.local_addr()?;
     let api = Arc::new(Api::new(store.clone(), api_config, scheme, address));
-    let tasks = background::start(&store, &api, tls.as_ref());
+    let tasks = background::start(&store, &api, tls.as_ref(), event_retention);
     let server = Server {
         service: api.clone(),
         limits,
@@ -72,7 +75,7 @@ pub async fn run(
 
     let shutdown = async {
         shutdown.await;
-        api.health.start_draining();
+        api.start_draining();
     };
     server.run(listeners.api, shutdown).await;
 

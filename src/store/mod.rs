@@ -38,7 +38,7 @@ use tokio::sync::watch;
 use crate::{
     api_key::{ApiKey, ApiKeyUsage, KeyHash, NewApiKey},
     category::{Category, CategoryFilter, CategoryId, CategoryName, CategoryRejection, Naming},
-    event::{Event, EventId, Gone},
+    event::{Event, EventId, EventRetention, Gone},
     idempotency::{Idempotent, IdempotentRequest},
     order::{Order, OrderFilter, OrderId, OrderRejection, Transition},
     page::{ListQuery, Page},
@@ -388,8 +388,8 @@ impl Store {
         }
     }
 
-    /// The position of the head: the id of the newest event up to it.
-    pub async fn event_newest(&self) -> Result<EventId, Error> {
+    /// The newest event up to the head.
+    pub async fn event_newest(&self) -> Result<Option<Event>, Error> {
         match self {
             Self::Sqlite(db) => db.event_newest().await,
             Self::Postgres(db) => db.event_newest().await,
@@ -409,12 +409,12 @@ impl Store {
         }
     }
 
-    /// Deletes a batch of the events that are older than `retention` or exceed `max` in
-    /// number, but never the newest. Returns how many; 0 if none are left.
-    pub async fn event_purge(&self, retention: SignedDuration, max: u64) -> Result<u64, Error> {
+    /// Deletes a batch of the oldest events that need not be kept. Returns how many; 0 if
+    /// none are left.
+    pub async fn event_purge(&self, retention: EventRetention) -> Result<u64, Error> {
         match self {
-            Self::Sqlite(db) => db.event_purge(retention, max).await,
-            Self::Postgres(db) => db.event_purge(retention, max).await,
+            Self::Sqlite(db) => db.event_purge(retention).await,
+            Self::Postgres(db) => db.event_purge(retention.age, retention.count).await,
         }
     }
 

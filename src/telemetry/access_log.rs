@@ -85,6 +85,57 @@ impl AccessLog {
     }
 }
 
+/// A stream that has ended.
+pub struct StreamEntry<'a> {
+    pub request_id: &'a str,
+    pub api_key_id: i64,
+    pub duration: Duration,
+    /// The events that were sent.
+    pub events: u64,
+    pub end: StreamEnd,
+}
+
+/// Why a stream has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// The client closed it, or does not read.
+    Disconnect,
+    /// It was open for the longest time that is allowed.
+    MaxAge,
+    Shutdown,
+    ApiKeyInvalid,
+    /// The event log could not be read, or no longer has the position.
+    LogUnavailable,
+}
+
+impl StreamEnd {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Disconnect => "disconnect",
+            Self::MaxAge => "max_age",
+            Self::Shutdown => "shutdown",
+            Self::ApiKeyInvalid => "api_key_invalid",
+            Self::LogUnavailable => "log_unavailable",
+        }
+    }
+}
+
+impl AccessLog {
+    /// Logs the end of a stream. Its start is logged as a request.
+    pub fn log_stream(self, entry: &StreamEntry) {
+        if self.log_all {
+            tracing::info!(
+                request_id = entry.request_id,
+                api_key_id = entry.api_key_id,
+                duration_ms = entry.duration.as_micros() as f64 / 1000.0,
+                events = entry.events,
+                reason = entry.end.as_str(),
+                "event stream ended"
+            );
+        }
+    }
+}
+
 fn is_failure(status: u16, shed: bool) -> bool {
     status >= 500 && !shed
 }

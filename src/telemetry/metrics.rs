@@ -15,6 +15,10 @@ impl Counter {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -29,6 +33,10 @@ impl Gauge {
     pub fn track(&self) -> GaugeGuard<'_> {
         self.0.fetch_add(1, Ordering::Relaxed);
         GaugeGuard(self)
+    }
+
+    pub fn add(&self, change: i64) {
+        self.0.fetch_add(change, Ordering::Relaxed);
     }
 
     pub fn set(&self, value: i64) {

@@ -19,7 +19,7 @@ impl Service for Waiting {
     async fn call(&self, _: IpAddr, _: Request<Incoming>) -> Response {
         self.requests.add_permits(1);
         self.responses.acquire().await.unwrap().forget();
-        Response::new(Full::from("served"))
+        Response::new("served".into())
     }
 
     fn is_health_check(&self, _: &Request<Incoming>) -> bool {
@@ -27,7 +27,7 @@ impl Service for Waiting {
     }
 
     fn reject(&self, _: Rejection) -> Response {
-        Response::new(Full::from("rejected"))
+        Response::new("rejected".into())
     }
 }
 

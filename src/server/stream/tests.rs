@@ -2,7 +2,6 @@
 //! this way is tested over real sockets in `tests/api/http1.rs`.
 
 use http::StatusCode;
-use http_body_util::Full;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, duplex},
     net::{TcpListener, TcpStream},
@@ -28,7 +27,7 @@ fn activity() -> Arc<Activity> {
 }
 
 fn reject(rejection: Rejection) -> Response {
-    let mut response = Response::new(Full::new(format!("{rejection:?}").into()));
+    let mut response = Response::new(format!("{rejection:?}").into());
     *response.status_mut() = StatusCode::BAD_REQUEST;
     response
 }

@@ -19,7 +19,7 @@ impl Postgres {
         todo!()
     }
 
-    pub(in super::super) async fn event_newest(&self) -> Result<EventId, Error> {
+    pub(in super::super) async fn event_newest(&self) -> Result<Option<Event>, Error> {
         todo!()
     }
 

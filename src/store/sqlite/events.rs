@@ -1,14 +1,14 @@
 //! The event log on SQLite. There is one writer, so the order of sequence numbers is the
 //! order of commits.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use tokio::sync::watch;
 
 use super::{super::error::Error, Sqlite, read_row, writer::Effect};
 use crate::{
     category::Category,
-    event::{Event, EventId, EventType, Gone},
+    event::{Event, EventId, EventRetention, EventType, Gone},
     order::Order,
     page::Status,
     pet::Pet,
@@ -126,14 +126,11 @@ impl Sqlite {
         self.writer.event_head()
     }
 
-    pub(in super::super) async fn event_newest(&self) -> Result<EventId, Error> {
+    pub(in super::super) async fn event_newest(&self) -> Result<Option<Event>, Error> {
         let newest = |db: &Connection| {
             let mut select = db.prepare_cached(NEWEST)?;
             let mut newest = select.query_map([], read_row::<Event>)?;
-            Ok(newest
-                .next()
-                .transpose()?
-                .map_or(EventId::START, |event| event.id()))
+            newest.next().transpose()
         };
         self.readers.run(newest).await
     }
@@ -166,11 +163,10 @@ impl Sqlite {
 
     pub(in super::super) async fn event_purge(
         &self,
-        retention: SignedDuration,
-        max: u64,
+        retention: EventRetention,
     ) -> Result<u64, Error> {
-        let before = (self.clock.now() - retention).as_microsecond();
-        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        let before = (self.clock.now() - retention.age).as_microsecond();
+        let max = i64::try_from(retention.count).unwrap_or(i64::MAX);
         let last = move |db: &Connection| {
             db.prepare_cached(PURGEABLE)?
                 .query_row([before, max, PURGE_BATCH_SIZE], |row| row.get(0))

@@ -1,0 +1,90 @@
+//! The query parameters of the feed and the stream.
+
+use std::time::Duration;
+
+use http::HeaderMap;
+
+use super::super::error::ApiError;
+use crate::{
+    event::{After, EventFilter, EventId, EventLimit},
+    invalid::{Invalid, quoted},
+    page::{parse_decimal, set_once},
+};
+
+const LAST_EVENT_ID: &str = "Last-Event-ID";
+
+/// Below the timeouts of common proxies.
+const MAX_WAIT_SECONDS: i64 = 50;
+
+pub struct EventQuery {
+    /// `None` if it is not given.
+    pub after: Option<After>,
+    pub limit: EventLimit,
+    pub filter: EventFilter,
+    /// How long a page without events is held back.
+    pub wait: Duration,
+}
+
+impl EventQuery {
+    /// Parses a query string. Unknown parameters are ignored.
+    pub fn parse(query: &str) -> Result<Self, ApiError> {
+        Self::parse_parameters(query).map_err(ApiError::InvalidParameter)
+    }
+
+    fn parse_parameters(query: &str) -> Result<Self, Invalid> {
+        let (mut after, mut limit, mut wait) = (None, None, None);
+        let mut filter = EventFilter::default();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match &*name {
+                "after" => set_once("after", &mut after, After::parse("after", &value)?)?,
+                "limit" => set_once("limit", &mut limit, EventLimit::parse(&value)?)?,
+                "wait" => set_once("wait", &mut wait, parse_wait(&value)?)?,
+                _ => filter.set(&name, &value)?,
+            }
+        }
+        Ok(Self {
+            after,
+            limit: limit.unwrap_or(EventLimit::DEFAULT),
+            filter,
+            wait: wait.unwrap_or_default(),
+        })
+    }
+
+    /// The query string of the page after a position.
+    pub fn next(&self, position: EventId) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("after", &position.to_string());
+        query.append_pair("limit", &self.limit.get().to_string());
+        query.extend_pairs(self.filter.parameters());
+        if !self.wait.is_zero() {
+            query.append_pair("wait", &self.wait.as_secs().to_string());
+        }
+        query.finish()
+    }
+}
+
+fn parse_wait(text: &str) -> Result<Duration, Invalid> {
+    let seconds = parse_decimal(text).filter(|seconds| (0..=MAX_WAIT_SECONDS).contains(seconds));
+    let wait = seconds.map(|seconds| Duration::from_secs(seconds.unsigned_abs()));
+    wait.ok_or_else(|| {
+        let got = quoted(text);
+        let reason =
+            format!("must be an integer from 0 to {MAX_WAIT_SECONDS} (seconds), got {got}");
+        Invalid::new("wait", reason)
+    })
+}
+
+/// Where a client wants to resume a stream.
+pub fn last_event_id(headers: &HeaderMap) -> Result<Option<After>, ApiError> {
+    let mut values = headers.get_all(LAST_EVENT_ID).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    let invalid = |reason: &str| ApiError::InvalidParameter(Invalid::new(LAST_EVENT_ID, reason));
+    if values.next().is_some() {
+        return Err(invalid("must not be repeated"));
+    }
+    let id = value.to_str().ok().and_then(EventId::parse);
+    let id = id.ok_or_else(|| invalid("must be the id of an event"))?;
+    Ok(Some(After::Id(id)))
+}

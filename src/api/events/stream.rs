@@ -1,0 +1,144 @@
+//! The body of a stream: Server-Sent Events.
+
+use std::{
+    sync::Arc,
+    time::{self, Duration},
+};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use rand::RngExt;
+use tokio::time::Instant;
+
+use super::{
+    super::{request::ApiRequest, state::Api},
+    EventFeed, Next, Reader,
+};
+use crate::{
+    event::EventId,
+    server::ResponseBody,
+    telemetry::access_log::{AccessLog, StreamEnd, StreamEntry},
+};
+
+/// How often something is sent, so that neither side nor a proxy takes the connection for
+/// dead.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
+/// After about this time a stream ends and its client continues, perhaps at another
+/// replica.
+const MAX_AGE: Duration = Duration::from_secs(3600);
+/// The most events in a chunk.
+const CHUNK_SIZE: usize = 100;
+
+struct EventStream {
+    reader: Reader,
+    /// What is sent first.
+    start: Option<Bytes>,
+    /// The last id that was sent.
+    sent: EventId,
+    ends_at: Instant,
+    log: StreamLog,
+}
+
+/// The stream from the position of its reader.
+pub fn body(api: &Api, request: &ApiRequest, reader: Reader) -> ResponseBody {
+    let mut random = rand::rng();
+    let retry = random.random_range(2000..5000);
+    let sent = reader.position();
+    let stream = EventStream {
+        // With the position: a client that is cut before the first event resumes there.
+        start: Some(format!("retry: {retry}\nid: {sent}\n\n").into()),
+        sent,
+        ends_at: Instant::now() + MAX_AGE.mul_f64(random.random_range(0.9..1.1)),
+        reader,
+        log: StreamLog::new(api, request),
+    };
+    ResponseBody::stream(stream::unfold(stream, EventStream::next))
+}
+
+impl EventStream {
+    async fn next(mut self) -> Option<(Bytes, Self)> {
+        if let Some(start) = self.start.take() {
+            return Some((start, self));
+        }
+        let now = Instant::now();
+        if now >= self.ends_at {
+            return self.end(StreamEnd::MaxAge);
+        }
+        let wait = HEARTBEAT_INTERVAL.min(self.ends_at - now);
+        match self.reader.next(CHUNK_SIZE, wait).await {
+            Ok(Next::Page(page)) => {
+                self.sent = page.events.last().map_or(self.sent, |event| event.id);
+                self.log.events += page.events.len() as u64;
+                let mut blocks = page.events.iter().map(|event| &event.block);
+                let chunk = match page.events.len() {
+                    1 => blocks.next().cloned(),
+                    _ => None,
+                };
+                let chunk = chunk.unwrap_or_else(|| {
+                    let mut chunk = BytesMut::new();
+                    blocks.for_each(|block| chunk.extend_from_slice(block));
+                    chunk.freeze()
+                });
+                Some((chunk, self))
+            }
+            Ok(Next::Timeout(position)) => Some((self.heartbeat(position), self)),
+            Ok(Next::Stopped(_)) => self.end(StreamEnd::Shutdown),
+            Ok(Next::Unauthorized(_)) => self.end(StreamEnd::ApiKeyInvalid),
+            // The client resumes and is told why it cannot.
+            Err(_) => self.end(StreamEnd::LogUnavailable),
+        }
+    }
+
+    /// A comment; or the position, if events were passed that the filter leaves out.
+    fn heartbeat(&mut self, position: EventId) -> Bytes {
+        if position == self.sent {
+            return Bytes::from_static(b":\n\n");
+        }
+        self.sent = position;
+        format!("id: {position}\n\n").into()
+    }
+
+    fn end(mut self, reason: StreamEnd) -> Option<(Bytes, Self)> {
+        self.log.end = reason;
+        None
+    }
+}
+
+/// Counts a stream while it is open, and logs its end.
+struct StreamLog {
+    feed: Arc<EventFeed>,
+    access_log: AccessLog,
+    request_id: String,
+    api_key_id: i64,
+    started: time::Instant,
+    events: u64,
+    end: StreamEnd,
+}
+
+impl StreamLog {
+    fn new(api: &Api, request: &ApiRequest) -> Self {
+        api.events.metrics.streams.add(1);
+        Self {
+            feed: api.events.clone(),
+            access_log: api.access_log,
+            request_id: request.request_id.to_str().unwrap_or_default().into(),
+            api_key_id: request.api_key_id(),
+            started: time::Instant::now(),
+            events: 0,
+            end: StreamEnd::Disconnect,
+        }
+    }
+}
+
+impl Drop for StreamLog {
+    fn drop(&mut self) {
+        self.feed.metrics.streams.add(-1);
+        self.access_log.log_stream(&StreamEntry {
+            request_id: &self.request_id,
+            api_key_id: self.api_key_id,
+            duration: self.started.elapsed(),
+            events: self.events,
+            end: self.end,
+        });
+    }
+}

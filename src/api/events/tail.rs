@@ -1,0 +1,205 @@
+//! The newest events, rendered once and shared by all readers.
+//!
+//! Readers pull: each has a position in the log and asks for what comes after it, so a slow
+//! one delays nobody and none misses an event. A position that is no longer in memory is
+//! read from the store.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, RwLock},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::{
+    sync::{Notify, watch},
+    time::sleep,
+};
+
+use crate::{
+    event::{Event, EventId, EventType, Gone, Subject},
+    store::{self, Store},
+    telemetry::error_latch::ErrorLatch,
+};
+
+/// The size of the events in memory.
+const MAX_BYTES: usize = 4 << 20;
+/// Events that are read from the store at a time.
+pub const MAX_READ: usize = 1000;
+/// The pause after the store could not be read.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// An event as clients get it.
+#[derive(Debug)]
+pub struct RenderedEvent {
+    pub id: EventId,
+    pub kind: EventType,
+    pub subject: Subject,
+    /// The event in the format of Server-Sent Events, which contains the JSON.
+    pub block: Bytes,
+    json_start: usize,
+}
+
+impl RenderedEvent {
+    fn new(event: &Event, source: &str) -> Self {
+        let (id, kind) = (event.id(), event.kind);
+        let mut block = format!("id: {id}\nevent: {}\ndata: ", kind.as_str()).into_bytes();
+        let json_start = block.len();
+        event.write_json(&mut block, id, source);
+        block.extend(b"\n\n");
+        Self {
+            id,
+            kind,
+            subject: event.resource.subject(),
+            block: block.into(),
+            json_start,
+        }
+    }
+
+    pub fn json(&self) -> &[u8] {
+        &self.block[self.json_start..self.block.len() - 2]
+    }
+}
+
+pub type Events = Vec<Arc<RenderedEvent>>;
+
+pub struct EventTail {
+    store: Arc<Store>,
+    newest: RwLock<Newest>,
+    /// Changes when there may be something to read.
+    changes: watch::Sender<()>,
+    subscribed: Notify,
+}
+
+/// Consecutive events, the last of which is the newest that was read.
+#[derive(Default)]
+struct Newest {
+    events: VecDeque<Arc<RenderedEvent>>,
+    bytes: usize,
+}
+
+impl Newest {
+    fn push(&mut self, event: Arc<RenderedEvent>) {
+        self.bytes += event.block.len();
+        self.events.push_back(event);
+        while self.bytes > MAX_BYTES
+            && let Some(oldest) = self.events.pop_front()
+        {
+            self.bytes -= oldest.block.len();
+        }
+    }
+
+    /// The events after a position; `None` if it is not in memory.
+    fn after(&self, position: EventId, limit: usize) -> Option<Events> {
+        let events = &self.events;
+        let index = events.partition_point(|event| event.id.sequence < position.sequence);
+        let found = events.get(index)?.id == position;
+        let after = events.iter().skip(index + 1).take(limit);
+        found.then(|| after.cloned().collect())
+    }
+}
+
+impl EventTail {
+    pub fn new(store: Arc<Store>) -> Self {
+        Self {
+            store,
+            newest: RwLock::default(),
+            changes: watch::Sender::new(()),
+            subscribed: Notify::new(),
+        }
+    }
+
+    /// Tells when there may be something to read. Mark the value as seen before reading.
+    pub fn subscribe(&self) -> watch::Receiver<()> {
+        let changes = self.changes.subscribe();
+        self.subscribed.notify_one();
+        changes
+    }
+
+    /// Reads up to `limit` events after a position; without one, from the oldest.
+    pub async fn read(
+        &self,
+        after: Option<EventId>,
+        limit: usize,
+    ) -> Result<Result<Events, Gone>, store::Error> {
+        let newest = |position| self.newest.read().expect(LOCK).after(position, limit);
+        if let Some(events) = after.and_then(newest) {
+            return Ok(Ok(events));
+        }
+        let events = self.store.event_read(after, limit.min(MAX_READ)).await?;
+        Ok(events.map(|events| self.render(&events)))
+    }
+
+    fn render(&self, events: &[Event]) -> Events {
+        let source = self.store.event_source();
+        let render = |event| Arc::new(RenderedEvent::new(event, source));
+        events.iter().map(render).collect()
+    }
+
+    /// Keeps the newest events in memory while there are subscribers. Never returns.
+    pub async fn follow(&self) {
+        let mut latch = ErrorLatch::new("event log");
+        loop {
+            self.subscribed.notified().await;
+            let mut head = self.store.event_head();
+            head.mark_changed();
+            self.forget_unless_near(*head.borrow());
+            loop {
+                tokio::select! {
+                    _ = head.changed() => {
+                        let result = self.catch_up().await;
+                        let failed = result.is_err();
+                        latch.observe(result);
+                        if failed {
+                            sleep(RETRY_DELAY).await;
+                            head.mark_changed();
+                        }
+                    }
+                    () = self.changes.closed() => break,
+                }
+            }
+        }
+    }
+
+    /// Forgets the events in memory if many have happened since.
+    fn forget_unless_near(&self, head: i64) {
+        let mut newest = self.newest.write().expect(LOCK);
+        let last = newest.events.back().map(|event| event.id.sequence);
+        if last.is_none_or(|last| head - last > MAX_READ as i64) {
+            *newest = Newest::default();
+        }
+    }
+
+    /// Reads what is new and tells the subscribers.
+    async fn catch_up(&self) -> Result<(), store::Error> {
+        loop {
+            let last = self.newest.read().expect(LOCK).events.back().cloned();
+            let Some(last) = last else {
+                return self.start_over().await;
+            };
+            let events = match self.store.event_read(Some(last.id), MAX_READ).await? {
+                Ok(events) if events.is_empty() => return Ok(()),
+                Ok(events) => self.render(&events),
+                Err(_) => return self.start_over().await,
+            };
+            let mut newest = self.newest.write().expect(LOCK);
+            events.into_iter().for_each(|event| newest.push(event));
+            drop(newest);
+            self.changes.send_replace(());
+        }
+    }
+
+    /// Starts with the newest event. The subscribers read from the store what came before.
+    async fn start_over(&self) -> Result<(), store::Error> {
+        let newest = self.store.event_newest().await?;
+        *self.newest.write().expect(LOCK) = Newest::default();
+        if let Some(event) = newest {
+            let event = RenderedEvent::new(&event, self.store.event_source());
+            self.newest.write().expect(LOCK).push(Arc::new(event));
+        }
+        self.changes.send_replace(());
+        Ok(())
+    }
+}
+
+const LOCK: &str = "no task panics while holding the lock";
