@@ -113,17 +113,29 @@ impl Request<'_> {
             .request(self.method, url)
             .headers(self.headers)
             .body(self.body);
-        let response = request.send().await.unwrap();
+        let mut response = request.send().await.unwrap();
         assert_eq!(response.version() == Version::HTTP_2, self.http2);
+        let (status, headers) = (response.status(), response.headers().clone());
+        let body = match is_stream(&headers) {
+            true => response.chunk().await.unwrap().unwrap_or_default(),
+            false => response.bytes().await.unwrap(),
+        };
         Response {
-            status: response.status(),
-            headers: response.headers().clone(),
-            body: response.bytes().await.unwrap().to_vec(),
+            status,
+            headers,
+            body: body.to_vec(),
         }
     }
 }
 
-/// A response with its whole body.
+/// Whether the body is a stream of events, of which only the first chunk is awaited.
+fn is_stream(headers: &HeaderMap) -> bool {
+    headers
+        .get("content-type")
+        .is_some_and(|media_type| media_type == "text/event-stream")
+}
+
+/// A response with its whole body, or the first chunk of a stream.
 #[derive(Debug, Clone)]
 pub struct Response {
     pub status: StatusCode,
@@ -251,11 +263,18 @@ impl Server {
             *request.uri_mut() = path.into();
             requests.send_request(request).await
         };
-        let (head, body) = response.unwrap().into_parts();
+        let (head, mut body) = response.unwrap().into_parts();
+        let body = match is_stream(&head.headers) {
+            true => match body.frame().await {
+                Some(frame) => frame.unwrap().into_data().unwrap(),
+                None => Bytes::new(),
+            },
+            false => body.collect().await.unwrap().to_bytes(),
+        };
         Response {
             status: head.status,
             headers: head.headers,
-            body: body.collect().await.unwrap().to_bytes().into(),
+            body: body.into(),
         }
     }
 }

@@ -18,6 +18,7 @@ mod create_pet;
 mod database;
 mod delete_pet;
 mod errors;
+mod events;
 mod failures;
 mod find_pets;
 mod get_pet;
@@ -97,6 +98,16 @@ const CASES: &[(&str, Case)] = cases![
     delete_pet::a_reserved_pet_is_kept_and_a_sold_one_leaves_its_order,
     delete_pet::deletions_and_orders_are_serialized,
     errors::error_bodies_match_the_snapshot,
+    events::every_change_is_an_event,
+    events::an_expired_order_is_an_event_without_a_key,
+    events::filters_and_scopes_select_events,
+    events::a_long_poll_waits_for_an_event,
+    events::a_position_that_is_gone_gets_410,
+    events::invalid_event_queries_get_400,
+    events::a_stream_sends_events_as_they_happen,
+    events::a_resumed_stream_misses_and_repeats_nothing,
+    events::streams_end_with_their_api_key_and_at_shutdown,
+    events::streams_over_the_limit_get_503,
     failures::a_panic_returns_500,
     failures::broken_storage_returns_503,
     failures::keys_are_not_rejected_while_the_key_table_is_unreadable,

@@ -1,0 +1,572 @@
+//! The event log: the feed and the stream.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Method, StatusCode, Version};
+use http_body_util::{BodyExt, Full};
+use hyper::{body::Incoming, client::conn};
+use hyper_util::rt::TokioIo;
+use jiff::{SignedDuration, Timestamp};
+use petstore::{api_key::Scope, clock::Clock};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::{
+    client::Response,
+    harness::{Backend, Server, eventually},
+};
+
+/// A position that no test reaches: well-formed, and not of any event.
+const UNKNOWN: &str = "evt_AQAAAAAAAAAJ5l4wFyTHhJuBh9G5";
+
+/// All events after a position, page by page.
+async fn read(server: &Server, path: &str) -> (Vec<Value>, String) {
+    let (mut events, mut path) = (Vec::new(), path.to_string());
+    loop {
+        let page = server.get(&path).await;
+        assert_eq!(page.status, 200, "{}", page.text());
+        let next = page.next().expect("every page has a link");
+        if page.json() == json!([]) {
+            return (events, next);
+        }
+        events.extend(page.json().as_array().unwrap().iter().cloned());
+        path = next;
+    }
+}
+
+fn types(events: &[Value]) -> Vec<&str> {
+    let types = events.iter().map(|event| event["type"].as_str().unwrap());
+    types.collect()
+}
+
+async fn long_polls(server: &Server) -> f64 {
+    let name = "petstore_event_streams{kind=\"long_poll\"}";
+    server.metric(name).await
+}
+
+/// The position of a page: the `after` of its link.
+fn position(page: &Response) -> String {
+    let next = page.next().unwrap();
+    let after = next.split_once("after=").unwrap().1;
+    after.split('&').next().unwrap().into()
+}
+
+pub async fn every_change_is_an_event(backend: Backend) {
+    let server = Server::start(backend).await;
+    let pet = server.create(json!({"name": "Rex", "categoryId": 3, "status": "available"}));
+    let pet = pet.await;
+    let path = format!("/v1/pets/{pet}");
+    server.patch(&path, r#"{"name":"Max"}"#).await;
+    server.put_category(3, "Dogs").await;
+    let first = server.place_order(pet).await;
+    server.transition(first, "cancel").await;
+    let order = server.place_order(pet).await;
+    server.transition(order, "complete").await;
+    let sold = server.get(&path).await.json();
+    let completed = server
+        .get(&format!("/v1/store/orders/{order}"))
+        .await
+        .json();
+    server.transition(order, "return").await;
+    server.delete("/v1/categories/3").await;
+    let before_deletion = server.get(&path).await.json();
+    server.delete(&path).await;
+    // What changes nothing is no event.
+    server.post_order(pet).await.assert_error(404, "not_found");
+    server
+        .transition(order, "cancel")
+        .await
+        .assert_error(409, "order_not_open");
+    server.delete(&path).await.assert_error(404, "not_found");
+    let other = server.create(json!({"name": "A", "categoryId": 1})).await;
+    let unchanged = server
+        .patch(&format!("/v1/pets/{other}"), r#"{"name":"A"}"#)
+        .await;
+    assert_eq!(unchanged.status, 200);
+
+    let (events, _) = read(&server, "/v1/events?limit=2").await;
+    let of = |subject: String| {
+        let events = events.iter().filter(|event| event["subject"] == subject);
+        let types = events.map(|event| event["type"].as_str().unwrap());
+        types.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        of(format!("pets/{pet}")),
+        "pet.created pet.updated pet.updated pet.updated pet.updated pet.updated pet.updated \
+         pet.deleted"
+    );
+    assert_eq!(of(format!("pets/{other}")), "pet.created");
+    assert_eq!(
+        of(format!("orders/{first}")),
+        "order.placed order.cancelled"
+    );
+    let life = "order.placed order.completed order.returned";
+    assert_eq!(of(format!("orders/{order}")), life);
+    assert_eq!(
+        of("categories/3".into()),
+        "category.updated category.deleted"
+    );
+    assert_eq!(events.len(), 16, "{events:?}");
+
+    let sequences: Vec<_> = events.iter().map(|event| &event["sequence"]).collect();
+    assert!(
+        sequences.is_sorted_by(|a, b| a.as_str() < b.as_str()),
+        "{sequences:?}"
+    );
+    let source = &events[0]["source"];
+    assert!(
+        source.as_str().unwrap().starts_with("urn:uuid:"),
+        "{source}"
+    );
+    assert!(events.iter().all(|event| event["source"] == *source));
+    assert!(
+        events.iter().all(|event| event["keyid"] == "1"),
+        "{events:?}"
+    );
+    let data = |kind: &str, nth: usize| {
+        let of_kind = events.iter().filter(|event| event["type"] == kind);
+        of_kind.map(|event| event["data"].clone()).nth(nth).unwrap()
+    };
+    assert_eq!(data("pet.updated", 0)["name"], "Max");
+    assert_eq!(data("pet.updated", 4), sold);
+    assert_eq!(data("order.completed", 0), completed);
+    assert_eq!(data("pet.deleted", 0), before_deletion);
+    assert_eq!(
+        data("category.deleted", 0),
+        json!({"id": 3, "name": "Dogs"})
+    );
+}
+
+/// The service makes the change itself.
+pub async fn an_expired_order_is_an_event_without_a_key(backend: Backend) {
+    let server = Server::start_with(backend, |config| {
+        config.service.api.reserve_for = Some(SignedDuration::from_secs(1));
+    })
+    .await;
+    let pet = server.create(json!({"name": "A", "categoryId": 1, "status": "available"}));
+    server.place_order(pet.await).await;
+    let path = "/v1/events?types=order.cancelled,pet.updated&wait=50";
+    let mut after = server.get("/v1/events?after=now").await;
+    let mut events = Vec::new();
+    while events.len() < 2 {
+        after = server
+            .get(&format!("{path}&after={}", position(&after)))
+            .await;
+        events.extend(after.json().as_array().unwrap().iter().cloned());
+    }
+    assert!(
+        events.iter().all(|event| event.get("keyid").is_none()),
+        "{events:?}"
+    );
+}
+
+pub async fn filters_and_scopes_select_events(backend: Backend) {
+    let server = Server::start(backend).await;
+    let pet = server
+        .create(json!({"name": "A", "categoryId": 1, "status": "available"}))
+        .await;
+    let other = server.create(json!({"name": "B", "categoryId": 1})).await;
+    let order = server.place_order(pet).await;
+    server.put_category(-5, "Fish").await;
+
+    let (all, end) = read(&server, "/v1/events").await;
+    assert_eq!(all.len(), 5);
+    for (filter, expected) in [
+        ("types=pet.created", "pet.created pet.created"),
+        (
+            "types=order.placed,category.updated",
+            "order.placed category.updated",
+        ),
+        ("types=pet.deleted", ""),
+        (&format!("subject=pets/{pet}"), "pet.created pet.updated"),
+        (&format!("subject=pets/{other}"), "pet.created"),
+        (
+            &format!("subject=orders/{order}&types=order.placed"),
+            "order.placed",
+        ),
+        ("subject=categories/-5", "category.updated"),
+    ] {
+        let (events, next) = read(&server, &format!("/v1/events?{filter}")).await;
+        assert_eq!(types(&events).join(" "), expected, "{filter}");
+        // The link moves past what was left out, and keeps the filter.
+        let filtered = server.get(&next).await;
+        assert_eq!(filtered.json(), json!([]));
+        assert_eq!(
+            position(&filtered),
+            position(&server.get(&end).await),
+            "{filter}"
+        );
+        let encoded = filter.replace('/', "%2F").replace(',', "%2C");
+        for parameter in encoded.split('&') {
+            assert!(next.contains(parameter), "{next}");
+        }
+    }
+
+    let pets = server.create_key(&[Scope::PetsRead], None).await;
+    let orders = server
+        .create_key(&[Scope::OrdersRead, Scope::PetsWrite], None)
+        .await;
+    let get = |key: &str, path: &str| server.request(Method::GET, path).with_key(key);
+    for path in ["/v1/events", "/v1/events/stream"] {
+        let nothing = server
+            .create_key(&[Scope::PetsWrite, Scope::OrdersWrite], None)
+            .await;
+        let rejected = get(&nothing, path).send().await;
+        rejected.assert_error(403, "insufficient_scope");
+        for (key, filter, status) in [
+            (&pets, "types=pet.created,category.deleted", 200),
+            (&pets, "types=pet.created,order.placed", 403),
+            (&pets, "subject=orders/1", 403),
+            (&pets, "subject=categories/1", 200),
+            (&orders, "types=order.placed", 200),
+            (&orders, "types=category.updated", 403),
+            (&orders, "subject=pets/1", 403),
+        ] {
+            let response = get(key, &format!("{path}?{filter}")).send().await;
+            assert_eq!(response.status, status, "{path} {filter}");
+        }
+    }
+    let seen = get(&pets, "/v1/events").send().await.json();
+    let expected = "pet.created pet.created pet.updated category.updated";
+    assert_eq!(types(seen.as_array().unwrap()).join(" "), expected);
+    let seen = get(&orders, "/v1/events").send().await.json();
+    assert_eq!(types(seen.as_array().unwrap()), ["order.placed"]);
+}
+
+pub async fn a_long_poll_waits_for_an_event(backend: Backend) {
+    let server = Server::start(backend).await;
+    let start = server.get("/v1/events?after=now").await;
+    assert_eq!(start.json(), json!([]));
+    let after = format!("/v1/events?after={}", position(&start));
+    let timed_out = server.get(&format!("{after}&wait=1")).await;
+    assert_eq!(timed_out.json(), json!([]));
+    assert_eq!(position(&timed_out), position(&start));
+
+    let poll = format!("{after}&wait=50&types=pet.updated");
+    let change = async {
+        eventually("the poll is open", async || {
+            long_polls(&server).await == 1.0
+        })
+        .await;
+        assert_eq!(server.metric("petstore_requests_in_flight").await, 0.0);
+        let pet = server.create(json!({"name": "A", "categoryId": 1})).await;
+        server
+            .patch(&format!("/v1/pets/{pet}"), r#"{"name":"B"}"#)
+            .await;
+    };
+    let (page, ()) = tokio::join!(server.get(&poll), change);
+    assert_eq!(types(page.json().as_array().unwrap()), ["pet.updated"]);
+    assert!(page.next().unwrap().contains("wait=50"));
+    // What has happened is returned at once.
+    let page = server.get(&format!("{after}&wait=50")).await;
+    assert_eq!(
+        types(page.json().as_array().unwrap()),
+        ["pet.created", "pet.updated"]
+    );
+}
+
+pub async fn a_position_that_is_gone_gets_410(backend: Backend) {
+    let server = Server::start_with(backend, |config| {
+        config.service.event_retention.count = 3;
+    })
+    .await;
+    let start = position(&server.get("/v1/events").await);
+    let stream = |after: &str| {
+        let request = server.request(Method::GET, "/v1/events/stream");
+        request.header("last-event-id", after).send()
+    };
+    for n in 0..3 {
+        server
+            .create(json!({"name": format!("{n}"), "categoryId": 1}))
+            .await;
+    }
+    let (events, _) = read(&server, "/v1/events").await;
+    let oldest = events[0]["id"].as_str().unwrap();
+    server.create_pets(4).await;
+    eventually("events are purged", async || {
+        server.metric("petstore_purged_events_total").await == 4.0
+    })
+    .await;
+    let (kept, _) = read(&server, "/v1/events").await;
+    assert_eq!(kept.len(), 3);
+    for gone in [&start, oldest] {
+        let response = server.get(&format!("/v1/events?after={gone}")).await;
+        response.assert_error(410, "cursor_expired");
+        stream(gone).await.assert_error(410, "cursor_expired");
+    }
+    let kept = kept[0]["id"].as_str().unwrap();
+    let (rest, _) = read(&server, &format!("/v1/events?after={kept}")).await;
+    assert_eq!(rest.len(), 2);
+
+    // Of another store: the number exists, the event does not.
+    let response = server.get(&format!("/v1/events?after={UNKNOWN}")).await;
+    response.assert_error(410, "cursor_unknown");
+    stream(UNKNOWN).await.assert_error(410, "cursor_unknown");
+}
+
+pub async fn invalid_event_queries_get_400(backend: Backend) {
+    let server = Server::start(backend).await;
+    for query in [
+        "after=",
+        "after=1",
+        "after=NOW",
+        "after=evt_",
+        "after=evt_AQAAAAAAAAAJ5l4wFyTHhJuBh9G6",
+        "after=now&after=now",
+        "limit=0",
+        "limit=1001",
+        "limit=-1",
+        "limit=1&limit=1",
+        "wait=51",
+        "wait=-1",
+        "wait=1.5",
+        "wait=1&wait=1",
+        "types=",
+        "types=pet",
+        "types=pet.created,",
+        "types=pet.created&types=pet.deleted",
+        "subject=",
+        "subject=pets",
+        "subject=pets/0",
+        "subject=pets/x",
+        "subject=dogs/1",
+        "subject=pets/1/2",
+        "subject=pets/1&subject=pets/2",
+        "subject=categories/9223372036854775808",
+    ] {
+        let response = server.get(&format!("/v1/events?{query}")).await;
+        response.assert_error(400, "invalid_parameter");
+        let stream_ignores = query.starts_with("limit") || query.starts_with("wait");
+        if !stream_ignores {
+            let response = server.get(&format!("/v1/events/stream?{query}")).await;
+            response.assert_error(400, "invalid_parameter");
+        }
+    }
+    let stream = || server.request(Method::GET, "/v1/events/stream");
+    for id in ["", "now", "1", "\u{fc}"] {
+        let response = stream().header("last-event-id", id).send().await;
+        response.assert_error(400, "invalid_parameter");
+    }
+    let twice = stream()
+        .header("last-event-id", UNKNOWN)
+        .header("last-event-id", UNKNOWN);
+    twice.send().await.assert_error(400, "invalid_parameter");
+}
+
+/// An open stream.
+struct EventStream {
+    body: Incoming,
+    received: String,
+}
+
+impl EventStream {
+    async fn open(server: &Server, path: &str, headers: &[(&str, &str)], http2: bool) -> Self {
+        let mut request = server.request(Method::GET, path);
+        for (name, value) in headers {
+            request.headers.remove(*name);
+            request = request.header(name, value);
+        }
+        let mut request: http::Request<Full<Bytes>> = request.into_http();
+        let response = if http2 {
+            server.http2().await.send_request(request).await
+        } else {
+            let stream = TokioIo::new(server.connect(Version::HTTP_11).await);
+            let (mut requests, connection) = conn::http1::handshake(stream).await.unwrap();
+            tokio::spawn(connection);
+            let host = server.address.to_string().parse().unwrap();
+            request.headers_mut().insert("host", host);
+            requests.send_request(request).await
+        };
+        let (head, body) = response.unwrap().into_parts();
+        assert_eq!(head.status, StatusCode::OK);
+        assert_eq!(head.headers["content-type"], "text/event-stream");
+        let received = String::new();
+        Self { body, received }
+    }
+
+    /// A stream with another API key, after its first block.
+    async fn open_with(server: &Server, key: &str) -> Self {
+        let key = format!("Bearer {key}");
+        let mut stream = Self::open(server, STREAM, &[("authorization", &key)], false).await;
+        stream.next().await;
+        stream
+    }
+
+    /// The next block; `None` at the end of the stream.
+    async fn block(&mut self) -> Option<String> {
+        loop {
+            if let Some((block, rest)) = self.received.split_once("\n\n") {
+                let block = block.to_string();
+                self.received = rest.into();
+                return Some(block);
+            }
+            let frame = timeout(Duration::from_secs(30), self.body.frame()).await;
+            let data = frame.expect("a block arrives")?.ok()?.into_data().unwrap();
+            self.received.push_str(str::from_utf8(&data).unwrap());
+        }
+    }
+
+    /// The id, and the event if the block has one.
+    async fn next(&mut self) -> (String, Option<Value>) {
+        let block = self.block().await.expect("the stream goes on");
+        let field = |name: &str| {
+            let mut lines = block.lines();
+            lines
+                .find_map(|line| line.strip_prefix(name))
+                .map(String::from)
+        };
+        let id = field("id: ").unwrap();
+        let Some(data) = field("data: ") else {
+            return (id, None);
+        };
+        let event: Value = serde_json::from_str(&data).unwrap();
+        assert_eq!(event["id"], id);
+        assert_eq!(event["type"], field("event: ").unwrap());
+        (id, Some(event))
+    }
+
+    /// The next events.
+    async fn events(&mut self, count: usize) -> Vec<Value> {
+        let mut events = Vec::new();
+        while events.len() < count {
+            events.extend(self.next().await.1);
+        }
+        events
+    }
+}
+
+const STREAM: &str = "/v1/events/stream";
+
+pub async fn a_stream_sends_events_as_they_happen(backend: Backend) {
+    let server = Server::start(backend).await;
+    server.create_pets(1).await;
+    for http2 in [false, true] {
+        let mut all = EventStream::open(&server, STREAM, &[], http2).await;
+        let start = all.block().await.unwrap();
+        let retry = start
+            .strip_prefix("retry: ")
+            .unwrap()
+            .lines()
+            .next()
+            .unwrap();
+        assert!((2000..5000).contains(&retry.parse().unwrap()), "{retry}");
+        let orders = "/v1/events/stream?types=order.placed,order.cancelled";
+        let mut orders = EventStream::open(&server, orders, &[], http2).await;
+        let before = position(&server.get("/v1/events?after=now").await);
+        let pet = server.create(json!({"name": "A", "categoryId": 1, "status": "available"}));
+        let order = server.place_order(pet.await).await;
+        server.transition(order, "cancel").await;
+        let (expected, _) = read(&server, &format!("/v1/events?after={before}")).await;
+        assert_eq!(expected.len(), 5);
+        assert_eq!(all.events(5).await, expected);
+        let found = orders.events(2).await;
+        assert_eq!(types(&found), ["order.placed", "order.cancelled"]);
+
+        // From a position, which the header determines if both are given.
+        let resumed = format!("{STREAM}?after={before}");
+        let mut resumed = EventStream::open(&server, &resumed, &[], http2).await;
+        assert_eq!(resumed.events(5).await, expected);
+        let last = expected[2]["id"].as_str().unwrap();
+        let resumed = format!("{STREAM}?after={before}");
+        let header = [("last-event-id", last)];
+        let mut resumed = EventStream::open(&server, &resumed, &header, http2).await;
+        assert_eq!(resumed.events(2).await, expected[3..]);
+    }
+}
+
+/// A client that is cut off resumes where it was, wherever that was.
+pub async fn a_resumed_stream_misses_and_repeats_nothing(backend: Backend) {
+    let server = Server::start(backend).await;
+    let mut stream = EventStream::open(&server, STREAM, &[], false).await;
+    // Before the first event, too.
+    let (mut last, _) = stream.next().await;
+    let mut received = Vec::new();
+    for cut_after in [0, 1, 3, 0, 2, 4] {
+        drop(stream);
+        server.create_pets(2).await;
+        let header = [("last-event-id", &*last)];
+        stream = EventStream::open(&server, STREAM, &header, false).await;
+        let (start, _) = stream.next().await;
+        assert_eq!(start, last);
+        for event in stream.events(cut_after.min(2)).await {
+            last = event["id"].as_str().unwrap().into();
+            received.push(event);
+        }
+    }
+    let rest = read(&server, &format!("/v1/events?after={last}")).await.0;
+    received.extend(stream.events(rest.len()).await);
+    assert_eq!(received, read(&server, "/v1/events").await.0);
+}
+
+pub async fn streams_end_with_their_api_key_and_at_shutdown(backend: Backend) {
+    let offset = Arc::new(AtomicI64::new(0));
+    let hours = offset.clone();
+    let mut server = Server::start_with(backend, |config| {
+        config.service.api.clock = Clock::new(move || {
+            Timestamp::now() + SignedDuration::from_hours(hours.load(Ordering::Relaxed))
+        });
+    })
+    .await;
+    let mut kept = EventStream::open(&server, STREAM, &[], true).await;
+    assert_eq!(kept.next().await.1, None);
+
+    let revoked = server.create_key(&[Scope::PetsRead], None).await;
+    let mut stream = EventStream::open_with(&server, &revoked).await;
+    let poll = server.request(Method::GET, "/v1/events?after=now&wait=50");
+    let revoke = async {
+        eventually("the poll is open", async || {
+            long_polls(&server).await == 1.0
+        })
+        .await;
+        let revoke = "UPDATE api_keys SET revoked_at = 1 WHERE id = 2";
+        server.database.execute(revoke);
+    };
+    let (poll, ()) = tokio::join!(poll.with_key(&revoked).send(), revoke);
+    poll.assert_error(401, "invalid_api_key");
+    assert_eq!(stream.block().await, None);
+
+    let in_an_hour = Timestamp::now() + SignedDuration::from_hours(1);
+    let expiring = server
+        .create_key(&[Scope::PetsRead], Some(in_an_hour))
+        .await;
+    let mut stream = EventStream::open_with(&server, &expiring).await;
+    offset.store(2, Ordering::Relaxed);
+    server.create_pets(1).await;
+    assert_eq!(stream.block().await, None);
+
+    assert_eq!(types(&kept.events(1).await), ["pet.created"]);
+    server.signal_shutdown();
+    assert_eq!(kept.block().await, None);
+    server.stop().await;
+}
+
+pub async fn streams_over_the_limit_get_503(backend: Backend) {
+    let server = Server::start_with(backend, |config| config.service.api.max_streams = 2).await;
+    let first = EventStream::open(&server, STREAM, &[], false).await;
+    let _second = EventStream::open(&server, STREAM, &[], true).await;
+    server.get(STREAM).await.assert_error(503, "unavailable");
+    server
+        .get("/v1/events?after=now&wait=1")
+        .await
+        .assert_error(503, "unavailable");
+    assert_eq!(server.get("/v1/events").await.status, 200);
+    let head = server.request(Method::HEAD, STREAM).send().await;
+    assert_eq!(head.status, 503);
+    // A client that disconnects makes room, although nothing is sent to it.
+    drop(first);
+    eventually("the stream has ended", async || {
+        let streams = "petstore_event_streams{kind=\"stream\"}";
+        server.metric(streams).await == 1.0
+    })
+    .await;
+    let head = server.request(Method::HEAD, STREAM).send().await;
+    assert_eq!((head.status, &*head.body), (StatusCode::OK, &[] as &[u8]));
+    let _third = EventStream::open(&server, STREAM, &[], false).await;
+}
