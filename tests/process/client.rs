@@ -42,6 +42,13 @@ impl Response {
         self.status == 503 && message.contains("nothing was changed")
     }
 
+    /// The target of the link to the next page.
+    pub fn next(&self) -> Option<String> {
+        let link = self.headers.get("link")?.to_str().unwrap();
+        let target = link.strip_prefix('<').unwrap();
+        Some(target.strip_suffix(">; rel=\"next\"").unwrap().into())
+    }
+
     #[track_caller]
     pub fn assert_error(&self, status: u16, code: &str) {
         let got = (self.status, self.body["code"].as_str());
@@ -106,6 +113,13 @@ impl Client {
         self.send(request).await
     }
 
+    /// Opens the event stream after an event.
+    pub async fn stream(&self, last_event_id: &str) -> reqwest::Result<reqwest::Response> {
+        let request = self.http.get(format!("{}/v1/events/stream", self.base));
+        let request = request.header("last-event-id", last_event_id);
+        request.bearer_auth(&self.key).send().await
+    }
+
     async fn send(&self, request: reqwest::RequestBuilder) -> reqwest::Result<Response> {
         let response = request.bearer_auth(&self.key).send().await?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
@@ -127,24 +141,27 @@ impl Client {
 
     /// Like [`pets`](Self::pets). Another response than 200 is an `Err`.
     pub async fn try_pets(&self) -> Result<Vec<Pet>, Response> {
-        let mut pets = Vec::new();
-        let mut next = Some("/v1/pets?limit=100".to_string());
+        let pets = self.try_list("/v1/pets?limit=100").await?;
+        let pet = |pet: Value| {
+            let name = pet["name"].as_str().unwrap();
+            (pet["id"].as_i64().unwrap(), name.to_string())
+        };
+        Ok(pets.into_iter().map(pet).collect())
+    }
+
+    /// The items of all pages of a list. Another response than 200 is an `Err`.
+    pub async fn try_list(&self, path: &str) -> Result<Vec<Value>, Response> {
+        let mut items = Vec::new();
+        let mut next = Some(path.to_string());
         while let Some(path) = next {
             let page = self.get(&path).await;
             if page.status != 200 {
                 return Err(page);
             }
-            pets.extend(page.body.as_array().unwrap().iter().map(|pet| {
-                let name = pet["name"].as_str().unwrap();
-                (pet["id"].as_i64().unwrap(), name.to_string())
-            }));
-            let link = page.headers.get("link").map(|link| link.to_str().unwrap());
-            next = link.map(|link| {
-                let target = link.strip_prefix('<').unwrap();
-                target.strip_suffix(">; rel=\"next\"").unwrap().into()
-            });
+            items.extend(page.body.as_array().unwrap().iter().cloned());
+            next = page.next();
         }
-        Ok(pets)
+        Ok(items)
     }
 }
 

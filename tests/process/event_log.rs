@@ -1,0 +1,396 @@
+//! What readers of the event log get while clients change everything at random, services
+//! are killed, and transactions of other programs stay open.
+//!
+//! Every reader gets every event once, all in the same order, and whoever replays the log
+//! has exactly the tables. The random operations come from a seed, which is printed;
+//! `SOAK_SECONDS` makes the run longer (`make soak`).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    sync::{
+        Arc, Mutex, RwLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::{
+    client::{Client, Response},
+    harness::{Home, Service},
+    postgres::Cluster,
+};
+
+const WRITERS: u64 = 12;
+const CHANGES_PER_KILL: usize = 300;
+const KILLS: usize = 4;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_get_every_event_once_on_sqlite_under_kills() {
+    let home = Home::new();
+    let start = Start::new(&home, 1).await;
+    let log = start.run(|| ()).await;
+    assert!(log.len() > CHANGES_PER_KILL * KILLS / 4, "{}", log.len());
+}
+
+/// The naive reader asks for numbers above the last one that it has seen. A number that is
+/// drawn earlier and committed later stays behind it.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn readers_get_every_event_once_from_three_replicas_under_kills() {
+    let cluster = Arc::new(Cluster::start());
+    let database = cluster.create_database();
+    let home = Home::with_database(cluster.url(&database));
+    let start = Start::new(&home, 3).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let naive = thread::spawn({
+        let (cluster, database, stop) = (cluster.clone(), database.clone(), stop.clone());
+        move || read_naively(&cluster, &database, &stop)
+    });
+    let log = start
+        .run(|| {
+            // Opened while others write, and committed or rolled back later.
+            for end in ["COMMIT", "ROLLBACK"] {
+                let open = format!(
+                    "BEGIN; INSERT INTO pets (name, search_name, category_id)
+                     VALUES ('held', 'held', 1); SELECT pg_sleep(1); {end}"
+                );
+                cluster.psql(&database, &open);
+            }
+        })
+        .await;
+    stop.store(true, Ordering::Relaxed);
+    let numbers = |event: &Value| event["sequence"].as_str().unwrap().parse().unwrap();
+    let complete: BTreeSet<i64> = log.iter().map(numbers).collect();
+    let seen = naive.join().unwrap();
+    assert!(seen.is_subset(&complete), "a number was reused");
+    assert_ne!(
+        seen, complete,
+        "the naive reader missed nothing, so the test is too weak"
+    );
+}
+
+fn read_naively(cluster: &Cluster, database: &str, stop: &AtomicBool) -> BTreeSet<i64> {
+    let mut seen = BTreeSet::new();
+    while !stop.load(Ordering::Relaxed) {
+        let last = seen.last().copied().unwrap_or(0);
+        let newer = format!("SELECT sequence FROM events WHERE sequence > {last}");
+        let newer = cluster.psql(database, &newer);
+        seen.extend(newer.lines().map(|number| number.parse::<i64>().unwrap()));
+    }
+    seen
+}
+
+/// Running replicas of an empty store.
+struct Start<'a> {
+    home: &'a Home,
+    key: String,
+    services: Vec<Service>,
+    clients: Clients,
+    /// The position before the first event.
+    position: String,
+}
+
+type Clients = Arc<RwLock<Vec<Client>>>;
+
+fn any(clients: &Clients, random: &mut StdRng) -> Client {
+    let clients = clients.read().unwrap();
+    clients[random.random_range(0..clients.len())].clone()
+}
+
+impl<'a> Start<'a> {
+    async fn new(home: &'a Home, replicas: usize) -> Self {
+        let key = home.new_key();
+        let services: Vec<_> = (0..replicas).map(|_| home.serve()).collect();
+        let clients: Vec<_> = services.iter().map(|s| Client::new(s, &key)).collect();
+        let position = position(&clients[0].get("/v1/events").await);
+        Self {
+            home,
+            key,
+            services,
+            clients: Arc::new(RwLock::new(clients)),
+            position,
+        }
+    }
+
+    /// Runs writers and readers, kills services, and runs `disturb` in between. Checks what
+    /// the readers got, and returns the log.
+    async fn run(mut self, disturb: impl Fn()) -> Vec<Value> {
+        let number = |name| env::var(name).ok().map(|text| text.parse().unwrap());
+        let seed = number("SEED").unwrap_or_else(rand::random);
+        println!("SEED={seed}");
+        let deadline = Instant::now() + Duration::from_secs(number("SOAK_SECONDS").unwrap_or(0));
+        let random = |n: u64| StdRng::seed_from_u64(seed.wrapping_mul(1000).wrapping_add(n));
+        let changes = Arc::new(Changes::default());
+        let mut writers = JoinSet::new();
+        for n in 0..WRITERS {
+            writers.spawn(write(self.clients.clone(), changes.clone(), random(n), n));
+        }
+        let end = Arc::new(Mutex::new(None));
+        let mut readers = JoinSet::new();
+        for n in 0..3 {
+            let (clients, start) = (self.clients.clone(), self.position.clone());
+            readers.spawn(follow_feed(clients, start, end.clone(), random(100 + n)));
+            let (clients, start) = (self.clients.clone(), self.position.clone());
+            readers.spawn(follow_stream(clients, start, end.clone(), random(200 + n)));
+        }
+        for kill in 0.. {
+            let target = changes.made.load(Ordering::Relaxed) + CHANGES_PER_KILL;
+            tokio::task::block_in_place(&disturb);
+            while changes.made.load(Ordering::Relaxed) < target {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            if kill >= KILLS && Instant::now() >= deadline {
+                break;
+            }
+            let replica = kill % self.services.len();
+            self.services.remove(replica).kill();
+            let service = self.home.serve();
+            self.clients.write().unwrap()[replica] = Client::new(&service, &self.key);
+            self.services.insert(replica, service);
+        }
+        changes.stop.store(true, Ordering::Relaxed);
+        while let Some(ended) = writers.join_next().await {
+            ended.unwrap();
+        }
+        let client = self.clients.read().unwrap()[0].clone();
+        *end.lock().unwrap() = Some(position(&client.get("/v1/events?after=now").await));
+        let mut logs = Vec::new();
+        while let Some(log) = readers.join_next().await {
+            logs.push(log.unwrap());
+        }
+        let log = logs.pop().unwrap();
+        for other in logs {
+            assert!(other == log, "two readers got different logs");
+        }
+        check(&log, &changes.acknowledged.lock().unwrap());
+        let tables = replay(&log);
+        for client in &*self.clients.read().unwrap() {
+            assert!(
+                tables == stored(client).await,
+                "the log does not lead to the tables"
+            );
+        }
+        log
+    }
+}
+
+/// The resources by their subject.
+type Tables = BTreeMap<String, Value>;
+
+/// What is stored, as the lists show it.
+async fn stored(client: &Client) -> Tables {
+    let mut tables = Tables::new();
+    for (collection, path) in [
+        ("pets", "/v1/pets?limit=100"),
+        ("orders", "/v1/store/orders?limit=100"),
+        ("categories", "/v1/categories?limit=100"),
+    ] {
+        for item in client.try_list(path).await.unwrap() {
+            tables.insert(format!("{collection}/{}", item["id"]), item);
+        }
+    }
+    tables
+}
+
+/// What somebody has who starts with nothing and applies every event.
+fn replay(log: &[Value]) -> Tables {
+    let mut tables = Tables::new();
+    for event in log {
+        let subject = event["subject"].as_str().unwrap().to_string();
+        let data = event["data"].clone();
+        let before = match event["type"].as_str().unwrap() {
+            "pet.deleted" | "category.deleted" => {
+                let deleted = tables.remove(&subject);
+                assert_eq!(deleted.as_ref(), Some(&data), "{event}");
+                continue;
+            }
+            _ => tables.insert(subject, data.clone()),
+        };
+        match event["type"].as_str().unwrap() {
+            "pet.created" | "order.placed" => assert_eq!(before, None, "{event}"),
+            "category.updated" => assert_ne!(before.as_ref(), Some(&data), "{event}"),
+            _ => assert!(before.is_some_and(|before| before != data), "{event}"),
+        }
+    }
+    tables
+}
+
+/// Numbers ascend, and every acknowledged change is an event.
+fn check(log: &[Value], acknowledged: &[(String, Value)]) {
+    let numbers: Vec<_> = log.iter().map(|event| event["sequence"].as_str()).collect();
+    assert!(numbers.is_sorted_by(|a, b| a < b), "numbers do not ascend");
+    let changes = log
+        .iter()
+        .map(|event| (event["subject"].to_string(), event["data"].to_string()));
+    let changes: BTreeSet<_> = changes.collect();
+    for (subject, data) in acknowledged {
+        let change = (Value::from(&**subject).to_string(), data.to_string());
+        assert!(
+            changes.contains(&change),
+            "{subject} {data} is not in the log"
+        );
+    }
+}
+
+/// What the writers did.
+#[derive(Default)]
+struct Changes {
+    made: AtomicUsize,
+    stop: AtomicBool,
+    /// Resources as they were acknowledged, with their subjects.
+    acknowledged: Mutex<Vec<(String, Value)>>,
+}
+
+/// Changes everything at random, through any replica.
+async fn write(clients: Clients, changes: Arc<Changes>, mut random: StdRng, writer: u64) {
+    let (mut pets, mut orders) = (vec![1], vec![1]);
+    for n in 0.. {
+        if changes.stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let client = any(&clients, &mut random);
+        let pet = pets[random.random_range(0..pets.len())];
+        let order = orders[random.random_range(0..orders.len())];
+        let category = random.random_range(1..5);
+        let name = format!("{writer}-{n}");
+        let animal = json!({"name": name, "categoryId": category, "status": "available"});
+        let (collection, method, path, body) = match random.random_range(0..20) {
+            0..5 => ("pets", Method::POST, "/v1/pets".into(), animal),
+            5..8 => {
+                let patch = json!({"name": name});
+                ("pets", Method::PATCH, format!("/v1/pets/{pet}"), patch)
+            }
+            8 => ("", Method::DELETE, format!("/v1/pets/{pet}"), Value::Null),
+            9..13 => {
+                let claim = json!({"petId": pet});
+                ("orders", Method::POST, "/v1/store/orders".into(), claim)
+            }
+            choice @ 13..18 => {
+                let action = ["complete", "complete", "cancel", "return", "return"][choice - 13];
+                let path = format!("/v1/store/orders/{order}/{action}");
+                ("orders", Method::POST, path, Value::Null)
+            }
+            18 => {
+                let path = format!("/v1/categories/{category}");
+                ("categories", Method::PUT, path, json!({"name": name}))
+            }
+            _ => (
+                "",
+                Method::DELETE,
+                format!("/v1/categories/{category}"),
+                Value::Null,
+            ),
+        };
+        let Ok(response) = client.send_json(method, &path, &body, None).await else {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            continue;
+        };
+        if !matches!(response.status, 200 | 201 | 204) {
+            assert!(matches!(response.status, 404 | 409 | 503), "{response:?}");
+            continue;
+        }
+        changes.made.fetch_add(1, Ordering::Relaxed);
+        let id = response.body["id"].as_i64();
+        match (collection, response.status, id) {
+            ("pets", 201, Some(id)) => pets.push(id),
+            ("orders", 201, Some(id)) => orders.push(id),
+            _ => {}
+        }
+        if let Some(id) = id {
+            let subject = format!("{collection}/{id}");
+            changes
+                .acknowledged
+                .lock()
+                .unwrap()
+                .push((subject, response.body));
+        }
+    }
+}
+
+/// The position in the link of a page.
+fn position(page: &Response) -> String {
+    let next = page.next().unwrap();
+    let after = next.split_once("after=").unwrap().1;
+    after.split('&').next().unwrap().into()
+}
+
+/// The position at which readers end, once it is known.
+type End = Arc<Mutex<Option<String>>>;
+
+fn is_end(end: &End, position: &str) -> bool {
+    end.lock().unwrap().as_deref() == Some(position)
+}
+
+/// Reads the feed through any replica, in pages of random length.
+async fn follow_feed(
+    clients: Clients,
+    mut after: String,
+    end: End,
+    mut random: StdRng,
+) -> Vec<Value> {
+    let mut log = Vec::new();
+    while !is_end(&end, &after) {
+        let (limit, wait) = (random.random_range(1..200), random.random_range(0..2));
+        let path = format!("/v1/events?after={after}&limit={limit}&wait={wait}");
+        let client = any(&clients, &mut random);
+        match client
+            .send_json(Method::GET, &path, &Value::Null, None)
+            .await
+        {
+            Ok(page) if page.status == 200 => {
+                log.extend(page.body.as_array().unwrap().iter().cloned());
+                after = position(&page);
+            }
+            Ok(page) => page.assert_error(503, "unavailable"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+    log
+}
+
+/// Follows the stream of any replica, is cut off at random, and resumes.
+async fn follow_stream(
+    clients: Clients,
+    mut last: String,
+    end: End,
+    mut random: StdRng,
+) -> Vec<Value> {
+    let mut log = Vec::new();
+    while !is_end(&end, &last) {
+        let mut left = random.random_range(1..100);
+        let Ok(mut stream) = any(&clients, &mut random).stream(&last).await else {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            continue;
+        };
+        assert!(matches!(stream.status().as_u16(), 200 | 503), "{stream:?}");
+        let mut received = String::new();
+        while left > 0 && !is_end(&end, &last) {
+            let chunk = tokio::time::timeout(Duration::from_secs(1), stream.chunk()).await;
+            let Ok(Ok(Some(chunk))) = chunk else {
+                break;
+            };
+            received.push_str(str::from_utf8(&chunk).unwrap());
+            while let Some((block, rest)) = received.split_once("\n\n") {
+                let mut lines = block.lines();
+                if let Some(data) = lines.find_map(|line| line.strip_prefix("data: ")) {
+                    let event: Value = serde_json::from_str(data).unwrap();
+                    last = event["id"].as_str().unwrap().into();
+                    log.push(event);
+                    left -= 1;
+                }
+                received = rest.into();
+                if left == 0 {
+                    break;
+                }
+            }
+        }
+    }
+    log
+}
