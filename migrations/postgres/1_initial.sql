@@ -285,16 +285,18 @@ BEGIN
     END IF;
     IF TG_OP = 'INSERT' THEN
         INSERT INTO events (at, type, api_key_id, resource_id, name, category_id, status)
-        SELECT now_micros, 'pet.created', CASE setting WHEN 'row' THEN changed_by ELSE api_key END,
+        SELECT now_micros, 'pet.created',
+               CASE setting WHEN 'row' THEN changed_by ELSE api_key END,
                id, name, category_id, status
         FROM new_rows ORDER BY id;
     ELSIF TG_OP = 'UPDATE' THEN
         INSERT INTO events (at, type, api_key_id, resource_id, name, category_id, status)
-        SELECT now_micros, 'pet.updated', CASE setting WHEN 'row' THEN new.changed_by ELSE api_key END,
-               id, new.name, new.category_id, new.status
-        FROM new_rows AS new JOIN old_rows AS old USING (id)
-        WHERE (new.name, new.category_id, new.status)
-              IS DISTINCT FROM (old.name, old.category_id, old.status)
+        SELECT now_micros, 'pet.updated',
+               CASE setting WHEN 'row' THEN after.changed_by ELSE api_key END,
+               id, after.name, after.category_id, after.status
+        FROM new_rows AS after JOIN old_rows AS before USING (id)
+        WHERE (after.name, after.category_id, after.status)
+              IS DISTINCT FROM (before.name, before.category_id, before.status)
         ORDER BY id;
     ELSIF TG_OP = 'DELETE' THEN
         INSERT INTO events (at, type, api_key_id, resource_id, name, category_id, status)
@@ -340,19 +342,22 @@ BEGIN
     IF TG_OP = 'INSERT' THEN
         INSERT INTO events (at, type, api_key_id, resource_id, status, pet_id, created_at,
                             updated_at, expires_at)
-        SELECT now_micros, 'order.' || status, CASE setting WHEN 'row' THEN changed_by ELSE api_key END,
+        SELECT now_micros, 'order.' || status,
+               CASE setting WHEN 'row' THEN changed_by ELSE api_key END,
                id, status, pet_id, created_at, updated_at, expires_at
         FROM new_rows ORDER BY id;
     ELSE
         INSERT INTO events (at, type, api_key_id, resource_id, status, pet_id, created_at,
                             updated_at, expires_at)
-        SELECT now_micros, 'order.' || new.status,
-               CASE setting WHEN 'row' THEN new.changed_by ELSE api_key END,
-               id, new.status, new.pet_id, new.created_at, new.updated_at, new.expires_at
-        FROM new_rows AS new JOIN old_rows AS old USING (id)
-        WHERE (new.status, new.pet_id, new.created_at, new.updated_at, new.expires_at)
+        SELECT now_micros, 'order.' || after.status,
+               CASE setting WHEN 'row' THEN after.changed_by ELSE api_key END,
+               id, after.status, after.pet_id, after.created_at, after.updated_at, after.expires_at
+        FROM new_rows AS after JOIN old_rows AS before USING (id)
+        WHERE (after.status, after.pet_id, after.created_at, after.updated_at,
+               after.expires_at)
               IS DISTINCT FROM
-              (old.status, old.pet_id, old.created_at, old.updated_at, old.expires_at)
+              (before.status, before.pet_id, before.created_at, before.updated_at,
+               before.expires_at)
         ORDER BY id;
     END IF;
     RETURN NULL;
@@ -383,9 +388,9 @@ BEGIN
         SELECT now_micros, 'category.updated', api_key, id, name FROM new_rows ORDER BY id;
     ELSIF TG_OP = 'UPDATE' THEN
         INSERT INTO events (at, type, api_key_id, resource_id, name)
-        SELECT now_micros, 'category.updated', api_key, id, new.name
-        FROM new_rows AS new JOIN old_rows AS old USING (id)
-        WHERE new.name <> old.name
+        SELECT now_micros, 'category.updated', api_key, id, after.name
+        FROM new_rows AS after JOIN old_rows AS before USING (id)
+        WHERE after.name <> before.name
         ORDER BY id;
     ELSIF TG_OP = 'DELETE' THEN
         INSERT INTO events (at, type, api_key_id, resource_id, name)

@@ -204,13 +204,11 @@ fn store(text: &mut Exposition, store: &StoreMetrics) {
         "The last sequence number of the event log that may be read.",
         store.events.head,
     );
-    if let Some(lag) = store.events.lag {
-        text.gauge(
-            "petstore_event_lag_seconds",
-            "For how long an open transaction has held back the event log.",
-            lag.as_secs_f64(),
-        );
-    }
+    text.gauge(
+        "petstore_event_lag_seconds",
+        "For how long an open transaction has held back the event log.",
+        store.events.lag.as_secs_f64(),
+    );
     if let Some(wal) = store.wal {
         text.gauge(
             "petstore_wal_bytes",

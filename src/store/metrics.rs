@@ -23,8 +23,8 @@ pub(crate) struct StoreMetrics<'a> {
 pub(crate) struct EventMetrics {
     /// The last sequence number up to which the order of events is final.
     pub(crate) head: i64,
-    /// For how long a transaction in progress has held back the head. Only on PostgreSQL.
-    pub(crate) lag: Option<Duration>,
+    /// For how long a transaction in progress has held back the head; 0 on SQLite.
+    pub(crate) lag: Duration,
 }
 
 #[derive(Debug)]

@@ -18,6 +18,7 @@ mod database_connection;
 mod deleted_wal;
 mod disk_failures;
 mod durability;
+mod event_log;
 mod first_start;
 mod harness;
 mod health;

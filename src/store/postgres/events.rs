@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -55,7 +55,7 @@ pub(super) struct EventLog {
     decided: Mutex<Decided>,
     head: watch::Sender<i64>,
     /// Microseconds; as of the last poll.
-    lag: AtomicI64,
+    lag: AtomicU64,
     /// This process has committed a change.
     committed: Arc<Notify>,
     /// Somebody follows the head.
@@ -85,7 +85,7 @@ impl EventLog {
             fence: tokio::sync::Mutex::default(),
             decided: Mutex::default(),
             head: watch::Sender::new(0),
-            lag: AtomicI64::new(0),
+            lag: AtomicU64::new(0),
             committed,
             followed: Notify::new(),
         }
@@ -98,9 +98,7 @@ impl EventLog {
     pub(super) fn metrics(&self) -> EventMetrics {
         EventMetrics {
             head: *self.head.borrow(),
-            lag: Some(Duration::from_micros(
-                self.lag.load(Ordering::Relaxed) as u64
-            )),
+            lag: Duration::from_micros(self.lag.load(Ordering::Relaxed)),
         }
     }
 
@@ -154,7 +152,7 @@ impl EventLog {
         self.head
             .send_if_modified(|published| std::mem::replace(published, head) != head);
         let lag = fence.lag(Instant::now());
-        let lag_micros = lag.map_or(0, |(lag, _)| lag.as_micros() as i64);
+        let lag_micros = lag.map_or(0, |(lag, _)| lag.as_micros() as u64);
         self.lag.store(lag_micros, Ordering::Relaxed);
         match lag {
             Some((lag, pid)) if lag >= LAG_WARNING && !poller.warned => {

@@ -18,7 +18,7 @@ mod version;
 mod writable_file;
 mod writer;
 
-use std::{error, fs::File, path::Path, sync::Arc};
+use std::{error, fs::File, path::Path, sync::Arc, time::Duration};
 
 use rusqlite::{Connection, types::Type};
 
@@ -109,7 +109,7 @@ impl Sqlite {
             wal: Some(self.writer.wal()),
             events: EventMetrics {
                 head: *self.event_head().borrow(),
-                lag: None,
+                lag: Duration::ZERO,
             },
         }
     }
