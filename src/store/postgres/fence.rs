@@ -16,7 +16,8 @@ use std::{
 const MAX_PENDING: usize = 16;
 
 /// The transactions that hold the lock, by `pg_locks.virtualtransaction`, with the process
-/// id of the server's session.
+/// id of the server's session. A prepared transaction has no session any more, but keeps its
+/// virtual transaction id (since PostgreSQL 14).
 pub(super) type Holders = HashMap<String, Option<i64>>;
 
 #[derive(Debug, Default)]
@@ -57,18 +58,9 @@ impl Fence {
     /// Step 2.
     pub(super) fn finish(&mut self, holders: &Holders, now: Instant) {
         for pending in &mut self.pending {
-            let before = sessions(&pending.holders);
             pending
                 .holders
                 .retain(|holder, _| holders.contains_key(holder));
-            // PREPARE TRANSACTION renames a transaction. Any that is prepared now may be
-            // the one that is gone.
-            if sessions(&pending.holders) < before {
-                let prepared = holders.iter().filter(|(holder, _)| is_prepared(holder));
-                pending
-                    .holders
-                    .extend(prepared.map(|(holder, pid)| (holder.clone(), *pid)));
-            }
         }
         let is_new = self
             .pending
@@ -112,16 +104,6 @@ impl Fence {
     }
 }
 
-/// How many of the transactions belong to a session.
-fn sessions(holders: &Holders) -> usize {
-    holders.keys().filter(|holder| !is_prepared(holder)).count()
-}
-
-/// A prepared transaction belongs to no session, which `pg_locks` shows as number -1.
-fn is_prepared(holder: &str) -> bool {
-    holder.starts_with("-1/")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,16 +128,6 @@ mod tests {
         assert_eq!(poll(&mut fence, SERVER, 9, &["4/1", "5/1"]), 7);
         assert_eq!(poll(&mut fence, SERVER, 9, &["4/2", "5/1"]), 9);
         assert!(!fence.begin(SERVER, 9));
-    }
-
-    #[test]
-    fn a_prepared_transaction_is_still_in_progress() {
-        let mut fence = Fence::default();
-        assert_eq!(poll(&mut fence, SERVER, 5, &["3/1", "-1/70"]), 0);
-        assert_eq!(poll(&mut fence, SERVER, 5, &["-1/70", "-1/71"]), 0);
-        assert_eq!(poll(&mut fence, SERVER, 5, &["-1/71"]), 0);
-        // Prepared later, so it has a later number.
-        assert_eq!(poll(&mut fence, SERVER, 5, &["-1/72"]), 5);
     }
 
     #[test]
