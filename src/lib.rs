@@ -19,7 +19,7 @@ pub mod store;
 mod telemetry;
 
 // The domain.
-mod event;
+pub mod event;
 
 mod category;
 mod order;

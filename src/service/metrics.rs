@@ -210,6 +210,16 @@ fn store(text: &mut Exposition, store: &StoreMetrics) {
         "Commits that failed or whose outcome is unknown.",
         commits.failures.get(),
     );
+    text.gauge(
+        "petstore_event_head",
+        "The last sequence number of the event log that may be read.",
+        store.events.head,
+    );
+    text.gauge(
+        "petstore_event_lag_seconds",
+        "For how long an open transaction has held back the event log.",
+        store.events.lag.as_secs_f64(),
+    );
     if let Some(wal) = store.wal {
         text.gauge(
             "petstore_wal_bytes",

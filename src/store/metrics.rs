@@ -1,6 +1,9 @@
 //! What the store measures. Rendering is up to the caller.
 
-use std::{sync::atomic::AtomicBool, time::Instant};
+use std::{
+    sync::atomic::AtomicBool,
+    time::{Duration, Instant},
+};
 
 use crate::telemetry::metrics::{Counter, Gauge, Histogram};
 
@@ -13,6 +16,15 @@ pub(crate) struct StoreMetrics<'a> {
     pub(crate) commits: &'a CommitMetrics,
     /// Only on SQLite.
     pub(crate) wal: Option<&'a WalMetrics>,
+    pub(crate) events: EventMetrics,
+}
+
+#[derive(Debug)]
+pub(crate) struct EventMetrics {
+    /// The last sequence number up to which the order of events is final.
+    pub(crate) head: i64,
+    /// For how long a transaction in progress has held back the head; 0 on SQLite.
+    pub(crate) lag: Duration,
 }
 
 #[derive(Debug)]

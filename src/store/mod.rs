@@ -414,7 +414,7 @@ impl Store {
     pub async fn event_purge(&self, retention: EventRetention) -> Result<u64, Error> {
         match self {
             Self::Sqlite(db) => db.event_purge(retention).await,
-            Self::Postgres(db) => db.event_purge(retention.age, retention.count).await,
+            Self::Postgres(db) => db.event_purge(retention).await,
         }
     }
 

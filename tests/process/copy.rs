@@ -20,10 +20,8 @@ fn copy(home: &Home, to: &str) -> Finished {
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
 async fn copy_preserves_all_data() {
     let cluster = Cluster::start();
-    let (home, there) = (
-        Home::new(),
-        Home::with_database(cluster.url(&cluster.create_database())),
-    );
+    let database = cluster.create_database();
+    let (home, there) = (Home::new(), Home::with_database(cluster.url(&database)));
     let key = home.new_key();
     let revoked = home.new_key();
     home.keys(&["revoke", "2"]).success();
@@ -60,6 +58,8 @@ async fn copy_preserves_all_data() {
 
     let service = there.serve();
     let client = Client::new(&service, &key);
+    // The event log starts after the copy.
+    assert_eq!(cluster.psql(&database, "SELECT count(*) FROM events"), "0");
     assert_eq!(client.pets().await, before.0[..1233]);
     let orders = client.get("/v1/store/orders").await.body;
     assert_eq!(

@@ -36,6 +36,7 @@ mod packaging;
 mod pgbouncer;
 #[path = "../support/postgres.rs"]
 mod postgres;
+mod postgres_events;
 mod replicas;
 mod sales;
 mod shutdown;

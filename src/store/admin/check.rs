@@ -29,8 +29,22 @@ macro_rules! count_excess {
     };
 }
 
+/// Counts resources by their newest event.
+macro_rules! newest_events {
+    ($resource:literal) => {
+        concat!(
+            "SELECT count(*)
+             FROM (SELECT max(sequence) AS sequence FROM events
+                   WHERE type LIKE '",
+            $resource,
+            ".%' GROUP BY resource_id) AS newest
+             JOIN events ON events.sequence = newest.sequence "
+        )
+    };
+}
+
 /// What each query counts, and the query. Every count must be 0. Valid on both databases.
-const INVARIANTS: [(&str, &str); 13] = [
+const INVARIANTS: [(&str, &str); 17] = [
     (
         "open orders whose pet is not pending",
         "SELECT count(*) FROM orders LEFT JOIN pets ON pets.id = orders.pet_id
@@ -85,6 +99,40 @@ const INVARIANTS: [(&str, &str); 13] = [
         "returned orders counted in excess",
         count_excess!("orders_returned", "orders WHERE status = 'returned'"),
     ),
+    (
+        "events that were to be purged",
+        "SELECT count(*) FROM events JOIN event_log ON sequence <= purged_through",
+    ),
+    (
+        "pets that are not what their newest event says",
+        concat!(
+            newest_events!("pet"),
+            "LEFT JOIN pets ON pets.id = resource_id
+             WHERE (type = 'pet.deleted') <> (pets.id IS NULL)
+                OR pets.name <> events.name OR pets.category_id <> events.category_id
+                OR (pets.id IS NOT NULL AND pets.status IS DISTINCT FROM events.status)"
+        ),
+    ),
+    (
+        "orders that are not what their newest event says",
+        concat!(
+            newest_events!("order"),
+            "LEFT JOIN orders ON orders.id = resource_id
+             WHERE orders.id IS NULL OR orders.status <> events.status
+                OR orders.pet_id <> events.pet_id OR orders.created_at <> events.created_at
+                OR orders.updated_at <> events.updated_at
+                OR orders.expires_at IS DISTINCT FROM events.expires_at"
+        ),
+    ),
+    (
+        "categories that are not what their newest event says",
+        concat!(
+            newest_events!("category"),
+            "LEFT JOIN categories ON categories.id = resource_id
+             WHERE (type = 'category.deleted') <> (categories.id IS NULL)
+                OR categories.name <> events.name"
+        ),
+    ),
 ];
 
 /// A column that only the program can verify.
@@ -118,14 +166,14 @@ const POSTGRES_INVARIANTS: [(&str, &str); 3] = [
              'orders_pkey', 'orders_status_id_idx', 'orders_pet_id_id_idx',
              'orders_active_pet_id_key', 'orders_expires_at_idx',
              'idempotency_keys_pkey', 'idempotency_keys_created_at_idx', 'counts_pkey',
-             'api_keys_pkey', 'api_keys_hash_key']) AS index_name
+             'api_keys_pkey', 'api_keys_hash_key', 'events_pkey', 'event_log_pkey']) AS index_name
          WHERE to_regclass(index_name) IS NULL",
     ),
     (
         "missing or disabled triggers",
-        "SELECT 8 - count(*) FROM pg_trigger
-         WHERE tgrelid IN ('pets'::regclass, 'orders'::regclass)
-         AND tgname LIKE 'count\\_%' AND tgenabled = 'O'",
+        "SELECT 18 - count(*) FROM pg_trigger
+         WHERE tgrelid IN ('pets'::regclass, 'orders'::regclass, 'categories'::regclass)
+         AND (tgname LIKE 'count\\_%' OR tgname LIKE 'log\\_%') AND tgenabled = 'O'",
     ),
     (
         "pets whose row names another active order than they have",

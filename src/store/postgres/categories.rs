@@ -33,7 +33,7 @@ impl Postgres {
     /// decides again.
     pub(in super::super) async fn category_put(
         &self,
-        _api_key_id: i64,
+        api_key_id: i64,
         id: CategoryId,
         name: CategoryName,
         expected: Option<Option<Category>>,
@@ -48,8 +48,8 @@ impl Postgres {
                 Err(rejection) => return Ok(Err(rejection)),
             };
             let old = before.as_ref().map(|category| category.name.as_str());
-            let insert: Parameters = &[&id_value, &name_value, &folded];
-            let rename: Parameters = &[&id_value, &name_value, &folded, &old];
+            let insert: Parameters = &[&api_key_id, &id_value, &name_value, &folded];
+            let rename: Parameters = &[&api_key_id, &id_value, &old, &name_value, &folded];
             let (sql, parameters) = match naming {
                 Naming::Unchanged => return Ok(Ok(naming)),
                 Naming::Create => (&INSERT, insert),
@@ -71,7 +71,7 @@ impl Postgres {
 
     pub(in super::super) async fn category_delete(
         &self,
-        _api_key_id: i64,
+        api_key_id: i64,
         id: CategoryId,
         expected: Option<Category>,
     ) -> Result<Result<(), CategoryRejection>, Error> {
@@ -82,7 +82,7 @@ impl Postgres {
                 return Ok(Err(rejection));
             }
             let old = before.as_ref().map(|category| category.name.as_str());
-            let parameters: Parameters = &[&id.get(), &old];
+            let parameters: Parameters = &[&api_key_id, &id.get(), &old];
             let deleted = self.categories.write(&DELETE, parameters).await?;
             if !deleted.is_empty() {
                 return Ok(Ok(()));
@@ -124,20 +124,22 @@ static INSERT: Sql = Sql {
     text: concat!(
         "INSERT INTO categories (",
         stored_category_columns!(),
-        ") VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING RETURNING id"
+        ") SELECT $2, $3, $4 FROM ",
+        changed_by_key!("$1"),
+        " ON CONFLICT (id) DO NOTHING RETURNING id"
     ),
-    types: &[Type::INT8, Type::TEXT, Type::TEXT],
+    types: &[Type::INT8, Type::INT8, Type::TEXT, Type::TEXT],
 };
 
 /// Locks a category that still has the name. Skips a locked row, so that the statements
 /// behind it on the connection do not wait.
 macro_rules! unchanged {
-    ($name:literal) => {
+    () => {
         concat!(
             "WITH unchanged AS MATERIALIZED (
-                 SELECT id FROM categories WHERE id = $1 AND name = ",
-            $name,
-            " FOR UPDATE SKIP LOCKED
+                 SELECT id FROM categories, ",
+            changed_by_key!("$1"),
+            " WHERE id = $2 AND name = $3 FOR UPDATE OF categories SKIP LOCKED
              ) "
         )
     };
@@ -145,20 +147,20 @@ macro_rules! unchanged {
 
 static RENAME: Sql = Sql {
     text: concat!(
-        unchanged!("$4"),
-        "UPDATE categories SET name = $2, folded_name = $3
+        unchanged!(),
+        "UPDATE categories SET name = $4, folded_name = $5
          FROM unchanged WHERE categories.id = unchanged.id RETURNING categories.id"
     ),
-    types: &[Type::INT8, Type::TEXT, Type::TEXT, Type::TEXT],
+    types: &[Type::INT8, Type::INT8, Type::TEXT, Type::TEXT, Type::TEXT],
 };
 
 static DELETE: Sql = Sql {
     text: concat!(
-        unchanged!("$2"),
+        unchanged!(),
         "DELETE FROM categories USING unchanged WHERE categories.id = unchanged.id
          RETURNING categories.id"
     ),
-    types: &[Type::INT8, Type::TEXT],
+    types: &[Type::INT8, Type::INT8, Type::TEXT],
 };
 
 #[derive(Debug, thiserror::Error)]

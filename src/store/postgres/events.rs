@@ -1,45 +1,367 @@
-//! The event log on PostgreSQL.
+//! The event log on PostgreSQL. Triggers write it (see the migration); how far it may be
+//! read is decided by polling (see `fence`).
 
-use jiff::SignedDuration;
-use tokio::sync::watch;
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
-use super::{super::error::Error, Postgres};
-use crate::event::{Event, EventId, Gone};
+use tokio::{
+    sync::{Notify, watch},
+    time::{sleep, timeout},
+};
+use tokio_postgres::types::Type;
+
+use super::{
+    super::{
+        error::Error,
+        metrics::EventMetrics,
+        rows::{Columns, Entity, Row},
+    },
+    Postgres,
+    connect::Connector,
+    error::MissingRow,
+    fence::{Fence, Holders},
+    idempotency::microseconds,
+    pool::{Parameters, Pool, Sql},
+    read_count,
+};
+use crate::{
+    event::{Event, EventId, EventRetention, Gone},
+    telemetry::error_latch::ErrorLatch,
+};
+
+/// How often the log is polled while somebody follows it, if this process changes nothing.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// How often it is polled at most.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a caller waits for transactions in progress.
+const SYNC_TIMEOUT: Duration = Duration::from_millis(100);
+/// When a transaction that holds the log back is reported.
+const LAG_WARNING: Duration = Duration::from_secs(5);
+
+/// How far the event log may be read.
+#[derive(Debug)]
+pub(super) struct EventLog {
+    source: String,
+    pool: Pool,
+    fence: tokio::sync::Mutex<Poller>,
+    /// What the statements that read are told.
+    decided: Mutex<Decided>,
+    head: watch::Sender<i64>,
+    /// Microseconds; as of the last poll.
+    lag: AtomicU64,
+    /// This process has committed a change.
+    committed: Arc<Notify>,
+    /// Somebody follows the head.
+    followed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Poller {
+    fence: Fence,
+    /// When the last successful poll started.
+    started: Option<Instant>,
+    warned: bool,
+}
+
+/// The last number whose order is final, on a certain server.
+#[derive(Debug, Clone, Copy, Default)]
+struct Decided {
+    server: i64,
+    head: i64,
+}
+
+impl EventLog {
+    pub(super) fn new(connector: &Connector, source: String, committed: Arc<Notify>) -> Self {
+        Self {
+            source,
+            pool: Pool::new(connector, 1),
+            fence: tokio::sync::Mutex::default(),
+            decided: Mutex::default(),
+            head: watch::Sender::new(0),
+            lag: AtomicU64::new(0),
+            committed,
+            followed: Notify::new(),
+        }
+    }
+
+    pub(super) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    pub(super) fn metrics(&self) -> EventMetrics {
+        EventMetrics {
+            head: *self.head.borrow(),
+            lag: Duration::from_micros(self.lag.load(Ordering::Relaxed)),
+        }
+    }
+
+    fn decided(&self) -> Decided {
+        *self.decided.lock().expect(LOCK)
+    }
+
+    /// Polls, unless a poll that started after the call has succeeded meanwhile. Returns
+    /// the last number drawn, and whether it is decided.
+    async fn poll(&self) -> Result<(i64, bool), Error> {
+        let requested = Instant::now();
+        let mut poller = self.fence.lock().await;
+        if poller.started.is_none_or(|started| started < requested) {
+            let started = Instant::now();
+            self.advance(&mut poller.fence).await?;
+            poller.started = Some(started);
+            self.publish(&mut poller);
+        }
+        let fence = &poller.fence;
+        Ok((fence.last(), fence.decided() >= fence.last()))
+    }
+
+    async fn advance(&self, fence: &mut Fence) -> Result<(), Error> {
+        loop {
+            let rows = self.pool.read(&LAST, &[]).await?;
+            let mut columns = Columns::of(rows.first().ok_or(MissingRow)?);
+            let (server, last) = (columns.int()?, columns.int()?);
+            if !fence.begin(server, last) {
+                return Ok(());
+            }
+            let rows = self.pool.read(&HOLDERS, &[]).await?;
+            // Never both steps from different servers.
+            if rows.first().ok_or(MissingRow)?.int(0)? != server {
+                continue;
+            }
+            let mut holders = Holders::new();
+            for row in &rows {
+                if let Some(holder) = row.optional_text(1)? {
+                    holders.insert(holder.into(), row.optional_int(2)?);
+                }
+            }
+            fence.finish(&holders, Instant::now());
+            return Ok(());
+        }
+    }
+
+    fn publish(&self, poller: &mut Poller) {
+        let fence = &poller.fence;
+        let (server, head) = (fence.server(), fence.decided());
+        *self.decided.lock().expect(LOCK) = Decided { server, head };
+        self.head
+            .send_if_modified(|published| std::mem::replace(published, head) != head);
+        let lag = fence.lag(Instant::now());
+        let lag_micros = lag.map_or(0, |(lag, _)| lag.as_micros() as u64);
+        self.lag.store(lag_micros, Ordering::Relaxed);
+        match lag {
+            Some((lag, pid)) if lag >= LAG_WARNING && !poller.warned => {
+                tracing::warn!(?lag, pid, "an open transaction holds back the event log");
+                poller.warned = true;
+            }
+            Some((lag, _)) if lag >= LAG_WARNING => {}
+            _ if poller.warned => {
+                tracing::info!("the event log is no longer held back");
+                poller.warned = false;
+            }
+            _ => {}
+        }
+    }
+}
+
+const LOCK: &str = "no thread panics while holding the lock";
 
 impl Postgres {
     pub(in super::super) fn event_source(&self) -> &str {
-        todo!()
+        &self.events.source
     }
 
     pub(in super::super) fn event_head(&self) -> watch::Receiver<i64> {
-        todo!()
+        let head = self.events.head.subscribe();
+        self.events.followed.notify_one();
+        head
     }
 
     pub(in super::super) async fn event_sync(&self) -> Result<(), Error> {
-        todo!()
+        let deadline = Instant::now() + SYNC_TIMEOUT;
+        let (target, mut is_decided) = self.events.poll().await?;
+        while !is_decided && Instant::now() < deadline {
+            sleep(MIN_POLL_INTERVAL).await;
+            let (last, all_decided) = self.events.poll().await?;
+            // Numbers drawn meanwhile do not matter.
+            is_decided = all_decided || (last >= target && self.events.decided().head >= target);
+        }
+        Ok(())
     }
 
     pub(in super::super) async fn event_newest(&self) -> Result<Option<Event>, Error> {
-        todo!()
+        let Decided { server, head } = self.events.decided();
+        let rows = self.reads.read(&NEWEST, &[&server, &head]).await?;
+        rows.first().map(Event::from_row).transpose()
     }
 
     pub(in super::super) async fn event_read(
         &self,
-        _after: Option<EventId>,
-        _limit: usize,
+        after: Option<EventId>,
+        limit: usize,
     ) -> Result<Result<Vec<Event>, Gone>, Error> {
-        todo!()
+        // The event of the position comes first, to be verified.
+        let (start, limit) = match after {
+            Some(id) if id != EventId::START => (id.sequence, limit + 1),
+            _ => (0, limit),
+        };
+        let Decided { server, head } = self.events.decided();
+        let limit = limit as i64;
+        let rows = self
+            .reads
+            .read(&READ, &[&server, &head, &start, &limit])
+            .await?;
+        let purged_through = rows.first().ok_or(MissingRow)?.int(0)?;
+        let mut events = Vec::with_capacity(rows.len());
+        for row in &rows {
+            if row.optional_int(1)?.is_some() {
+                events.push(Event::read(&mut Columns::skipping(row, 1))?);
+            }
+        }
+        let Some(id) = after else {
+            return Ok(Ok(events));
+        };
+        Ok(id.verify(&mut events, purged_through).map(|()| events))
     }
 
     pub(in super::super) async fn event_purge(
         &self,
-        _retention: SignedDuration,
-        _max: u64,
+        retention: EventRetention,
     ) -> Result<u64, Error> {
-        todo!()
+        self.event_sync().await?;
+        let Decided { server, head } = self.events.decided();
+        let age = microseconds(retention.age);
+        let count = i64::try_from(retention.count).unwrap_or(i64::MAX);
+        let parameters: Parameters = &[&server, &head, &age, &count];
+        read_count(&self.background.write(&PURGE, parameters).await?)
     }
 
     pub(in super::super) async fn event_follow(&self) {
-        todo!()
+        let events = &self.events;
+        let mut latch = ErrorLatch::new("event log poll");
+        loop {
+            if events.head.receiver_count() == 0 {
+                events.followed.notified().await;
+                continue;
+            }
+            let polled = events.poll().await;
+            let failed = polled.is_err();
+            latch.observe(polled);
+            if failed {
+                sleep(RETRY_INTERVAL).await;
+                continue;
+            }
+            sleep(MIN_POLL_INTERVAL).await;
+            let committed = events.committed.notified();
+            let _ = timeout(POLL_INTERVAL - MIN_POLL_INTERVAL, committed).await;
+        }
     }
 }
+
+/// When the server was started, which identifies it: the numbers of another server, after a
+/// failover or a restored backup, belong to other events.
+macro_rules! server {
+    () => {
+        "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"
+    };
+}
+
+/// The head that was decided on server `$1`: `$2`; nothing is decided on another one.
+macro_rules! head {
+    () => {
+        concat!("CASE WHEN ", server!(), " = $1 THEN $2 ELSE 0 END")
+    };
+}
+
+/// The last number drawn. A sequence is not transactional: this is its current state.
+static LAST: Sql = Sql {
+    text: concat!(
+        "SELECT ",
+        server!(),
+        ", CASE WHEN is_called THEN last_value ELSE 0 END FROM events_sequence_seq"
+    ),
+    types: &[],
+};
+
+/// The transactions that may have drawn a number, in at least one row. Every role sees all
+/// locks, including those of prepared transactions.
+static HOLDERS: Sql = Sql {
+    text: concat!(
+        "SELECT server, virtualtransaction, pid::bigint
+         FROM (SELECT ",
+        server!(),
+        " AS server) AS this
+         LEFT JOIN pg_locks ON locktype = 'relation' AND relation = 'events'::regclass
+             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+             AND mode = 'RowExclusiveLock' AND granted"
+    ),
+    types: &[],
+};
+
+static NEWEST: Sql = Sql {
+    text: concat!(
+        "SELECT ",
+        event_columns!(),
+        " FROM events WHERE sequence <= ",
+        head!(),
+        " ORDER BY sequence DESC LIMIT 1"
+    ),
+    types: &[Type::INT8, Type::INT8],
+};
+
+/// At least one row, with `purged_through` first. Starts at the event of the position `$3`,
+/// even if it is beyond the head: another replica may have decided more. What was purged is
+/// skipped, because its index entries remain until a vacuum.
+static READ: Sql = Sql {
+    text: concat!(
+        "SELECT purged_through, ",
+        event_columns!("page"),
+        " FROM event_log LEFT JOIN LATERAL (
+             SELECT ",
+        event_columns!(),
+        " FROM events
+             WHERE sequence BETWEEN greatest($3, purged_through + 1) AND greatest($3, ",
+        head!(),
+        ")
+             ORDER BY sequence LIMIT $4
+         ) AS page ON true"
+    ),
+    types: &[Type::INT8, Type::INT8, Type::INT8, Type::INT8],
+};
+
+/// The newest event up to the head is kept. One replica at a time; nothing is locked if
+/// nothing is to be purged.
+static PURGE: Sql = Sql {
+    text: concat!(
+        "WITH newest AS MATERIALIZED (
+             SELECT max(sequence) AS sequence FROM events WHERE sequence <= ",
+        head!(),
+        "), oldest AS MATERIALIZED (
+             SELECT events.sequence, at FROM event_log, newest, LATERAL (
+                 SELECT sequence, at FROM events
+                 WHERE sequence > purged_through AND sequence < newest.sequence
+                 ORDER BY sequence LIMIT 1000
+             ) AS events
+         ), last AS MATERIALIZED (
+             SELECT max(oldest.sequence) AS sequence FROM oldest, newest
+             WHERE at < ",
+        now_micros!(),
+        " - $3 OR oldest.sequence <= newest.sequence - $4
+         ), log AS MATERIALIZED (
+             SELECT purged_through FROM event_log, last WHERE purged_through < last.sequence
+             FOR NO KEY UPDATE OF event_log SKIP LOCKED
+         ), purged AS (
+             UPDATE event_log SET purged_through = last.sequence FROM log, last
+         ), deleted AS (
+             DELETE FROM events USING log, last
+             WHERE events.sequence > log.purged_through AND events.sequence <= last.sequence
+             RETURNING 1
+         )
+         SELECT count(*) FROM deleted"
+    ),
+    types: &[Type::INT8, Type::INT8, Type::INT8, Type::INT8],
+};

@@ -27,6 +27,25 @@ macro_rules! now_micros {
     };
 }
 
+/// For the `FROM` clause of a statement all of whose changes are made by one API key: tells
+/// the triggers that log them. The parameter is its id.
+macro_rules! changed_by_key {
+    ($parameter:literal) => {
+        concat!(
+            "set_config('petstore.api_key', ",
+            $parameter,
+            "::text, true) AS changed_by_key"
+        )
+    };
+}
+
+/// Likewise, for a statement that sets `changed_by` of every row that it changes.
+macro_rules! changed_by_row {
+    () => {
+        "set_config('petstore.api_key', 'row', true) AS changed_by_row"
+    };
+}
+
 /// A duration as the databases store it.
 pub(super) fn microseconds(duration: SignedDuration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
@@ -35,8 +54,8 @@ pub(super) fn microseconds(duration: SignedDuration) -> i64 {
 /// A statement that executes a batch of changes, each once per idempotency key.
 ///
 /// Parameters `$1` to `$3` are arrays with the API key id, idempotency key and
-/// fingerprint of each change, which are null without a key. The columns of the kind
-/// follow. The statement starts with three common table
+/// fingerprint of each change; the last two are null without a key. The columns of the kind
+/// follow. The statement sets `changed_by` of every row that it changes. It starts with three common table
 /// expressions: `requested`, the changes with their `ordinal`; `known`, the recorded
 /// outcomes of those that were executed before; and `pending`, the others.
 ///
@@ -54,12 +73,14 @@ macro_rules! batch_sql {
     ) => {
         concat!(
             "WITH requested AS MATERIALIZED (
-                 SELECT * FROM unnest($1, $2, $3, ",
+                 SELECT requested.* FROM unnest($1, $2, $3, ",
             $parameters,
             ") WITH ORDINALITY
                  AS requested (api_key_id, idempotency_key, fingerprint, ",
             $columns,
-            ", ordinal)
+            ", ordinal), ",
+            changed_by_row!(),
+            "
              ), known AS MATERIALIZED (
                  SELECT requested.ordinal, record.fingerprint, record.outcome,
                         record.resource_id
@@ -121,7 +142,7 @@ pub(super) async fn run<C: BatchedWrite>(
     own: Parameters<'_>,
 ) -> Result<Option<Vec<Row>>, Error> {
     let requests = || changes.iter().map(|change| change.idempotency());
-    let api_keys: Vec<_> = requests().map(|r| r.map(|r| r.api_key_id)).collect();
+    let api_keys: Vec<_> = changes.iter().map(|change| change.api_key_id()).collect();
     let keys: Vec<_> = requests().map(|r| r.map(|r| r.key.as_str())).collect();
     let fingerprint = |request: &IdempotentRequest| request.fingerprint.to_vec();
     let fingerprints: Vec<_> = requests().map(|r| r.map(fingerprint)).collect();

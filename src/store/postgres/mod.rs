@@ -9,6 +9,7 @@ mod categories;
 mod connect;
 mod error;
 mod events;
+mod fence;
 mod lock_wait;
 mod migrate;
 mod orders;
@@ -26,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::timeout;
+use tokio::{sync::Notify, time::timeout};
 use tokio_postgres::{
     Client, IsolationLevel, Transaction,
     types::{ToSql, Type},
@@ -42,6 +43,7 @@ use super::{
 use crate::page::{Page, PageLimit, Position};
 use connect::Connector;
 use error::MissingRow;
+use events::EventLog;
 use orders::{PlaceOrder, TransitionOrder};
 use pets::CreatePet;
 use pool::{Pool, Sql};
@@ -70,6 +72,7 @@ pub struct Postgres {
     creates: Writer<CreatePet>,
     placements: Writer<PlaceOrder>,
     transitions: Writer<TransitionOrder>,
+    events: EventLog,
     commits: Arc<CommitMetrics>,
 }
 
@@ -119,20 +122,31 @@ async fn prepare(url: &PostgresUrl) -> Result<(Connector, Client, Arc<AtomicU64>
 
 impl Postgres {
     pub(super) async fn open(url: &PostgresUrl, options: &Options) -> Result<Self, OpenError> {
-        let (connector, ..) = prepare(url).await?;
+        let (connector, client, _) = prepare(url).await?;
+        let source = client
+            .query_typed("SELECT source FROM event_log", &[])
+            .await;
+        let source = source.map_err(|error| OpenError::Postgres {
+            server: url.to_string(),
+            cause: Arc::new(PostgresError::from(error)),
+        })?;
+        let source = source.first().map_or(String::new(), |row| row.get(0));
         let read_connections = match options.role {
             Role::Service => READ_CONNECTIONS,
             Role::Command => 1,
         };
         let (queue, commits) = (options.write_queue_capacity, Arc::default());
+        let committed = Arc::new(Notify::new());
+        let writes = || Pool::new(&connector, 1).notifying(&committed);
         Ok(Self {
             reads: Pool::new(&connector, read_connections),
-            updates: Pool::new(&connector, 1),
-            categories: Pool::new(&connector, 1),
+            updates: writes(),
+            categories: writes(),
             background: Pool::new(&connector, 1),
-            creates: Writer::start(&connector, queue, &commits),
-            placements: Writer::start(&connector, queue, &commits),
-            transitions: Writer::start(&connector, queue, &commits),
+            creates: Writer::start(writes, queue, &commits),
+            placements: Writer::start(writes, queue, &commits),
+            transitions: Writer::start(writes, queue, &commits),
+            events: EventLog::new(&connector, source, committed.clone()),
             commits,
         })
     }
@@ -190,6 +204,7 @@ impl Postgres {
             of_pools("update", [&self.updates]),
             of_pools("category", [&self.categories]),
             of_pools("background", [&self.background]),
+            of_pools("event", [self.events.pool()]),
         ];
         pools.extend(writer_pools);
         StoreMetrics {
@@ -197,6 +212,7 @@ impl Postgres {
             pools,
             commits: &self.commits,
             wal: None,
+            events: self.events.metrics(),
         }
     }
 

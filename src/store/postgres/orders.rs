@@ -33,6 +33,7 @@ type OrderResult = Result<Order, OrderRejection>;
 
 #[derive(Debug)]
 pub(super) struct PlaceOrder {
+    api_key_id: i64,
     pet_id: PetId,
     reserve_for: Option<SignedDuration>,
     idempotency: Option<IdempotentRequest>,
@@ -40,6 +41,7 @@ pub(super) struct PlaceOrder {
 
 #[derive(Debug)]
 pub(super) struct TransitionOrder {
+    api_key_id: i64,
     id: OrderId,
     transition: Transition,
     idempotency: Option<IdempotentRequest>,
@@ -54,6 +56,10 @@ impl BatchedWrite for PlaceOrder {
 
     fn rejection_of_next(rejection: Option<OrderRejection>) -> Option<OrderRejection> {
         Some(rejection.unwrap_or(OrderRejection::PetNotAvailable))
+    }
+
+    fn api_key_id(&self) -> i64 {
+        self.api_key_id
     }
 
     fn idempotency(&self) -> Option<&IdempotentRequest> {
@@ -80,6 +86,10 @@ impl BatchedWrite for TransitionOrder {
         None
     }
 
+    fn api_key_id(&self) -> i64 {
+        self.api_key_id
+    }
+
     fn idempotency(&self) -> Option<&IdempotentRequest> {
         self.idempotency.as_ref()
     }
@@ -98,12 +108,13 @@ impl BatchedWrite for TransitionOrder {
 impl Postgres {
     pub(in super::super) async fn order_place(
         &self,
-        _api_key_id: i64,
+        api_key_id: i64,
         pet_id: PetId,
         reserve_for: Option<SignedDuration>,
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<OrderResult>, Error> {
         let change = PlaceOrder {
+            api_key_id,
             pet_id,
             reserve_for,
             idempotency,
@@ -114,12 +125,13 @@ impl Postgres {
 
     pub(in super::super) async fn order_transition(
         &self,
-        _api_key_id: i64,
+        api_key_id: i64,
         id: OrderId,
         transition: Transition,
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<OrderResult>, Error> {
         let change = TransitionOrder {
+            api_key_id,
             id,
             transition,
             idempotency,
@@ -213,13 +225,15 @@ static PLACE: Sql = Sql {
             is_available!(),
             " FOR NO KEY UPDATE SKIP LOCKED
              ), reserved AS (
-                 UPDATE pets SET status = 'pending', active_order = 'placed'
-                 FROM available WHERE pets.id = available.id
+                 UPDATE pets
+                 SET status = 'pending', active_order = 'placed', changed_by = pending.api_key_id
+                 FROM available JOIN pending ON pending.pet_id = available.id
+                 WHERE pets.id = available.id
                  RETURNING pets.id
              ), placed AS (
                  INSERT INTO orders (",
             new_order_columns!(),
-            ") SELECT pet_id, 'placed', now, now, now + reserve_for
+            ", changed_by) SELECT pet_id, 'placed', now, now, now + reserve_for, api_key_id
                  FROM pending JOIN reserved ON reserved.id = pending.pet_id,
                       (SELECT ",
             now_micros!(),
@@ -266,14 +280,16 @@ static TRANSITION: Sql = Sql {
                      completed_at = CASE applicable.order_status
                          WHEN 'completed' THEN greatest(orders.updated_at, ",
             now_micros!(),
-            ") ELSE orders.completed_at END
+            ") ELSE orders.completed_at END,
+                     changed_by = applicable.api_key_id
                  FROM applicable WHERE orders.id = applicable.id
-                 RETURNING applicable.ordinal, applicable.pet_status, ",
+                 RETURNING applicable.ordinal, applicable.pet_status, orders.changed_by, ",
             order_columns!("orders"),
             "), changed AS (
                  UPDATE pets
                  SET status = executed.pet_status,
-                     active_order = CASE executed.status WHEN 'completed' THEN 'completed' END
+                     active_order = CASE executed.status WHEN 'completed' THEN 'completed' END,
+                     changed_by = executed.changed_by
                  FROM executed WHERE pets.id = executed.pet_id
              )"
         ),

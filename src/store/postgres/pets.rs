@@ -29,6 +29,7 @@ const MAX_SWAP_ATTEMPTS: usize = 100;
 
 #[derive(Debug)]
 pub(super) struct CreatePet {
+    api_key_id: i64,
     new: NewPet,
     idempotency: Option<IdempotentRequest>,
 }
@@ -43,6 +44,10 @@ impl BatchedWrite for CreatePet {
 
     fn rejection_of_next(_: Option<Self::Rejection>) -> Option<Self::Rejection> {
         None
+    }
+
+    fn api_key_id(&self) -> i64 {
+        self.api_key_id
     }
 
     fn idempotency(&self) -> Option<&IdempotentRequest> {
@@ -66,7 +71,9 @@ impl BatchedWrite for CreatePet {
         }
         let columns: Parameters = &[&names, &search_names, &categories, &statuses];
         if changes.iter().all(|change| change.idempotency.is_none()) {
-            return pool.write(&CREATE, columns).await.map(Some);
+            let api_keys: Vec<_> = changes.iter().map(|change| change.api_key_id).collect();
+            let columns = [columns, &[&api_keys]].concat();
+            return pool.write(&CREATE, &columns).await.map(Some);
         }
         idempotency::run(pool, &CREATE_IDEMPOTENT, changes, columns).await
     }
@@ -75,11 +82,12 @@ impl BatchedWrite for CreatePet {
 impl Postgres {
     pub(in super::super) async fn pet_create(
         &self,
-        _api_key_id: i64,
+        api_key_id: i64,
         new: NewPet,
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<Pet>, Error> {
         let create = CreatePet {
+            api_key_id,
             new: new.clone(),
             idempotency,
         };
@@ -96,7 +104,7 @@ impl Postgres {
 
     pub(in super::super) async fn pet_update(
         &self,
-        _api_key_id: i64,
+        api_key_id: i64,
         id: PetId,
         change: PetChange,
         expected: Option<Pet>,
@@ -107,7 +115,7 @@ impl Postgres {
                 Decision::Update(after) => Some(Swap::Update(after)),
             })
         };
-        let swapped = self.pet_swap(id, decide).await?;
+        let swapped = self.pet_swap(api_key_id, id, decide).await?;
         Ok(swapped.map(|(before, swap)| match swap {
             Some(Swap::Update(after)) => after,
             Some(Swap::Delete) | None => before,
@@ -116,7 +124,7 @@ impl Postgres {
 
     pub(in super::super) async fn pet_delete(
         &self,
-        _api_key_id: i64,
+        api_key_id: i64,
         id: PetId,
         expected: Option<Pet>,
     ) -> Result<Result<(), PetRejection>, Error> {
@@ -124,7 +132,7 @@ impl Postgres {
             decide_deletion(before, expected.as_ref(), claim)?;
             Ok(Some(Swap::Delete))
         };
-        Ok(self.pet_swap(id, decide).await?.map(drop))
+        Ok(self.pet_swap(api_key_id, id, decide).await?.map(drop))
     }
 
     /// Optimistic: changes the pet if it still has the value that the decision
@@ -132,6 +140,7 @@ impl Postgres {
     /// done.
     async fn pet_swap(
         &self,
+        api_key_id: i64,
         id: PetId,
         decide: impl Fn(&Pet, Option<Claim>) -> Result<Option<Swap>, PetRejection>,
     ) -> Result<Result<(Pet, Option<Swap>), PetRejection>, Error> {
@@ -156,7 +165,8 @@ impl Postgres {
                 wait.pause().await?;
             }
             let started = Instant::now();
-            let swapped = self.swap_if_unchanged(&seen.0, active_order, &swap).await;
+            let swapped = self.swap_if_unchanged(api_key_id, &seen.0, active_order, &swap);
+            let swapped = swapped.await;
             if !matches!(&swapped, Ok(rows) if rows.is_empty()) {
                 self.commits.record(1, started, swapped.is_ok());
                 return swapped.map(|_| Ok((seen.0, Some(swap))));
@@ -169,6 +179,7 @@ impl Postgres {
     /// Returns a row if the pet had these values and was not locked.
     async fn swap_if_unchanged(
         &self,
+        api_key_id: i64,
         before: &Pet,
         active_order: Option<&str>,
         swap: &Swap,
@@ -180,7 +191,14 @@ impl Postgres {
             status: old_status,
         } = PetValues::from(before);
         let id = before.id.get();
-        let old: Parameters = &[&id, &old_name, &old_category_id, &old_status, &active_order];
+        let old: Parameters = &[
+            &id,
+            &old_name,
+            &old_category_id,
+            &old_status,
+            &active_order,
+            &api_key_id,
+        ];
         match swap {
             Swap::Delete => self.updates.write(&DELETE, old).await,
             Swap::Update(after) => {
@@ -251,11 +269,13 @@ static CREATE: Sql = Sql {
     text: concat!(
         "INSERT INTO pets (",
         new_pet_columns!(),
-        ") SELECT ",
+        ", changed_by) SELECT ",
         new_pet_columns!(),
-        " FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS new (",
+        ", changed_by FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY AS new (",
         new_pet_columns!(),
-        ", ordinal)
+        ", changed_by, ordinal), ",
+        changed_by_row!(),
+        "
          ORDER BY ordinal
          RETURNING NULL::bytea, '",
         succeeded!(),
@@ -266,6 +286,7 @@ static CREATE: Sql = Sql {
         Type::TEXT_ARRAY,
         Type::INT8_ARRAY,
         Type::TEXT_ARRAY,
+        Type::INT8_ARRAY,
     ],
 };
 
@@ -278,9 +299,9 @@ static CREATE_IDEMPOTENT: Sql = Sql {
             "created AS (
                  INSERT INTO pets (",
             new_pet_columns!(),
-            ") SELECT ",
+            ", changed_by) SELECT ",
             new_pet_columns!(),
-            " FROM pending ORDER BY ordinal
+            ", api_key_id FROM pending ORDER BY ordinal
                  RETURNING id
              ), executed AS (
                  SELECT ordinal, id
@@ -300,12 +321,14 @@ macro_rules! unchanged {
     ($lock:literal) => {
         concat!(
             "WITH unchanged AS MATERIALIZED (
-                 SELECT id FROM pets
+                 SELECT id FROM pets, ",
+            changed_by_key!("$6"),
+            "
                  WHERE id = $1 AND name = $2 AND category_id = $3
                  AND status IS NOT DISTINCT FROM $4 AND active_order IS NOT DISTINCT FROM $5
                  FOR ",
             $lock,
-            " SKIP LOCKED
+            " OF pets SKIP LOCKED
              ) "
         )
     };
@@ -315,7 +338,7 @@ macro_rules! unchanged {
 static UPDATE: Sql = Sql {
     text: concat!(
         unchanged!("NO KEY UPDATE"),
-        "UPDATE pets SET name = $6, search_name = $7, category_id = $8, status = $9
+        "UPDATE pets SET name = $7, search_name = $8, category_id = $9, status = $10
          FROM unchanged WHERE pets.id = unchanged.id
          RETURNING pets.id"
     ),
@@ -325,6 +348,7 @@ static UPDATE: Sql = Sql {
         Type::INT8,
         Type::TEXT,
         Type::TEXT,
+        Type::INT8,
         Type::TEXT,
         Type::TEXT,
         Type::INT8,
@@ -337,7 +361,14 @@ static DELETE: Sql = Sql {
         unchanged!("UPDATE"),
         "DELETE FROM pets USING unchanged WHERE pets.id = unchanged.id RETURNING pets.id"
     ),
-    types: &[Type::INT8, Type::TEXT, Type::INT8, Type::TEXT, Type::TEXT],
+    types: &[
+        Type::INT8,
+        Type::TEXT,
+        Type::INT8,
+        Type::TEXT,
+        Type::TEXT,
+        Type::INT8,
+    ],
 };
 
 #[derive(Debug, thiserror::Error)]

@@ -11,7 +11,7 @@ use std::{
 };
 
 use tokio::{
-    sync::Mutex,
+    sync::{Mutex, Notify},
     time::{Instant, timeout},
 };
 use tokio_postgres::{
@@ -65,6 +65,8 @@ pub(super) struct Pool {
     slots: Vec<Mutex<Slot>>,
     next: AtomicUsize,
     in_flight: Gauge,
+    /// Notified after a successful write.
+    committed: Option<Arc<Notify>>,
 }
 
 /// Room for one connection.
@@ -91,6 +93,15 @@ impl Pool {
             slots: (0..size).map(|_| Mutex::default()).collect(),
             next: AtomicUsize::new(0),
             in_flight: Gauge::default(),
+            committed: None,
+        }
+    }
+
+    /// Notifies `committed` after every successful write.
+    pub(super) fn notifying(self, committed: &Arc<Notify>) -> Self {
+        Self {
+            committed: Some(committed.clone()),
+            ..self
         }
     }
 
@@ -163,7 +174,12 @@ impl Pool {
     ) -> Result<Result<Vec<Row>, PostgresError>, Error> {
         match self.run(sql, parameters).await? {
             Ok((_, true)) => Err(Error::OutcomeUnknown(Arc::new(CommitWarning))),
-            Ok((rows, false)) => Ok(Ok(rows)),
+            Ok((rows, false)) => {
+                if let Some(committed) = &self.committed {
+                    committed.notify_one();
+                }
+                Ok(Ok(rows))
+            }
             Err(error) if error.is_rolled_back() => Ok(Err(error)),
             Err(error) => Err(Error::OutcomeUnknown(Arc::new(error))),
         }

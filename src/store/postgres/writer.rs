@@ -28,7 +28,6 @@ use super::{
         replay,
         rows::{Columns, Row as _},
     },
-    connect::Connector,
     lock_wait::LockWait,
     pool::Pool,
 };
@@ -55,6 +54,9 @@ pub(super) trait BatchedWrite: Send + Sync + Sized + 'static {
     /// The rejection of any further change to the same row, given the rejection of this
     /// one, if any; `None` if it has to be decided by another statement.
     fn rejection_of_next(rejection: Option<Self::Rejection>) -> Option<Self::Rejection>;
+
+    /// The API key that makes the change.
+    fn api_key_id(&self) -> i64;
 
     fn idempotency(&self) -> Option<&IdempotentRequest>;
 
@@ -113,7 +115,7 @@ pub(super) struct Writer<C: BatchedWrite> {
 
 impl<C: BatchedWrite> Writer<C> {
     pub(super) fn start(
-        connector: &Connector,
+        pool: impl Fn() -> Pool,
         capacity: usize,
         commits: &Arc<CommitMetrics>,
     ) -> Self {
@@ -122,9 +124,7 @@ impl<C: BatchedWrite> Writer<C> {
         let mut tasks = JoinSet::new();
         // One connection per task and one statement at a time, so that a warning
         // of the server can be attributed to its statement.
-        let pools: Vec<_> = (0..CONCURRENT_BATCHES)
-            .map(|_| Arc::new(Pool::new(connector, 1)))
-            .collect();
+        let pools: Vec<_> = (0..CONCURRENT_BATCHES).map(|_| Arc::new(pool())).collect();
         for pool in &pools {
             let mut worker = Worker {
                 pool: pool.clone(),

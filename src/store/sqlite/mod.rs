@@ -18,7 +18,7 @@ mod version;
 mod writable_file;
 mod writer;
 
-use std::{error, fs::File, path::Path, sync::Arc};
+use std::{error, fs::File, path::Path, sync::Arc, time::Duration};
 
 use rusqlite::{Connection, types::Type};
 
@@ -26,7 +26,7 @@ use super::{
     Options, Role, Version,
     error::{Error, OpenError},
     list::{MAX_EXAMINED, Select, Value},
-    metrics::{QueueMetrics, StoreMetrics},
+    metrics::{EventMetrics, QueueMetrics, StoreMetrics},
     rows::{Counts, Entity, Row},
 };
 use crate::{
@@ -107,6 +107,10 @@ impl Sqlite {
             pools: Vec::new(),
             commits: self.writer.commits(),
             wal: Some(self.writer.wal()),
+            events: EventMetrics {
+                head: *self.event_head().borrow(),
+                lag: Duration::ZERO,
+            },
         }
     }
 

@@ -1,0 +1,152 @@
+//! The fence of the event log: up to which number the order of events is final.
+//!
+//! Numbers are drawn before commit, so a transaction in progress may still add an event
+//! before one that is already visible. Whoever has drawn a number holds ROW EXCLUSIVE on
+//! the table until its transaction has ended and is visible. So (1) the last number drawn
+//! is read, then (2) who holds that lock. Once all of these transactions are over, every
+//! number up to that one has been committed or will never be used. No writer waits.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    time::{Duration, Instant},
+};
+
+/// Numbers that wait for transactions. More are not needed: those before the last one are
+/// decided with it at the latest.
+const MAX_PENDING: usize = 16;
+
+/// The transactions that hold the lock, by `pg_locks.virtualtransaction`, with the process
+/// id of the server's session. A prepared transaction has no session any more, but keeps its
+/// virtual transaction id (since PostgreSQL 14).
+pub(super) type Holders = HashMap<String, Option<i64>>;
+
+#[derive(Debug, Default)]
+pub(super) struct Fence {
+    /// The server that all of this was read from, identified by when it was started.
+    /// After a failover, another server may give the same numbers to other events.
+    server: i64,
+    /// The last number drawn, as read last.
+    last: i64,
+    /// Every number up to this one is decided.
+    decided: i64,
+    /// By ascending number.
+    pending: VecDeque<Pending>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    last: i64,
+    since: Instant,
+    holders: Holders,
+}
+
+impl Fence {
+    /// Step 1. Returns whether step 2 has to follow.
+    pub(super) fn begin(&mut self, server: i64, last: i64) -> bool {
+        // Numbers never go backwards, unless this is another server, or somebody reset the
+        // sequence: what was decided does not hold any more.
+        if server != self.server || last < self.last {
+            *self = Self {
+                server,
+                ..Self::default()
+            };
+        }
+        self.last = last;
+        last > self.decided || !self.pending.is_empty()
+    }
+
+    /// Step 2.
+    pub(super) fn finish(&mut self, holders: &Holders, now: Instant) {
+        for pending in &mut self.pending {
+            pending
+                .holders
+                .retain(|holder, _| holders.contains_key(holder));
+        }
+        let is_new = self
+            .pending
+            .back()
+            .is_none_or(|newest| newest.last < self.last);
+        if is_new && self.last > self.decided && self.pending.len() < MAX_PENDING {
+            self.pending.push_back(Pending {
+                last: self.last,
+                since: now,
+                holders: holders.clone(),
+            });
+        }
+        // If a later one has no holders left, neither have those before it.
+        while self
+            .pending
+            .front()
+            .is_some_and(|oldest| oldest.holders.is_empty())
+        {
+            self.decided = self.pending.pop_front().map_or(0, |oldest| oldest.last);
+        }
+    }
+
+    pub(super) fn server(&self) -> i64 {
+        self.server
+    }
+
+    pub(super) fn last(&self) -> i64 {
+        self.last
+    }
+
+    pub(super) fn decided(&self) -> i64 {
+        self.decided
+    }
+
+    /// For how long the oldest undecided number has been, and a session that holds it back;
+    /// `None` for a prepared transaction.
+    pub(super) fn lag(&self, now: Instant) -> Option<(Duration, Option<i64>)> {
+        let oldest = self.pending.front()?;
+        let pid = oldest.holders.values().flatten().next();
+        Some((now.duration_since(oldest.since), pid.copied()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: i64 = 1;
+
+    fn poll(fence: &mut Fence, server: i64, last: i64, holders: &[&str]) -> i64 {
+        if fence.begin(server, last) {
+            let holders = holders.iter().map(|holder| (holder.to_string(), None));
+            fence.finish(&holders.collect(), Instant::now());
+        }
+        fence.decided()
+    }
+
+    #[test]
+    fn numbers_are_decided_once_their_holders_are_gone() {
+        let mut fence = Fence::default();
+        assert_eq!(poll(&mut fence, SERVER, 5, &[]), 5);
+        assert_eq!(poll(&mut fence, SERVER, 7, &["3/1"]), 5);
+        assert_eq!(poll(&mut fence, SERVER, 9, &["3/1", "4/1"]), 5);
+        // The first transaction is over. The second may have drawn 8 or 9, not 7.
+        assert_eq!(poll(&mut fence, SERVER, 9, &["4/1", "5/1"]), 7);
+        assert_eq!(poll(&mut fence, SERVER, 9, &["4/2", "5/1"]), 9);
+        assert!(!fence.begin(SERVER, 9));
+    }
+
+    #[test]
+    fn nothing_is_decided_on_another_server() {
+        let mut fence = Fence::default();
+        assert_eq!(poll(&mut fence, SERVER, 5, &[]), 5);
+        assert_eq!(poll(&mut fence, SERVER + 1, 4, &["3/1"]), 0);
+        assert_eq!(poll(&mut fence, SERVER + 1, 6, &["3/1"]), 0);
+        assert_eq!(poll(&mut fence, SERVER + 1, 6, &[]), 6);
+    }
+
+    #[test]
+    fn an_open_transaction_does_not_fill_memory() {
+        let mut fence = Fence::default();
+        for last in 1..1000 {
+            assert_eq!(poll(&mut fence, SERVER, last, &["3/1"]), 0);
+        }
+        assert_eq!(fence.pending.len(), MAX_PENDING);
+        assert_eq!(poll(&mut fence, SERVER, 1000, &[]), 16);
+        assert_eq!(poll(&mut fence, SERVER, 1000, &[]), 1000);
+    }
+}
