@@ -39,8 +39,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How often it is polled at most.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a caller waits for transactions in progress.
-const SYNC_TIMEOUT: Duration = Duration::from_millis(100);
+/// How long a caller waits for transactions in progress, unless one of them has been for
+/// longer: it was left open.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(1);
 /// When a transaction that holds the log back is reported.
 const LAG_WARNING: Duration = Duration::from_secs(5);
 
@@ -184,7 +185,8 @@ impl Postgres {
     pub(in super::super) async fn event_sync(&self) -> Result<(), Error> {
         let deadline = Instant::now() + SYNC_TIMEOUT;
         let (target, mut is_decided) = self.events.poll().await?;
-        while !is_decided && Instant::now() < deadline {
+        let is_held = || self.events.metrics().lag >= SYNC_TIMEOUT;
+        while !is_decided && !is_held() && Instant::now() < deadline {
             sleep(MIN_POLL_INTERVAL).await;
             let (last, all_decided) = self.events.poll().await?;
             // Numbers drawn meanwhile do not matter.
