@@ -4,6 +4,7 @@ use rusqlite::Connection;
 
 use crate::{
     client::{Client, LoadGenerator, WriteResults},
+    event_log::assert_logged,
     harness::{Finished, Home},
 };
 
@@ -34,6 +35,7 @@ async fn acknowledged_writes_survive_sigkill() {
     }
     let service = home.serve();
     results.assert_durable(&Client::new(&service, &key).pets().await);
+    assert_logged(&home);
 }
 
 /// Ids are not reused after a restart, not even the id of a pet that was

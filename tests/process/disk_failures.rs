@@ -6,6 +6,7 @@
 
 use crate::{
     client::{Client, LoadGenerator, WriteResults},
+    event_log::assert_logged,
     harness::{Home, Service, eventually},
     strace,
     torture::disk::{Failures, Faults},
@@ -162,5 +163,6 @@ async fn end_and_assert_durable(
     assert_eq!(report.acknowledged, results.acknowledged.len());
     let service = home.serve();
     results.assert_durable(&Client::new(&service, key).pets().await);
+    assert_logged(home);
     service.stop();
 }

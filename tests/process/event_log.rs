@@ -7,7 +7,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env,
+    env, fs,
+    panic::catch_unwind,
     sync::{
         Arc, Mutex, RwLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -18,6 +19,7 @@ use std::{
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use reqwest::Method;
+use rusqlite::Connection;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -37,6 +39,95 @@ async fn readers_get_every_event_once_on_sqlite_under_kills() {
     let start = Start::new(&home, 1).await;
     let log = start.run(|| ()).await;
     assert!(log.len() > CHANGES_PER_KILL * KILLS / 4, "{}", log.len());
+}
+
+/// After a backup is restored, numbers are given again to other events. Who has read beyond
+/// the backup must start over, and must not miss anything silently.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restored_backup_is_detected() {
+    let home = Home::new();
+    let start = Start::new(&home, 1).await;
+    let create = async |client: &Client, name: &str| {
+        assert_eq!(client.create(name).await.unwrap().status, 201);
+        position(&client.get("/v1/events?after=now").await)
+    };
+    let client = start.clients.read().unwrap()[0].clone();
+    let before = create(&client, "before").await;
+    let backup = home.path("backup.db");
+    let backup = backup.to_str().unwrap();
+    home.petstore(&["backup", backup, "--database", &home.url()])
+        .success();
+    let lost = create(&client, "lost").await;
+    start.services.into_iter().for_each(Service::stop);
+
+    fs::copy(backup, home.database()).unwrap();
+    let service = home.serve();
+    let client = Client::new(&service, &start.key);
+    let after = |position: &str| format!("/v1/events?after={position}");
+    let unknown = client.get(&after(&lost)).await;
+    unknown.assert_error(410, "cursor_unknown");
+    create(&client, "instead").await;
+    let unknown = client.get(&after(&lost)).await;
+    unknown.assert_error(410, "cursor_unknown");
+    let resumed = client.get(&after(&before)).await.body;
+    assert_eq!(resumed[0]["data"]["name"], "instead");
+    let stream = client.stream(&lost).await.unwrap();
+    assert_eq!(stream.status(), 410);
+}
+
+/// How many pets and orders differ from what their newest event says, or have none. The log
+/// must be complete.
+pub const UNLOGGED: &str = "
+    WITH newest AS (
+        SELECT max(sequence) AS sequence FROM events
+        GROUP BY substr(type, 1, 3), resource_id
+    ), logged AS (
+        SELECT events.* FROM events JOIN newest ON events.sequence = newest.sequence
+        WHERE type NOT LIKE '%.deleted'
+    ), logged_pets AS (
+        SELECT resource_id, name, category_id, status FROM logged WHERE type LIKE 'pet.%'
+    ), logged_orders AS (
+        SELECT resource_id, pet_id, status, created_at, updated_at, expires_at FROM logged
+        WHERE type LIKE 'order.%'
+    ), stored_pets AS (
+        SELECT id, name, category_id, status FROM pets
+    ), stored_orders AS (
+        SELECT id, pet_id, status, created_at, updated_at, expires_at FROM orders
+    )
+    SELECT (SELECT count(*) FROM (SELECT * FROM stored_pets EXCEPT SELECT * FROM logged_pets) AS a)
+         + (SELECT count(*) FROM (SELECT * FROM logged_pets EXCEPT SELECT * FROM stored_pets) AS b)
+         + (SELECT count(*) FROM (SELECT * FROM stored_orders EXCEPT SELECT * FROM logged_orders) AS c)
+         + (SELECT count(*) FROM (SELECT * FROM logged_orders EXCEPT SELECT * FROM stored_orders) AS d)";
+
+/// Asserts that the log of an SQLite file says what is stored: after a crash, neither is
+/// ahead of the other.
+#[track_caller]
+pub fn assert_logged(home: &Home) {
+    let db = Connection::open(home.database()).unwrap();
+    let unlogged: i64 = db.query_row(UNLOGGED, [], |row| row.get(0)).unwrap();
+    assert_eq!(unlogged, 0, "the log differs from what is stored");
+}
+
+/// Tests the test.
+#[test]
+fn the_check_finds_changes_that_are_not_logged() {
+    for change in [
+        "DELETE FROM pets WHERE id = 1",
+        "UPDATE pets SET name = 'x' WHERE id = 1",
+        "INSERT INTO pets (name, search_name, category_id) VALUES ('x', 'x', 1)",
+        "DELETE FROM events WHERE sequence = 3",
+        "INSERT INTO events (at, type, resource_id, name, category_id)
+         VALUES (1, 'pet.created', 9, 'x', 1)",
+        "INSERT INTO orders (pet_id, status, created_at, updated_at) VALUES (1, 'cancelled', 1, 1)",
+    ] {
+        let home = Home::new();
+        home.petstore(&["seed", "3", "--database", &home.url()])
+            .success();
+        assert_logged(&home);
+        let db = Connection::open(home.database()).unwrap();
+        db.execute_batch(change).unwrap();
+        assert!(catch_unwind(|| assert_logged(&home)).is_err(), "{change}");
+    }
 }
 
 /// The naive reader asks for numbers above the last one that it has seen. A number that is

@@ -2,7 +2,9 @@
 
 use std::{thread, time::Duration};
 
-use tokio::task::JoinHandle;
+use reqwest::Method;
+use serde_json::Value;
+use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
     client::{Client, LoadGenerator, Pet, Response, WriteResults},
@@ -315,13 +317,44 @@ fn connection_errors_do_not_reveal_the_password() {
     }
 }
 
-/// Fails over under load; returns the results of the writes and the pets that
-/// are stored afterwards.
+/// What a failover leaves behind.
+struct FailedOver {
+    results: WriteResults,
+    /// The pets that are stored afterwards.
+    pets: Vec<Pet>,
+    /// The names in the events that a reader got, who followed the log meanwhile; or the
+    /// response that told it to start over.
+    followed: Result<Vec<String>, Response>,
+}
+
+/// Follows the log until the last pet is in it.
+async fn follow(
+    client: Client,
+    mut path: String,
+    last: watch::Receiver<String>,
+) -> Result<Vec<String>, Response> {
+    let mut names = Vec::<String>::new();
+    while names.last() != Some(&*last.borrow()) {
+        let page = client.send_json(Method::GET, &path, &Value::Null, None);
+        match page.await.unwrap() {
+            page if page.status == 200 => {
+                let events = page.body.as_array().unwrap().iter();
+                names.extend(events.map(|event| event["data"]["name"].as_str().unwrap().into()));
+                path = page.next().unwrap();
+            }
+            page if page.status == 503 => {}
+            page => return Err(page),
+        }
+    }
+    Ok(names)
+}
+
+/// Fails over under load.
 ///
 /// The standby is disconnected before the primary crashes. With synchronous
 /// replication the primary acknowledges nothing from then on; with asynchronous
 /// replication it does.
-async fn fail_over(synchronous: bool) -> (WriteResults, Vec<Pet>) {
+async fn fail_over(synchronous: bool) -> FailedOver {
     let primary = Cluster::start();
     let standby = primary.start_standby();
     if synchronous {
@@ -338,6 +371,12 @@ async fn fail_over(synchronous: bool) -> (WriteResults, Vec<Pet>) {
     let key = home.new_key();
     let service = home.serve();
     let client = Client::new(&service, &key);
+    let (last, end) = watch::channel(String::new());
+    let reader = tokio::spawn(follow(
+        client.clone(),
+        "/v1/events?limit=1000&wait=1".into(),
+        end,
+    ));
     let load = LoadGenerator::start(&client, 16, "before");
     load.until(|results| results.acknowledged.len() >= 300)
         .await;
@@ -353,23 +392,49 @@ async fn fail_over(synchronous: bool) -> (WriteResults, Vec<Pet>) {
     load.until(|results| results.consecutive_acks >= 300).await;
 
     let results = load.finish().await;
-    let pets = client.pets().await;
+    assert_eq!(client.create("last").await.unwrap().status, 201);
+    last.send_replace("last".into());
+    let followed = reader.await.unwrap();
+    let mut pets = client.pets().await;
+    pets.pop();
     service.stop();
-    (results, pets)
+    FailedOver {
+        results,
+        pets,
+        followed,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
 async fn failover_to_a_synchronous_standby_loses_no_acknowledged_write() {
-    let (results, pets) = fail_over(true).await;
+    let FailedOver {
+        results,
+        pets,
+        followed,
+    } = fail_over(true).await;
     results.assert_durable(&pets);
+    let followed = followed.unwrap();
+    let mut stored: Vec<_> = pets.iter().map(|(_, name)| &**name).collect();
+    stored.push("last");
+    let mut seen: Vec<_> = followed.iter().map(String::as_str).collect();
+    stored.sort_unstable();
+    seen.sort_unstable();
+    assert_eq!(seen, stored);
 }
 
-/// Tests the test: without synchronous replication writes are lost.
+/// Tests the test: without synchronous replication writes are lost. A reader who has seen
+/// them is told so.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
 async fn failover_to_an_asynchronous_standby_loses_writes() {
-    let (results, pets) = fail_over(false).await;
+    let FailedOver {
+        results,
+        pets,
+        followed,
+    } = fail_over(false).await;
+    let gone = followed.expect_err("the reader has seen events that were lost");
+    gone.assert_error(410, "cursor_unknown");
     let is_stored = |name: &String| pets.iter().any(|(_, stored)| stored == name);
     let lost = results.acknowledged.keys().filter(|name| !is_stored(name));
     assert!(lost.count() > 0, "the standby did not lag");

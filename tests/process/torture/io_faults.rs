@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     client::{Client, LoadGenerator, WriteResults},
+    event_log::assert_logged,
     harness::{Home, Service},
 };
 
@@ -77,5 +78,6 @@ async fn survives(fault: (usize, i32)) -> bool {
     service.stop();
     home.petstore(&["check", "--database", &home.url()])
         .success();
+    assert_logged(&home);
     Trace::read(&home, database).has_fault()
 }

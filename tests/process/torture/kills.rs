@@ -7,6 +7,7 @@ use rand::RngExt;
 use super::{random, rounds};
 use crate::{
     client::{Client, LoadGenerator, WriteResults},
+    event_log::assert_logged,
     harness::Home,
 };
 
@@ -34,6 +35,7 @@ async fn acknowledged_writes_survive_kills_at_random_moments() {
     service.stop();
     home.petstore(&["check", "--database", &home.url()])
         .success();
+    assert_logged(&home);
 }
 
 /// The control, for all campaigns that create and delete pets: each kind of damage is found.

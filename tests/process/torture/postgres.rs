@@ -29,6 +29,7 @@ use tokio::{
 use super::{random, rounds};
 use crate::{
     client::Client,
+    event_log::UNLOGGED,
     harness::{Home, Service, eventually, signal},
     postgres::Cluster,
 };
@@ -247,6 +248,9 @@ impl Campaign {
             .body;
         if inventory != Value::Object(counted.into_iter().chain([total]).collect()) {
             violations.push(format!("the inventory is {inventory}"));
+        }
+        if self.sql(UNLOGGED) != "0" {
+            violations.push("the event log differs from what is stored".into());
         }
         let check = ["check", "--database", &self.home.url()];
         let checked = self.home.petstore(&check);

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     client::{Client, Response},
+    event_log::UNLOGGED,
     harness::{Finished, Home, Service},
 };
 
@@ -329,6 +330,10 @@ impl Run {
         let (counted, actual): (i64, i64) = counts.map_err(failed)?;
         if counted != actual {
             return Err(format!("{counted} counted, {actual} stored"));
+        }
+        let unlogged = db.query_row(UNLOGGED, [], |row| row.get::<_, i64>(0));
+        if unlogged.map_err(failed)? != 0 {
+            return Err("the event log differs from what is stored".into());
         }
         let is_known = |(_, history): &(&String, &History)| history.created_at <= time;
         for (name, history) in self.outcomes.iter().filter(is_known) {
