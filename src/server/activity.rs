@@ -4,13 +4,12 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
 
 use futures_util::task::AtomicWaker;
-use http::StatusCode;
 use tokio::time::Instant;
 
 use super::request_state::RequestState;
@@ -28,8 +27,6 @@ pub struct Activity {
     started: AtomicU64,
     active: AtomicUsize,
     unsent: AtomicUsize,
-    /// Whether an HTTP/1.1 response is a stream.
-    streaming: AtomicBool,
     /// Bytes written to the client.
     written: AtomicU64,
     evicted: AtomicU8,
@@ -77,7 +74,6 @@ impl Activity {
             started: AtomicU64::default(),
             active: AtomicUsize::default(),
             unsent: AtomicUsize::default(),
-            streaming: AtomicBool::default(),
             written: AtomicU64::default(),
             evicted: AtomicU8::default(),
             waker: AtomicWaker::new(),
@@ -158,18 +154,19 @@ impl Activity {
         }
     }
 
+    /// Whether a response cannot be written because the client does not read.
+    pub fn is_blocked(&self) -> bool {
+        self.blocked_since.load(Relaxed) != 0
+    }
+
     /// Whether the client is sending a request or does not read its response.
     pub fn depends_on_client(&self) -> bool {
-        self.blocked_since.load(Relaxed) != 0 || self.awaited.load(Relaxed) & AWAITED == REST
+        self.is_blocked() || self.awaited.load(Relaxed) & AWAITED == REST
     }
 
     /// Whether the service has an HTTP/1.1 request, or its response is being written.
     pub fn is_serving(&self) -> bool {
-        self.request.expects_write() || self.blocked_since.load(Relaxed) != 0
-    }
-
-    pub fn is_streaming(&self) -> bool {
-        self.streaming.load(Relaxed)
+        self.request.expects_write() || self.is_blocked()
     }
 
     pub fn evict(&self, how: Eviction) {
@@ -212,23 +209,6 @@ impl Activity {
     pub fn wrote(&self, bytes: usize) {
         // Only the connection's own task writes.
         self.written.store(self.written() + bytes as u64, Relaxed);
-    }
-}
-
-/// An HTTP/1.1 request whose response is a stream. It ends with the stream.
-pub struct StreamedRequest(Arc<Activity>);
-
-impl StreamedRequest {
-    pub fn begin(activity: &Arc<Activity>) -> Self {
-        activity.streaming.store(true, Relaxed);
-        Self(activity.clone())
-    }
-}
-
-impl Drop for StreamedRequest {
-    fn drop(&mut self) {
-        self.0.streaming.store(false, Relaxed);
-        self.0.request.end(StatusCode::OK);
     }
 }
 

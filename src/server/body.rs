@@ -15,22 +15,13 @@ use hyper::body::{Body, Frame, SizeHint};
 
 pub enum ResponseBody {
     Complete(Full<Bytes>),
-    Stream(Box<StreamBody>),
-}
-
-/// A body that is produced only as fast as the client reads it.
-pub struct StreamBody {
-    chunks: Pin<Box<dyn Stream<Item = Bytes> + Send>>,
-    /// Dropped with the body.
-    pub(super) guard: Option<Box<dyn Send>>,
+    /// Produced only as fast as the client reads it.
+    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
 impl ResponseBody {
     pub fn stream(chunks: impl Stream<Item = Bytes> + Send + 'static) -> Self {
-        Self::Stream(Box::new(StreamBody {
-            chunks: Box::pin(chunks),
-            guard: None,
-        }))
+        Self::Stream(Box::pin(chunks))
     }
 }
 
@@ -65,8 +56,8 @@ impl Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut *self {
             Self::Complete(body) => Pin::new(body).poll_frame(cx),
-            Self::Stream(body) => {
-                let chunk = body.chunks.poll_next_unpin(cx);
+            Self::Stream(chunks) => {
+                let chunk = chunks.poll_next_unpin(cx);
                 chunk.map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes))))
             }
         }

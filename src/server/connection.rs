@@ -2,10 +2,10 @@
 
 use std::{
     convert::Infallible,
-    future::{poll_fn, ready},
+    future::{pending, poll_fn, ready},
     net::IpAddr,
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{Arc, Mutex},
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -29,12 +29,13 @@ use tokio::{
 
 use super::{
     Limits, Metrics, Rejection, Response, ResponseBody, Server, Service,
-    activity::{ActiveRequest, Activity, Eviction, StreamedRequest, UnsentResponse},
+    activity::{ActiveRequest, Activity, Eviction, UnsentResponse},
     connections::{Slot, Stop},
     head_scanner::{Findings, HeadScanner},
     limits::{MAX_BODY_BYTES, MAX_CONCURRENT_STREAMS, MAX_HEAD_BYTES},
     protocol::{Protocol, ReadAhead},
     stream::{self, ClientStream},
+    streamed_response,
     tls::{self, HandshakeError, Tls},
 };
 
@@ -48,6 +49,8 @@ const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(500);
 
 /// The head timeout of a connection over the limit.
 const RESERVED_HEAD_TIMEOUT: Duration = Duration::from_secs(2);
+
+const LOCK: &str = "no task panics while holding the lock";
 
 /// Serves a connection until it ends, or until it is to close and the requests in
 /// flight are finished.
@@ -184,8 +187,11 @@ async fn serve_http1<S: Service>(
     let reject = |rejection| server.service.reject(findings.explain(rejection));
     let stream = ClientStream::new(stream, read_ahead, activity.clone(), limits, reject)
         .with_scanner(HeadScanner::new(findings.clone()));
+    // A response that is a stream, and the version of its request.
+    let streamed = Mutex::new(None);
     let service = service_fn(|mut request: Request<Incoming>| {
         activity.begin();
+        let (version, streamed) = (request.version(), &streamed);
         if let Some(rejection) = findings.next_request() {
             request.extensions_mut().insert(rejection);
         }
@@ -195,18 +201,17 @@ async fn serve_http1<S: Service>(
             None => Either::Right(service.call(client, request)),
         };
         // An async block would copy the service's future, which is large, once more.
-        response.map(move |mut response| {
+        response.then(move |mut response| {
             if slot.closes_after_response() {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);
             }
-            match response.body_mut() {
-                ResponseBody::Complete(_) => activity.request.end(response.status()),
-                ResponseBody::Stream(body) => {
-                    body.guard = Some(Box::new(StreamedRequest::begin(activity)));
-                }
+            if matches!(response.body(), ResponseBody::Stream(_)) {
+                *streamed.lock().expect(LOCK) = Some((version, response));
+                return Either::Left(pending());
             }
-            Ok::<_, Infallible>(response)
+            activity.request.end(response.status());
+            Either::Right(ready(Ok::<_, Infallible>(response)))
         })
     });
     let mut connection = http1::Builder::new()
@@ -215,9 +220,26 @@ async fn serve_http1<S: Service>(
         // A client may shut down its sending side and wait for the response.
         .half_close(true)
         .serve_connection(TokioIo::new(stream), service);
+    let served = poll_fn(|cx| match connection.poll_unpin(cx) {
+        Poll::Ready(_) => Poll::Ready(None),
+        // Not before hyper has written what comes first.
+        Poll::Pending if activity.request.is_busy() && !activity.is_blocked() => {
+            match streamed.lock().expect(LOCK).take() {
+                Some(response) => Poll::Ready(Some(response)),
+                None => Poll::Pending,
+            }
+        }
+        Poll::Pending => Poll::Pending,
+    });
     let stop = tokio::select! {
         biased;
-        _ = &mut connection => return,
+        served = served => match served {
+            None => return,
+            Some((version, response)) => {
+                let stream = connection.into_parts().io.into_inner();
+                return streamed_response::send(stream, version, response, slot).await;
+            }
+        },
         stop = slot.stopped() => stop,
     };
     match stop {

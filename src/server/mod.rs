@@ -15,6 +15,7 @@ mod message;
 mod protocol;
 mod request_state;
 mod stream;
+mod streamed_response;
 mod tls;
 
 use std::{net::IpAddr, sync::Arc};

@@ -23,7 +23,7 @@ use std::{
 
 use bytes::{Buf, BytesMut};
 use futures_util::FutureExt;
-use http::{HeaderValue, header};
+use http::{HeaderValue, header, response::Parts};
 use http_body_util::BodyExt;
 use jiff::{Timestamp, fmt::rfc2822};
 use tokio::{
@@ -173,24 +173,6 @@ where
         false
     }
 
-    /// Fails if the client has disconnected. Only for a stream: hyper does not read while a
-    /// response is sent, and nothing may be written for a while. A client that shuts down
-    /// its sending side is taken for disconnected.
-    fn poll_disconnect(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        while self.read_ahead.is_empty() {
-            let mut bytes = [0; 1024];
-            let mut buf = ReadBuf::new(&mut bytes);
-            match Pin::new(&mut self.stream).poll_read(cx, &mut buf)? {
-                Poll::Ready(()) if buf.filled().is_empty() => {
-                    return Err(io::ErrorKind::ConnectionAborted.into());
-                }
-                Poll::Ready(()) => self.read_ahead.extend_from_slice(buf.filled()),
-                Poll::Pending => break,
-            }
-        }
-        Ok(())
-    }
-
     /// Reads bytes of one request.
     fn poll_read_request(
         &mut self,
@@ -332,8 +314,15 @@ fn serialize(response: Response) -> Vec<u8> {
         .unwrap_or_default();
     head.headers
         .insert(header::CONTENT_LENGTH, body.len().into());
-    head.headers
-        .insert(header::CONNECTION, HeaderValue::from_static("close"));
+    let mut bytes = serialize_head(head);
+    bytes.extend_from_slice(&body);
+    bytes
+}
+
+/// The head of an HTTP/1.1 response that closes its connection.
+pub fn serialize_head(mut head: Parts) -> Vec<u8> {
+    let close = HeaderValue::from_static("close");
+    head.headers.insert(header::CONNECTION, close);
     let date = rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&Timestamp::now());
     if let Some(date) = date.ok().and_then(|date| HeaderValue::try_from(date).ok()) {
         head.headers.insert(header::DATE, date);
@@ -346,7 +335,6 @@ fn serialize(response: Response) -> Vec<u8> {
         bytes.extend_from_slice(b"\r\n");
     }
     bytes.extend_from_slice(b"\r\n");
-    bytes.extend_from_slice(&body);
     bytes
 }
 
@@ -426,9 +414,6 @@ where
         ready!(self.with_min_rate(cx, flushed))?;
         self.flushed = true;
         self.activity.unblock();
-        if self.activity.is_streaming() {
-            self.poll_disconnect(cx)?;
-        }
         Poll::Ready(Ok(()))
     }
 
