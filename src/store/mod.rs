@@ -371,7 +371,9 @@ impl Store {
 
     /// Follows the head of the event log: the last sequence number up to which the order
     /// of events is final. No event appears at or before it later. On PostgreSQL it moves
-    /// while somebody follows it, or by [`event_sync`](Self::event_sync).
+    /// while somebody follows it, or by [`event_sync`](Self::event_sync). It restarts from 0
+    /// on another server, after a failover: only reading tells whether a position is still
+    /// valid.
     pub fn event_head(&self) -> watch::Receiver<i64> {
         match self {
             Self::Sqlite(db) => db.event_head(),
