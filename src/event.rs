@@ -488,3 +488,85 @@ pub enum Gone {
     /// the id is from another store.
     Unknown,
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::pet::{PetName, PetStatus};
+
+    fn event() -> Event {
+        Event {
+            sequence: 42,
+            at: "2026-11-15T09:30:00.000001Z".parse().unwrap(),
+            kind: EventType::PetUpdated,
+            api_key_id: Some(7),
+            resource: Resource::Pet(Pet {
+                id: PetId::from_store(17),
+                name: PetName::from_store("Biscuit"),
+                category_id: -3,
+                status: Some(PetStatus::Sold),
+            }),
+        }
+    }
+
+    /// Ids that clients have stored must stay valid.
+    #[test]
+    fn ids_stay_the_same() {
+        let id = event().id().to_string();
+        assert_eq!(id, "evt_AQAAAAAAAAAqPQgACfOmUBcJ7xhx");
+        assert_eq!(EventId::parse(&id), Some(event().id()));
+        assert_eq!(
+            EventId::parse(&EventId::START.to_string()),
+            Some(EventId::START)
+        );
+    }
+
+    /// What is stored of an event is covered by its id.
+    #[test]
+    fn another_event_has_another_id() {
+        let pet = |change: fn(&mut Pet)| {
+            let mut event = event();
+            if let Resource::Pet(pet) = &mut event.resource {
+                change(pet);
+            }
+            event
+        };
+        let mut others = vec![
+            Event {
+                sequence: 43,
+                ..event()
+            },
+            Event {
+                at: Timestamp::UNIX_EPOCH,
+                ..event()
+            },
+            Event {
+                kind: EventType::PetCreated,
+                ..event()
+            },
+            Event {
+                api_key_id: None,
+                ..event()
+            },
+            pet(|pet| pet.id = PetId::from_store(18)),
+            pet(|pet| pet.name = PetName::from_store("Moss")),
+            pet(|pet| pet.category_id = 3),
+            pet(|pet| pet.status = None),
+        ];
+        others.push(event());
+        let ids: std::collections::HashSet<_> = others.iter().map(Event::id).collect();
+        assert_eq!(ids.len(), others.len());
+    }
+
+    proptest! {
+        #[test]
+        fn a_mistyped_id_is_rejected(index in 4..32usize, character in "[A-Za-z0-9_-]") {
+            let mut id = event().id().to_string();
+            let is_same = id[index..=index] == character;
+            id.replace_range(index..=index, &character);
+            prop_assert_eq!(EventId::parse(&id).is_some(), is_same);
+        }
+    }
+}

@@ -40,6 +40,7 @@ use hyper::body::Incoming;
 use crate::server::{Rejection, Response, Service};
 use error::ApiError;
 pub(crate) use events::EventFeed;
+pub use events::StreamLimits;
 pub(crate) use health::Health;
 
 pub use admission::AdmissionLimits;

@@ -9,7 +9,7 @@ use super::{
     auth::Authenticator,
     cache::{self, ResponseCache},
     cors::Origin,
-    events::EventFeed,
+    events::{EventFeed, StreamLimits},
     health::Health,
     key_cache::KeyCache,
     metrics::Metrics,
@@ -36,8 +36,7 @@ pub struct Config {
     pub rate_limit: Option<RateLimit>,
     /// The rate limit of requests without a valid API key, per address.
     pub failed_auth_limit: RateLimit,
-    /// Event streams and long polls that may be open.
-    pub max_streams: usize,
+    pub streams: StreamLimits,
     pub clock: Clock,
     pub limits: AdmissionLimits,
 }
@@ -53,7 +52,7 @@ impl Default for Config {
             access_log: false,
             rate_limit: None,
             failed_auth_limit: RateLimit::FAILED_AUTH,
-            max_streams: 1024,
+            streams: StreamLimits::default(),
             clock: Clock::system(),
             limits: AdmissionLimits::default(),
         }
@@ -94,7 +93,7 @@ impl Api {
             auth: Authenticator::new(keys, failed_auth, config.clock),
             admission: Admission::new(config.limits),
             cache: ResponseCache::new(store.clone()),
-            events: Arc::new(EventFeed::new(store.clone(), config.max_streams)),
+            events: Arc::new(EventFeed::new(store.clone(), config.streams)),
             health: Health::new(store.clone()),
             contract_yaml: response::public_document(contract.yaml, "application/yaml"),
             contract_json: response::public_document(contract.json, "application/json"),

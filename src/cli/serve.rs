@@ -19,7 +19,7 @@ use super::{
     status,
 };
 use crate::{
-    api::{self, Origin, RateLimit, Scheme},
+    api::{self, Origin, RateLimit, Scheme, StreamLimits},
     api_key::{NewApiKey, Scopes},
     clock::Clock,
     event::EventRetention,
@@ -111,7 +111,7 @@ pub struct Serve {
         long,
         env = "PETSTORE_MAX_STREAMS",
         value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000),
-        default_value_t = api::Config::default().max_streams,
+        default_value_t = StreamLimits::default().max_open,
         value_name = "COUNT",
         allow_hyphen_values = true
     )]
@@ -253,7 +253,10 @@ impl Serve {
                 rate_limit: self.rate_limit,
                 failed_auth_limit: self.failed_auth_limit,
                 access_log: self.access_log,
-                max_streams: self.max_streams,
+                streams: StreamLimits {
+                    max_open: self.max_streams,
+                    ..StreamLimits::default()
+                },
                 ..api::Config::default()
             },
             server: limits,

@@ -9,6 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use http::{Method, StatusCode, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, client::conn};
@@ -481,6 +482,46 @@ pub async fn a_stream_sends_events_as_they_happen(backend: Backend) {
     }
 }
 
+/// A quiet stream stays alive, and its position moves past what is filtered out.
+pub async fn a_quiet_stream_has_heartbeats_and_ends_by_age(backend: Backend) {
+    let server = Server::start_with(backend, |config| {
+        let streams = &mut config.service.api.streams;
+        streams.heartbeat_interval = Duration::from_millis(50);
+        streams.max_age = Duration::from_secs(3);
+    })
+    .await;
+    let orders = "/v1/events/stream?types=order.placed";
+    let mut stream = EventStream::open(&server, orders, &[], false).await;
+    stream.next().await;
+    assert_eq!(stream.block().await.unwrap(), ":");
+    server.create_pets(1).await;
+    let (created, _) = read(&server, "/v1/events").await;
+    let mut blocks = Vec::new();
+    while let Some(block) = stream.block().await {
+        blocks.push(block);
+    }
+    let position = format!("id: {}", created[0]["id"].as_str().unwrap());
+    blocks.retain(|block| block != ":");
+    assert_eq!(blocks, [position]);
+}
+
+/// A client that does not read delays nobody, and gets everything when it reads again.
+pub async fn a_stalled_stream_delays_nobody(backend: Backend) {
+    let server = Server::start(backend).await;
+    let path = format!("{STREAM}?types=pet.created");
+    let mut stalled = EventStream::open(&server, &path, &[], true).await;
+    let mut live = EventStream::open(&server, &path, &[], true).await;
+    // More than the buffers between the two hold.
+    let name = "x".repeat(200);
+    for batch in 0..20 {
+        let pet = json!({"name": format!("{batch}{name}"), "categoryId": 1});
+        join_all((0..50).map(|_| server.create(pet.clone()))).await;
+        assert_eq!(live.events(50).await.len(), 50);
+    }
+    let all = stalled.events(1000).await;
+    assert_eq!(all, read(&server, "/v1/events?limit=1000").await.0);
+}
+
 /// A client that is cut off resumes where it was, wherever that was.
 pub async fn a_resumed_stream_misses_and_repeats_nothing(backend: Backend) {
     let server = Server::start(backend).await;
@@ -548,7 +589,8 @@ pub async fn streams_end_with_their_api_key_and_at_shutdown(backend: Backend) {
 }
 
 pub async fn streams_over_the_limit_get_503(backend: Backend) {
-    let server = Server::start_with(backend, |config| config.service.api.max_streams = 2).await;
+    let server =
+        Server::start_with(backend, |config| config.service.api.streams.max_open = 2).await;
     let first = EventStream::open(&server, STREAM, &[], false).await;
     let _second = EventStream::open(&server, STREAM, &[], true).await;
     server.get(STREAM).await.assert_error(503, "unavailable");

@@ -105,6 +105,8 @@ const CASES: &[(&str, Case)] = cases![
     events::a_position_that_is_gone_gets_410,
     events::invalid_event_queries_get_400,
     events::a_stream_sends_events_as_they_happen,
+    events::a_quiet_stream_has_heartbeats_and_ends_by_age,
+    events::a_stalled_stream_delays_nobody,
     events::a_resumed_stream_misses_and_repeats_nothing,
     events::streams_end_with_their_api_key_and_at_shutdown,
     events::streams_over_the_limit_get_503,

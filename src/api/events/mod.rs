@@ -5,7 +5,7 @@ mod reader;
 mod stream;
 mod tail;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderValue, header};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -25,12 +25,36 @@ use tail::{EventTail, Events, MAX_READ};
 /// Reads of a filtered page. A page without a match may therefore not be the last.
 const MAX_READS: usize = 10;
 
+/// Limits of event streams.
+#[derive(Debug, Clone)]
+pub struct StreamLimits {
+    /// Streams and long polls that may be open.
+    pub max_open: usize,
+    /// After about this time a stream ends and its client continues, perhaps at another
+    /// replica.
+    pub max_age: Duration,
+    /// How often something is sent at least, so that neither side nor a proxy takes the
+    /// connection for dead.
+    pub heartbeat_interval: Duration,
+}
+
+impl Default for StreamLimits {
+    fn default() -> Self {
+        Self {
+            max_open: 1024,
+            max_age: Duration::from_secs(3600),
+            heartbeat_interval: Duration::from_secs(15),
+        }
+    }
+}
+
 /// Everything that readers of the log share.
 pub struct EventFeed {
     store: Arc<Store>,
     tail: EventTail,
     /// Streams and long polls that may still be opened.
     permits: Arc<Semaphore>,
+    limits: StreamLimits,
     /// Ends all streams and long polls.
     stop: CancellationToken,
     pub metrics: Metrics,
@@ -53,11 +77,12 @@ struct Page {
 }
 
 impl EventFeed {
-    pub fn new(store: Arc<Store>, max_streams: usize) -> Self {
+    pub fn new(store: Arc<Store>, limits: StreamLimits) -> Self {
         Self {
             tail: EventTail::new(store.clone()),
             store,
-            permits: Arc::new(Semaphore::new(max_streams)),
+            permits: Arc::new(Semaphore::new(limits.max_open)),
+            limits,
             stop: CancellationToken::new(),
             metrics: Metrics::default(),
         }

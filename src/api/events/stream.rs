@@ -20,12 +20,6 @@ use crate::{
     telemetry::access_log::{AccessLog, StreamEnd, StreamEntry},
 };
 
-/// How often something is sent, so that neither side nor a proxy takes the connection for
-/// dead.
-const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
-/// After about this time a stream ends and its client continues, perhaps at another
-/// replica.
-const MAX_AGE: Duration = Duration::from_secs(3600);
 /// The most events in a chunk.
 const CHUNK_SIZE: usize = 100;
 
@@ -36,6 +30,7 @@ struct EventStream {
     /// The last id that was sent.
     sent: EventId,
     ends_at: Instant,
+    heartbeat_interval: Duration,
     log: StreamLog,
 }
 
@@ -43,12 +38,13 @@ struct EventStream {
 pub fn body(api: &Api, request: &ApiRequest, reader: Reader) -> ResponseBody {
     let mut random = rand::rng();
     let retry = random.random_range(2000..5000);
-    let sent = reader.position();
+    let (sent, limits) = (reader.position(), &api.events.limits);
     let stream = EventStream {
         // With the position: a client that is cut before the first event resumes there.
         start: Some(format!("retry: {retry}\nid: {sent}\n\n").into()),
         sent,
-        ends_at: Instant::now() + MAX_AGE.mul_f64(random.random_range(0.9..1.1)),
+        ends_at: Instant::now() + limits.max_age.mul_f64(random.random_range(0.9..1.1)),
+        heartbeat_interval: limits.heartbeat_interval,
         reader,
         log: StreamLog::new(api, request),
     };
@@ -64,7 +60,7 @@ impl EventStream {
         if now >= self.ends_at {
             return self.end(StreamEnd::MaxAge);
         }
-        let wait = HEARTBEAT_INTERVAL.min(self.ends_at - now);
+        let wait = self.heartbeat_interval.min(self.ends_at - now);
         match self.reader.next(CHUNK_SIZE, wait).await {
             Ok(Next::Page(page)) => {
                 self.sent = page.events.last().map_or(self.sent, |event| event.id);
