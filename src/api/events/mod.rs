@@ -85,10 +85,12 @@ impl EventFeed {
         Ok(newest.map_or(EventId::START, |event| event.id()))
     }
 
-    /// Reads up to `limit` events after a position; without one, from the oldest.
+    /// Reads up to `limit` events after a position; without one, from the oldest. Those up
+    /// to the sequence number `through` are never missing; a later one may be.
     async fn read(
         &self,
         mut after: Option<EventId>,
+        through: i64,
         visible: &VisibleEvents,
         limit: usize,
     ) -> Result<Page, ApiError> {
@@ -99,7 +101,7 @@ impl EventFeed {
         };
         let mut size = limit;
         for _ in 0..MAX_READS {
-            let read = self.tail.read(after, size).await?;
+            let read = self.tail.read(after, through, size).await?;
             let events = read.map_err(ApiError::EventsGone)?;
             page.is_complete = events.len() < size;
             for event in events {
@@ -126,9 +128,10 @@ pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
     let visible = request.visible_events(query.filter)?;
     let (feed, limit) = (&api.events, query.limit.get());
     feed.store.event_sync().await?;
+    let head = *feed.store.event_head().borrow();
     let mut page = match query.after {
-        None => feed.read(None, &visible, limit).await?,
-        Some(After::Id(id)) => feed.read(Some(id), &visible, limit).await?,
+        None => feed.read(None, head, &visible, limit).await?,
+        Some(After::Id(id)) => feed.read(Some(id), head, &visible, limit).await?,
         Some(After::Now) => Page {
             events: Events::new(),
             end: feed.newest().await?,
@@ -170,7 +173,7 @@ pub async fn stream_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Res
         None | Some(After::Now) => feed.newest().await?,
         Some(After::Id(id)) => {
             // Says before the stream starts whether it can.
-            feed.read(Some(id), &visible, 1).await?;
+            feed.read(Some(id), 0, &visible, 1).await?;
             id
         }
     };

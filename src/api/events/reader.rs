@@ -85,7 +85,8 @@ impl Reader {
                 return Ok(Next::Stopped(self.position));
             }
             let position = Some(self.position);
-            let page = self.feed.read(position, &self.visible, limit).await?;
+            // What may be missing is announced by `changes`.
+            let page = self.feed.read(position, 0, &self.visible, limit).await?;
             self.position = page.end;
             if !page.events.is_empty() {
                 return Ok(Next::Page(page));

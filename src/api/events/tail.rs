@@ -116,13 +116,20 @@ impl EventTail {
         changes
     }
 
-    /// Reads up to `limit` events after a position; without one, from the oldest.
+    /// Reads up to `limit` events after a position; without one, from the oldest. Those up
+    /// to the sequence number `through` are never missing; a later one may be.
     pub async fn read(
         &self,
         after: Option<EventId>,
+        through: i64,
         limit: usize,
     ) -> Result<Result<Events, Gone>, store::Error> {
-        let newest = |position| self.newest.read().expect(LOCK).after(position, limit);
+        let newest = |position| {
+            let newest = self.newest.read().expect(LOCK);
+            let last = newest.events.back()?.id.sequence;
+            let after = newest.after(position, limit)?;
+            (after.len() == limit || last >= through).then_some(after)
+        };
         if let Some(events) = after.and_then(newest) {
             return Ok(Ok(events));
         }
