@@ -220,3 +220,30 @@ fn exit_when_stdout_is_closed() {
         process::exit(0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_a_line_for_people() {
+        let line = |json: Value| readable(&json.to_string()).unwrap();
+        let pet = serde_json::json!({
+            "time": "2026-11-16T09:30:00.123456Z", "type": "pet.created", "subject": "pets/17",
+            "keyid": "3", "data": {"id": 17, "name": "Rex\u{9b}2J\u{202e}", "status": "available"},
+        });
+        assert_eq!(
+            line(pet),
+            "2026-11-16T09:30:00Z  pet.created       pets/17       \
+             \"Rex\\u{9b}2J\\u{202e}\", available, by key 3"
+        );
+        let order = serde_json::json!({
+            "time": "2026-11-16T09:30:00Z", "type": "order.cancelled", "subject": "orders/4",
+            "data": {"id": 4, "petId": 17, "status": "cancelled"},
+        });
+        assert_eq!(
+            line(order),
+            "2026-11-16T09:30:00Z  order.cancelled   orders/4      animal 17, cancelled"
+        );
+    }
+}
