@@ -127,51 +127,74 @@ impl Reader {
     /// until there is a response.
     async fn page(&mut self, after: &Option<String>) -> Result<(Vec<u8>, EventId), Box<dyn Error>> {
         let may_wait = self.events.follow && after.as_deref() != Some("now");
-        let wait = if may_wait { MAX_WAIT } else { Duration::ZERO };
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        query.append_pair("limit", "1000");
-        query.append_pair("wait", &wait.as_secs().to_string());
-        let Events { types, subject, .. } = &self.events;
-        for (name, value) in [("after", after), ("types", types), ("subject", subject)] {
-            if let Some(value) = value {
-                query.append_pair(name, value);
-            }
-        }
-        let path = format!("/events?{}", query.finish());
+        let mut wait = if may_wait { MAX_WAIT } else { Duration::ZERO };
         for retries in 0.. {
+            let path = self.events.path(after, wait);
             let failure = match self.client.get(&path, wait).await {
                 Ok((headers, body)) => {
                     if retries > 0 {
                         status!("petstore: connected again");
                     }
                     self.is_connected = true;
-                    let next = position(&headers).ok_or("the response has no link to the next page; is the URL that of a petstore service?")?;
+                    let next = position(&headers);
+                    let next = next.ok_or("the response is not one of a petstore service")?;
                     return Ok((body, next));
                 }
                 Err(failure) => failure,
             };
-            let retry_after = match &failure {
-                Failure::Rejected { status, message } if *status == StatusCode::GONE => {
-                    return Err(format!(
-                        "{message}. To print all events that are kept, leave --after and --follow out; \
-                         to print new ones, use --follow alone"
-                    )
-                    .into());
-                }
-                Failure::Rejected { .. } => return Err(failure.into()),
+            let is_final = match &failure {
+                Failure::Rejected { .. } => true,
                 // Probably a wrong URL.
-                Failure::NoResponse(_) if !self.is_connected => return Err(failure.into()),
-                _ if !self.events.follow && retries == MAX_RETRIES => return Err(failure.into()),
-                Failure::NoResponse(_) => Duration::ZERO,
-                Failure::Unavailable { retry_after, .. } => *retry_after,
+                Failure::NoResponse(_) if !self.is_connected => true,
+                _ => !self.events.follow && retries == MAX_RETRIES,
             };
+            if is_final {
+                return Err(explain(failure).into());
+            }
             if retries == 0 {
                 status!("petstore: {failure}; retrying");
             }
             let delay = Duration::from_secs(1 << retries.min(5)).min(MAX_RETRY_DELAY);
-            sleep(delay.max(retry_after)).await;
+            sleep(match failure {
+                Failure::Unavailable { retry_after, .. } => delay.max(retry_after),
+                _ => {
+                    // To tell at once when it is back.
+                    wait = Duration::ZERO;
+                    delay
+                }
+            })
+            .await;
         }
-        unreachable!("retries are not limited")
+        unreachable!("the loop ends by returning")
+    }
+}
+
+impl Events {
+    fn path(&self, after: &Option<String>, wait: Duration) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("limit", "1000");
+        query.append_pair("wait", &wait.as_secs().to_string());
+        let filter = [("types", &self.types), ("subject", &self.subject)];
+        for (name, value) in filter.into_iter().chain([("after", after)]) {
+            if let Some(value) = value {
+                query.append_pair(name, value);
+            }
+        }
+        format!("/events?{}", query.finish())
+    }
+}
+
+/// The message of a failure, and what to do about an expired position.
+fn explain(failure: Failure) -> String {
+    match failure {
+        Failure::Rejected {
+            status: StatusCode::GONE,
+            message,
+        } => format!(
+            "{message}. To print all events that are kept, leave --after and --follow out; to \
+             print new ones, use --follow alone"
+        ),
+        _ => failure.to_string(),
     }
 }
 

@@ -120,6 +120,7 @@ async fn a_follower_goes_on_after_crashes() {
             "{error}"
         );
         service = restart(&home, &address);
+        // At once, although nothing happens.
         eventually("the return", async || follower.errors().len() == 2 * round).await;
         assert_eq!(
             follower.errors()[2 * round - 1],
