@@ -1,13 +1,24 @@
-//! A TLS client configuration that does not verify certificates.
+//! TLS clients: configurations that verify the server's certificate, and that do not.
 
 use std::sync::Arc;
 
 use rustls::{
-    ClientConfig, DigitallySignedStruct, Error, SignatureScheme,
+    ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
+
+/// Authenticates the server by a certificate that one of these authorities has signed.
+pub(crate) fn verifying(authorities: Vec<CertificateDer<'static>>) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(authorities);
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect(SUPPORTED)
+        .with_root_certificates(roots)
+        .with_no_client_auth()
+}
 
 /// Encrypts the connection without authenticating the server. Use it only where
 /// the peer is trusted by other means, or where the operator asked for it.
@@ -15,11 +26,13 @@ pub(crate) fn insecure() -> ClientConfig {
     let provider = Arc::new(ring::default_provider());
     ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .expect("ring supports the default protocol versions")
+        .expect(SUPPORTED)
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(NoCertificateVerification(provider)))
         .with_no_client_auth()
 }
+
+const SUPPORTED: &str = "ring supports the default protocol versions";
 
 /// Accepts any certificate, but still checks handshake signatures.
 #[derive(Debug)]

@@ -61,6 +61,7 @@ impl Service {
             .args(["-euc", &script])
             .env("PATH", format!("{here}:{path}"))
             .env("PETSTORE_LISTEN", &self.address)
+            .env("PETSTORE_URL", format!("http://{}", self.address))
             .current_dir(self.dir.path())
             .output()
             .unwrap();
@@ -100,11 +101,20 @@ fn examples(text: &str) -> Vec<String> {
 const OK: &str = "HTTP/1.1 200 OK";
 const CREATED: &str = "HTTP/1.1 201 Created";
 const NO_CONTENT: &str = "HTTP/1.1 204 No Content";
+/// The feed, and the start of a stream.
+const EVENTS: [&str; 2] = [OK, "retry:"];
 
-/// Runs curl examples and returns their status lines.
+const NEW_KEY: &str = "export PETSTORE_KEY=$(petstore keys create test)\n";
+
+/// Runs curl examples and returns their status lines, and the start of streams.
 fn statuses(service: &Service, examples: &[String]) -> Vec<String> {
-    let key = "PETSTORE_KEY=$(petstore keys create test)\n";
-    let run = |example: &String| service.run(&format!("{key}{example}"));
+    let run = |example: &String| match example.contains("curl -N") {
+        // It ends with the service.
+        true => service.run(&format!(
+            "{NEW_KEY}exec 3< <({{ {example} }} 2> /dev/null)\nhead -c 6 <&3"
+        )),
+        false => service.run(&format!("{NEW_KEY}{example}")),
+    };
     let outputs = examples
         .iter()
         .filter(|example| example.contains("curl"))
@@ -132,6 +142,10 @@ fn readme_examples_work() {
         .find(|example| example.contains("keys revoke"))
         .unwrap();
     assert!(service.run(keys).contains("kiosk"));
+    let events = readme.iter().find(|it| it.contains("petstore events"));
+    let events = service.run(&format!("{NEW_KEY}{}", events.unwrap()));
+    // Created, ordered and sold, returned, renamed, named, deleted: one for each resource.
+    assert_eq!(events.lines().count(), 10, "{events}");
 }
 
 #[test]
@@ -146,7 +160,21 @@ fn contract_examples_work() {
     let categories = [OK, CREATED, NO_CONTENT];
     // Inventory; list, place, get, complete, cancel (too late), return.
     let store = [OK, OK, CREATED, OK, OK, "HTTP/1.1 409 Conflict", OK];
-    assert_eq!(statuses, [&pets[..], &categories, &store].concat());
+    assert_eq!(statuses, [&pets[..], &categories, &store, &EVENTS].concat());
+}
+
+#[test]
+fn event_examples_work() {
+    let guide = examples(&std::fs::read_to_string("docs/events.md").unwrap());
+    let service = Service::start();
+    let name = r#"curl -sf http://127.0.0.1:8080/v1/categories/3 -X PUT -d '{"name":"Dogs"}' \
+        -H "Authorization: Bearer $PETSTORE_KEY" -H 'Content-Type: application/json'"#;
+    service.run(&format!("{NEW_KEY}{name}"));
+    assert_eq!(statuses(&service, &guide), EVENTS);
+    let commands = guide.iter().find(|it| it.contains("petstore events"));
+    let printed = service.run(commands.unwrap());
+    let event: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(event["subject"], "categories/3");
 }
 
 #[test]
@@ -179,6 +207,7 @@ fn links_and_source_paths_exist() {
         "CONTRIBUTING.md",
         "CHANGELOG.md",
         "docs/decisions.md",
+        "docs/events.md",
         "docs/operations.md",
         "docs/performance.md",
         "docs/postgres.md",

@@ -2,8 +2,10 @@
 
 mod backup;
 mod check;
+mod client;
 mod copy;
 mod database;
+mod events;
 mod export;
 mod formula;
 mod healthcheck;
@@ -103,6 +105,12 @@ enum Command {
     ///
     /// Stop the service before you add animals to an SQLite file.
     Seed(seed::Seed),
+    /// Print the event log of a service, and follow it.
+    ///
+    /// Uses the API, with the key in the environment variable PETSTORE_KEY, which needs
+    /// the scope pets:read or orders:read. Prints a line for people on a terminal, and
+    /// otherwise JSON: each event as the API sends it, on a line of its own.
+    Events(events::Events),
     /// Check whether the service on this machine is ready.
     ///
     /// Exits with 0 if it is and with 1 if it isn't. Meant as the health check of
@@ -277,6 +285,7 @@ pub fn main() -> ExitCode {
         Command::Import(import) => import.run(),
         Command::Export(export) => export.run(),
         Command::Seed(seed) => seed.run(),
+        Command::Events(events) => events.run(),
         Command::Healthcheck(healthcheck) => healthcheck.run(),
         Command::Openapi(openapi) => openapi.run(),
         Command::Completions { shell } => {

@@ -271,6 +271,11 @@ pub async fn a_long_poll_waits_for_an_event(backend: Backend) {
         types(page.json().as_array().unwrap()),
         ["pet.created", "pet.updated"]
     );
+    // A change that was acknowledged is on the next page, also if nobody waits for it.
+    let next = format!("/v1/events?after={}", position(&page));
+    server.create(json!({"name": "C", "categoryId": 1})).await;
+    let page = server.get(&next).await;
+    assert_eq!(types(page.json().as_array().unwrap()), ["pet.created"]);
 }
 
 pub async fn a_position_that_is_gone_gets_410(backend: Backend) {

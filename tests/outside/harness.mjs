@@ -13,13 +13,21 @@ export async function startService({ wrapper = [], args: more = [] } = {}) {
   const dir = mkdtempSync(join(tmpdir(), "petstore-"));
   const file = join(dir, "petstore.db");
   const database = ["--database", `sqlite:${file}`];
-  const [program, ...args] = [...wrapper, binary, "serve", "--listen", "127.0.0.1:0", ...database, ...more];
-  // In its own process group, so that it is killed together with its wrapper.
-  const service = spawn(program, args, { stdio: ["ignore", "ignore", "pipe"], detached: true });
-  const ended = new Promise((resolve) => service.once("exit", resolve));
-  const lines = createInterface({ input: service.stderr });
-  const first = await new Promise((resolve) => lines.once("line", resolve));
-  const listening = JSON.parse(first);
+  let service, ended;
+  // Starts it and returns what it says when it listens.
+  const start = async (address) => {
+    const [program, ...args] = [...wrapper, binary, "serve", "--listen", address, ...database, ...more];
+    // In its own process group, so that it is killed together with its wrapper.
+    service = spawn(program, args, { stdio: ["ignore", "ignore", "pipe"], detached: true });
+    ended = new Promise((resolve) => service.once("exit", resolve));
+    const lines = createInterface({ input: service.stderr });
+    return JSON.parse(await new Promise((resolve) => lines.once("line", resolve)));
+  };
+  const kill = async () => {
+    process.kill(-service.pid, "SIGKILL");
+    await ended;
+  };
+  const listening = await start("127.0.0.1:0");
   const keys = (...args) => execFileSync(binary, ["keys", ...args, ...database], { stdio: "pipe" });
   return {
     address: listening.url,
@@ -33,9 +41,13 @@ export async function startService({ wrapper = [], args: more = [] } = {}) {
         writeFileSync(path, Buffer.alloc(statSync(path).size, 0xff), { flag: "r+" });
       }
     },
+    // Kills it and starts it again at the same address.
+    async restart() {
+      await kill();
+      await start(new URL(listening.url).host);
+    },
     async stop() {
-      process.kill(-service.pid, "SIGKILL");
-      await ended;
+      await kill();
       rmSync(dir, { recursive: true });
     },
   };

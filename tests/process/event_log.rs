@@ -262,7 +262,8 @@ impl<'a> Start<'a> {
         }
         check(&log, &changes.acknowledged.lock().unwrap());
         let tables = replay(&log);
-        for client in &*self.clients.read().unwrap() {
+        let clients = self.clients.read().unwrap().clone();
+        for client in &clients {
             assert!(
                 tables == stored(client).await,
                 "the log does not lead to the tables"

@@ -19,6 +19,7 @@ mod deleted_wal;
 mod disk_failures;
 mod durability;
 mod event_log;
+mod events_cli;
 mod first_start;
 mod harness;
 mod health;

@@ -20,7 +20,7 @@ use crate::{
 };
 use query::{EventQuery, last_event_id};
 use reader::{Next, Reader};
-use tail::{EventTail, Events, MAX_READ};
+use tail::{EventTail, Events, MAX_READ, Source};
 
 /// Reads of a filtered page. A page without a match may therefore not be the last.
 const MAX_READS: usize = 10;
@@ -113,6 +113,7 @@ impl EventFeed {
     /// Reads up to `limit` events after a position; without one, from the oldest.
     async fn read(
         &self,
+        source: Source,
         mut after: Option<EventId>,
         visible: &VisibleEvents,
         limit: usize,
@@ -124,7 +125,7 @@ impl EventFeed {
         };
         let mut size = limit;
         for _ in 0..MAX_READS {
-            let read = self.tail.read(after, size).await?;
+            let read = self.tail.read(source, after, size).await?;
             let events = read.map_err(ApiError::EventsGone)?;
             page.is_complete = events.len() < size;
             for event in events {
@@ -152,8 +153,8 @@ pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
     let (feed, limit) = (&api.events, query.limit.get());
     feed.store.event_sync().await?;
     let mut page = match query.after {
-        None => feed.read(None, &visible, limit).await?,
-        Some(After::Id(id)) => feed.read(Some(id), &visible, limit).await?,
+        None => feed.read(Source::Store, None, &visible, limit).await?,
+        Some(After::Id(id)) => feed.read(Source::Store, Some(id), &visible, limit).await?,
         Some(After::Now) => Page {
             events: Events::new(),
             end: feed.newest().await?,
@@ -195,7 +196,7 @@ pub async fn stream_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Res
         None | Some(After::Now) => feed.newest().await?,
         Some(After::Id(id)) => {
             // Says before the stream starts whether it can.
-            feed.read(Some(id), &visible, 1).await?;
+            feed.read(Source::Store, Some(id), &visible, 1).await?;
             id
         }
     };

@@ -14,7 +14,7 @@ use super::{
         request::ApiRequest,
         state::Api,
     },
-    EventFeed, Page,
+    EventFeed, Page, Source,
 };
 use crate::{
     api_key::KeyHash,
@@ -85,7 +85,10 @@ impl Reader {
                 return Ok(Next::Stopped(self.position));
             }
             let position = Some(self.position);
-            let page = self.feed.read(position, &self.visible, limit).await?;
+            let read = self
+                .feed
+                .read(Source::Memory, position, &self.visible, limit);
+            let page = read.await?;
             self.position = page.end;
             if !page.events.is_empty() {
                 return Ok(Next::Page(page));

@@ -63,6 +63,16 @@ impl RenderedEvent {
 
 pub type Events = Vec<Arc<RenderedEvent>>;
 
+/// Where events are read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// Every event that was acknowledged before the read.
+    Store,
+    /// What is in memory, if the position is. Only for subscribers: they are told when there
+    /// is more.
+    Memory,
+}
+
 pub struct EventTail {
     store: Arc<Store>,
     newest: RwLock<Newest>,
@@ -119,11 +129,13 @@ impl EventTail {
     /// Reads up to `limit` events after a position; without one, from the oldest.
     pub async fn read(
         &self,
+        source: Source,
         after: Option<EventId>,
         limit: usize,
     ) -> Result<Result<Events, Gone>, store::Error> {
-        let newest = |position| self.newest.read().expect(LOCK).after(position, limit);
-        if let Some(events) = after.and_then(newest) {
+        if let (Source::Memory, Some(position)) = (source, after)
+            && let Some(events) = self.newest.read().expect(LOCK).after(position, limit)
+        {
             return Ok(Ok(events));
         }
         let events = self.store.event_read(after, limit.min(MAX_READ)).await?;
@@ -143,7 +155,6 @@ impl EventTail {
             self.subscribed.notified().await;
             let mut head = self.store.event_head();
             head.mark_changed();
-            self.forget_unless_near(*head.borrow());
             loop {
                 tokio::select! {
                     _ = head.changed() => {
@@ -158,15 +169,8 @@ impl EventTail {
                     () = self.changes.closed() => break,
                 }
             }
-        }
-    }
-
-    /// Forgets the events in memory if many have happened since.
-    fn forget_unless_near(&self, head: i64) {
-        let mut newest = self.newest.write().expect(LOCK);
-        let last = newest.events.back().map(|event| event.id.sequence);
-        if last.is_none_or(|last| head - last > MAX_READ as i64) {
-            *newest = Newest::default();
+            // Nobody keeps them up to date now.
+            *self.newest.write().expect(LOCK) = Newest::default();
         }
     }
 

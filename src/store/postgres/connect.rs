@@ -10,11 +10,7 @@ use std::{
 };
 
 use futures_util::{StreamExt, stream};
-use rustls::{
-    ClientConfig, RootCertStore,
-    crypto::ring,
-    pki_types::{CertificateDer, pem::PemObject},
-};
+use rustls::pki_types::{CertificateDer, pem::PemObject};
 use tokio::time::timeout;
 use tokio_postgres::{
     AsyncMessage, CancelToken, Client, Connection, Socket, error::Severity, tls::MakeTlsConnect,
@@ -96,29 +92,21 @@ impl fmt::Debug for Connector {
 
 /// As in libpq, certificates are verified only with `sslmode=verify-full`.
 fn tls_connector(url: &PostgresUrl) -> io::Result<MakeRustlsConnect> {
-    let config = if url.verify_certificate {
-        ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("ring supports the default protocol versions")
-            .with_root_certificates(trusted_roots(url)?)
-            .with_no_client_auth()
-    } else {
-        tls::insecure()
+    let config = match url.verify_certificate {
+        true => tls::verifying(trusted_certificates(url)?),
+        false => tls::insecure(),
     };
     Ok(MakeRustlsConnect::new(config))
 }
 
 /// The certificates of `sslrootcert`, or those that the system trusts.
-fn trusted_roots(url: &PostgresUrl) -> io::Result<RootCertStore> {
-    let mut store = RootCertStore::empty();
-    let certificates = match &url.root_certificates {
+fn trusted_certificates(url: &PostgresUrl) -> io::Result<Vec<CertificateDer<'static>>> {
+    match &url.root_certificates {
         Some(file) => CertificateDer::pem_file_iter(file)
             .and_then(Iterator::collect)
             .map_err(|e| {
                 io::Error::other(format!("sslrootcert: cannot read {}: {e}", file.display()))
-            })?,
-        None => rustls_native_certs::load_native_certs().certs,
-    };
-    store.add_parsable_certificates(certificates);
-    Ok(store)
+            }),
+        None => Ok(rustls_native_certs::load_native_certs().certs),
+    }
 }

@@ -1,0 +1,217 @@
+//! An HTTP client for the commands that use the API of a service.
+
+use std::{error::Error, io, str::FromStr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Request, StatusCode, Uri,
+    header::{AUTHORIZATION, HOST, RETRY_AFTER, USER_AGENT},
+    uri::Scheme,
+};
+use http_body_util::{BodyExt, Empty};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_rustls::TlsConnector;
+
+use crate::tls;
+
+/// How long it may take to connect, or until the next part of a response arrives.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The URL of a service, such as `https://pets.example`.
+#[derive(Debug, Clone)]
+pub struct ServiceUrl {
+    uri: Uri,
+    host: String,
+}
+
+impl FromStr for ServiceUrl {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let uri = text.parse::<Uri>().ok().filter(|uri| {
+            let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
+            let has_user = uri.authority().is_some_and(|it| it.as_str().contains('@'));
+            is_http && !has_user && uri.query().is_none()
+        });
+        let uri = uri.ok_or("must be a URL such as https://pets.example")?;
+        let host = uri.host().unwrap_or_default();
+        let host = host.trim_matches(['[', ']']).into();
+        Ok(Self { uri, host })
+    }
+}
+
+impl ServiceUrl {
+    fn uses_tls(&self) -> bool {
+        self.uri.scheme() == Some(&Scheme::HTTPS)
+    }
+
+    fn port(&self) -> u16 {
+        let default = if self.uses_tls() { 443 } else { 80 };
+        self.uri.port_u16().unwrap_or(default)
+    }
+
+    fn authority(&self) -> &str {
+        self.uri.authority().map_or("", |it| it.as_str())
+    }
+
+    /// The path of the API; the URL may include the version.
+    fn base_path(&self) -> String {
+        let path = self.uri.path().trim_end_matches('/');
+        format!("{}/v1", path.strip_suffix("/v1").unwrap_or(path))
+    }
+}
+
+/// Why a request was not successful.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    #[error("{0}")]
+    NoResponse(String),
+    /// The same request may succeed later.
+    #[error("{message}")]
+    Unavailable {
+        message: String,
+        retry_after: Duration,
+    },
+    #[error("{message}")]
+    Rejected { status: StatusCode, message: String },
+}
+
+pub struct Client {
+    url: ServiceUrl,
+    authorization: HeaderValue,
+    tls: Option<TlsConnector>,
+    connection: Option<SendRequest<Empty<Bytes>>>,
+}
+
+impl Client {
+    pub fn new(url: ServiceUrl, api_key: &str) -> Result<Self, &'static str> {
+        let authorization = HeaderValue::try_from(format!("Bearer {api_key}"));
+        let mut authorization = authorization.map_err(|_| "this is not an API key")?;
+        authorization.set_sensitive(true);
+        let tls = url.uses_tls().then(|| {
+            let roots = rustls_native_certs::load_native_certs().certs;
+            Arc::new(tls::verifying(roots)).into()
+        });
+        Ok(Self {
+            url,
+            authorization,
+            tls,
+            connection: None,
+        })
+    }
+
+    /// Sends a GET request to a path below `/v1`. The service may take `wait` longer to
+    /// respond.
+    pub async fn get(
+        &mut self,
+        path: &str,
+        wait: Duration,
+    ) -> Result<(HeaderMap, Vec<u8>), Failure> {
+        let (status, headers, body) = match self.connection.take() {
+            // The service may have closed it in the meantime.
+            Some(connection) => match self.send(connection, path, wait).await {
+                Err(_) => self.connect_and_send(path, wait).await,
+                response => response,
+            },
+            None => self.connect_and_send(path, wait).await,
+        }
+        .map_err(|error| {
+            let authority = self.url.authority();
+            Failure::NoResponse(format!("no response from {authority}: {}", causes(&*error)))
+        })?;
+        if status.is_success() {
+            return Ok((headers, body));
+        }
+        let message = error_message(status, &body);
+        let is_temporary = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+        Err(match is_temporary {
+            true => Failure::Unavailable {
+                message,
+                retry_after: retry_after(&headers),
+            },
+            false => Failure::Rejected { status, message },
+        })
+    }
+
+    async fn connect_and_send(&mut self, path: &str, wait: Duration) -> SendResult {
+        let connection = timeout(TIMEOUT, self.connect()).await??;
+        self.send(connection, path, wait).await
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Empty<Bytes>>, Box<dyn Error>> {
+        let (host, port) = (self.url.host.as_str(), self.url.port());
+        let stream = TcpStream::connect((host, port)).await?;
+        match &self.tls {
+            None => handshake(stream).await,
+            Some(tls) => {
+                let name = ServerName::try_from(host.to_string())?;
+                handshake(tls.connect(name, stream).await?).await
+            }
+        }
+    }
+
+    /// Sends the request and keeps the connection for the next one.
+    async fn send(
+        &mut self,
+        mut connection: SendRequest<Empty<Bytes>>,
+        path: &str,
+        wait: Duration,
+    ) -> SendResult {
+        connection.ready().await?;
+        let request = Request::get(format!("{}{path}", self.url.base_path()))
+            .header(HOST, self.url.authority())
+            .header(AUTHORIZATION, self.authorization.clone())
+            .header(USER_AGENT, concat!("petstore/", env!("CARGO_PKG_VERSION")))
+            .body(Empty::new())?;
+        let response = timeout(wait + TIMEOUT, connection.send_request(request)).await??;
+        let (head, mut body) = response.into_parts();
+        let mut bytes = Vec::new();
+        while let Some(frame) = timeout(TIMEOUT, body.frame()).await? {
+            bytes.extend(frame?.into_data().unwrap_or_default());
+        }
+        self.connection = Some(connection);
+        Ok((head.status, head.headers, bytes))
+    }
+}
+
+type SendResult = Result<(StatusCode, HeaderMap, Vec<u8>), Box<dyn Error>>;
+
+async fn handshake(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> Result<SendRequest<Empty<Bytes>>, Box<dyn Error>> {
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+/// An error with its causes, of which hyper shows none by itself.
+fn causes(error: &(dyn Error + 'static)) -> String {
+    // An I/O error shows its cause already.
+    let source = error.source().filter(|_| !error.is::<io::Error>());
+    source.map_or_else(
+        || error.to_string(),
+        |source| format!("{error}: {}", causes(source)),
+    )
+}
+
+/// The message of an Error body; a proxy may have sent something else.
+fn error_message(status: StatusCode, body: &[u8]) -> String {
+    let error: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    let message = error["message"].as_str();
+    let message = message.map_or_else(|| format!("response {status}"), String::from);
+    // It comes from elsewhere and may be shown on a terminal.
+    message.replace(char::is_control, "\u{fffd}")
+}
+
+fn retry_after(headers: &HeaderMap) -> Duration {
+    let value = headers.get(RETRY_AFTER).and_then(|it| it.to_str().ok());
+    let seconds = value.and_then(|it| it.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(0))
+}

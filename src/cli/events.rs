@@ -1,0 +1,272 @@
+//! `petstore events`: prints the event log of a service.
+
+use std::{
+    env,
+    error::Error,
+    io::{self, IsTerminal, Write},
+    process, thread,
+    time::Duration,
+};
+
+use clap::Args;
+use http::{HeaderMap, StatusCode, header::LINK};
+use jiff::Timestamp;
+use rustix::event::{PollFd, PollFlags, poll};
+use serde_json::{Value, value::RawValue};
+use tokio::time::sleep;
+
+use super::{
+    CommandResult, block_on,
+    client::{Client, Failure, ServiceUrl},
+    status,
+};
+use crate::event::EventId;
+
+/// The longest that the service holds back an empty page.
+const MAX_WAIT: Duration = Duration::from_secs(50);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
+/// Without --follow, somebody waits for the end.
+const MAX_RETRIES: u32 = 5;
+
+#[derive(Args)]
+pub struct Events {
+    /// Print events as they happen, until you stop it.
+    ///
+    /// Without --after, it starts with the next event. If the connection is lost or
+    /// the service restarts, it goes on where it was.
+    #[arg(long, env = "PETSTORE_FOLLOW")]
+    follow: bool,
+    /// Start after the event with this id, or with the next one (now).
+    #[arg(long, env = "PETSTORE_AFTER", value_name = "ID|now")]
+    after: Option<String>,
+    /// Only print events of these types, such as pet.created,pet.deleted.
+    #[arg(long, env = "PETSTORE_TYPES")]
+    types: Option<String>,
+    /// Only print events about this resource, such as pets/17.
+    #[arg(long, env = "PETSTORE_SUBJECT")]
+    subject: Option<String>,
+    /// URL of the service.
+    ///
+    /// With https, its certificate must be signed by an authority that the system
+    /// trusts, or by one in the PEM file that SSL_CERT_FILE names.
+    #[arg(long, env = "PETSTORE_URL", default_value = "http://127.0.0.1:8080")]
+    url: ServiceUrl,
+    /// Print JSON on a terminal, too.
+    #[arg(long, env = "PETSTORE_JSON")]
+    json: bool,
+}
+
+impl Events {
+    pub fn run(self) -> CommandResult {
+        let key = env::var("PETSTORE_KEY").unwrap_or_default();
+        if key.is_empty() {
+            return Err(
+                "set PETSTORE_KEY to an API key; `petstore keys create NAME` creates one".into(),
+            );
+        }
+        let client =
+            Client::new(self.url.clone(), &key).map_err(|e| format!("PETSTORE_KEY: {e}"))?;
+        if self.follow {
+            thread::spawn(exit_when_stdout_is_closed);
+        }
+        let reader = Reader {
+            client,
+            is_connected: false,
+            events: self,
+        };
+        match block_on(reader.print()) {
+            // `head` closes the pipe when it has read enough.
+            Err(error) if is_broken_pipe(&*error) => Ok(()),
+            result => result,
+        }
+    }
+}
+
+struct Reader {
+    events: Events,
+    client: Client,
+    /// Whether there was a response.
+    is_connected: bool,
+}
+
+impl Reader {
+    async fn print(mut self) -> CommandResult {
+        let as_json = self.events.json || !io::stdout().is_terminal();
+        let now = Some("now".into());
+        let mut after = self.events.after.clone();
+        let end = match self.events.follow {
+            // The position comes first: a long poll that is lost would not tell it.
+            true => {
+                after = after.or(now);
+                None
+            }
+            // What happens while it is printed does not delay the end.
+            false => Some(self.page(&now).await?.1.sequence),
+        };
+        loop {
+            let (body, next) = self.page(&after).await?;
+            after = Some(next.to_string());
+            let events: Vec<&RawValue> = serde_json::from_slice(&body)?;
+            let mut lines = String::new();
+            for event in events {
+                match as_json {
+                    true => lines += event.get(),
+                    false => lines += &readable(event.get())?,
+                }
+                lines.push('\n');
+            }
+            io::stdout().write_all(lines.as_bytes())?;
+            io::stdout().flush()?;
+            if end.is_some_and(|end| next.sequence >= end) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Requests a page of the log and returns it with the position after it. Retries
+    /// until there is a response.
+    async fn page(&mut self, after: &Option<String>) -> Result<(Vec<u8>, EventId), Box<dyn Error>> {
+        let may_wait = self.events.follow && after.as_deref() != Some("now");
+        let mut wait = if may_wait { MAX_WAIT } else { Duration::ZERO };
+        for retries in 0.. {
+            let path = self.events.path(after, wait);
+            let failure = match self.client.get(&path, wait).await {
+                Ok((headers, body)) => {
+                    if retries > 0 {
+                        status!("petstore: connected again");
+                    }
+                    self.is_connected = true;
+                    let next = position(&headers);
+                    let next = next.ok_or("the response is not one of a petstore service")?;
+                    return Ok((body, next));
+                }
+                Err(failure) => failure,
+            };
+            let is_final = match &failure {
+                Failure::Rejected { .. } => true,
+                // Probably a wrong URL.
+                Failure::NoResponse(_) if !self.is_connected => true,
+                _ => !self.events.follow && retries == MAX_RETRIES,
+            };
+            if is_final {
+                return Err(explain(failure).into());
+            }
+            if retries == 0 {
+                status!("petstore: {failure}; retrying");
+            }
+            let delay = Duration::from_secs(1 << retries.min(5)).min(MAX_RETRY_DELAY);
+            sleep(match failure {
+                Failure::Unavailable { retry_after, .. } => delay.max(retry_after),
+                _ => {
+                    // To tell at once when it is back.
+                    wait = Duration::ZERO;
+                    delay
+                }
+            })
+            .await;
+        }
+        unreachable!("the loop ends by returning")
+    }
+}
+
+impl Events {
+    fn path(&self, after: &Option<String>, wait: Duration) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("limit", "1000");
+        query.append_pair("wait", &wait.as_secs().to_string());
+        let filter = [("types", &self.types), ("subject", &self.subject)];
+        for (name, value) in filter.into_iter().chain([("after", after)]) {
+            if let Some(value) = value {
+                query.append_pair(name, value);
+            }
+        }
+        format!("/events?{}", query.finish())
+    }
+}
+
+/// The message of a failure, and what to do about an expired position.
+fn explain(failure: Failure) -> String {
+    match failure {
+        Failure::Rejected {
+            status: StatusCode::GONE,
+            message,
+        } => format!(
+            "{message}. To print all events that are kept, leave --after and --follow out; to \
+             print new ones, use --follow alone"
+        ),
+        _ => failure.to_string(),
+    }
+}
+
+/// The position in the link to the next page. The rest of the link may name another host,
+/// which must not get the API key.
+fn position(headers: &HeaderMap) -> Option<EventId> {
+    let link = headers.get(LINK)?.to_str().ok()?;
+    let (_, query) = link.split_once('>')?.0.split_once('?')?;
+    let mut parameters = form_urlencoded::parse(query.as_bytes());
+    let (_, after) = parameters.find(|(name, _)| name == "after")?;
+    EventId::parse(&after)
+}
+
+/// An event as a line for people: when, what, and by whom.
+fn readable(json: &str) -> serde_json::Result<String> {
+    let event: Value = serde_json::from_str(json)?;
+    // Names may contain characters that change how the rest of the line is shown.
+    let text = |value: &Value| value.as_str().map(|text| text.escape_debug().to_string());
+    let column = |name| text(&event[name]).unwrap_or_default();
+    let time = event["time"]
+        .as_str()
+        .and_then(|it| it.parse::<Timestamp>().ok());
+    let time = time.map_or_else(|| column("time"), |time| format!("{time:.0}"));
+    let data = &event["data"];
+    let details = [
+        text(&data["name"]).map(|name| format!("\"{name}\"")),
+        data["petId"].as_i64().map(|id| format!("animal {id}")),
+        text(&data["status"]),
+        text(&event["keyid"]).map(|key| format!("by key {key}")),
+    ];
+    let details: Vec<_> = details.into_iter().flatten().collect();
+    let (kind, subject, details) = (column("type"), column("subject"), details.join(", "));
+    Ok(format!("{time}  {kind:16}  {subject:12}  {details}"))
+}
+
+fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Without a thread that waits for it, a closed pipe would be noticed only by the next event.
+fn exit_when_stdout_is_closed() {
+    let stdout = io::stdout();
+    let mut closed = [PollFd::new(&stdout, PollFlags::empty())];
+    if poll(&mut closed, None).is_ok() {
+        process::exit(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_a_line_for_people() {
+        let line = |json: Value| readable(&json.to_string()).unwrap();
+        let pet = serde_json::json!({
+            "time": "2026-11-16T09:30:00.123456Z", "type": "pet.created", "subject": "pets/17",
+            "keyid": "3", "data": {"id": 17, "name": "Rex\u{9b}2J\u{202e}", "status": "available"},
+        });
+        assert_eq!(
+            line(pet),
+            "2026-11-16T09:30:00Z  pet.created       pets/17       \
+             \"Rex\\u{9b}2J\\u{202e}\", available, by key 3"
+        );
+        let order = serde_json::json!({
+            "time": "2026-11-16T09:30:00Z", "type": "order.cancelled", "subject": "orders/4",
+            "data": {"id": 4, "petId": 17, "status": "cancelled"},
+        });
+        assert_eq!(
+            line(order),
+            "2026-11-16T09:30:00Z  order.cancelled   orders/4      animal 17, cancelled"
+        );
+    }
+}
