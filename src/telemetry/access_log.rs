@@ -104,8 +104,8 @@ pub enum StreamEnd {
     MaxAge,
     Shutdown,
     ApiKeyInvalid,
-    /// The event log could not be read, or no longer has the position.
-    LogUnavailable,
+    /// The log no longer has the event that was sent last.
+    PositionGone,
 }
 
 impl StreamEnd {
@@ -115,7 +115,7 @@ impl StreamEnd {
             Self::MaxAge => "max_age",
             Self::Shutdown => "shutdown",
             Self::ApiKeyInvalid => "api_key_invalid",
-            Self::LogUnavailable => "log_unavailable",
+            Self::PositionGone => "position_gone",
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{
     sync::{OwnedSemaphorePermit, watch},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout},
 };
 
 use super::{
@@ -68,6 +68,11 @@ impl Reader {
 
     pub fn position(&self) -> EventId {
         self.position
+    }
+
+    /// Waits, unless the service shuts down.
+    pub async fn pause(&self, duration: Duration) {
+        let _ = timeout(duration, self.feed.stop.cancelled()).await;
     }
 
     /// Waits for a page with at least one event.

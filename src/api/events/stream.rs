@@ -1,6 +1,7 @@
 //! The body of a stream: Server-Sent Events.
 
 use std::{
+    ops::Range,
     sync::Arc,
     time::{self, Duration},
 };
@@ -11,7 +12,7 @@ use rand::RngExt;
 use tokio::time::Instant;
 
 use super::{
-    super::{request::ApiRequest, state::Api},
+    super::{error::ApiError, request::ApiRequest, state::Api},
     EventFeed, Next, Reader,
 };
 use crate::{
@@ -20,6 +21,9 @@ use crate::{
     telemetry::access_log::{AccessLog, StreamEnd, StreamEntry},
 };
 
+/// The pause after the log could not be read. Not all streams try again at once.
+const RETRY_DELAY: Range<Duration> = Duration::from_millis(500)..Duration::from_millis(1500);
+const COMMENT: &[u8] = b":\n\n";
 /// The most events in a chunk.
 const CHUNK_SIZE: usize = 100;
 
@@ -80,15 +84,19 @@ impl EventStream {
             Ok(Next::Timeout(position)) => Some((self.heartbeat(position), self)),
             Ok(Next::Stopped(_)) => self.end(StreamEnd::Shutdown),
             Ok(Next::Unauthorized(_)) => self.end(StreamEnd::ApiKeyInvalid),
-            // The client resumes and is told why it cannot.
-            Err(_) => self.end(StreamEnd::LogUnavailable),
+            // The client resumes and is told to start over.
+            Err(ApiError::EventsGone(_)) => self.end(StreamEnd::PositionGone),
+            Err(_) => {
+                self.reader.pause(rand::random_range(RETRY_DELAY)).await;
+                Some((Bytes::from_static(COMMENT), self))
+            }
         }
     }
 
     /// A comment; or the position, if events were passed that the filter leaves out.
     fn heartbeat(&mut self, position: EventId) -> Bytes {
         if position == self.sent {
-            return Bytes::from_static(b":\n\n");
+            return Bytes::from_static(COMMENT);
         }
         self.sent = position;
         format!("id: {position}\n\n").into()

@@ -75,20 +75,35 @@ pub enum Source {
 
 pub struct EventTail {
     store: Arc<Store>,
-    newest: RwLock<Newest>,
+    /// `None` if nobody keeps them up to date.
+    newest: RwLock<Option<Newest>>,
     /// Changes when there may be something to read.
     changes: watch::Sender<()>,
     subscribed: Notify,
 }
 
-/// Consecutive events, the last of which is the newest that was read.
-#[derive(Default)]
+/// Consecutive events.
 struct Newest {
+    /// The position before the first of them.
+    start: EventId,
     events: VecDeque<Arc<RenderedEvent>>,
     bytes: usize,
 }
 
 impl Newest {
+    fn after_position(start: EventId) -> Self {
+        Self {
+            start,
+            events: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    /// The position after the last of them.
+    fn end(&self) -> EventId {
+        self.events.back().map_or(self.start, |last| last.id)
+    }
+
     fn push(&mut self, event: Arc<RenderedEvent>) {
         self.bytes += event.block.len();
         self.events.push_back(event);
@@ -96,16 +111,21 @@ impl Newest {
             && let Some(oldest) = self.events.pop_front()
         {
             self.bytes -= oldest.block.len();
+            self.start = oldest.id;
         }
     }
 
     /// The events after a position; `None` if it is not in memory.
     fn after(&self, position: EventId, limit: usize) -> Option<Events> {
-        let events = &self.events;
-        let index = events.partition_point(|event| event.id.sequence < position.sequence);
-        let found = events.get(index)?.id == position;
-        let after = events.iter().skip(index + 1).take(limit);
-        found.then(|| after.cloned().collect())
+        let skip = match position == self.start {
+            true => 0,
+            false => {
+                let is_before = |event: &Arc<RenderedEvent>| event.id.sequence < position.sequence;
+                let index = self.events.partition_point(is_before);
+                (self.events.get(index)?.id == position).then_some(index + 1)?
+            }
+        };
+        Some(self.events.iter().skip(skip).take(limit).cloned().collect())
     }
 }
 
@@ -134,7 +154,8 @@ impl EventTail {
         limit: usize,
     ) -> Result<Result<Events, Gone>, store::Error> {
         if let (Source::Memory, Some(position)) = (source, after)
-            && let Some(events) = self.newest.read().expect(LOCK).after(position, limit)
+            && let Some(newest) = &*self.newest.read().expect(LOCK)
+            && let Some(events) = newest.after(position, limit)
         {
             return Ok(Ok(events));
         }
@@ -169,38 +190,34 @@ impl EventTail {
                     () = self.changes.closed() => break,
                 }
             }
-            // Nobody keeps them up to date now.
-            *self.newest.write().expect(LOCK) = Newest::default();
+            *self.newest.write().expect(LOCK) = None;
         }
     }
 
     /// Reads what is new and tells the subscribers.
     async fn catch_up(&self) -> Result<(), store::Error> {
         loop {
-            let last = self.newest.read().expect(LOCK).events.back().cloned();
-            let Some(last) = last else {
+            let end = self.newest.read().expect(LOCK).as_ref().map(Newest::end);
+            let Some(end) = end else {
                 return self.start_over().await;
             };
-            let events = match self.store.event_read(Some(last.id), MAX_READ).await? {
+            let events = match self.store.event_read(Some(end), MAX_READ).await? {
                 Ok(events) if events.is_empty() => return Ok(()),
                 Ok(events) => self.render(&events),
                 Err(_) => return self.start_over().await,
             };
-            let mut newest = self.newest.write().expect(LOCK);
-            events.into_iter().for_each(|event| newest.push(event));
-            drop(newest);
+            if let Some(newest) = &mut *self.newest.write().expect(LOCK) {
+                events.into_iter().for_each(|event| newest.push(event));
+            }
             self.changes.send_replace(());
         }
     }
 
-    /// Starts with the newest event. The subscribers read from the store what came before.
+    /// Starts after the newest event. The subscribers read from the store what came before.
     async fn start_over(&self) -> Result<(), store::Error> {
         let newest = self.store.event_newest().await?;
-        *self.newest.write().expect(LOCK) = Newest::default();
-        if let Some(event) = newest {
-            let event = RenderedEvent::new(&event, self.store.event_source());
-            self.newest.write().expect(LOCK).push(Arc::new(event));
-        }
+        let start = newest.map_or(EventId::START, |event| event.id());
+        *self.newest.write().expect(LOCK) = Some(Newest::after_position(start));
         self.changes.send_replace(());
         Ok(())
     }
