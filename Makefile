@@ -8,7 +8,7 @@ help:
 	@echo "make test          run all tests, after installing the tools they need"
 	@echo "make test-rust     run only the tests in Rust, including those that need tools"
 	@echo "make test-outside  run only the tests with external tools: browser, linter, fuzzer, client generators"
-	@echo "make soak          run the linearizability soak test, with crashes, for ten minutes"
+	@echo "make soak          run the soak tests of sales and events, with crashes, for ten minutes each"
 	@echo "                   (set SOAK_SECONDS and SEED to change length and random seed)"
 	@echo "make torture       run the fault campaigns at full length (hours; set SEED to repeat one)"
 	@echo "make lint          check formatting, lints, documentation and licences"
@@ -52,10 +52,11 @@ target/outside/.installed: $(OUTSIDE)/requirements.txt
 	touch $@
 
 # Clients buy pets while the service is killed and restarted; afterwards every pet's
-# history is checked for linearizability. Pass the printed SEED to repeat a run.
+# history is checked for linearizability. Others change everything, and what readers of
+# the event log got is compared with what is stored. Pass the printed SEED to repeat a run.
 soak: export SOAK_SECONDS ?= 600
 soak: tools
-	cargo test --locked --test process -- --include-ignored --nocapture sold_twice
+	cargo test --locked --test process -- --include-ignored --nocapture sold_twice every_event_once
 
 # Faults at random moments: kills, power cuts, I/O errors, database crashes, broken
 # connections, hostile requests. `make test` runs a short part of each campaign.
