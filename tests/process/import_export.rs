@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     client::Client,
+    event_log::{UNLOGGED, assert_logged},
     harness::{Finished, Home},
     postgres::Cluster,
 };
@@ -42,6 +43,7 @@ fn csv_from_spreadsheets_is_imported() {
         let output = run(&home, &["import", "animals.csv"]).success().stderr;
         assert!(output.contains("Imported 3 animals."), "{output}");
         assert_eq!(exported(&home), ANIMALS, "{table:?}");
+        assert_logged(&home);
     }
 }
 
@@ -269,7 +271,8 @@ fn assert_check_passes(home: &Home) {
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
 async fn postgres_accepts_imports_while_it_is_served() {
     let cluster = Cluster::start();
-    let home = Home::with_database(cluster.url(&cluster.create_database()));
+    let database = cluster.create_database();
+    let home = Home::with_database(cluster.url(&database));
     let key = home.new_key();
     let service = home.serve();
     fs::write(home.path("animals.jsonl"), ANIMALS).unwrap();
@@ -279,6 +282,7 @@ async fn postgres_accepts_imports_while_it_is_served() {
     run(&home, &["import", "bad.jsonl"]).assert_fails(1, "nothing was imported");
     run(&home, &["seed", "100"]).success();
     assert_eq!(Client::new(&service, &key).pets().await.len(), 103);
+    assert_eq!(cluster.psql(&database, UNLOGGED), "0");
     assert_check_passes(&home);
 }
 

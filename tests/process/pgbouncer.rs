@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use crate::{
     client::{Client, LoadGenerator},
+    event_log::UNLOGGED,
     harness::{Home, wait_for},
     postgres::{Cluster, as_owner},
 };
@@ -150,6 +151,9 @@ async fn transaction_pooling_is_supported() {
         pets.retain(|(_, name)| name.starts_with(prefix));
         results.assert_durable(&pets);
     }
+    let by_others = "SELECT count(*) FROM events WHERE api_key_id IS DISTINCT FROM 1";
+    assert_eq!(cluster.psql(&database, by_others), "0");
+    assert_eq!(cluster.psql(&database, UNLOGGED), "0");
     for service in services {
         service.stop();
     }

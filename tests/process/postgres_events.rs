@@ -168,6 +168,25 @@ async fn a_transaction_in_progress_holds_back_later_events() {
     assert_eq!(names(&store).await, ["first", "second", "third"]);
 }
 
+/// Nobody reads, and yet the operator learns of it.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn a_transaction_that_is_left_open_is_reported() {
+    let deployment = Deployment::start(1);
+    let program = session(&deployment).await;
+    let pid = program.query_one("SELECT pg_backend_pid()", &[]).await;
+    let pid: i32 = pid.unwrap().get(0);
+    let begin = format!("BEGIN; {}", insert("open"));
+    program.batch_execute(&begin).await.unwrap();
+    let service = &deployment.services[0];
+    let warning = service.event("an open transaction holds back the event log");
+    assert_eq!(warning["pid"], pid, "{warning}");
+    program.batch_execute("COMMIT").await.unwrap();
+    service.event("the event log is no longer held back");
+    let events = deployment.client(0).get("/v1/events").await.body;
+    assert_eq!(events[0]["data"]["name"], "open");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
 async fn the_head_moves_while_it_is_followed() {
