@@ -12,8 +12,9 @@ animals. Then the primary's node fails:
 
 Needs etcd-server, postgresql, openssl and python3-venv from Debian; Patroni
 comes from PyPI, in the versions of requirements.txt. Exits with 0 if every
-acknowledged animal is stored exactly once, as seen by both replicas, and neither
-replica had to be restarted.
+acknowledged animal is stored exactly once, as seen by both replicas, a reader of
+the event log at each replica got every animal once and in the same order, and
+neither replica had to be restarted.
 """
 
 import argparse
@@ -302,6 +303,47 @@ class LoadGenerator:
             thread.join()
 
 
+class EventReader:
+    """Follows the event log at a replica, and resumes after every failure."""
+
+    def __init__(self, replica, key):
+        self.replica, self.key = replica, key
+        self.animals, self.failures, self.gone = [], 0, None
+        self.last = None
+        self.thread = threading.Thread(target=self.follow)
+        self.thread.start()
+
+    def follow(self):
+        path = "/v1/events?limit=1000&wait=1"
+        while not self.gone and not (self.last and self.animals[-1:] == [self.last]):
+            try:
+                status, page, headers = self.replica.request(self.key, "GET", path)
+            except OSError:
+                status = 0
+            if status == 200:
+                self.animals += [(event["data"]["id"], event["data"]["name"]) for event in page]
+                path = re.match(r"<(.*)>", headers["Link"])[1]
+            elif status in (0, 503):
+                self.failures += 1
+                time.sleep(0.2)
+            else:
+                self.gone = page
+
+    def finish(self, last):
+        """Waits until the reader has got the last animal."""
+        self.last = last
+        self.thread.join(60)
+
+    def find_violations(self, animals):
+        if self.gone:
+            return [f"the reader was told to start over: {self.gone}"]
+        if len(self.animals) != len(set(self.animals)):
+            return ["the reader got an event twice"]
+        missing = set(animals) - set(self.animals)
+        more = set(self.animals) - set(animals)
+        return [f"the reader misses {len(missing)} and has {len(more)} more"] if missing or more else []
+
+
 def find_violations(load, animals):
     """Lost, duplicated and unexpected animals."""
     stored = {}
@@ -354,7 +396,7 @@ def prepare(directory, patroni):
 
 def run(directory, arguments):
     cluster = Cluster(directory, prepare(directory, arguments.patroni))
-    replicas, load = [], None
+    replicas, readers, load = [], [], None
     try:
         report("starting three nodes of etcd, Patroni and PostgreSQL")
         cluster.start()
@@ -372,6 +414,7 @@ def run(directory, arguments):
         replicas = [Petstore(arguments.petstore, cluster.url(), directory, n) for n in (1, 2)]
         report(f"two replicas of petstore on {', '.join(r.address for r in replicas)}")
 
+        readers = [EventReader(replica, key) for replica in replicas]
         load = LoadGenerator(replicas, key)
         load.wait_for_acks(2000)
         names = cluster.psql(primary, "SHOW synchronous_standby_names")
@@ -406,15 +449,24 @@ def run(directory, arguments):
         report(f"{len(load.acknowledged)} animals acknowledged, {len(load.unknown)} with an unknown outcome")
 
         violations = [f"{r.address} has exited" for r in replicas if r.process.poll() is not None]
-        for replica in replicas:
+        _, last, _ = replicas[0].request(key, "POST", "/v1/pets", {"name": "last", "categoryId": 1})
+        load.acknowledged["last"] = last["id"]
+        for replica, reader in zip(replicas, readers):
             animals = replica.animals(key)
-            found = find_violations(load, animals)
-            report(f"{replica.address} has {len(animals)} animals: {found[:5] or 'no problems found'}")
+            reader.finish((last["id"], "last"))
+            found = find_violations(load, animals) + reader.find_violations(animals)
+            report(f"{replica.address} has {len(animals)} animals, its reader got {len(reader.animals)} "
+                f"events with {reader.failures} failures: {found[:5] or 'no problems found'}")
             violations += found
+        if readers[0].animals != readers[1].animals:
+            violations.append("the readers got different orders")
+            report(violations[-1])
         return 1 if violations else 0
     finally:
         if load:
             load.finish()
+        for reader in readers:
+            reader.gone = reader.gone or "the test has ended"
         for replica in replicas:
             replica.process.terminate()
             replica.process.wait()

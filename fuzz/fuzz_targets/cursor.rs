@@ -1,9 +1,10 @@
-//! Cursors, queries of lists, page limits and ids: each has exactly one form.
+//! Cursors, queries of lists, page limits, ids and events' ids: each has exactly one form.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use petstore::{
+    event::EventId,
     page::{Cursor, ListKind, ListQuery, PageLimit, Position},
     pet::{PetFilter, PetId},
 };
@@ -21,6 +22,9 @@ fuzz_target!(|text: &str| {
         let next = query.next(Position::of_id(1));
         let parsed = ListQuery::<PetFilter>::parse(&next).expect("a link is valid");
         assert_eq!((parsed.filter, parsed.sort), (query.filter, query.sort));
+    }
+    if let Some(id) = EventId::parse(text) {
+        assert_eq!(id.to_string(), text);
     }
     if let Some(id) = PetId::parse(text) {
         assert_eq!(id.get().to_string(), text);
