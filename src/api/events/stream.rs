@@ -25,7 +25,7 @@ use crate::{
 const RETRY_DELAY: Range<Duration> = Duration::from_millis(500)..Duration::from_millis(1500);
 const COMMENT: &[u8] = b":\n\n";
 /// The most events in a chunk.
-const CHUNK_SIZE: usize = 100;
+const CHUNK_SIZE: usize = 250;
 
 struct EventStream {
     reader: Reader,

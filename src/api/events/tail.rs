@@ -6,6 +6,7 @@
 
 use std::{
     collections::VecDeque,
+    io::Write,
     sync::{Arc, RwLock},
     time::Duration,
 };
@@ -42,14 +43,16 @@ pub struct RenderedEvent {
 
 impl RenderedEvent {
     fn new(event: &Event, source: &str) -> Self {
-        let (id, kind) = (event.id(), event.kind);
-        let mut block = format!("id: {id}\nevent: {}\ndata: ", kind.as_str()).into_bytes();
+        let id = event.id();
+        let mut block = Vec::with_capacity(512);
+        let start = write!(block, "id: {id}\nevent: {}\ndata: ", event.kind.as_str());
+        start.expect("writing to memory does not fail");
         let json_start = block.len();
         event.write_json(&mut block, id, source);
-        block.extend(b"\n\n");
+        block.extend_from_slice(b"\n\n");
         Self {
             id,
-            kind,
+            kind: event.kind,
             subject: event.resource.subject(),
             block: block.into(),
             json_start,
