@@ -492,7 +492,7 @@ impl Default for EventRetention {
 /// Why the log cannot be read from a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gone {
-    /// The events after it were purged.
+    /// Its event was purged.
     Expired,
     /// This log does not contain the event: a backup was restored, a failover lost it, or
     /// the id is from another store.

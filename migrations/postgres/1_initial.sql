@@ -253,12 +253,14 @@ CREATE TABLE events (
     expires_at  bigint
 );
 
--- The identity of the log, a random UUID, and the last sequence number that was purged,
--- in a single row.
+-- The identity of the log, a random UUID; the last sequence number that was purged; and
+-- one up to which the order of events is final, for replicas that start while a
+-- transaction is open (see fence.rs). In a single row.
 CREATE TABLE event_log (
-    id             int    PRIMARY KEY CHECK (id = 1),
-    source         text   NOT NULL,
-    purged_through bigint NOT NULL DEFAULT 0
+    id              int    PRIMARY KEY CHECK (id = 1),
+    source          text   NOT NULL,
+    purged_through  bigint NOT NULL DEFAULT 0,
+    decided_through bigint NOT NULL DEFAULT 0
 );
 
 INSERT INTO event_log (id, source) VALUES (1, 'urn:uuid:' || gen_random_uuid());
@@ -326,7 +328,7 @@ CREATE TRIGGER log_pets_deleted AFTER DELETE ON pets
 CREATE TRIGGER log_pets_truncated BEFORE TRUNCATE ON pets
     FOR EACH STATEMENT EXECUTE FUNCTION log_pets();
 
--- Orders are never deleted.
+-- The service never deletes an order; if another program does, that is not logged.
 CREATE FUNCTION log_orders() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
@@ -417,6 +419,23 @@ CREATE TRIGGER log_categories_deleted AFTER DELETE ON categories
 
 CREATE TRIGGER log_categories_truncated BEFORE TRUNCATE ON categories
     FOR EACH STATEMENT EXECUTE FUNCTION log_categories();
+
+-- The id of a resource never changes: the log could not say so.
+CREATE FUNCTION reject_new_id() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the id of a row of % cannot be changed', TG_TABLE_NAME;
+END
+$$;
+
+CREATE TRIGGER keep_pet_id BEFORE UPDATE OF id ON pets
+    FOR EACH ROW WHEN (NEW.id <> OLD.id) EXECUTE FUNCTION reject_new_id();
+
+CREATE TRIGGER keep_order_id BEFORE UPDATE OF id ON orders
+    FOR EACH ROW WHEN (NEW.id <> OLD.id) EXECUTE FUNCTION reject_new_id();
+
+CREATE TRIGGER keep_category_id BEFORE UPDATE OF id ON categories
+    FOR EACH ROW WHEN (NEW.id <> OLD.id) EXECUTE FUNCTION reject_new_id();
 
 -- Only the SHA-256 of a key is stored.
 -- deprecated_calls counts calls of deprecated operations.

@@ -230,13 +230,14 @@ impl ApiError {
                     .into()
             }
             Self::EventsGone(Gone::Expired) => {
-                "after: the events after this one are no longer kept; read from after=now, list \
-                 everything, and follow from there"
+                "the events after this position are no longer kept; start over: take the position \
+                 of after=now, list everything, and follow from there"
                     .into()
             }
             Self::EventsGone(Gone::Unknown) => {
-                "after: this store does not have the event; a backup was restored, or the id is \
-                 from another store; read from after=now, list everything, and follow from there"
+                "this store does not have the event of this position: a backup was restored, a \
+                 failover lost it, or it is from another store; start over: take the position of \
+                 after=now, list everything, and follow from there"
                     .into()
             }
             Self::BodyTooLarge => format!("body: must be at most {MAX_BODY_BYTES} bytes").into(),

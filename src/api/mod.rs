@@ -65,6 +65,10 @@ impl Service for Api {
         Health::is_probe(request.uri().path())
     }
 
+    fn may_wait(&self, request: &Request<Incoming>) -> bool {
+        request.uri().path() == Operation::ListEvents.path()
+    }
+
     fn reject(&self, rejection: Rejection) -> Response {
         let mut response = reject(rejection);
         // Not over plain HTTP (RFC 6797, section 7.2).

@@ -37,8 +37,8 @@ pub(crate) fn start(
         &(store.clone(), api.events.clone(), event_retention),
         tasks::purge_events,
     );
-    supervisor.spawn("follow_event_log", store, tasks::follow_event_log);
-    supervisor.spawn("follow_events", &api.events, tasks::follow_events);
+    supervisor.spawn("poll_event_log", store, tasks::poll_event_log);
+    supervisor.spawn("keep_newest_events", &api.events, tasks::keep_newest_events);
     supervisor.spawn(
         "report_shed_requests",
         &api.metrics,

@@ -78,12 +78,12 @@ pub async fn purge_events((store, feed, retention): (Arc<Store>, Arc<EventFeed>,
 }
 
 /// Moves the head of the event log.
-pub async fn follow_event_log(store: Arc<Store>) {
+pub async fn poll_event_log(store: Arc<Store>) {
     store.event_follow().await;
 }
 
 /// Keeps the newest events in memory.
-pub async fn follow_events(feed: Arc<EventFeed>) {
+pub async fn keep_newest_events(feed: Arc<EventFeed>) {
     feed.follow().await;
 }
 

@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -26,7 +26,12 @@ pub struct Activity {
     /// response is not sent yet.
     started: AtomicU64,
     active: AtomicUsize,
+    /// The HTTP/2 responses that are streams.
+    streams: AtomicUsize,
     unsent: AtomicUsize,
+    /// Whether an HTTP/1.1 request waits for something that may take long, so that its
+    /// client may give up.
+    waiting: AtomicBool,
     /// Bytes written to the client.
     written: AtomicU64,
     evicted: AtomicU8,
@@ -73,6 +78,8 @@ impl Activity {
             blocked_since: AtomicU64::default(),
             started: AtomicU64::default(),
             active: AtomicUsize::default(),
+            streams: AtomicUsize::default(),
+            waiting: AtomicBool::default(),
             unsent: AtomicUsize::default(),
             written: AtomicU64::default(),
             evicted: AtomicU8::default(),
@@ -136,7 +143,7 @@ impl Activity {
     /// connections its request is on its way.
     pub fn evictable(&self, now: Instant, slow_after: Duration) -> Option<(Evictable, Duration)> {
         let waited = |since| Duration::from_millis(self.millis(now).saturating_sub(since));
-        if self.is_active() {
+        if self.is_active() || self.has_streams() {
             return None;
         }
         let blocked_since = self.blocked_since.load(Relaxed);
@@ -197,6 +204,19 @@ impl Activity {
         self.active.load(Relaxed) > 0
     }
 
+    /// Whether an HTTP/2 response is a stream.
+    pub fn has_streams(&self) -> bool {
+        self.streams.load(Relaxed) > 0
+    }
+
+    pub fn set_waiting(&self, waiting: bool) {
+        self.waiting.store(waiting, Relaxed);
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.load(Relaxed)
+    }
+
     /// Whether an HTTP/2 response is not sent completely.
     pub fn has_unsent(&self) -> bool {
         self.unsent.load(Relaxed) > 0
@@ -226,10 +246,38 @@ impl ActiveRequest {
         Self(activity.clone())
     }
 
-    /// The service has responded, or has more of a response.
+    /// The service has responded.
+    pub fn end(self) -> UnsentResponse {
+        UnsentResponse::new(&self.0)
+    }
+
+    /// The service has responded with a stream.
+    pub fn stream(self) -> OpenStream {
+        self.0.streams.fetch_add(1, Relaxed);
+        OpenStream(self.0.clone())
+    }
+}
+
+/// An HTTP/2 response that is a stream, until it ends.
+pub struct OpenStream(Arc<Activity>);
+
+impl OpenStream {
+    /// The service has a chunk.
     pub fn respond(&self) -> UnsentResponse {
-        self.0.unsent.fetch_add(1, Relaxed);
-        UnsentResponse(self.0.clone())
+        UnsentResponse::new(&self.0)
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Relaxed);
+    }
+}
+
+impl UnsentResponse {
+    fn new(activity: &Arc<Activity>) -> Self {
+        activity.unsent.fetch_add(1, Relaxed);
+        Self(activity.clone())
     }
 }
 

@@ -29,7 +29,7 @@ use tokio::{
 
 use super::{
     Limits, Metrics, Rejection, Response, ResponseBody, Server, Service,
-    activity::{ActiveRequest, Activity, Eviction, UnsentResponse},
+    activity::{ActiveRequest, Activity, Eviction, OpenStream, UnsentResponse},
     connections::{Slot, Stop},
     head_scanner::{Findings, HeadScanner},
     limits::{MAX_BODY_BYTES, MAX_CONCURRENT_STREAMS, MAX_HEAD_BYTES},
@@ -41,7 +41,7 @@ use super::{
 
 /// How long a client may take to close a connection that is to close, when no request
 /// is in flight.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a connection without a request is kept open at shutdown: the request may
 /// be on its way.
@@ -191,6 +191,7 @@ async fn serve_http1<S: Service>(
     let streamed = Mutex::new(None);
     let service = service_fn(|mut request: Request<Incoming>| {
         activity.begin();
+        activity.set_waiting(server.service.may_wait(&request));
         let (version, streamed) = (request.version(), &streamed);
         if let Some(rejection) = findings.next_request() {
             request.extensions_mut().insert(rejection);
@@ -206,7 +207,10 @@ async fn serve_http1<S: Service>(
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);
             }
-            if matches!(response.body(), ResponseBody::Stream(_)) {
+            activity.set_waiting(false);
+            let is_stream = matches!(response.body(), ResponseBody::Stream(_));
+            // While the connection closes, hyper sends the little that there will be.
+            if is_stream && !slot.closes_after_response() && activity.evicted().is_none() {
                 *streamed.lock().expect(LOCK) = Some((version, response));
                 return Either::Left(pending());
             }
@@ -220,6 +224,7 @@ async fn serve_http1<S: Service>(
         // A client may shut down its sending side and wait for the response.
         .half_close(true)
         .serve_connection(TokioIo::new(stream), service);
+    // Until the connection ends, or a response is a stream.
     let served = poll_fn(|cx| match connection.poll_unpin(cx) {
         Poll::Ready(_) => Poll::Ready(None),
         // Not before hyper has written what comes first.
@@ -279,7 +284,8 @@ async fn serve_http2<S: Service>(
     limits: Limits,
 ) {
     let (head_timeout, idle_timeout) = (limits.head_timeout, limits.idle_timeout);
-    let min_written = u64::from(limits.min_read_rate) * idle_timeout.as_secs();
+    let min_read_rate = u64::from(limits.min_read_rate);
+    let min_written = min_read_rate * idle_timeout.as_secs();
     // HTTP/2 multiplexes requests, so `ClientStream` cannot tell them apart: it only
     // enforces the minimum read rate. hyper's keep-alive pings and the idle
     // check below do the rest.
@@ -332,7 +338,8 @@ async fn serve_http2<S: Service>(
             biased;
             _ = &mut connection => return,
             stop = slot.stopped() => {
-                let in_flight = activity.is_active() || activity.has_unsent();
+                let in_flight =
+                    activity.is_active() || activity.has_streams() || activity.has_unsent();
                 if stop == Stop::Evicted(Eviction::Abort) && !in_flight {
                     connection.as_mut().graceful_shutdown();
                     return drop(connection.now_or_never());
@@ -344,7 +351,8 @@ async fn serve_http2<S: Service>(
             // cooperative budget, and a timer without budget never fires.
             () = unconstrained(sleep(check_in)) => {
                 let now = Check::new(activity);
-                let idle = now.started == last.started && !activity.is_active();
+                let is_busy = activity.is_active() || activity.has_streams();
+                let idle = now.started == last.started && !is_busy;
                 // Flow control can block responses without blocking writes.
                 let stalled = last.has_unsent && now.has_unsent
                     && now.written - last.written < min_written;
@@ -357,11 +365,14 @@ async fn serve_http2<S: Service>(
     }
     connection.as_mut().graceful_shutdown();
     // Let requests in flight finish. Do not wait for a client that ignores GOAWAY or
-    // does not read its last responses.
+    // does not read its last responses, nor for streams: at shutdown the service has ended
+    // them.
     let mut written = activity.written();
     close(connection, || {
         let before = std::mem::replace(&mut written, activity.written());
-        activity.is_active() || activity.has_unsent() && written > before
+        // Pings do not count.
+        let is_reading = written - before >= min_read_rate * CLOSE_TIMEOUT.as_secs();
+        activity.is_active() || activity.has_unsent() && is_reading
     })
     .await;
 }
@@ -383,23 +394,29 @@ impl Check {
     }
 }
 
-/// A response body that counts as unsent until its bytes are written. A stream counts as
-/// an active request, and as unsent from each chunk until hyper asks for the next one,
-/// which it does when the client has room for it.
+/// A response body that counts as unsent until its bytes are written. A stream counts so
+/// from each chunk until hyper asks for the next one, which it does when the client has
+/// room for it.
 struct TrackedBody {
     body: ResponseBody,
-    active: Option<ActiveRequest>,
+    stream: Option<OpenStream>,
     unsent: Option<UnsentResponse>,
 }
 
 impl TrackedBody {
     fn new(body: ResponseBody, active: ActiveRequest) -> Self {
-        let unsent = Some(active.respond());
-        let active = matches!(body, ResponseBody::Stream(_)).then_some(active);
+        let (stream, unsent) = match &body {
+            ResponseBody::Complete(_) => (None, active.end()),
+            ResponseBody::Stream(_) => {
+                let stream = active.stream();
+                let unsent = stream.respond();
+                (Some(stream), unsent)
+            }
+        };
         Self {
             body,
-            active,
-            unsent,
+            stream,
+            unsent: Some(unsent),
         }
     }
 }
@@ -425,10 +442,10 @@ impl Body for TrackedBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = &mut *self;
-        if let Some(active) = &this.active {
+        if let Some(stream) = &this.stream {
             this.unsent = None;
             let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
-            this.unsent = Some(active.respond());
+            this.unsent = Some(stream.respond());
             return Poll::Ready(frame);
         }
         let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));

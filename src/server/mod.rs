@@ -63,6 +63,12 @@ pub trait Service: Send + Sync + 'static {
     /// Whether a request is served even on a connection over the limit.
     fn is_health_check(&self, request: &Request<Incoming>) -> bool;
 
+    /// Whether the response may take long, because the service waits for something. If the
+    /// client disconnects meanwhile, or just shuts down its sending side, the request ends.
+    fn may_wait(&self, _: &Request<Incoming>) -> bool {
+        false
+    }
+
     /// Responds to a client whose request never reaches the service. The connection is
     /// closed afterwards.
     fn reject(&self, rejection: Rejection) -> Response;

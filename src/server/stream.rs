@@ -173,6 +173,24 @@ where
         false
     }
 
+    /// Fails if the client has disconnected. hyper does not read while the service has a
+    /// request, so that a client may shut down its sending side.
+    fn poll_disconnect(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.read_ahead.is_empty() {
+            let mut bytes = [0; 1024];
+            let mut buf = ReadBuf::new(&mut bytes);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut buf)? {
+                Poll::Ready(()) if buf.filled().is_empty() => {
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
+                // The next request, which stays until the response is sent.
+                Poll::Ready(()) => self.read_ahead.extend_from_slice(buf.filled()),
+                Poll::Pending => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Reads bytes of one request.
     fn poll_read_request(
         &mut self,
@@ -414,6 +432,9 @@ where
         ready!(self.with_min_rate(cx, flushed))?;
         self.flushed = true;
         self.activity.unblock();
+        if self.activity.is_waiting() {
+            self.poll_disconnect(cx)?;
+        }
         Poll::Ready(Ok(()))
     }
 

@@ -9,10 +9,14 @@ use std::{future::poll_fn, io, pin::Pin, task::Poll};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http::{HeaderValue, Version, header};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
+    time::sleep,
+};
 
 use super::{
     Response, ResponseBody,
+    connection::CLOSE_TIMEOUT,
     connections::{Slot, Stop},
     stream::serialize_head,
 };
@@ -28,15 +32,16 @@ where
     tokio::select! {
         biased;
         _ = sent => {}
-        () = evicted(slot) => {}
+        () = stopped(slot) => return,
     }
     let _ = stream.shutdown().await;
 }
 
-async fn evicted(slot: &Slot) {
-    // At shutdown the service ends the stream itself.
-    while slot.stopped().await == Stop::Shutdown {
-        std::future::pending::<()>().await;
+/// Until the connection must close.
+async fn stopped(slot: &Slot) {
+    // At shutdown the service ends the stream itself, if the client reads.
+    if slot.stopped().await == Stop::Shutdown {
+        sleep(CLOSE_TIMEOUT).await;
     }
 }
 

@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use http::{Method, StatusCode, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, client::conn};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use jiff::{SignedDuration, Timestamp};
 use petstore::{api_key::Scope, clock::Clock};
 use serde_json::{Value, json};
@@ -349,14 +349,16 @@ pub async fn invalid_event_queries_get_400(backend: Backend) {
     ] {
         let response = server.get(&format!("/v1/events?{query}")).await;
         response.assert_error(400, "invalid_parameter");
-        let stream_ignores = query.starts_with("limit") || query.starts_with("wait");
-        if !stream_ignores {
-            let response = server.get(&format!("/v1/events/stream?{query}")).await;
-            response.assert_error(400, "invalid_parameter");
+        // These are no parameters of the stream.
+        let is_ignored = query.starts_with("limit") || query.starts_with("wait");
+        let response = server.get(&format!("/v1/events/stream?{query}")).await;
+        match is_ignored {
+            true => assert_eq!(response.status, 200, "{query}"),
+            false => response.assert_error(400, "invalid_parameter"),
         }
     }
     let stream = || server.request(Method::GET, "/v1/events/stream");
-    for id in ["", "now", "1", "\u{fc}"] {
+    for id in ["now", "1", "\u{fc}"] {
         let response = stream().header("last-event-id", id).send().await;
         response.assert_error(400, "invalid_parameter");
     }
@@ -364,6 +366,60 @@ pub async fn invalid_event_queries_get_400(backend: Backend) {
         .header("last-event-id", UNKNOWN)
         .header("last-event-id", UNKNOWN);
     twice.send().await.assert_error(400, "invalid_parameter");
+    // As if it were absent.
+    let empty = stream().header("last-event-id", "").send().await;
+    assert_eq!(empty.status, 200);
+}
+
+/// A client that gives up makes room for others, although nothing was sent to it.
+pub async fn a_long_poll_ends_with_its_client(backend: Backend) {
+    let server =
+        Server::start_with(backend, |config| config.service.api.streams.max_open = 1).await;
+    for http2 in [false, true] {
+        let poll = server.request(Method::GET, "/v1/events?after=now&wait=50");
+        let poll = if http2 { poll.over_http2() } else { poll };
+        let gives_up = async {
+            eventually("the poll is open", async || {
+                long_polls(&server).await == 1.0
+            })
+            .await;
+        };
+        tokio::select! {
+            _ = poll.send() => panic!("nothing has happened"),
+            () = gives_up => {}
+        }
+        eventually("the poll has ended", async || {
+            long_polls(&server).await == 0.0
+        })
+        .await;
+    }
+    // HEAD does not wait at all.
+    let head = server.request(Method::HEAD, "/v1/events?after=now&wait=50");
+    assert_eq!(head.send().await.status, 200);
+}
+
+/// A client that never reads cannot keep its place for ever.
+pub async fn a_stalled_http2_stream_is_closed(backend: Backend) {
+    let server = Server::start_with(backend, |config| {
+        config.service.server.head_timeout = Duration::from_secs(1);
+        config.service.server.idle_timeout = Duration::from_secs(1);
+        config.service.api.streams.heartbeat_interval = Duration::from_millis(100);
+    })
+    .await;
+    let stream = TokioIo::new(server.connect(Version::HTTP_2).await);
+    let mut client = conn::http2::Builder::new(TokioExecutor::new());
+    let handshake = client.initial_stream_window_size(0).handshake(stream);
+    let (mut requests, connection) = handshake.await.unwrap();
+    tokio::spawn(connection);
+    let request = server.request(Method::GET, STREAM).into_http();
+    let _unread = requests.send_request(request).await.unwrap();
+    // One that reads stays open.
+    let _open = EventStream::open(&server, STREAM, &[], true).await;
+    eventually("the stalled stream is closed", async || {
+        let streams = "petstore_event_streams{kind=\"stream\"}";
+        server.metric(streams).await == 1.0
+    })
+    .await;
 }
 
 /// An open stream.

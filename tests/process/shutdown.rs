@@ -169,3 +169,38 @@ fn assert_wal_checkpointed(home: &Home) {
     let wal = fs::metadata(home.path("petstore.db-wal"));
     assert_eq!(wal.map_or(0, |wal| wal.len()), 0, "{:?}", home.files());
 }
+
+/// A stream that is asked for while the service shuts down, one whose client does not read,
+/// and a long poll: none of them delays the shutdown.
+#[tokio::test]
+async fn event_streams_do_not_delay_the_shutdown() {
+    let home = Home::new();
+    let key = home.new_key();
+    let mut service = home.serve();
+    let get = |path: &str| {
+        format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n")
+    };
+    let stream = get("/v1/events/stream");
+    let mut stalled = RawConnection::connect(&service).await;
+    stalled.send(&stream).await;
+    let mut poll = RawConnection::connect(&service).await;
+    poll.send(get("/v1/events?after=now&wait=50")).await;
+    let mut late = RawConnection::connect(&service).await;
+    let (half, rest) = stream.split_at(stream.len() / 2);
+    late.send(half).await;
+    // More than the buffers hold, for a client that does not read.
+    let client = Client::new(&service, &key);
+    let load = LoadGenerator::start(&client, 16, &"x".repeat(200));
+    load.until(|results| results.acknowledged.len() >= 1000)
+        .await;
+    load.finish().await;
+    service.signal("TERM");
+    service.event("shutting down");
+    late.send(rest).await;
+    let response = String::from_utf8(poll.read_to_end().await).unwrap();
+    assert!(response.contains("pet.created"), "{response}");
+    let status = service.wait();
+    assert!(status.success(), "{status}: {}", service.output());
+    let output = service.output();
+    assert!(!output.contains("drain timed out"), "{output}");
+}

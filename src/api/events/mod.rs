@@ -7,11 +7,11 @@ mod tail;
 
 use std::{sync::Arc, time::Duration};
 
-use http::{HeaderValue, header};
+use http::{HeaderValue, Method, header};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use super::{error::ApiError, request::ApiRequest, response, state::Api};
+use super::{error::ApiError, operations::Operation, request::ApiRequest, response, state::Api};
 use crate::{
     event::{After, EventId, VisibleEvents},
     server::Response,
@@ -20,7 +20,7 @@ use crate::{
 };
 use query::{EventQuery, last_event_id};
 use reader::{Next, Reader};
-use tail::{EventTail, Events, MAX_READ, Source};
+use tail::{EventTail, Events, MAX_READ, ReadFrom};
 
 /// Reads of a filtered page. A page without a match may therefore not be the last.
 const MAX_READS: usize = 10;
@@ -72,6 +72,8 @@ struct Page {
     events: Events,
     /// Where it ends: behind the events that the filter left out.
     end: EventId,
+    /// Whether anything was read.
+    is_started: bool,
     /// Whether the end of the log was reached.
     is_complete: bool,
 }
@@ -100,6 +102,9 @@ impl EventFeed {
 
     /// Admits a stream or a long poll.
     fn admit(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        if self.stop.is_cancelled() {
+            return Err(shutting_down());
+        }
         let permit = self.permits.clone().try_acquire_owned();
         permit.map_err(|_| ApiError::TooManyStreams)
     }
@@ -113,7 +118,7 @@ impl EventFeed {
     /// Reads up to `limit` events after a position; without one, from the oldest.
     async fn read(
         &self,
-        source: Source,
+        source: ReadFrom,
         mut after: Option<EventId>,
         visible: &VisibleEvents,
         limit: usize,
@@ -121,12 +126,18 @@ impl EventFeed {
         let mut page = Page {
             events: Events::new(),
             end: after.unwrap_or(EventId::START),
+            is_started: false,
             is_complete: false,
         };
         let mut size = limit;
         for _ in 0..MAX_READS {
-            let read = self.tail.read(source, after, size).await?;
-            let events = read.map_err(ApiError::EventsGone)?;
+            let events = match self.tail.read(source, after, size).await? {
+                Ok(events) => events,
+                // Purged meanwhile; the next page says so.
+                Err(_) if page.is_started => break,
+                Err(gone) => return Err(ApiError::EventsGone(gone)),
+            };
+            page.is_started = true;
             page.is_complete = events.len() < size;
             for event in events {
                 page.end = event.id;
@@ -146,29 +157,44 @@ impl EventFeed {
     }
 }
 
+fn shutting_down() -> ApiError {
+    let message = "the service is shutting down; continue later or at another replica";
+    ApiError::Unavailable(message, Arc::new(ShuttingDown))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the service is shutting down")]
+struct ShuttingDown;
+
 /// A page of the log; with `wait`, as soon as there is something on it.
 pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let query = EventQuery::parse(request.head.uri.query().unwrap_or(""))?;
+    let query = EventQuery::parse(Operation::ListEvents, request.head)?;
     let visible = request.visible_events(query.filter)?;
     let (feed, limit) = (&api.events, query.limit.get());
     feed.store.event_sync().await?;
     let mut page = match query.after {
-        None => feed.read(Source::Store, None, &visible, limit).await?,
-        Some(After::Id(id)) => feed.read(Source::Store, Some(id), &visible, limit).await?,
+        None => feed.read(ReadFrom::Store, None, &visible, limit).await?,
+        Some(After::Id(id)) => {
+            feed.read(ReadFrom::Store, Some(id), &visible, limit)
+                .await?
+        }
         Some(After::Now) => Page {
             events: Events::new(),
             end: feed.newest().await?,
+            is_started: true,
             is_complete: true,
         },
     };
-    if page.events.is_empty() && page.is_complete && !query.wait.is_zero() {
+    let may_wait = request.head.method != Method::HEAD && !query.wait.is_zero();
+    if page.events.is_empty() && page.is_complete && may_wait {
         let permit = feed.admit()?;
         let mut reader = Reader::new(api, &request, visible, page.end, permit);
         let _open = feed.metrics.long_polls.track();
         let next = request.wait(reader.next(limit, query.wait)).await?;
         page = match next {
             Next::Page(next) => next,
-            Next::Timeout(end) | Next::Stopped(end) => Page { end, ..page },
+            Next::Timeout(end) => Page { end, ..page },
+            Next::Stopped => return Err(shutting_down()),
             Next::Unauthorized(failure) => return Err(failure.into()),
         };
     }
@@ -187,7 +213,7 @@ pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
 
 /// The log as it grows, in Server-Sent Events.
 pub async fn stream_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let query = EventQuery::parse(request.head.uri.query().unwrap_or(""))?;
+    let query = EventQuery::parse(Operation::StreamEvents, request.head)?;
     let after = last_event_id(&request.head.headers)?.or(query.after);
     let visible = request.visible_events(query.filter)?;
     let feed = &api.events;
@@ -196,7 +222,8 @@ pub async fn stream_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Res
         None | Some(After::Now) => feed.newest().await?,
         Some(After::Id(id)) => {
             // Says before the stream starts whether it can.
-            feed.read(Source::Store, Some(id), &visible, 1).await?;
+            let read = feed.tail.read(ReadFrom::Store, Some(id), 1).await?;
+            read.map_err(ApiError::EventsGone)?;
             id
         }
     };

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::{HeaderMap, request::Parts};
 
-use super::super::error::ApiError;
+use super::super::{error::ApiError, operations::Operation};
 use crate::{
     event::{After, EventFilter, EventId, EventLimit},
     invalid::{Invalid, quoted},
@@ -26,16 +26,18 @@ pub struct EventQuery {
 }
 
 impl EventQuery {
-    /// Parses a query string. Unknown parameters are ignored.
-    pub fn parse(query: &str) -> Result<Self, ApiError> {
-        Self::parse_parameters(query).map_err(ApiError::InvalidParameter)
+    /// Parses the parameters of an operation. Others are ignored.
+    pub fn parse(operation: Operation, head: &Parts) -> Result<Self, ApiError> {
+        let query = head.uri.query().unwrap_or("");
+        Self::parse_query(operation, query).map_err(ApiError::InvalidParameter)
     }
 
-    fn parse_parameters(query: &str) -> Result<Self, Invalid> {
+    fn parse_query(operation: Operation, query: &str) -> Result<Self, Invalid> {
         let (mut after, mut limit, mut wait) = (None, None, None);
         let mut filter = EventFilter::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
+                other if !operation.query_parameters().contains(&other) => {}
                 "after" => set_once("after", &mut after, After::parse("after", &value)?)?,
                 "limit" => set_once("limit", &mut limit, EventLimit::parse(&value)?)?,
                 "wait" => set_once("wait", &mut wait, parse_wait(&value)?)?,
@@ -83,6 +85,9 @@ pub fn last_event_id(headers: &HeaderMap) -> Result<Option<After>, ApiError> {
     let invalid = |reason: &str| ApiError::InvalidParameter(Invalid::new(LAST_EVENT_ID, reason));
     if values.next().is_some() {
         return Err(invalid("must not be repeated"));
+    }
+    if value.is_empty() {
+        return Ok(None);
     }
     let id = value.to_str().ok().and_then(EventId::parse);
     let id = id.ok_or_else(|| invalid("must be the id of an event"))?;

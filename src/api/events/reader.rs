@@ -14,7 +14,7 @@ use super::{
         request::ApiRequest,
         state::Api,
     },
-    EventFeed, Page, Source,
+    EventFeed, Page, ReadFrom,
 };
 use crate::{
     api_key::KeyHash,
@@ -40,7 +40,7 @@ pub enum Next {
     /// Nothing happened in time. With the position that was reached.
     Timeout(EventId),
     /// The service shuts down.
-    Stopped(EventId),
+    Stopped,
     /// The API key is no longer valid.
     Unauthorized(AuthFailure),
 }
@@ -87,18 +87,22 @@ impl Reader {
                 Err(failure) => return Ok(Next::Unauthorized(failure)),
             };
             if self.feed.stop.is_cancelled() {
-                return Ok(Next::Stopped(self.position));
+                return Ok(Next::Stopped);
             }
             let position = Some(self.position);
             let read = self
                 .feed
-                .read(Source::Memory, position, &self.visible, limit);
+                .read(ReadFrom::Memory, position, &self.visible, limit);
             let page = read.await?;
             self.position = page.end;
             if !page.events.is_empty() {
                 return Ok(Next::Page(page));
             }
             if !page.is_complete {
+                // The filter leaves out a lot.
+                if Instant::now() >= deadline {
+                    return Ok(Next::Timeout(self.position));
+                }
                 continue;
             }
             let expiry = expires_in.map(|expires_in| Instant::now() + expires_in);

@@ -82,7 +82,7 @@ impl EventStream {
                 Some((chunk, self))
             }
             Ok(Next::Timeout(position)) => Some((self.heartbeat(position), self)),
-            Ok(Next::Stopped(_)) => self.end(StreamEnd::Shutdown),
+            Ok(Next::Stopped) => self.end(StreamEnd::Shutdown),
             Ok(Next::Unauthorized(_)) => self.end(StreamEnd::ApiKeyInvalid),
             // The client resumes and is told to start over.
             Err(ApiError::EventsGone(_)) => self.end(StreamEnd::PositionGone),

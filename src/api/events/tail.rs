@@ -68,7 +68,7 @@ pub type Events = Vec<Arc<RenderedEvent>>;
 
 /// Where events are read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum ReadFrom {
     /// Every event that was acknowledged before the read.
     Store,
     /// What is in memory, if the position is. Only for subscribers: they are told when there
@@ -152,11 +152,11 @@ impl EventTail {
     /// Reads up to `limit` events after a position; without one, from the oldest.
     pub async fn read(
         &self,
-        source: Source,
+        source: ReadFrom,
         after: Option<EventId>,
         limit: usize,
     ) -> Result<Result<Events, Gone>, store::Error> {
-        if let (Source::Memory, Some(position)) = (source, after)
+        if let (ReadFrom::Memory, Some(position)) = (source, after)
             && let Some(newest) = &*self.newest.read().expect(LOCK)
             && let Some(events) = newest.after(position, limit)
         {

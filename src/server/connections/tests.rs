@@ -243,8 +243,7 @@ fn http2_connections_with_a_request_are_not_evicted() {
     let later = now + MINUTE;
     let new = connections.admit(address("192.0.2.2"), later).unwrap();
     assert!(new.health_only && evicted(&slots).is_empty());
-    let _unsent = active.respond();
-    drop(active);
+    let _unsent = active.end();
     let new = connections.admit(address("192.0.2.2"), later).unwrap();
     assert!(!new.health_only);
     assert_eq!(evicted(&slots), [0]);

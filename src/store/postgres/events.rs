@@ -50,7 +50,7 @@ const LAG_WARNING: Duration = Duration::from_secs(5);
 pub(super) struct EventLog {
     source: String,
     pool: Pool,
-    fence: tokio::sync::Mutex<Poller>,
+    poller: tokio::sync::Mutex<Poller>,
     /// What the statements that read are told.
     decided: Mutex<Decided>,
     head: watch::Sender<i64>,
@@ -82,7 +82,7 @@ impl EventLog {
         Self {
             source,
             pool: Pool::new(connector, 1),
-            fence: tokio::sync::Mutex::default(),
+            poller: tokio::sync::Mutex::default(),
             decided: Mutex::default(),
             head: watch::Sender::new(0),
             lag: AtomicU64::new(0),
@@ -110,12 +110,14 @@ impl EventLog {
     /// the last number drawn, and whether it is decided.
     async fn poll(&self) -> Result<(i64, bool), Error> {
         let requested = Instant::now();
-        let mut poller = self.fence.lock().await;
+        let mut poller = self.poller.lock().await;
         if poller.started.is_none_or(|started| started < requested) {
             let started = Instant::now();
-            self.advance(&mut poller.fence).await?;
-            poller.started = Some(started);
+            let advanced = self.advance(&mut poller.fence).await;
+            // Even if only the first step succeeded: the server may be another one.
             self.publish(&mut poller);
+            advanced?;
+            poller.started = Some(started);
         }
         let fence = &poller.fence;
         Ok((fence.last(), fence.decided() >= fence.last()))
@@ -125,8 +127,8 @@ impl EventLog {
         loop {
             let rows = self.pool.read(&LAST, &[]).await?;
             let mut columns = Columns::of(rows.first().ok_or(MissingRow)?);
-            let (server, last) = (columns.int()?, columns.int()?);
-            if !fence.begin(server, last) {
+            let (server, last, decided) = (columns.int()?, columns.int()?, columns.int()?);
+            if !fence.begin(server, last, decided) {
                 return Ok(());
             }
             let rows = self.pool.read(&HOLDERS, &[]).await?;
@@ -217,17 +219,22 @@ impl Postgres {
             .reads
             .read(&READ, &[&server, &head, &start, &limit])
             .await?;
-        let purged_through = rows.first().ok_or(MissingRow)?.int(0)?;
+        let mut columns = Columns::of(rows.first().ok_or(MissingRow)?);
+        let (is_same_server, purged_through) = (columns.boolean()?, columns.int()?);
         let mut events = Vec::with_capacity(rows.len());
         for row in &rows {
-            if row.optional_int(1)?.is_some() {
-                events.push(Event::read(&mut Columns::skipping(row, 1))?);
+            if row.optional_int(2)?.is_some() {
+                events.push(Event::read(&mut Columns::skipping(row, 2))?);
             }
         }
         let Some(id) = after else {
             return Ok(Ok(events));
         };
-        Ok(id.verify(&mut events, purged_through).map(|()| events))
+        match id.verify(&mut events, purged_through) {
+            // During a failover, this connection may still lead to the old server.
+            Err(Gone::Unknown) if !is_same_server => Err(Error::Unavailable(Arc::new(OtherServer))),
+            verified => Ok(verified.map(|()| events)),
+        }
     }
 
     pub(in super::super) async fn event_purge(
@@ -238,6 +245,9 @@ impl Postgres {
         let Decided { server, head } = self.events.decided();
         let age = microseconds(retention.age);
         let count = i64::try_from(retention.count).unwrap_or(i64::MAX);
+        self.background
+            .write(&SAVE_DECIDED, &[&server, &head])
+            .await?;
         let parameters: Parameters = &[&server, &head, &age, &count];
         read_count(&self.background.write(&PURGE, parameters).await?)
     }
@@ -264,18 +274,26 @@ impl Postgres {
     }
 }
 
-/// When the server was started, which identifies it: the numbers of another server, after a
-/// failover or a restored backup, belong to other events.
+/// When the server was started, and when it last recovered from a crash, which resets its
+/// statistics: this identifies the run of a server to which the fence belongs. It may
+/// change without a reason; then the fence starts anew.
 macro_rules! server {
     () => {
-        "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint"
+        "(SELECT ((extract(epoch FROM pg_postmaster_start_time())
+                   + coalesce(extract(epoch FROM stats_reset), 0)) * 1000000)::bigint
+          FROM pg_stat_bgwriter)"
     };
 }
 
-/// The head that was decided on server `$1`: `$2`; nothing is decided on another one.
+/// The head: `$2`, which was decided on server `$1`; on another one, what is known to be
+/// decided.
 macro_rules! head {
     () => {
-        concat!("CASE WHEN ", server!(), " = $1 THEN $2 ELSE 0 END")
+        concat!(
+            "(SELECT CASE WHEN ",
+            server!(),
+            " = $1 THEN $2 ELSE decided_through END FROM event_log)"
+        )
     };
 }
 
@@ -284,7 +302,8 @@ static LAST: Sql = Sql {
     text: concat!(
         "SELECT ",
         server!(),
-        ", CASE WHEN is_called THEN last_value ELSE 0 END FROM events_sequence_seq"
+        ", CASE WHEN is_called THEN last_value ELSE 0 END, decided_through
+         FROM events_sequence_seq, event_log"
     ),
     types: &[],
 };
@@ -315,12 +334,14 @@ static NEWEST: Sql = Sql {
     types: &[Type::INT8, Type::INT8],
 };
 
-/// At least one row, with `purged_through` first. Starts at the event of the position `$3`,
+/// At least one row, with whether this is server `$1`, and `purged_through`. Starts at the event of the position `$3`,
 /// even if it is beyond the head: another replica may have decided more. What was purged is
 /// skipped, because its index entries remain until a vacuum.
 static READ: Sql = Sql {
     text: concat!(
-        "SELECT purged_through, ",
+        "SELECT ",
+        server!(),
+        " = $1, purged_through, ",
         event_columns!("page"),
         " FROM event_log LEFT JOIN LATERAL (
              SELECT ",
@@ -333,6 +354,17 @@ static READ: Sql = Sql {
          ) AS page ON true"
     ),
     types: &[Type::INT8, Type::INT8, Type::INT8, Type::INT8],
+};
+
+/// Not if another replica is saving it, and nothing is locked if there is nothing to save.
+static SAVE_DECIDED: Sql = Sql {
+    text: concat!(
+        "UPDATE event_log SET decided_through = $2 WHERE id = (
+             SELECT id FROM event_log WHERE decided_through < $2 AND ",
+        server!(),
+        " = $1 FOR NO KEY UPDATE SKIP LOCKED)"
+    ),
+    types: &[Type::INT8, Type::INT8],
 };
 
 /// The newest event up to the head is kept. One replica at a time; nothing is locked if
@@ -349,10 +381,13 @@ static PURGE: Sql = Sql {
                  ORDER BY sequence LIMIT 1000
              ) AS events
          ), last AS MATERIALIZED (
-             SELECT max(oldest.sequence) AS sequence FROM oldest, newest
-             WHERE at < ",
+             SELECT max(sequence) AS sequence FROM oldest
+             WHERE sequence < coalesce((
+                 SELECT min(oldest.sequence) FROM oldest, newest
+                 WHERE at >= ",
         now_micros!(),
-        " - $3 OR oldest.sequence <= newest.sequence - $4
+        " - $3 AND oldest.sequence > newest.sequence - $4
+             ), 9223372036854775807)
          ), log AS MATERIALIZED (
              SELECT purged_through FROM event_log, last WHERE purged_through < last.sequence
              FOR NO KEY UPDATE OF event_log SKIP LOCKED
@@ -367,3 +402,7 @@ static PURGE: Sql = Sql {
     ),
     types: &[Type::INT8, Type::INT8, Type::INT8, Type::INT8],
 };
+
+#[derive(Debug, thiserror::Error)]
+#[error("this connection leads to another server than the one whose log is read")]
+struct OtherServer;

@@ -17,13 +17,14 @@ const MAX_PENDING: usize = 16;
 
 /// The transactions that hold the lock, by `pg_locks.virtualtransaction`, with the process
 /// id of the server's session. A prepared transaction has no session any more, but keeps its
-/// virtual transaction id (since PostgreSQL 14).
+/// virtual transaction id (since PostgreSQL 14) until the server crashes.
 pub(super) type Holders = HashMap<String, Option<i64>>;
 
 #[derive(Debug, Default)]
 pub(super) struct Fence {
-    /// The server that all of this was read from, identified by when it was started.
-    /// After a failover, another server may give the same numbers to other events.
+    /// The server that all of this was read from, and its last start or crash. After a
+    /// failover, another server may give the same numbers to other events; after a crash,
+    /// a prepared transaction has another virtual transaction id.
     server: i64,
     /// The last number drawn, as read last.
     last: i64,
@@ -41,13 +42,15 @@ struct Pending {
 }
 
 impl Fence {
-    /// Step 1. Returns whether step 2 has to follow.
-    pub(super) fn begin(&mut self, server: i64, last: i64) -> bool {
+    /// Step 1. `decided` is a number up to which everything is known to be decided. Returns
+    /// whether step 2 has to follow.
+    pub(super) fn begin(&mut self, server: i64, last: i64, decided: i64) -> bool {
         // Numbers never go backwards, unless this is another server, or somebody reset the
-        // sequence: what was decided does not hold any more.
+        // sequence: what was decided here does not hold any more.
         if server != self.server || last < self.last {
             *self = Self {
                 server,
+                decided: decided.min(last),
                 ..Self::default()
             };
         }
@@ -111,7 +114,7 @@ mod tests {
     const SERVER: i64 = 1;
 
     fn poll(fence: &mut Fence, server: i64, last: i64, holders: &[&str]) -> i64 {
-        if fence.begin(server, last) {
+        if fence.begin(server, last, 0) {
             let holders = holders.iter().map(|holder| (holder.to_string(), None));
             fence.finish(&holders.collect(), Instant::now());
         }
@@ -127,7 +130,20 @@ mod tests {
         // The first transaction is over. The second may have drawn 8 or 9, not 7.
         assert_eq!(poll(&mut fence, SERVER, 9, &["4/1", "5/1"]), 7);
         assert_eq!(poll(&mut fence, SERVER, 9, &["4/2", "5/1"]), 9);
-        assert!(!fence.begin(SERVER, 9));
+        assert!(!fence.begin(SERVER, 9, 0));
+    }
+
+    #[test]
+    fn what_others_have_decided_is_known_from_the_start() {
+        let mut fence = Fence::default();
+        assert!(fence.begin(SERVER, 9, 7));
+        let holders = HashMap::from([("3/1".into(), None)]);
+        fence.finish(&holders, Instant::now());
+        assert_eq!(fence.decided(), 7);
+        assert_eq!(poll(&mut fence, SERVER, 9, &[]), 9);
+        // The log was reset.
+        assert!(fence.begin(SERVER, 2, 7));
+        assert_eq!(fence.decided(), 2);
     }
 
     #[test]

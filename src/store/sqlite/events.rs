@@ -43,11 +43,16 @@ const READ: &str = concat!(
 
 const PURGED_THROUGH: &str = "SELECT purged_through FROM event_log";
 
-/// The last of the oldest events that are to be purged.
-const PURGEABLE: &str = "SELECT max(sequence) FROM (
-         SELECT sequence, at FROM events WHERE sequence < (SELECT max(sequence) FROM events)
+/// The last of the oldest events that are to be purged: those before the first that must
+/// be kept.
+const PURGEABLE: &str = "WITH newest AS (SELECT max(sequence) AS sequence FROM events),
+     oldest AS (
+         SELECT sequence, at FROM events WHERE sequence < (SELECT sequence FROM newest)
          ORDER BY sequence LIMIT ?3)
-     WHERE at < ?1 OR sequence <= (SELECT max(sequence) FROM events) - ?2";
+     SELECT max(sequence) FROM oldest WHERE sequence < coalesce((
+         SELECT min(sequence) FROM oldest
+         WHERE at >= ?1 AND sequence > (SELECT sequence FROM newest) - ?2
+     ), 9223372036854775807)";
 
 /// Who makes a change, and when.
 #[derive(Debug, Clone, Copy)]

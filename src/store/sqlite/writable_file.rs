@@ -68,6 +68,11 @@ impl WritableFile {
         })
     }
 
+    /// The connection, if the file is open.
+    pub(super) fn connection(&self) -> Option<&Connection> {
+        self.opened.as_ref().map(|opened| &opened.db)
+    }
+
     /// Runs a transaction, and rolls back what it leaves open.
     pub(super) fn transact<T>(
         &mut self,

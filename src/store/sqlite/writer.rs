@@ -290,12 +290,27 @@ impl WriterThread {
                     }
                     self.process_batch(batch);
                 }
-                Err(RecvTimeoutError::Timeout) => drop(self.file.check()),
+                Err(RecvTimeoutError::Timeout) => {
+                    let _ = self.file.check();
+                    self.refresh_event_head();
+                }
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => open = false,
             }
             self.file.checkpoint_if_due();
         }
         self.file.close();
+    }
+
+    /// Recovery may have brought back a commit of unknown outcome.
+    fn refresh_event_head(&self) {
+        if let Some(Ok(head)) = self.file.connection().map(last_sequence) {
+            self.publish_event_head(head);
+        }
+    }
+
+    fn publish_event_head(&self, new: i64) {
+        let head = &self.shared.event_head;
+        head.send_if_modified(|head| mem::replace(head, new) != new);
     }
 
     /// Runs and commits a batch, then responds to every caller in it.
@@ -315,8 +330,7 @@ impl WriterThread {
         version.advance(has(Effect::Insert), has(Effect::Update));
         match results {
             Ok((results, event_head)) => {
-                let head = &self.shared.event_head;
-                head.send_if_modified(|head| mem::replace(head, event_head) != event_head);
+                self.publish_event_head(event_head);
                 for (write, result) in batch.into_iter().zip(results) {
                     write.respond(result);
                 }
