@@ -16,6 +16,10 @@ use super::{Server, Service, connection, connections::Connections};
 /// them is gone, so that a slow client cannot be told from one that has stopped.
 const MAX_UNSENT_BYTES: u32 = 64 << 10;
 
+/// How long the kernel tries to deliver bytes to a client that has vanished. By default it
+/// does so for a quarter of an hour.
+const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// How long to wait after `accept` failed.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -26,8 +30,10 @@ impl<S: Service> Server<S> {
     /// after the drain timeout the rest is abandoned.
     pub async fn run(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let server = Arc::new(self);
-        // Accepted connections inherit it.
-        let _ = SockRef::from(&listener).set_tcp_notsent_lowat(MAX_UNSENT_BYTES);
+        // Accepted connections inherit them.
+        let socket = SockRef::from(&listener);
+        let _ = socket.set_tcp_notsent_lowat(MAX_UNSENT_BYTES);
+        let _ = socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_TIMEOUT));
         let connections = Arc::new(Connections::new(&server.limits, server.metrics.clone()));
         let tasks = TaskTracker::new();
         let mut shutdown = pin!(async {
