@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(fence.decided(), 7);
         assert_eq!(poll(&mut fence, SERVER, 9, &[]), 9);
         // The log was reset.
-        assert!(fence.begin(SERVER, 2, 7));
+        assert!(!fence.begin(SERVER, 2, 7));
         assert_eq!(fence.decided(), 2);
     }
 
