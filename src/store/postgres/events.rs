@@ -292,7 +292,7 @@ macro_rules! head {
         concat!(
             "(SELECT CASE WHEN ",
             server!(),
-            " = $1 THEN $2 ELSE decided_through END FROM event_log)"
+            " = $1 THEN $2 ELSE decided_through END FROM event_log WHERE id = 1)"
         )
     };
 }
@@ -303,7 +303,7 @@ static LAST: Sql = Sql {
         "SELECT ",
         server!(),
         ", CASE WHEN is_called THEN last_value ELSE 0 END, decided_through
-         FROM events_sequence_seq, event_log"
+         FROM events_sequence_seq, event_log WHERE id = 1"
     ),
     types: &[],
 };
@@ -334,9 +334,14 @@ static NEWEST: Sql = Sql {
     types: &[Type::INT8, Type::INT8],
 };
 
-/// At least one row, with whether this is server `$1`, and `purged_through`. Starts at the event of the position `$3`,
-/// even if it is beyond the head: another replica may have decided more. What was purged is
-/// skipped, because its index entries remain until a vacuum.
+/// At least one row, with whether this is server `$1`, and `purged_through`. Starts at the
+/// event of the position `$3`, even if it is beyond the head: another replica may have
+/// decided more. What was purged is skipped, because its index entries remain until a
+/// vacuum.
+///
+/// The walk along the index has no upper bound, and the row of `event_log` is found by its
+/// key: otherwise PostgreSQL expects more rows than there are, sorts them, and compiles the
+/// statement (JIT).
 static READ: Sql = Sql {
     text: concat!(
         "SELECT ",
@@ -346,12 +351,11 @@ static READ: Sql = Sql {
         " FROM event_log LEFT JOIN LATERAL (
              SELECT ",
         event_columns!(),
-        " FROM events
-             WHERE sequence BETWEEN greatest($3, purged_through + 1) AND greatest($3, ",
-        head!(),
-        ")
+        " FROM events WHERE sequence >= greatest($3, purged_through + 1)
              ORDER BY sequence LIMIT $4
-         ) AS page ON true"
+         ) AS page ON page.sequence <= greatest($3, ",
+        head!(),
+        ") WHERE event_log.id = 1"
     ),
     types: &[Type::INT8, Type::INT8, Type::INT8, Type::INT8],
 };
@@ -376,10 +380,10 @@ static PURGE: Sql = Sql {
         head!(),
         "), oldest AS MATERIALIZED (
              SELECT events.sequence, at FROM event_log, newest, LATERAL (
-                 SELECT sequence, at FROM events
-                 WHERE sequence > purged_through AND sequence < newest.sequence
+                 SELECT sequence, at FROM events WHERE sequence > purged_through
                  ORDER BY sequence LIMIT 1000
              ) AS events
+             WHERE event_log.id = 1 AND events.sequence < newest.sequence
          ), last AS MATERIALIZED (
              SELECT max(sequence) AS sequence FROM oldest
              WHERE sequence < coalesce((
@@ -389,10 +393,12 @@ static PURGE: Sql = Sql {
         " - $3 AND oldest.sequence > newest.sequence - $4
              ), 9223372036854775807)
          ), log AS MATERIALIZED (
-             SELECT purged_through FROM event_log, last WHERE purged_through < last.sequence
+             SELECT purged_through FROM event_log, last
+             WHERE event_log.id = 1 AND purged_through < last.sequence
              FOR NO KEY UPDATE OF event_log SKIP LOCKED
          ), purged AS (
              UPDATE event_log SET purged_through = last.sequence FROM log, last
+             WHERE event_log.id = 1
          ), deleted AS (
              DELETE FROM events USING log, last
              WHERE events.sequence > log.purged_through AND events.sequence <= last.sequence
