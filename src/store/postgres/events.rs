@@ -36,6 +36,8 @@ use crate::{
 
 /// How often the log is polled while somebody follows it, if this process changes nothing.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// The same, if nothing has happened for a second.
+const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How often it is polled at most.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -255,6 +257,7 @@ impl Postgres {
     pub(in super::super) async fn event_follow(&self) {
         let events = &self.events;
         let mut latch = ErrorLatch::new("event log poll");
+        let (mut head, mut moved_at) = (0, Instant::now());
         loop {
             if events.head.receiver_count() == 0 {
                 events.followed.notified().await;
@@ -267,9 +270,17 @@ impl Postgres {
                 sleep(RETRY_INTERVAL).await;
                 continue;
             }
+            let new = *events.head.borrow();
+            if head != new {
+                (head, moved_at) = (new, Instant::now());
+            }
+            let interval = match moved_at.elapsed() < Duration::from_secs(1) {
+                true => POLL_INTERVAL,
+                false => IDLE_POLL_INTERVAL,
+            };
             sleep(MIN_POLL_INTERVAL).await;
             let committed = events.committed.notified();
-            let _ = timeout(POLL_INTERVAL - MIN_POLL_INTERVAL, committed).await;
+            let _ = timeout(interval - MIN_POLL_INTERVAL, committed).await;
         }
     }
 }
