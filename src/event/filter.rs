@@ -1,0 +1,152 @@
+//! Which events a reader asks for, and which it may see.
+
+use super::{EventId, EventType, Subject};
+use crate::{
+    api_key::{Scope, Scopes},
+    invalid::{Invalid, quoted},
+    page::{parse_positive_decimal, set_once},
+};
+
+/// Where reading starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// With the next event that happens.
+    Now,
+    Id(EventId),
+}
+
+impl After {
+    pub fn parse(field: &'static str, text: &str) -> Result<Self, Invalid> {
+        match text {
+            "now" => Ok(Self::Now),
+            _ => EventId::parse(text).map(Self::Id).ok_or_else(|| {
+                let got = quoted(text);
+                Invalid::new(
+                    field,
+                    format!("must be the id of an event, or now, got {got}"),
+                )
+            }),
+        }
+    }
+}
+
+/// A set of event types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct EventTypes(u16);
+
+impl EventTypes {
+    fn parse(text: &str) -> Result<Self, Invalid> {
+        text.split(',').map(EventType::parse).collect()
+    }
+
+    fn has(self, kind: EventType) -> bool {
+        self.0 & (1 << kind as u16) != 0
+    }
+
+    fn iter(self) -> impl Iterator<Item = EventType> {
+        let all = EventType::ALL.iter().copied();
+        all.filter(move |kind| self.has(*kind))
+    }
+}
+
+impl FromIterator<EventType> for EventTypes {
+    fn from_iter<I: IntoIterator<Item = EventType>>(types: I) -> Self {
+        let bits = types.into_iter();
+        Self(bits.fold(0, |bits, kind| bits | 1 << kind as u16))
+    }
+}
+
+/// Which events a reader asks for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EventFilter {
+    types: Option<EventTypes>,
+    subject: Option<Subject>,
+}
+
+impl EventFilter {
+    /// Takes a query parameter, if it is one of its own.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), Invalid> {
+        match name {
+            "types" => set_once("types", &mut self.types, EventTypes::parse(value)?),
+            "subject" => {
+                let subject = Subject::parse(value).ok_or_else(|| {
+                    let got = quoted(value);
+                    let reason = format!(
+                        "must be pets/ID, orders/ID or categories/ID, with the id of the resource, \
+                         got {got}"
+                    );
+                    Invalid::new("subject", reason)
+                })?;
+                set_once("subject", &mut self.subject, subject)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The query parameters that give this filter.
+    pub fn parameters(&self) -> Vec<(&'static str, String)> {
+        let types = self.types.map(|types| {
+            let names: Vec<_> = types.iter().map(EventType::as_str).collect();
+            ("types", names.join(","))
+        });
+        let subject = self.subject.map(|subject| ("subject", subject.to_string()));
+        types.into_iter().chain(subject).collect()
+    }
+
+    /// What an API key with these scopes sees; or the scope that it lacks, if it asks for
+    /// more.
+    pub fn visible_to(self, scopes: Scopes) -> Result<VisibleEvents, Scope> {
+        let asked = self.types.into_iter().flat_map(EventTypes::iter);
+        let asked = asked.map(EventType::scope);
+        let asked = asked.chain(self.subject.map(Subject::scope));
+        if let Some(missing) = { asked }.find(|scope| !scopes.has(*scope)) {
+            return Err(missing);
+        }
+        let all = EventType::ALL.iter().copied();
+        let visible = all.filter(|kind| scopes.has(kind.scope())).collect();
+        Ok(VisibleEvents {
+            types: self.types.unwrap_or(visible),
+            subject: self.subject,
+        })
+    }
+}
+
+/// The events that a reader gets: those that it asks for and may see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VisibleEvents {
+    types: EventTypes,
+    subject: Option<Subject>,
+}
+
+impl VisibleEvents {
+    pub fn include(&self, kind: EventType, subject: Subject) -> bool {
+        self.types.has(kind) && self.subject.is_none_or(|wanted| wanted == subject)
+    }
+}
+
+/// The maximum number of events on a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventLimit(u16);
+
+impl EventLimit {
+    pub const MAX: u16 = 1000;
+    pub const DEFAULT: Self = Self(100);
+
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        parse_positive_decimal(text)
+            .and_then(|limit| u16::try_from(limit).ok())
+            .filter(|limit| *limit <= Self::MAX)
+            .map(Self)
+            .ok_or_else(|| {
+                let (max, got) = (Self::MAX, quoted(text));
+                Invalid::new(
+                    "limit",
+                    format!("must be an integer from 1 to {max}, got {got}"),
+                )
+            })
+    }
+
+    pub fn get(self) -> usize {
+        self.0.into()
+    }
+}

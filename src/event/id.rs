@@ -1,0 +1,244 @@
+//! The ids of events, which are positions in the log.
+
+use std::fmt;
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use jiff::Timestamp;
+
+use super::{Event, Resource};
+use crate::page::Status;
+
+/// An event's id, which is also a position in the log: just after that event.
+///
+/// Clients treat it as opaque text. It encodes a version, the sequence number, a checksum
+/// of the event, and a checksum of all that, in URL-safe base64. The checksum of the event
+/// tells it from another event that has taken its number, after a backup was restored or
+/// after a failover that lost commits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EventId {
+    pub sequence: i64,
+    checksum: u64,
+}
+
+impl EventId {
+    const PREFIX: &str = "evt_";
+    const VERSION: u8 = 1;
+    const LENGTH: usize = 32;
+
+    /// The position before the first event of a log.
+    pub const START: Self = Self {
+        sequence: 0,
+        checksum: 0,
+    };
+
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes = text.strip_prefix(Self::PREFIX)?;
+        let bytes: [u8; 21] = URL_SAFE_NO_PAD.decode(bytes).ok()?.try_into().ok()?;
+        let id = Self {
+            sequence: i64::from_be_bytes(bytes[1..9].try_into().ok()?),
+            checksum: u64::from_be_bytes(bytes[9..17].try_into().ok()?),
+        };
+        (id.to_bytes() == bytes && id.sequence >= 0).then_some(id)
+    }
+
+    /// Where a read has to start, and how many events it takes to get `limit` of them after
+    /// a position: the event of the position comes first, to be verified.
+    pub fn read_range(after: Option<Self>, limit: usize) -> (i64, i64) {
+        match after {
+            Some(id) if id != Self::START => (id.sequence, limit as i64 + 1),
+            _ => (0, limit as i64),
+        }
+    }
+
+    /// Verifies that the log still has the event of this position. `events` are those read
+    /// from its sequence number on, and that event is removed from them; the events up to
+    /// `purged_through` were purged.
+    pub fn verify(self, events: &mut Vec<Event>, purged_through: i64) -> Result<(), Gone> {
+        match self {
+            Self::START if purged_through == 0 => return Ok(()),
+            _ if self.sequence <= purged_through => return Err(Gone::Expired),
+            _ => {}
+        }
+        match events.first() {
+            Some(first) if first.id() == self => {
+                events.remove(0);
+                Ok(())
+            }
+            _ => Err(Gone::Unknown),
+        }
+    }
+
+    fn to_bytes(self) -> [u8; 21] {
+        let mut bytes = [Self::VERSION; 21];
+        bytes[1..9].copy_from_slice(&self.sequence.to_be_bytes());
+        bytes[9..17].copy_from_slice(&self.checksum.to_be_bytes());
+        let checksum = crc32fast::hash(&bytes[..17]);
+        bytes[17..].copy_from_slice(&checksum.to_be_bytes());
+        bytes
+    }
+
+    /// The id as text.
+    pub(super) fn encode(self) -> [u8; Self::LENGTH] {
+        let mut text = [0; Self::LENGTH];
+        let (prefix, encoded) = text.split_at_mut(Self::PREFIX.len());
+        prefix.copy_from_slice(Self::PREFIX.as_bytes());
+        let written = URL_SAFE_NO_PAD.encode_slice(self.to_bytes(), encoded);
+        written.expect("21 bytes make 28 characters");
+        text
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(str::from_utf8(&self.encode()).expect("base64 is ASCII"))
+    }
+}
+
+impl Event {
+    /// The id, which covers everything that is stored of the event. It must stay the same
+    /// in later versions of the program.
+    pub fn id(&self) -> EventId {
+        let mut checksum = Fnv::new();
+        let mut add = |field: &[u8]| {
+            checksum.update(&(field.len() as u64).to_be_bytes());
+            checksum.update(field);
+        };
+        let micros = |at: Timestamp| at.as_microsecond().to_be_bytes();
+        add(&self.sequence.to_be_bytes());
+        add(&micros(self.at));
+        add(self.kind.as_str().as_bytes());
+        add(&self.api_key_id.unwrap_or(0).to_be_bytes());
+        match &self.resource {
+            Resource::Pet(pet) => {
+                add(&pet.id.get().to_be_bytes());
+                add(pet.name.as_str().as_bytes());
+                add(&pet.category_id.to_be_bytes());
+                add(pet.status.map_or("", Status::as_str).as_bytes());
+            }
+            Resource::Order(order) => {
+                add(&order.id.get().to_be_bytes());
+                add(&order.pet_id.get().to_be_bytes());
+                add(order.status.as_str().as_bytes());
+                add(&micros(order.created_at));
+                add(&micros(order.updated_at));
+                add(order.expires_at.map(micros).as_ref().map_or(&[], |at| at));
+            }
+            Resource::Category(category) => {
+                add(&category.id.get().to_be_bytes());
+                add(category.name.as_str().as_bytes());
+            }
+        }
+        EventId {
+            sequence: self.sequence,
+            checksum: checksum.0,
+        }
+    }
+}
+
+/// The FNV-1a hash: short, stable, and cheap for a few dozen bytes. It need not be hard to
+/// forge: a client that makes up a position reads only what it may read anyway.
+struct Fnv(u64);
+
+impl Fnv {
+    fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+}
+
+/// Why the log cannot be read from a position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gone {
+    /// Its event was purged.
+    Expired,
+    /// This log does not contain the event: a backup was restored, a failover lost it, or
+    /// the id is from another store.
+    Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{super::EventType, *};
+    use crate::pet::{Pet, PetId, PetName, PetStatus};
+
+    fn event() -> Event {
+        Event {
+            sequence: 42,
+            at: "2026-11-15T09:30:00.000001Z".parse().unwrap(),
+            kind: EventType::PetUpdated,
+            api_key_id: Some(7),
+            resource: Resource::Pet(Pet {
+                id: PetId::from_store(17),
+                name: PetName::from_store("Biscuit"),
+                category_id: -3,
+                status: Some(PetStatus::Sold),
+            }),
+        }
+    }
+
+    /// Ids that clients have stored must stay valid.
+    #[test]
+    fn ids_stay_the_same() {
+        let id = event().id().to_string();
+        assert_eq!(id, "evt_AQAAAAAAAAAqxpWzlwvrND6vKukv");
+        assert_eq!(EventId::parse(&id), Some(event().id()));
+        assert_eq!(
+            EventId::parse(&EventId::START.to_string()),
+            Some(EventId::START)
+        );
+    }
+
+    /// What is stored of an event is covered by its id.
+    #[test]
+    fn another_event_has_another_id() {
+        let pet = |change: fn(&mut Pet)| {
+            let mut event = event();
+            if let Resource::Pet(pet) = &mut event.resource {
+                change(pet);
+            }
+            event
+        };
+        let mut others = vec![
+            Event {
+                sequence: 43,
+                ..event()
+            },
+            Event {
+                at: Timestamp::UNIX_EPOCH,
+                ..event()
+            },
+            Event {
+                kind: EventType::PetCreated,
+                ..event()
+            },
+            Event {
+                api_key_id: None,
+                ..event()
+            },
+            pet(|pet| pet.id = PetId::from_store(18)),
+            pet(|pet| pet.name = PetName::from_store("Moss")),
+            pet(|pet| pet.category_id = 3),
+            pet(|pet| pet.status = None),
+        ];
+        others.push(event());
+        let ids: std::collections::HashSet<_> = others.iter().map(Event::id).collect();
+        assert_eq!(ids.len(), others.len());
+    }
+
+    proptest! {
+        #[test]
+        fn a_mistyped_id_is_rejected(index in 4..32usize, character in "[A-Za-z0-9_-]") {
+            let mut id = event().id().to_string();
+            let is_same = id[index..=index] == character;
+            id.replace_range(index..=index, &character);
+            prop_assert_eq!(EventId::parse(&id).is_some(), is_same);
+        }
+    }
+}
