@@ -175,9 +175,8 @@ impl Scope {
             Self::OrdersWrite => "orders:write",
         }
     }
-}
 
-impl Scope {
+    /// The scope as a static slice.
     pub fn as_slice(self) -> &'static [Self] {
         static ALL: [Scope; 4] = Scope::ALL;
         let found = ALL.iter().find(|scope| **scope == self);

@@ -428,13 +428,13 @@ BEGIN
 END
 $$;
 
-CREATE TRIGGER keep_pet_id BEFORE UPDATE OF id ON pets
+CREATE TRIGGER reject_new_pet_id BEFORE UPDATE OF id ON pets
     FOR EACH ROW WHEN (NEW.id <> OLD.id) EXECUTE FUNCTION reject_new_id();
 
-CREATE TRIGGER keep_order_id BEFORE UPDATE OF id ON orders
+CREATE TRIGGER reject_new_order_id BEFORE UPDATE OF id ON orders
     FOR EACH ROW WHEN (NEW.id <> OLD.id) EXECUTE FUNCTION reject_new_id();
 
-CREATE TRIGGER keep_category_id BEFORE UPDATE OF id ON categories
+CREATE TRIGGER reject_new_category_id BEFORE UPDATE OF id ON categories
     FOR EACH ROW WHEN (NEW.id <> OLD.id) EXECUTE FUNCTION reject_new_id();
 
 -- Only the SHA-256 of a key is stored.

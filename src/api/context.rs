@@ -3,6 +3,7 @@
 
 use std::{
     fmt::Display,
+    mem,
     net::IpAddr,
     time::{Duration, Instant},
 };
@@ -66,12 +67,12 @@ impl<'a> RequestGuard<'a> {
         access_log: AccessLog,
         client: IpAddr,
         head: &'a Parts,
-        request_id: &HeaderValue,
+        request_id: HeaderValue,
     ) -> Self {
         let context = RequestContext {
             started: Instant::now(),
             client,
-            request_id: request_id.clone(),
+            request_id,
             wait: Wait::NotStarted,
             is_strict: false,
             operation: None,
@@ -87,9 +88,11 @@ impl<'a> RequestGuard<'a> {
         }
     }
 
-    pub fn end(mut self, status: StatusCode, error: Option<&ApiError>) {
+    /// Returns the request id.
+    pub fn end(mut self, status: StatusCode, error: Option<&ApiError>) -> HeaderValue {
         self.ended = true;
         self.record(status.as_u16(), error);
+        mem::replace(&mut self.context.request_id, HeaderValue::from_static(""))
     }
 
     fn record(&self, status: u16, error: Option<&ApiError>) {

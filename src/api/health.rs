@@ -1,16 +1,11 @@
 //! Liveness and readiness probes. Neither needs an API key.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderValue, header};
 use serde_json::json;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::{error::ApiError, response, single_flight::SingleFlight};
 use crate::{server::Response, store::Store};
@@ -22,23 +17,19 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
 pub struct Health {
     store: Arc<Store>,
-    draining: AtomicBool,
+    draining: CancellationToken,
     store_probe: SingleFlight<Result<(), ApiError>>,
 }
 
 impl Health {
-    pub fn new(store: Arc<Store>) -> Self {
+    /// Once `draining` is cancelled, the service is not ready, so that load balancers send
+    /// requests elsewhere.
+    pub fn new(store: Arc<Store>, draining: CancellationToken) -> Self {
         Self {
             store,
-            draining: AtomicBool::new(false),
+            draining,
             store_probe: SingleFlight::reusing(PROBE_INTERVAL),
         }
-    }
-
-    /// From now on the service is not ready, so that load balancers send
-    /// requests elsewhere.
-    pub fn start_draining(&self) {
-        self.draining.store(true, Ordering::Relaxed);
     }
 
     /// Whether this is the path of a probe.
@@ -61,7 +52,7 @@ impl Health {
 
     /// The store can be read and written, and the service is not draining.
     pub async fn ready(&self) -> Result<Response, ApiError> {
-        if self.draining.load(Ordering::Relaxed) {
+        if self.draining.is_cancelled() {
             let message = "the service is shutting down";
             return Err(ApiError::Unavailable(message, Arc::new(Draining)));
         }
@@ -92,4 +83,4 @@ fn status(status: &str) -> Response {
 
 #[derive(Debug, thiserror::Error)]
 #[error("the service is shutting down")]
-struct Draining;
+pub struct Draining;

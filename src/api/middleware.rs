@@ -19,8 +19,8 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// HEAD.
 pub async fn handle(api: &Api, client: IpAddr, request: Request<Incoming>) -> Response {
     let (head, body) = request.into_parts();
-    let mut request_id = request_id(&head.headers);
-    let mut guard = RequestGuard::new(&api.metrics, api.access_log, client, &head, &request_id);
+    let request_id = request_id(&head.headers);
+    let mut guard = RequestGuard::new(&api.metrics, api.access_log, client, &head, request_id);
     let result = if let Err(rejection) = server::validate(&head) {
         Err(rejection.into())
     } else if let Some(response) = cors::preflight(&api.cors_origins, &head) {
@@ -40,7 +40,7 @@ pub async fn handle(api: &Api, client: IpAddr, request: Request<Incoming>) -> Re
     if guard.context.is_strict {
         prefer::set_applied(response.headers_mut());
     }
-    guard.end(response.status(), error.as_ref());
+    let mut request_id = guard.end(response.status(), error.as_ref());
     if head.method == Method::HEAD && response.status() != StatusCode::NOT_MODIFIED {
         if let Some(length) = response.body().size_hint().exact() {
             let headers = response.headers_mut();

@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use jiff::SignedDuration;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     admission::{Admission, AdmissionLimits},
@@ -75,6 +76,7 @@ pub(crate) struct Api {
     /// Whether clients connect over TLS.
     pub(super) is_https: bool,
     pub(super) access_log: AccessLog,
+    draining: CancellationToken,
     pub events: Arc<EventFeed>,
     pub health: Health,
     pub metrics: Arc<Metrics>,
@@ -88,13 +90,19 @@ impl Api {
         let production = config.public_url.as_ref().unwrap_or(&local_url);
         let contract = Contract::new(production, config.staging_url.as_ref());
         let keys = Arc::new(KeyCache::new(store.clone(), config.rate_limit));
+        let draining = CancellationToken::new();
         let failed_auth = FailedAuthLimiter::new(config.failed_auth_limit);
         Self {
             auth: Authenticator::new(keys, failed_auth, config.clock),
             admission: Admission::new(config.limits),
             cache: ResponseCache::new(store.clone()),
-            events: Arc::new(EventFeed::new(store.clone(), config.streams)),
-            health: Health::new(store.clone()),
+            events: Arc::new(EventFeed::new(
+                store.clone(),
+                config.streams,
+                draining.clone(),
+            )),
+            health: Health::new(store.clone(), draining.clone()),
+            draining,
             contract_yaml: response::public_document(contract.yaml, "application/yaml"),
             contract_json: response::public_document(contract.json, "application/json"),
             links: Links::new(config.public_url.as_ref(), config.docs),
@@ -112,8 +120,7 @@ impl Api {
 
     /// From now on the service is not ready, and event streams end.
     pub fn start_draining(&self) {
-        self.health.start_draining();
-        self.events.stop();
+        self.draining.cancel();
     }
 
     /// The API keys in memory, which background tasks keep fresh.

@@ -38,7 +38,11 @@ pub(crate) fn start(
         tasks::purge_events,
     );
     supervisor.spawn("poll_event_log", store, tasks::poll_event_log);
-    supervisor.spawn("keep_newest_events", &api.events, tasks::keep_newest_events);
+    supervisor.spawn(
+        "cache_newest_events",
+        &api.events,
+        tasks::cache_newest_events,
+    );
     supervisor.spawn(
         "report_shed_requests",
         &api.metrics,

@@ -82,8 +82,8 @@ pub async fn poll_event_log(store: Arc<Store>) {
     store.event_follow().await;
 }
 
-/// Keeps the newest events in memory.
-pub async fn keep_newest_events(feed: Arc<EventFeed>) {
+/// Caches the newest events in memory.
+pub async fn cache_newest_events(feed: Arc<EventFeed>) {
     feed.follow().await;
 }
 

@@ -143,7 +143,7 @@ impl Activity {
     /// connections its request is on its way.
     pub fn evictable(&self, now: Instant, slow_after: Duration) -> Option<(Evictable, Duration)> {
         let waited = |since| Duration::from_millis(self.millis(now).saturating_sub(since));
-        if self.is_active() || self.has_streams() {
+        if self.is_busy() {
             return None;
         }
         let blocked_since = self.blocked_since.load(Relaxed);
@@ -204,9 +204,9 @@ impl Activity {
         self.active.load(Relaxed) > 0
     }
 
-    /// Whether an HTTP/2 response is a stream.
-    pub fn has_streams(&self) -> bool {
-        self.streams.load(Relaxed) > 0
+    /// Whether the service has an HTTP/2 request, or a response is a stream.
+    pub fn is_busy(&self) -> bool {
+        self.is_active() || self.streams.load(Relaxed) > 0
     }
 
     pub fn set_waiting(&self, waiting: bool) {

@@ -209,7 +209,7 @@ async fn serve_http1<S: Service>(
             }
             activity.set_waiting(false);
             let is_stream = matches!(response.body(), ResponseBody::Stream(_));
-            // While the connection closes, hyper sends the little that there will be.
+            // On a connection that is closing, the stream ends at once: hyper can send it.
             if is_stream && !slot.closes_after_response() && activity.evicted().is_none() {
                 *streamed.lock().expect(LOCK) = Some((version, response));
                 return Either::Left(pending());
@@ -338,8 +338,7 @@ async fn serve_http2<S: Service>(
             biased;
             _ = &mut connection => return,
             stop = slot.stopped() => {
-                let in_flight =
-                    activity.is_active() || activity.has_streams() || activity.has_unsent();
+                let in_flight = activity.is_busy() || activity.has_unsent();
                 if stop == Stop::Evicted(Eviction::Abort) && !in_flight {
                     connection.as_mut().graceful_shutdown();
                     return drop(connection.now_or_never());
@@ -351,8 +350,7 @@ async fn serve_http2<S: Service>(
             // cooperative budget, and a timer without budget never fires.
             () = unconstrained(sleep(check_in)) => {
                 let now = Check::new(activity);
-                let is_busy = activity.is_active() || activity.has_streams();
-                let idle = now.started == last.started && !is_busy;
+                let idle = now.started == last.started && !activity.is_busy();
                 // Flow control can block responses without blocking writes.
                 let stalled = last.has_unsent && now.has_unsent
                     && now.written - last.written < min_written;

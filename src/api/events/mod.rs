@@ -11,7 +11,10 @@ use http::{HeaderValue, Method, header};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use super::{error::ApiError, operations::Operation, request::ApiRequest, response, state::Api};
+use super::{
+    error::ApiError, health::Draining, operations::Operation, request::ApiRequest, response,
+    state::Api,
+};
 use crate::{
     event::{After, EventId, VisibleEvents},
     server::Response,
@@ -72,20 +75,20 @@ struct Page {
     events: Events,
     /// Where it ends: behind the events that the filter left out.
     end: EventId,
-    /// Whether anything was read.
-    is_started: bool,
     /// Whether the end of the log was reached.
     is_complete: bool,
 }
 
 impl EventFeed {
-    pub fn new(store: Arc<Store>, limits: StreamLimits) -> Self {
+    /// Streams and long polls end when `stop` is cancelled. Their clients continue at
+    /// another replica.
+    pub fn new(store: Arc<Store>, limits: StreamLimits, stop: CancellationToken) -> Self {
         Self {
             tail: EventTail::new(store.clone()),
             store,
             permits: Arc::new(Semaphore::new(limits.max_open)),
             limits,
-            stop: CancellationToken::new(),
+            stop,
             metrics: Metrics::default(),
         }
     }
@@ -93,11 +96,6 @@ impl EventFeed {
     /// Keeps the newest events in memory while somebody follows them. Never returns.
     pub async fn follow(&self) {
         self.tail.follow().await;
-    }
-
-    /// Ends all streams and long polls. Their clients continue at another replica.
-    pub fn stop(&self) {
-        self.stop.cancel();
     }
 
     /// Admits a stream or a long poll.
@@ -118,7 +116,7 @@ impl EventFeed {
     /// Reads up to `limit` events after a position; without one, from the oldest.
     async fn read(
         &self,
-        source: ReadFrom,
+        from: ReadFrom,
         mut after: Option<EventId>,
         visible: &VisibleEvents,
         limit: usize,
@@ -126,18 +124,16 @@ impl EventFeed {
         let mut page = Page {
             events: Events::new(),
             end: after.unwrap_or(EventId::START),
-            is_started: false,
             is_complete: false,
         };
         let mut size = limit;
-        for _ in 0..MAX_READS {
-            let events = match self.tail.read(source, after, size).await? {
+        for read in 0..MAX_READS {
+            let events = match self.tail.read(from, after, size).await? {
                 Ok(events) => events,
                 // Purged meanwhile; the next page says so.
-                Err(_) if page.is_started => break,
+                Err(_) if read > 0 => break,
                 Err(gone) => return Err(ApiError::EventsGone(gone)),
             };
-            page.is_started = true;
             page.is_complete = events.len() < size;
             for event in events {
                 page.end = event.id;
@@ -159,12 +155,8 @@ impl EventFeed {
 
 fn shutting_down() -> ApiError {
     let message = "the service is shutting down; continue later or at another replica";
-    ApiError::Unavailable(message, Arc::new(ShuttingDown))
+    ApiError::Unavailable(message, Arc::new(Draining))
 }
-
-#[derive(Debug, thiserror::Error)]
-#[error("the service is shutting down")]
-struct ShuttingDown;
 
 /// A page of the log; with `wait`, as soon as there is something on it.
 pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
@@ -181,7 +173,6 @@ pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
         Some(After::Now) => Page {
             events: Events::new(),
             end: feed.newest().await?,
-            is_started: true,
             is_complete: true,
         },
     };
@@ -221,7 +212,7 @@ pub async fn stream_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Res
     let position = match after {
         None | Some(After::Now) => feed.newest().await?,
         Some(After::Id(id)) => {
-            // Says before the stream starts whether it can.
+            // Verified before the stream starts.
             let read = feed.tail.read(ReadFrom::Store, Some(id), 1).await?;
             read.map_err(ApiError::EventsGone)?;
             id

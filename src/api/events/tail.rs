@@ -1,4 +1,4 @@
-//! The newest events, rendered once and shared by all readers.
+//! The newest events, serialized once and shared by all readers.
 //!
 //! Readers pull: each has a position in the log and asks for what comes after it, so a slow
 //! one delays nobody and none misses an event. A position that is no longer in memory is
@@ -32,7 +32,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// An event as clients get it.
 #[derive(Debug)]
-pub struct RenderedEvent {
+pub struct SerializedEvent {
     pub id: EventId,
     pub kind: EventType,
     pub subject: Subject,
@@ -41,7 +41,7 @@ pub struct RenderedEvent {
     json_start: usize,
 }
 
-impl RenderedEvent {
+impl SerializedEvent {
     fn new(event: &Event, source: &str) -> Self {
         let id = event.id();
         let mut block = Vec::with_capacity(512);
@@ -64,7 +64,7 @@ impl RenderedEvent {
     }
 }
 
-pub type Events = Vec<Arc<RenderedEvent>>;
+pub type Events = Vec<Arc<SerializedEvent>>;
 
 /// Where events are read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub struct EventTail {
 struct Newest {
     /// The position before the first of them.
     start: EventId,
-    events: VecDeque<Arc<RenderedEvent>>,
+    events: VecDeque<Arc<SerializedEvent>>,
     bytes: usize,
 }
 
@@ -107,7 +107,7 @@ impl Newest {
         self.events.back().map_or(self.start, |last| last.id)
     }
 
-    fn push(&mut self, event: Arc<RenderedEvent>) {
+    fn push(&mut self, event: Arc<SerializedEvent>) {
         self.bytes += event.block.len();
         self.events.push_back(event);
         while self.bytes > MAX_BYTES
@@ -123,7 +123,8 @@ impl Newest {
         let skip = match position == self.start {
             true => 0,
             false => {
-                let is_before = |event: &Arc<RenderedEvent>| event.id.sequence < position.sequence;
+                let is_before =
+                    |event: &Arc<SerializedEvent>| event.id.sequence < position.sequence;
                 let index = self.events.partition_point(is_before);
                 (self.events.get(index)?.id == position).then_some(index + 1)?
             }
@@ -152,24 +153,24 @@ impl EventTail {
     /// Reads up to `limit` events after a position; without one, from the oldest.
     pub async fn read(
         &self,
-        source: ReadFrom,
+        from: ReadFrom,
         after: Option<EventId>,
         limit: usize,
     ) -> Result<Result<Events, Gone>, store::Error> {
-        if let (ReadFrom::Memory, Some(position)) = (source, after)
+        if let (ReadFrom::Memory, Some(position)) = (from, after)
             && let Some(newest) = &*self.newest.read().expect(LOCK)
             && let Some(events) = newest.after(position, limit)
         {
             return Ok(Ok(events));
         }
         let events = self.store.event_read(after, limit.min(MAX_READ)).await?;
-        Ok(events.map(|events| self.render(&events)))
+        Ok(events.map(|events| self.serialize(&events)))
     }
 
-    fn render(&self, events: &[Event]) -> Events {
+    fn serialize(&self, events: &[Event]) -> Events {
         let source = self.store.event_source();
-        let render = |event| Arc::new(RenderedEvent::new(event, source));
-        events.iter().map(render).collect()
+        let serialize = |event| Arc::new(SerializedEvent::new(event, source));
+        events.iter().map(serialize).collect()
     }
 
     /// Keeps the newest events in memory while there are subscribers. Never returns.
@@ -206,7 +207,7 @@ impl EventTail {
             };
             let events = match self.store.event_read(Some(end), MAX_READ).await? {
                 Ok(events) if events.is_empty() => return Ok(()),
-                Ok(events) => self.render(&events),
+                Ok(events) => self.serialize(&events),
                 Err(_) => return self.start_over().await,
             };
             if let Some(newest) = &mut *self.newest.write().expect(LOCK) {

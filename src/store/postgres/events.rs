@@ -41,8 +41,8 @@ const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How often it is polled at most.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a caller waits for transactions in progress, unless one of them has been for
-/// longer: it was left open.
+/// How long a caller waits for transactions in progress, unless one of them has been open
+/// for longer.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(1);
 /// When a transaction that holds the log back is reported.
 const LAG_WARNING: Duration = Duration::from_secs(5);
@@ -53,7 +53,7 @@ pub(super) struct EventLog {
     source: String,
     pool: Pool,
     poller: tokio::sync::Mutex<Poller>,
-    /// What the statements that read are told.
+    /// The parameters of the statements that read.
     decided: Mutex<Decided>,
     head: watch::Sender<i64>,
     /// Microseconds; as of the last poll.
@@ -210,13 +210,8 @@ impl Postgres {
         after: Option<EventId>,
         limit: usize,
     ) -> Result<Result<Vec<Event>, Gone>, Error> {
-        // The event of the position comes first, to be verified.
-        let (start, limit) = match after {
-            Some(id) if id != EventId::START => (id.sequence, limit + 1),
-            _ => (0, limit),
-        };
+        let (start, limit) = EventId::read_range(after, limit);
         let Decided { server, head } = self.events.decided();
-        let limit = limit as i64;
         let rows = self
             .reads
             .read(&READ, &[&server, &head, &start, &limit])
@@ -287,7 +282,7 @@ impl Postgres {
 
 /// When the server was started, and when it last recovered from a crash, which resets its
 /// statistics: this identifies the run of a server to which the fence belongs. It may
-/// change without a reason; then the fence starts anew.
+/// change without a reason; then the fence is reset.
 macro_rules! server {
     () => {
         "(SELECT ((extract(epoch FROM pg_postmaster_start_time())

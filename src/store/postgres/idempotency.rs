@@ -55,9 +55,9 @@ pub(super) fn microseconds(duration: SignedDuration) -> i64 {
 ///
 /// Parameters `$1` to `$3` are arrays with the API key id, idempotency key and
 /// fingerprint of each change; the last two are null without a key. The columns of the kind
-/// follow. The statement sets `changed_by` of every row that it changes. It starts with three common table
-/// expressions: `requested`, the changes with their `ordinal`; `known`, the recorded
-/// outcomes of those that were executed before; and `pending`, the others.
+/// follow. The statement sets `changed_by` of every row that it changes. It starts with
+/// three common table expressions: `requested`, the changes with their `ordinal`; `known`,
+/// the recorded outcomes of those that were executed before; and `pending`, the others.
 ///
 /// `$execute` are further expressions, the last of which is `executed`: the
 /// `ordinal` of each change that was made, the `id` of its resource, and the

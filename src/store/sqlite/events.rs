@@ -22,6 +22,11 @@ const INSERT_PET: &str = "INSERT OR ROLLBACK INTO events
      (at, type, api_key_id, resource_id, name, category_id, status)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
+/// Of a pet as it is stored.
+const INSERT_STORED_PET: &str = "INSERT OR ROLLBACK INTO events
+     (at, type, api_key_id, resource_id, name, category_id, status)
+     SELECT ?1, 'pet.updated', ?2, id, name, category_id, status FROM pets WHERE id = ?3";
+
 const INSERT_ORDER: &str = "INSERT OR ROLLBACK INTO events
      (at, type, api_key_id, resource_id, status, pet_id, created_at, updated_at, expires_at)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
@@ -76,6 +81,20 @@ pub(super) fn log_pet(
         pet.name.as_str(),
         pet.category_id,
         pet.status.map(Status::as_str)
+    ])?;
+    Ok(())
+}
+
+/// Logs that an order has changed its pet, unless that was deleted.
+pub(super) fn log_pet_of_order(
+    db: &Connection,
+    origin: Origin,
+    order: &Order,
+) -> rusqlite::Result<()> {
+    db.prepare_cached(INSERT_STORED_PET)?.execute(params![
+        origin.at.as_microsecond(),
+        origin.api_key_id,
+        order.pet_id.get()
     ])?;
     Ok(())
 }
@@ -146,14 +165,10 @@ impl Sqlite {
         limit: usize,
     ) -> Result<Result<Vec<Event>, Gone>, Error> {
         let read = move |db: &Connection| {
-            // The event of the position comes first, to be verified.
-            let (start, limit) = match after {
-                Some(id) if id != EventId::START => (id.sequence, limit + 1),
-                _ => (0, limit),
-            };
+            let (start, limit) = EventId::read_range(after, limit);
             let snapshot = db.unchecked_transaction()?;
             let mut select = snapshot.prepare_cached(READ)?;
-            let events = select.query_map([start, limit as i64], read_row::<Event>)?;
+            let events = select.query_map([start, limit], read_row::<Event>)?;
             let mut events: Vec<_> = events.collect::<Result<_, _>>()?;
             let Some(id) = after else {
                 return Ok(Ok(events));

@@ -10,17 +10,16 @@ use super::{
         list::{Dialect, Select},
     },
     Sqlite,
-    events::{Origin, log_order, log_pet},
+    events::{Origin, log_order, log_pet_of_order},
     idempotency::execute_once,
     list, read_row,
     writer::Effect,
 };
 use crate::{
-    event::EventType,
     idempotency::{Idempotent, IdempotentRequest},
     order::{NewOrder, Order, OrderFilter, OrderId, OrderRejection, Transition},
     page::{ListQuery, Page, Status},
-    pet::{Pet, PetId},
+    pet::PetId,
 };
 
 type OrderResult = Result<Order, OrderRejection>;
@@ -30,18 +29,10 @@ const EXPIRE_BATCH_SIZE: u32 = 100;
 
 const GET: &str = concat!("SELECT ", order_columns!(), " FROM orders WHERE id = ?1");
 
-const RESERVE_PET: &str = concat!(
+const RESERVE_PET: &str =
     "UPDATE OR ROLLBACK pets SET status = 'pending' WHERE id = ?1 AND status = 'available'
      AND NOT EXISTS (SELECT 1 FROM orders
-                     WHERE pet_id = ?1 AND status IN ('placed', 'completed'))
-     RETURNING ",
-    pet_columns!()
-);
-
-const SET_PET_STATUS: &str = concat!(
-    "UPDATE OR ROLLBACK pets SET status = ?2 WHERE id = ?1 RETURNING ",
-    pet_columns!()
-);
+                     WHERE pet_id = ?1 AND status IN ('placed', 'completed'))";
 
 const INSERT: &str = concat!(
     "INSERT OR ROLLBACK INTO orders (",
@@ -160,11 +151,8 @@ impl Sqlite {
 
 fn place(db: &Connection, origin: Origin, new: NewOrder) -> rusqlite::Result<OrderResult> {
     let pet = new.pet_id.get();
-    let Some(reserved) = db
-        .prepare_cached(RESERVE_PET)?
-        .query_row([pet], read_row)
-        .optional()?
-    else {
+    let reserved = db.prepare_cached(RESERVE_PET)?.execute([pet])?;
+    if reserved == 0 {
         let exists = db
             .prepare_cached("SELECT 1 FROM pets WHERE id = ?1")?
             .exists([pet])?;
@@ -172,7 +160,7 @@ fn place(db: &Connection, origin: Origin, new: NewOrder) -> rusqlite::Result<Ord
             true => OrderRejection::PetNotAvailable,
             false => OrderRejection::NoSuchPet,
         }));
-    };
+    }
     db.prepare_cached(INSERT)?.execute(params![
         pet,
         new.created_at.as_microsecond(),
@@ -180,7 +168,7 @@ fn place(db: &Connection, origin: Origin, new: NewOrder) -> rusqlite::Result<Ord
     ])?;
     let order = new.with_id(OrderId::from_store(db.last_insert_rowid()));
     log_order(db, origin, &order)?;
-    log_pet(db, origin, EventType::PetUpdated, &reserved)?;
+    log_pet_of_order(db, origin, &order)?;
     Ok(Ok(order))
 }
 
@@ -198,12 +186,11 @@ fn apply(
         Err(rejection) => return Ok(Err(rejection)),
     };
     let pet_status = transition.pet_status().as_str();
-    let pet: Option<Pet> = db
-        .prepare_cached(SET_PET_STATUS)?
-        .query_row(params![after.pet_id.get(), pet_status], read_row)
-        .optional()?;
+    let updated = db
+        .prepare_cached("UPDATE OR ROLLBACK pets SET status = ?2 WHERE id = ?1")?
+        .execute(params![after.pet_id.get(), pet_status])?;
     // The pet may have been deleted after it was sold.
-    if pet.is_none() && transition == Transition::Return {
+    if updated == 0 && transition == Transition::Return {
         return Ok(Err(transition.rejection()));
     }
     db.prepare_cached(UPDATE)?.execute(params![
@@ -213,9 +200,7 @@ fn apply(
         after.completed_at.map(Timestamp::as_microsecond)
     ])?;
     log_order(db, origin, &after)?;
-    if let Some(pet) = pet {
-        log_pet(db, origin, EventType::PetUpdated, &pet)?;
-    }
+    log_pet_of_order(db, origin, &after)?;
     Ok(Ok(after))
 }
 
