@@ -20,7 +20,7 @@ fn cluster() -> &'static Cluster {
     CLUSTER.get().expect("PostgreSQL is running")
 }
 
-/// The database of one test, deleted with it.
+/// The database of one test.
 pub enum Database {
     Sqlite(TempDir),
     Postgres(String),

@@ -42,10 +42,10 @@ mod strictness;
 mod tls;
 mod update_pet;
 
-use std::pin::Pin;
+use std::{pin::Pin, process::ExitCode};
 
 use harness::Backend;
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::{Arguments, Conclusion, Trial};
 
 type Case = fn(Backend) -> Pin<Box<dyn Future<Output = ()>>>;
 
@@ -239,12 +239,20 @@ const TLS_CASES: &[(&str, Case)] = cases![
 /// Runs after all cases, in the same process, and only if none was filtered out.
 const CLOSING: &str = "everything_in_the_contract_was_seen";
 
-fn main() {
+fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let list = arguments.list;
-    if !list && (arguments.include_ignored || arguments.ignored) {
-        let _ = database::CLUSTER.set(postgres::Cluster::start());
+    if !arguments.list && (arguments.include_ignored || arguments.ignored) {
+        let _ = database::CLUSTER.set(postgres::Cluster::start_without_sync());
     }
+    let conclusion = run(&arguments);
+    if let Some(cluster) = database::CLUSTER.get() {
+        cluster.delete();
+    }
+    conclusion.exit_code()
+}
+
+fn run(arguments: &Arguments) -> Conclusion {
+    let list = arguments.list;
     let trials = Backend::ALL.into_iter().flat_map(|backend| {
         let more = match backend {
             Backend::Tls => TLS_CASES,
@@ -266,20 +274,20 @@ fn main() {
             }
         })
     });
-    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    let conclusion = libtest_mimic::run(arguments, trials.collect());
     if list || conclusion.has_failed() {
-        conclusion.exit();
+        return conclusion;
     }
     // Coverage is counted in this process, so a run of some cases cannot tell.
     if conclusion.num_filtered_out > 0 {
         eprintln!("note: {CLOSING} was skipped: this run is filtered");
-        conclusion.exit();
+        return conclusion;
     }
     let closing = Trial::test(CLOSING, || {
         contract::assert_all_seen();
         Ok(())
     });
-    libtest_mimic::run(&arguments, vec![closing]).exit();
+    libtest_mimic::run(arguments, vec![closing])
 }
 
 fn runtime() -> tokio::runtime::Runtime {
