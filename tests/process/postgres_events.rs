@@ -194,9 +194,10 @@ async fn a_prepared_transaction_holds_back_later_events_through_a_crash() {
     store.event_sync().await.unwrap();
     assert_eq!(names(&store).await, ["first"]);
 
-    let program = session(&deployment).await;
+    let (program, other) = (session(&deployment).await, session(&deployment).await);
     let pid = program.query_one("SELECT pg_backend_pid()", &[]).await;
     signal(pid.unwrap().get::<_, i32>(0).unsigned_abs(), "KILL");
+    eventually("the server ends all sessions", async || other.is_closed()).await;
     eventually("the server has recovered", async || {
         store.event_sync().await.is_ok() && store.ping().await.is_ok()
     })
