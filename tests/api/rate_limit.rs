@@ -261,6 +261,8 @@ pub async fn failed_authentication_is_limited_while_keys_cannot_be_read(backend:
 /// The default limit tolerates a burst of failures.
 pub async fn failed_authentication_is_limited_by_default(backend: Backend) {
     let server = Server::start(backend).await;
+    // Loads the API key into memory.
+    assert_eq!(server.get("/v1/pets").await.status, 200);
     let fail = || server.request(Method::GET, "/v1/pets").without_key().send();
     for response in join_all((0..60).map(|_| fail())).await {
         response.assert_error(401, "missing_api_key");
