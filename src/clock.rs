@@ -67,6 +67,11 @@ fn time_since_boot() -> SignedDuration {
     SignedDuration::new(time.tv_sec, time.tv_nsec as i32)
 }
 
+/// The precision of timestamps in both databases.
+pub(crate) fn truncate_to_microseconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(time.as_microsecond()).expect("truncation stays in range")
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicI64, Ordering::Relaxed};

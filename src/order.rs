@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::{
+    clock::truncate_to_microseconds,
     idempotency::RecordedRejection,
     invalid::{Invalid, quoted},
     json::{FromObject, Object},
@@ -238,10 +239,6 @@ impl NewOrder {
             completed_at: None,
         }
     }
-}
-
-fn truncate_to_microseconds(time: Timestamp) -> Timestamp {
-    Timestamp::from_microsecond(time.as_microsecond()).expect("truncation stays in range")
 }
 
 /// How an order is changed.
