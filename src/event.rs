@@ -16,7 +16,7 @@ use crate::{
     pet::{Pet, PetId},
 };
 
-pub use filter::{After, EventFilter, EventLimit, VisibleEvents};
+pub use filter::{After, EventFilter, EventLimit, EventTypes, VisibleEvents};
 pub use id::{EventId, Gone};
 
 /// A committed change of one resource.
@@ -94,13 +94,16 @@ impl EventType {
     }
 
     pub fn parse(text: &str) -> Result<Self, Invalid> {
-        let mut all = Self::ALL.iter().copied();
-        all.find(|kind| kind.as_str() == text).ok_or_else(|| {
-            let all: Vec<_> = Self::ALL.iter().map(|kind| kind.as_str()).collect();
-            let (all, got) = (all.join(", "), quoted(text));
+        Self::from_name(text).ok_or_else(|| {
+            let (all, got) = (EventTypes::all().names().join(", "), quoted(text));
             let reason = format!("must be one or more of {all}, separated by commas, got {got}");
             Invalid::new("types", reason)
         })
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.iter().copied();
+        all.find(|kind| kind.as_str() == name)
     }
 
     /// What happened to an order that has got this status.

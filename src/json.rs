@@ -97,7 +97,7 @@ pub trait FromObject: Sized {
 #[derive(Debug, Clone, Copy)]
 pub struct Value<'a>(&'a str);
 
-impl Value<'_> {
+impl<'a> Value<'a> {
     /// The kind of value, with an article.
     fn kind(self) -> &'static str {
         match self.0.as_bytes()[0] {
@@ -126,6 +126,11 @@ impl Value<'_> {
 
     pub fn as_string(self) -> Option<String> {
         serde_json::from_str(self.0).ok()
+    }
+
+    pub fn as_array(self) -> Option<Vec<Value<'a>>> {
+        let values: Vec<&RawValue> = serde_json::from_str(self.0).ok()?;
+        Some(values.into_iter().map(|raw| Value(raw.get())).collect())
     }
 
     /// The exact value of a number that is a whole int64. `1`, `1.0` and `10e-1`

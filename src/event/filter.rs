@@ -1,9 +1,12 @@
 //! Which events a reader asks for, and which it may see.
 
+use serde::{Serialize, Serializer};
+
 use super::{EventId, EventType, Subject};
 use crate::{
     api_key::{Scope, Scopes},
     invalid::{Invalid, quoted},
+    json::Value,
     page::{parse_positive_decimal, set_once},
 };
 
@@ -30,22 +33,76 @@ impl After {
     }
 }
 
-/// A set of event types.
+/// A set of event types. Serialized as an array of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct EventTypes(u16);
+pub struct EventTypes(u16);
 
 impl EventTypes {
+    pub fn all() -> Self {
+        EventType::ALL.iter().copied().collect()
+    }
+
     fn parse(text: &str) -> Result<Self, Invalid> {
         text.split(',').map(EventType::parse).collect()
     }
 
-    fn has(self, kind: EventType) -> bool {
+    /// Parses an array of names.
+    pub fn from_json(value: Value) -> Result<Self, Invalid> {
+        let invalid = |got: &str| {
+            let all = Self::all().names().join(", ");
+            let reason = format!("must be an array of one or more of {all}, got {got}");
+            Invalid::new("types", reason)
+        };
+        let Some(values) = value.as_array() else {
+            return Err(invalid(&value.describe()));
+        };
+        let mut types = Self(0);
+        for value in values {
+            let Some(name) = value.as_string() else {
+                return Err(invalid(&format!("an array with {}", value.describe())));
+            };
+            let kind = EventType::from_name(&name).ok_or_else(|| invalid(&quoted(&name)))?;
+            if types.has(kind) {
+                let reason = format!("must not contain {name} more than once");
+                return Err(Invalid::new("types", reason));
+            }
+            types = types.iter().chain([kind]).collect();
+        }
+        match types.0 {
+            0 => Err(invalid("an empty array")),
+            _ => Ok(types),
+        }
+    }
+
+    /// The types that were asked for, or else all that an API key with these scopes sees;
+    /// or a scope that it lacks to see what it asks for.
+    pub(crate) fn visible_to(asked: Option<Self>, scopes: Scopes) -> Result<Self, Scope> {
+        let Some(asked) = asked else {
+            let visible = Self::all().iter();
+            return Ok(visible.filter(|kind| scopes.has(kind.scope())).collect());
+        };
+        let mut needed = asked.iter().map(EventType::scope);
+        match needed.find(|scope| !scopes.has(*scope)) {
+            Some(missing) => Err(missing),
+            None => Ok(asked),
+        }
+    }
+
+    pub fn has(self, kind: EventType) -> bool {
         self.0 & (1 << kind as u16) != 0
     }
 
-    fn iter(self) -> impl Iterator<Item = EventType> {
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = EventType> {
         let all = EventType::ALL.iter().copied();
         all.filter(move |kind| self.has(*kind))
+    }
+
+    fn names(self) -> Vec<&'static str> {
+        self.iter().map(EventType::as_str).collect()
     }
 }
 
@@ -53,6 +110,12 @@ impl FromIterator<EventType> for EventTypes {
     fn from_iter<I: IntoIterator<Item = EventType>>(types: I) -> Self {
         let bits = types.into_iter();
         Self(bits.fold(0, |bits, kind| bits | 1 << kind as u16))
+    }
+}
+
+impl Serialize for EventTypes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.names())
     }
 }
 
@@ -85,10 +148,7 @@ impl EventFilter {
 
     /// The query parameters that give this filter.
     pub fn parameters(&self) -> Vec<(&'static str, String)> {
-        let types = self.types.map(|types| {
-            let names: Vec<_> = types.iter().map(EventType::as_str).collect();
-            ("types", names.join(","))
-        });
+        let types = self.types.map(|types| ("types", types.names().join(",")));
         let subject = self.subject.map(|subject| ("subject", subject.to_string()));
         types.into_iter().chain(subject).collect()
     }
@@ -96,18 +156,12 @@ impl EventFilter {
     /// What an API key with these scopes sees; or the scope that it lacks, if it asks for
     /// more.
     pub fn visible_to(self, scopes: Scopes) -> Result<VisibleEvents, Scope> {
-        let asked = self.types.into_iter().flat_map(EventTypes::iter);
-        let asked = asked.map(EventType::scope);
-        let asked = asked.chain(self.subject.map(Subject::scope));
-        if let Some(missing) = { asked }.find(|scope| !scopes.has(*scope)) {
-            return Err(missing);
+        let types = EventTypes::visible_to(self.types, scopes)?;
+        let subject = self.subject;
+        match subject.map(Subject::scope) {
+            Some(missing) if !scopes.has(missing) => Err(missing),
+            _ => Ok(VisibleEvents { types, subject }),
         }
-        let all = EventType::ALL.iter().copied();
-        let visible = all.filter(|kind| scopes.has(kind.scope())).collect();
-        Ok(VisibleEvents {
-            types: self.types.unwrap_or(visible),
-            subject: self.subject,
-        })
     }
 }
 
