@@ -1,0 +1,3 @@
+//! Webhooks: who is sent which events, and the rules for changing one.
+
+pub mod address;
