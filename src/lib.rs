@@ -19,10 +19,7 @@ pub mod store;
 mod telemetry;
 
 // The domain.
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the store and the API will use it")
-)]
+#[expect(dead_code, reason = "the store and the API will use it")]
 mod webhook;
 
 pub mod event;

@@ -1,3 +1,4 @@
 //! Webhooks: who is sent which events, and the rules for changing one.
 
 pub mod address;
+pub mod url;
