@@ -1,6 +1,7 @@
 //! Webhooks: who is sent which events, and the rules for changing one.
 
 pub mod address;
+pub mod schedule;
 pub mod secret;
 pub mod url;
 
