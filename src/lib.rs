@@ -14,12 +14,14 @@ pub mod api;
 
 pub mod server;
 
+mod dispatcher;
+mod event_tail;
+
 pub mod store;
 
 mod telemetry;
 
 // The domain.
-#[expect(dead_code, reason = "the store and the API will use it")]
 mod webhook;
 
 pub mod event;

@@ -65,6 +65,8 @@ pub enum ListKind {
     Pets = b'p',
     Orders = b'o',
     Categories = b'c',
+    Webhooks = b'w',
+    Deliveries = b'd',
 }
 
 /// Where a page ends: what its last item is sorted by.

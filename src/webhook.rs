@@ -1,6 +1,7 @@
 //! Webhooks: who is sent which events, and the rules for changing one.
 
 pub mod address;
+pub mod delivery;
 pub mod schedule;
 pub mod secret;
 pub mod url;
@@ -15,7 +16,7 @@ use crate::{
     event::EventTypes,
     invalid::{Invalid, combine, quoted},
     json::{FromObject, Object, Value},
-    page::parse_positive_decimal,
+    page::{Filter, ListKind, Parameters, parse_positive_decimal},
 };
 
 /// A receiver of events. Its secrets are kept apart from it.
@@ -30,6 +31,9 @@ pub struct Webhook {
     pub description: Option<Description>,
     #[serde(flatten)]
     pub state: WebhookState,
+    /// The API key that created it.
+    #[serde(rename = "keyId")]
+    pub api_key_id: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -52,6 +56,33 @@ impl WebhookId {
     pub(crate) fn from_store(id: i64) -> Self {
         Self(id)
     }
+}
+
+/// The list of webhooks has no filter.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct WebhookFilter;
+
+impl Filter for WebhookFilter {
+    const LIST: ListKind = ListKind::Webhooks;
+    const SORTABLE: bool = false;
+
+    fn set(&mut self, _: &str, _: &str) -> Result<(), Invalid> {
+        Ok(())
+    }
+
+    fn parameters(&self) -> Parameters<'_> {
+        Vec::new()
+    }
+}
+
+/// Why a webhook was not created or changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WebhookRejection {
+    NoSuchWebhook,
+    /// There are as many webhooks as there may be.
+    TooMany,
+    /// The API key lacks a scope to read what the webhook delivers.
+    MissingScope(Scope),
 }
 
 /// Whether events are delivered.
@@ -160,7 +191,13 @@ impl NewWebhook {
     /// The webhook, as created by an API key with these scopes; or a scope that the key
     /// lacks. What it delivers is decided now: other types that are added to the program,
     /// or scopes that are added to the key, do not change it.
-    pub fn create(self, id: WebhookId, scopes: Scopes, now: Timestamp) -> Result<Webhook, Scope> {
+    pub fn create(
+        self,
+        id: WebhookId,
+        api_key_id: i64,
+        scopes: Scopes,
+        now: Timestamp,
+    ) -> Result<Webhook, Scope> {
         let created_at = truncate_to_microseconds(now);
         Ok(Webhook {
             id,
@@ -168,6 +205,7 @@ impl NewWebhook {
             types: readable(self.types, scopes)?,
             description: self.description,
             state: WebhookState::Enabled,
+            api_key_id,
             created_at,
             updated_at: created_at,
         })
@@ -229,6 +267,7 @@ impl WebhookChange {
                 None => before.description.clone(),
             },
             state,
+            api_key_id: before.api_key_id,
             created_at: before.created_at,
             updated_at: before.updated_at,
         };
@@ -317,7 +356,9 @@ mod tests {
     }
 
     fn webhook(body: &str) -> Webhook {
-        new(body).create(WebhookId(7), Scopes::all(), NOW).unwrap()
+        new(body)
+            .create(WebhookId(7), 3, Scopes::all(), NOW)
+            .unwrap()
     }
 
     #[test]
@@ -329,7 +370,7 @@ mod tests {
         let json = |webhook: &Webhook| serde_json::to_string(webhook).unwrap();
         assert_eq!(
             json(&webhook),
-            r#"{"id":7,"url":"https://example.com/?a=b","types":["pet.updated","order.placed"],"description":"Stock ✓","state":"enabled","createdAt":"1970-01-01T00:01:40.000001Z","updatedAt":"1970-01-01T00:01:40.000001Z"}"#
+            r#"{"id":7,"url":"https://example.com/?a=b","types":["pet.updated","order.placed"],"description":"Stock ✓","state":"enabled","keyId":3,"createdAt":"1970-01-01T00:01:40.000001Z","updatedAt":"1970-01-01T00:01:40.000001Z"}"#
         );
         webhook.description = None;
         for reason in DisabledReason::ALL {
@@ -441,7 +482,7 @@ mod tests {
             (orders, &[PetsRead], Err(OrdersRead)),
             (orders, &[OrdersRead], Err(PetsRead)),
         ] {
-            let created = new(body).create(WebhookId(1), scopes(granted), NOW);
+            let created = new(body).create(WebhookId(1), 3, scopes(granted), NOW);
             let visible = created.map(|webhook| {
                 let mut types = webhook.types.iter();
                 assert!(types.all(|kind| scopes(granted).has(kind.scope())));

@@ -116,6 +116,9 @@ impl Links {
             ListKind::Pets => "pets",
             ListKind::Orders => "store/orders",
             ListKind::Categories => "categories",
+            ListKind::Webhooks => "webhooks",
+            // TODO: with the id of the webhook
+            ListKind::Deliveries => "webhooks",
         };
         let link = page.next.as_ref().map(|next| {
             let (base, query) = (&self.base, query.next(next.clone()));

@@ -18,7 +18,13 @@ use super::{
     rate_limit::{FailedAuthLimiter, RateLimit},
     response::{self, CachedResponse, Links},
 };
-use crate::{clock::Clock, store::Store, telemetry::access_log::AccessLog};
+use crate::{
+    clock::Clock,
+    dispatcher::{self, Dispatcher},
+    event_tail::EventTail,
+    store::Store,
+    telemetry::access_log::AccessLog,
+};
 
 /// How the API is configured.
 #[derive(Debug, Clone)]
@@ -38,6 +44,7 @@ pub struct Config {
     /// The rate limit of requests without a valid API key, per address.
     pub failed_auth_limit: RateLimit,
     pub streams: StreamLimits,
+    pub webhooks: dispatcher::Config,
     pub clock: Clock,
     pub limits: AdmissionLimits,
 }
@@ -54,6 +61,7 @@ impl Default for Config {
             rate_limit: None,
             failed_auth_limit: RateLimit::FAILED_AUTH,
             streams: StreamLimits::default(),
+            webhooks: dispatcher::Config::default(),
             clock: Clock::system(),
             limits: AdmissionLimits::default(),
         }
@@ -77,7 +85,9 @@ pub(crate) struct Api {
     pub(super) is_https: bool,
     pub(super) access_log: AccessLog,
     draining: CancellationToken,
+    pub event_tail: Arc<EventTail>,
     pub events: Arc<EventFeed>,
+    pub webhooks: Arc<Dispatcher>,
     pub health: Health,
     pub metrics: Arc<Metrics>,
 }
@@ -91,6 +101,13 @@ impl Api {
         let contract = Contract::new(production, config.staging_url.as_ref());
         let keys = Arc::new(KeyCache::new(store.clone(), config.rate_limit));
         let draining = CancellationToken::new();
+        let event_tail = Arc::new(EventTail::new(store.clone()));
+        let webhooks = Dispatcher::new(
+            store.clone(),
+            event_tail.clone(),
+            config.webhooks,
+            config.clock.clone(),
+        );
         let failed_auth = FailedAuthLimiter::new(config.failed_auth_limit);
         Self {
             auth: Authenticator::new(keys, failed_auth, config.clock),
@@ -98,9 +115,12 @@ impl Api {
             cache: ResponseCache::new(store.clone()),
             events: Arc::new(EventFeed::new(
                 store.clone(),
+                event_tail.clone(),
                 config.streams,
                 draining.clone(),
             )),
+            event_tail,
+            webhooks: Arc::new(webhooks),
             health: Health::new(store.clone(), draining.clone()),
             draining,
             contract_yaml: response::public_document(contract.yaml, "application/yaml"),

@@ -40,9 +40,10 @@ pub(crate) fn start(
     supervisor.spawn("poll_event_log", store, tasks::poll_event_log);
     supervisor.spawn(
         "cache_newest_events",
-        &api.events,
+        &api.event_tail,
         tasks::cache_newest_events,
     );
+    supervisor.spawn("deliver_webhooks", &api.webhooks, tasks::deliver_webhooks);
     supervisor.spawn(
         "report_shed_requests",
         &api.metrics,

@@ -6,7 +6,9 @@ use tokio::time::{interval, sleep};
 
 use crate::{
     api::{EventFeed, key_cache::KeyCache, metrics::Metrics},
+    dispatcher::Dispatcher,
     event::EventRetention,
+    event_tail::EventTail,
     idempotency,
     server::Tls,
     store::{self, Store},
@@ -83,8 +85,13 @@ pub async fn poll_event_log(store: Arc<Store>) {
 }
 
 /// Caches the newest events in memory.
-pub async fn cache_newest_events(feed: Arc<EventFeed>) {
-    feed.follow().await;
+pub async fn cache_newest_events(tail: Arc<EventTail>) {
+    tail.follow().await;
+}
+
+/// Delivers events to webhooks.
+pub async fn deliver_webhooks(dispatcher: Arc<Dispatcher>) {
+    dispatcher.run().await;
 }
 
 /// Logs how many requests were shed: one event each would add to the overload.

@@ -101,7 +101,7 @@ impl EventTypes {
         all.filter(move |kind| self.has(*kind))
     }
 
-    fn names(self) -> Vec<&'static str> {
+    pub(super) fn names(self) -> Vec<&'static str> {
         self.iter().map(EventType::as_str).collect()
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;
+use serde::{Serialize, Serializer};
 
 use super::{Event, Resource};
 use crate::page::Status;
@@ -85,6 +86,12 @@ impl EventId {
         let written = URL_SAFE_NO_PAD.encode_slice(self.to_bytes(), encoded);
         written.expect("21 bytes make 28 characters");
         text
+    }
+}
+
+impl Serialize for EventId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -36,13 +36,18 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 
 use crate::{
-    api_key::{ApiKey, ApiKeyUsage, KeyHash, NewApiKey},
+    api_key::{ApiKey, ApiKeyUsage, KeyHash, NewApiKey, Scopes},
     category::{Category, CategoryFilter, CategoryId, CategoryName, CategoryRejection, Naming},
     event::{Event, EventId, EventRetention, Gone},
     idempotency::{Idempotent, IdempotentRequest},
     order::{Order, OrderFilter, OrderId, OrderRejection, Transition},
     page::{ListQuery, Page},
     pet::{NewPet, Pet, PetChange, PetFilter, PetId, PetRejection},
+    webhook::{
+        NewWebhook, WebhookChange, WebhookFilter, WebhookId, WebhookRejection,
+        delivery::{Delivery, DeliveryFilter, Progress, Retries, StoredWebhook},
+        secret::WebhookSecret,
+    },
 };
 use postgres::Postgres;
 use sqlite::Sqlite;
@@ -96,6 +101,9 @@ pub struct Version {
     /// Commits that changed an existing row.
     pub updates: u64,
 }
+
+/// How long a replica may deliver to a webhook after it has leased it or renewed the lease.
+pub const WEBHOOK_LEASE: SignedDuration = SignedDuration::from_secs(20);
 
 /// An open store on one of the databases.
 #[derive(Debug)]
@@ -427,6 +435,149 @@ impl Store {
             Self::Sqlite(_) => std::future::pending().await,
             Self::Postgres(db) => db.event_follow().await,
         }
+    }
+
+    /// The event with this id; `None` if the log does not have it.
+    pub async fn event_get(&self, id: EventId) -> Result<Option<Event>, Error> {
+        let _ = id;
+        todo!()
+    }
+
+    /// Creates a webhook for an API key with these scopes. It delivers what comes after
+    /// `position`.
+    pub async fn webhook_create(
+        &self,
+        api_key_id: i64,
+        scopes: Scopes,
+        new: NewWebhook,
+        secret: WebhookSecret,
+        position: EventId,
+        idempotency: Option<IdempotentRequest>,
+    ) -> Result<Idempotent<Result<StoredWebhook, WebhookRejection>>, Error> {
+        let _ = (api_key_id, scopes, new, secret, position, idempotency);
+        todo!()
+    }
+
+    pub async fn webhook_get(&self, id: WebhookId) -> Result<Option<StoredWebhook>, Error> {
+        let _ = id;
+        todo!()
+    }
+
+    pub async fn webhook_list(
+        &self,
+        query: ListQuery<WebhookFilter>,
+    ) -> Result<Page<StoredWebhook>, Error> {
+        let _ = query;
+        todo!()
+    }
+
+    /// Changes a webhook for an API key with these scopes. A webhook that had fallen out
+    /// of the log and is enabled again continues after `newest`.
+    pub async fn webhook_update(
+        &self,
+        id: WebhookId,
+        change: WebhookChange,
+        scopes: Scopes,
+        newest: EventId,
+    ) -> Result<Result<StoredWebhook, WebhookRejection>, Error> {
+        let _ = (id, change, scopes, newest);
+        todo!()
+    }
+
+    /// Deletes a webhook with its deliveries. Returns whether it existed.
+    pub async fn webhook_delete(&self, id: WebhookId) -> Result<bool, Error> {
+        let _ = id;
+        todo!()
+    }
+
+    /// Replaces the secret of a webhook for an API key with these scopes; see
+    /// [`SigningSecrets::rotate`](crate::webhook::secret::SigningSecrets::rotate).
+    pub async fn webhook_rotate_secret(
+        &self,
+        id: WebhookId,
+        new: WebhookSecret,
+        scopes: Scopes,
+        idempotency: Option<IdempotentRequest>,
+    ) -> Result<Idempotent<Result<StoredWebhook, WebhookRejection>>, Error> {
+        let _ = (id, new, scopes, idempotency);
+        todo!()
+    }
+
+    /// Moves a webhook to another position, for an API key with these scopes.
+    pub async fn webhook_replay(
+        &self,
+        id: WebhookId,
+        position: EventId,
+        scopes: Scopes,
+    ) -> Result<Result<StoredWebhook, WebhookRejection>, Error> {
+        let _ = (id, position, scopes);
+        todo!()
+    }
+
+    /// Lists the failed deliveries of a webhook by the order of their events.
+    pub async fn delivery_list(
+        &self,
+        id: WebhookId,
+        query: ListQuery<DeliveryFilter>,
+    ) -> Result<Page<Delivery>, Error> {
+        let _ = (id, query);
+        todo!()
+    }
+
+    /// Makes a failed delivery due now. `None` if there is no such delivery.
+    pub async fn delivery_retry(
+        &self,
+        id: WebhookId,
+        event: EventId,
+        now: Timestamp,
+    ) -> Result<Option<Delivery>, Error> {
+        let _ = (id, event, now);
+        todo!()
+    }
+
+    /// Leases every enabled webhook that no other replica has leased, renews the leases
+    /// that `owner` has, and returns the ids and revisions of all that it now has. A
+    /// lease lasts for [`WEBHOOK_LEASE`]. On SQLite there is only one owner.
+    pub async fn webhook_lease(&self, owner: &str) -> Result<Vec<(WebhookId, i64)>, Error> {
+        let _ = owner;
+        todo!()
+    }
+
+    /// Ends all leases of `owner`.
+    pub async fn webhook_release(&self, owner: &str) -> Result<(), Error> {
+        let _ = owner;
+        todo!()
+    }
+
+    /// Saves what was achieved for a webhook, all or nothing. Returns `false`, and saves
+    /// nothing, if `owner` no longer has its lease, or its revision is another.
+    pub async fn webhook_save(
+        &self,
+        id: WebhookId,
+        owner: &str,
+        revision: i64,
+        progress: Progress,
+    ) -> Result<bool, Error> {
+        let _ = (id, owner, revision, progress);
+        todo!()
+    }
+
+    /// The deliveries to be retried, at most `limit` of those that are due.
+    pub async fn delivery_retries(
+        &self,
+        id: WebhookId,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Retries, Error> {
+        let _ = (id, now, limit);
+        todo!()
+    }
+
+    /// Deletes a batch of the deliveries that were given up before. Returns how many; 0 if
+    /// none are left.
+    pub async fn delivery_purge(&self, before: Timestamp) -> Result<u64, Error> {
+        let _ = before;
+        todo!()
     }
 
     /// Deletes a batch of the idempotency keys that are older than `retention`.

@@ -3,7 +3,6 @@
 mod query;
 mod reader;
 mod stream;
-mod tail;
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,13 +16,13 @@ use super::{
 };
 use crate::{
     event::{After, EventId, VisibleEvents},
+    event_tail::{EventTail, Events, MAX_READ, ReadFrom},
     server::Response,
     store::Store,
     telemetry::metrics::{Counter, Gauge},
 };
 use query::{EventQuery, last_event_id};
 use reader::{Next, Reader};
-use tail::{EventTail, Events, MAX_READ, ReadFrom};
 
 /// Reads of a filtered page. A page without a match may therefore not be the last.
 const MAX_READS: usize = 10;
@@ -54,7 +53,7 @@ impl Default for StreamLimits {
 /// Everything that readers of the log share.
 pub struct EventFeed {
     store: Arc<Store>,
-    tail: EventTail,
+    tail: Arc<EventTail>,
     /// Streams and long polls that may still be opened.
     permits: Arc<Semaphore>,
     limits: StreamLimits,
@@ -82,20 +81,20 @@ struct Page {
 impl EventFeed {
     /// Streams and long polls end when `stop` is cancelled. Their clients continue at
     /// another replica.
-    pub fn new(store: Arc<Store>, limits: StreamLimits, stop: CancellationToken) -> Self {
+    pub fn new(
+        store: Arc<Store>,
+        tail: Arc<EventTail>,
+        limits: StreamLimits,
+        stop: CancellationToken,
+    ) -> Self {
         Self {
-            tail: EventTail::new(store.clone()),
             store,
+            tail,
             permits: Arc::new(Semaphore::new(limits.max_open)),
             limits,
             stop,
             metrics: Metrics::default(),
         }
-    }
-
-    /// Keeps the newest events in memory while somebody follows them. Never returns.
-    pub async fn follow(&self) {
-        self.tail.follow().await;
     }
 
     /// Admits a stream or a long poll.

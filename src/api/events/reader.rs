@@ -14,12 +14,13 @@ use super::{
         request::ApiRequest,
         state::Api,
     },
-    EventFeed, Page, ReadFrom,
+    EventFeed, Page,
 };
 use crate::{
     api_key::KeyHash,
     clock::Clock,
     event::{EventId, VisibleEvents},
+    event_tail::ReadFrom,
 };
 
 pub struct Reader {

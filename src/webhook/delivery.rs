@@ -1,0 +1,176 @@
+//! Deliveries that failed, and how far a webhook has got.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{DisabledReason, Webhook, schedule::EndpointHealth, secret::SigningSecrets};
+use crate::{
+    event::EventId,
+    invalid::{Invalid, quoted},
+    page::{Filter, ListKind, Parameters, set_once},
+};
+
+/// A delivery that has failed at least once. Others leave no trace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Delivery {
+    pub event_id: EventId,
+    pub state: DeliveryState,
+    /// How often it was attempted.
+    pub attempts: u32,
+    pub last_attempt_at: Timestamp,
+    /// The status of the last response, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Why the last attempt failed.
+    pub error: AttemptError,
+    /// `None` if there will be none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_attempt_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeliveryState {
+    Retrying,
+    /// Given up: only a client can have it attempted again.
+    Failed,
+}
+
+impl DeliveryState {
+    pub const ALL: [Self; 2] = [Self::Retrying, Self::Failed];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Retrying => "retrying",
+            Self::Failed => "failed",
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, Invalid> {
+        Self::from_store(text).ok_or_else(|| {
+            let reason = format!("must be one of retrying, failed, got {}", quoted(text));
+            Invalid::new("state", reason)
+        })
+    }
+
+    /// The inverse of [`as_str`](Self::as_str).
+    pub(crate) fn from_store(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == text)
+    }
+}
+
+/// Why an attempt failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptError {
+    /// The receiver responded with another status than 2xx.
+    UnsuccessfulStatus,
+    /// The URL is no longer allowed by the operator.
+    UrlNotAllowed,
+    /// An address of the host must not be connected to.
+    AddressNotAllowed,
+    NameNotResolved,
+    ConnectionFailed,
+    TlsFailed,
+    /// The connection failed after the request was sent.
+    ConnectionLost,
+    TimedOut,
+    /// The event was purged from the log before it was delivered.
+    EventExpired,
+}
+
+impl AttemptError {
+    pub const ALL: [Self; 9] = [
+        Self::UnsuccessfulStatus,
+        Self::UrlNotAllowed,
+        Self::AddressNotAllowed,
+        Self::NameNotResolved,
+        Self::ConnectionFailed,
+        Self::TlsFailed,
+        Self::ConnectionLost,
+        Self::TimedOut,
+        Self::EventExpired,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UnsuccessfulStatus => "unsuccessful_status",
+            Self::UrlNotAllowed => "url_not_allowed",
+            Self::AddressNotAllowed => "address_not_allowed",
+            Self::NameNotResolved => "name_not_resolved",
+            Self::ConnectionFailed => "connection_failed",
+            Self::TlsFailed => "tls_failed",
+            Self::ConnectionLost => "connection_lost",
+            Self::TimedOut => "timed_out",
+            Self::EventExpired => "event_expired",
+        }
+    }
+
+    /// The inverse of [`as_str`](Self::as_str).
+    pub(crate) fn from_store(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|error| error.as_str() == text)
+    }
+}
+
+/// Which deliveries to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct DeliveryFilter {
+    pub state: Option<DeliveryState>,
+}
+
+impl Filter for DeliveryFilter {
+    const LIST: ListKind = ListKind::Deliveries;
+    const SORTABLE: bool = false;
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), Invalid> {
+        match name {
+            "state" => set_once("state", &mut self.state, DeliveryState::parse(value)?),
+            _ => Ok(()),
+        }
+    }
+
+    fn parameters(&self) -> Parameters<'_> {
+        let state = self.state.map(|state| ("state", state.as_str().into()));
+        state.into_iter().collect()
+    }
+}
+
+/// A webhook with all that is needed to deliver events to it.
+pub struct StoredWebhook {
+    pub webhook: Webhook,
+    pub secrets: SigningSecrets,
+    /// Every event up to this one was delivered, has a [`Delivery`], or is of a type that
+    /// the webhook does not deliver.
+    pub position: EventId,
+    pub health: EndpointHealth,
+    /// No attempt is made before.
+    pub paused_until: Option<Timestamp>,
+    /// Changes with every change by a client.
+    pub revision: i64,
+}
+
+/// What a replica has achieved since it last saved it.
+#[derive(Debug, Clone)]
+pub struct Progress {
+    pub position: EventId,
+    pub health: EndpointHealth,
+    pub paused_until: Option<Timestamp>,
+    /// Deliveries that have failed, for the first time or again.
+    pub failures: Vec<Delivery>,
+    /// Deliveries that had failed and have now succeeded.
+    pub delivered: Vec<EventId>,
+    /// Disables the webhook.
+    pub disabled: Option<DisabledReason>,
+}
+
+/// The deliveries of a webhook that are to be retried.
+#[derive(Debug, Clone, Default)]
+pub struct Retries {
+    /// Those that are due, the longest overdue first.
+    pub due: Vec<Delivery>,
+    /// When the next one is due that is not.
+    pub next_at: Option<Timestamp>,
+    /// The number of all deliveries that are to be retried.
+    pub count: u64,
+}
