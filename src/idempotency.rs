@@ -68,6 +68,11 @@ pub trait RecordedRejection: Copy + Send + Sync + 'static {
     /// program version that wrote them.
     fn code(self) -> &'static str;
 
+    /// Whether it is recorded. Otherwise a retry is decided again.
+    fn is_recorded(self) -> bool {
+        true
+    }
+
     /// The inverse of [`code`](Self::code).
     fn from_code(code: &str) -> Option<Self>;
 }

@@ -22,7 +22,7 @@ pub mod store;
 mod telemetry;
 
 // The domain.
-mod webhook;
+pub mod webhook;
 
 pub mod event;
 
@@ -34,7 +34,7 @@ pub mod api_key;
 pub mod page;
 
 mod case_fold;
-mod idempotency;
+pub mod idempotency;
 pub mod json;
 mod name;
 

@@ -14,6 +14,7 @@ use crate::{
     api_key::{Scope, Scopes},
     clock::truncate_to_microseconds,
     event::EventTypes,
+    idempotency::RecordedRejection,
     invalid::{Invalid, combine, quoted},
     json::{FromObject, Object, Value},
     page::{Filter, ListKind, Parameters, parse_positive_decimal},
@@ -38,12 +39,18 @@ pub struct Webhook {
     pub updated_at: Timestamp,
 }
 
+/// How many webhooks there may be.
+pub const MAX_WEBHOOKS: i64 = 1000;
+
 /// A webhook's id: positive, below 2^53, assigned by the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct WebhookId(i64);
 
 impl WebhookId {
+    /// Of a webhook that is about to be stored.
+    pub(crate) const UNASSIGNED: Self = Self(0);
+
     /// Parses an id from a path; `None` if it is not a positive int64.
     pub fn parse(text: &str) -> Option<Self> {
         parse_positive_decimal(text).map(Self)
@@ -83,6 +90,26 @@ pub enum WebhookRejection {
     TooMany,
     /// The API key lacks a scope to read what the webhook delivers.
     MissingScope(Scope),
+}
+
+impl RecordedRejection for WebhookRejection {
+    fn code(self) -> &'static str {
+        match self {
+            Self::NoSuchWebhook => "no_such_webhook",
+            Self::TooMany => "too_many_webhooks",
+            Self::MissingScope(_) => "insufficient_scope",
+        }
+    }
+
+    /// No other operation records a missing scope either.
+    fn is_recorded(self) -> bool {
+        !matches!(self, Self::MissingScope(_))
+    }
+
+    fn from_code(code: &str) -> Option<Self> {
+        let recorded = [Self::NoSuchWebhook, Self::TooMany];
+        recorded.into_iter().find(|known| known.code() == code)
+    }
 }
 
 /// Whether events are delivered.

@@ -189,3 +189,47 @@ CREATE TABLE idempotency_keys (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX idempotency_keys_created_at_idx ON idempotency_keys (created_at);
+
+-- Receivers of events, with their secrets: deliveries are signed with them.
+-- types: names separated by spaces. api_key_id: the API key that created it.
+-- position: the id of the last event that needs no first attempt anymore.
+-- paused_until: no attempt is made before. revision: see StoredWebhook.
+CREATE TABLE webhooks (
+    id                         INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id BETWEEN 1 AND 9007199254740991),
+    url                        TEXT    NOT NULL,
+    types                      TEXT    NOT NULL,
+    description                TEXT,
+    state                      TEXT    NOT NULL CHECK (state = 'enabled' OR state = 'disabled'),
+    disabled_reason            TEXT,
+    api_key_id                 INTEGER NOT NULL,
+    created_at                 INTEGER NOT NULL,
+    updated_at                 INTEGER NOT NULL,
+    secret                     TEXT    NOT NULL,
+    previous_secret            TEXT,
+    previous_secret_expires_at INTEGER,
+    position                   TEXT    NOT NULL,
+    consecutive_failures       INTEGER NOT NULL DEFAULT 0,
+    failing_since              INTEGER,
+    paused_until               INTEGER,
+    revision                   INTEGER NOT NULL DEFAULT 1
+) STRICT;
+
+-- Deliveries that have failed at least once. sequence is that of the event.
+CREATE TABLE webhook_deliveries (
+    webhook_id      INTEGER NOT NULL REFERENCES webhooks (id) ON DELETE CASCADE,
+    sequence        INTEGER NOT NULL,
+    event_id        TEXT    NOT NULL,
+    state           TEXT    NOT NULL CHECK (state = 'retrying' OR state = 'failed'),
+    attempts        INTEGER NOT NULL,
+    last_attempt_at INTEGER NOT NULL,
+    status          INTEGER,
+    error           TEXT    NOT NULL,
+    next_attempt_at INTEGER,
+    PRIMARY KEY (webhook_id, sequence)
+) STRICT, WITHOUT ROWID;
+
+-- Finds deliveries that are due, and those that are to be purged.
+CREATE INDEX webhook_deliveries_next_attempt_at_idx
+    ON webhook_deliveries (webhook_id, next_attempt_at) WHERE state = 'retrying';
+CREATE INDEX webhook_deliveries_last_attempt_at_idx
+    ON webhook_deliveries (last_attempt_at) WHERE state = 'failed';

@@ -51,13 +51,14 @@ impl Copy {
         })
         .await;
         bar.finish_and_clear();
-        let [pets, categories, orders, keys, _] = copied?;
+        let [pets, categories, orders, keys, webhooks, _] = copied?;
         status!(
-            "Copied {}, {}, {} and {}.",
+            "Copied {}, {}, {}, {} and {}.",
             counted(pets, "animal"),
             counted(categories, "category name"),
             counted(orders, "order"),
-            counted(keys, "API key")
+            counted(keys, "API key"),
+            counted(webhooks, "webhook")
         );
         Ok(())
     }

@@ -101,6 +101,17 @@ impl EventTypes {
         all.filter(move |kind| self.has(*kind))
     }
 
+    /// The names, separated by spaces.
+    pub(crate) fn to_store(self) -> String {
+        self.names().join(" ")
+    }
+
+    /// The inverse of [`to_store`](Self::to_store). A name that this version does not know
+    /// is ignored.
+    pub(crate) fn from_store(text: &str) -> Self {
+        text.split(' ').filter_map(EventType::from_name).collect()
+    }
+
     pub(super) fn names(self) -> Vec<&'static str> {
         self.iter().map(EventType::as_str).collect()
     }

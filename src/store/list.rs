@@ -10,6 +10,7 @@ use crate::{
     order::OrderFilter,
     page::{Filter, ListQuery, Position, Sort, Status},
     pet::{NamePrefix, PetFilter, PetStatus},
+    webhook::{WebhookFilter, WebhookId, delivery::DeliveryFilter},
 };
 
 /// How many rows are examined for a page.
@@ -108,6 +109,27 @@ impl Select {
     pub(super) fn categories(query: &ListQuery<CategoryFilter>, dialect: Dialect) -> Self {
         Builder::new(dialect, "categories", category_columns!()).finish(query)
     }
+
+    pub(super) fn webhooks(query: &ListQuery<WebhookFilter>, dialect: Dialect) -> Self {
+        Builder::new(dialect, "webhooks", webhook_columns!()).finish(query)
+    }
+
+    /// The deliveries of a webhook by the sequence number of their events.
+    pub(super) fn deliveries(
+        webhook: WebhookId,
+        query: &ListQuery<DeliveryFilter>,
+        dialect: Dialect,
+    ) -> Self {
+        let mut select = Builder {
+            id: "sequence",
+            ..Builder::new(dialect, "webhook_deliveries", delivery_columns!())
+        };
+        select.require(("webhook_id", Value::Int(webhook.get())));
+        let state = query.filter.state;
+        let state = state.map(|state| ("state", Value::Text(state.as_str().into())));
+        select.examined.extend(state);
+        select.finish(query)
+    }
 }
 
 /// A column and the value that it must have.
@@ -117,6 +139,8 @@ struct Builder {
     dialect: Dialect,
     table: &'static str,
     columns: &'static str,
+    /// The column that identifies a row of the list.
+    id: &'static str,
     conditions: Vec<String>,
     /// The column of the index before the id, and the parameter that it equals, if any.
     key: Option<(&'static str, Option<String>)>,
@@ -131,6 +155,7 @@ impl Builder {
             dialect,
             table,
             columns,
+            id: "id",
             conditions: Vec::new(),
             key: None,
             examined: Vec::new(),
@@ -189,8 +214,8 @@ impl Builder {
             (Dialect::Sqlite, _) => {
                 let rows = self.sqlite_rows(query);
                 let order = match &self.key {
-                    Some((column, None)) => order(&[column, "id"], query.sort),
-                    _ => order(&["id"], query.sort),
+                    Some((column, None)) => order(&[column, self.id], query.sort),
+                    _ => order(&[self.id], query.sort),
                 };
                 let limit = match examines {
                     true => Value::Int(MAX_EXAMINED),
@@ -245,7 +270,7 @@ impl Builder {
         };
         if !by_name {
             let id = self.bind(Value::Int(*id));
-            let filter = self.filter(&[format!("id {operator} {id}")]);
+            let filter = self.filter(&[format!("{} {operator} {id}", self.id)]);
             return format!("SELECT {columns} FROM {table}{filter}");
         }
         let name = self.bind(Value::Text(name.as_str().into()));
@@ -263,8 +288,8 @@ impl Builder {
         let operator = after(query.sort);
         let Some(Position { name, id }) = &query.after else {
             let order = match &self.key {
-                Some((column, _)) => order(&[column, "id"], query.sort),
-                None => order(&["id"], query.sort),
+                Some((column, _)) => order(&[column, self.id], query.sort),
+                None => order(&[self.id], query.sort),
             };
             return (self.filter(&[]), order);
         };
@@ -272,8 +297,8 @@ impl Builder {
         match self.key.clone() {
             None => {
                 let id = self.bind(id);
-                let filter = self.filter(&[format!("id {operator} {id}")]);
-                (filter, order(&["id"], query.sort))
+                let filter = self.filter(&[format!("{} {operator} {id}", self.id)]);
+                (filter, order(&[self.id], query.sort))
             }
             Some((column, value)) => {
                 let value = value.unwrap_or_else(|| self.bind(Value::Text(name.as_str().into())));

@@ -1,5 +1,5 @@
-//! The store: pets, categories, orders, API keys and idempotency keys on SQLite or
-//! PostgreSQL.
+//! The store: pets, categories, orders, webhooks, API keys and idempotency keys on SQLite
+//! or PostgreSQL.
 //!
 //! Both databases keep the same promises:
 //!
@@ -29,6 +29,7 @@ mod postgres;
 mod queue;
 mod sqlite;
 mod url;
+mod webhook_rows;
 
 use std::collections::HashSet;
 
@@ -439,8 +440,10 @@ impl Store {
 
     /// The event with this id; `None` if the log does not have it.
     pub async fn event_get(&self, id: EventId) -> Result<Option<Event>, Error> {
-        let _ = id;
-        todo!()
+        match self {
+            Self::Sqlite(db) => db.event_get(id).await,
+            Self::Postgres(db) => db.event_get(id).await,
+        }
     }
 
     /// Creates a webhook for an API key with these scopes. It delivers what comes after
@@ -454,21 +457,33 @@ impl Store {
         position: EventId,
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<Result<StoredWebhook, WebhookRejection>>, Error> {
-        let _ = (api_key_id, scopes, new, secret, position, idempotency);
-        todo!()
+        match self {
+            Self::Sqlite(db) => {
+                db.webhook_create(api_key_id, scopes, new, secret, position, idempotency)
+                    .await
+            }
+            Self::Postgres(db) => {
+                db.webhook_create(api_key_id, scopes, new, secret, position, idempotency)
+                    .await
+            }
+        }
     }
 
     pub async fn webhook_get(&self, id: WebhookId) -> Result<Option<StoredWebhook>, Error> {
-        let _ = id;
-        todo!()
+        match self {
+            Self::Sqlite(db) => db.webhook_get(id).await,
+            Self::Postgres(db) => db.webhook_get(id).await,
+        }
     }
 
     pub async fn webhook_list(
         &self,
         query: ListQuery<WebhookFilter>,
     ) -> Result<Page<StoredWebhook>, Error> {
-        let _ = query;
-        todo!()
+        match self {
+            Self::Sqlite(db) => db.webhook_list(query).await,
+            Self::Postgres(db) => db.webhook_list(query).await,
+        }
     }
 
     /// Changes a webhook for an API key with these scopes. A webhook that had fallen out
@@ -480,14 +495,18 @@ impl Store {
         scopes: Scopes,
         newest: EventId,
     ) -> Result<Result<StoredWebhook, WebhookRejection>, Error> {
-        let _ = (id, change, scopes, newest);
-        todo!()
+        match self {
+            Self::Sqlite(db) => db.webhook_update(id, change, scopes, newest).await,
+            Self::Postgres(db) => db.webhook_update(id, change, scopes, newest).await,
+        }
     }
 
     /// Deletes a webhook with its deliveries. Returns whether it existed.
     pub async fn webhook_delete(&self, id: WebhookId) -> Result<bool, Error> {
-        let _ = id;
-        todo!()
+        match self {
+            Self::Sqlite(db) => db.webhook_delete(id).await,
+            Self::Postgres(db) => db.webhook_delete(id).await,
+        }
     }
 
     /// Replaces the secret of a webhook for an API key with these scopes; see
@@ -499,8 +518,10 @@ impl Store {
         scopes: Scopes,
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<Result<StoredWebhook, WebhookRejection>>, Error> {
-        let _ = (id, new, scopes, idempotency);
-        todo!()
+        match self {
+            Self::Sqlite(db) => db.webhook_rotate_secret(id, new, scopes, idempotency).await,
+            Self::Postgres(db) => db.webhook_rotate_secret(id, new, scopes, idempotency).await,
+        }
     }
 
     /// Moves a webhook to another position, for an API key with these scopes.
@@ -510,8 +531,10 @@ impl Store {
         position: EventId,
         scopes: Scopes,
     ) -> Result<Result<StoredWebhook, WebhookRejection>, Error> {
-        let _ = (id, position, scopes);
-        todo!()
+        match self {
+            Self::Sqlite(db) => db.webhook_replay(id, position, scopes).await,
+            Self::Postgres(db) => db.webhook_replay(id, position, scopes).await,
+        }
     }
 
     /// Lists the failed deliveries of a webhook by the order of their events.
@@ -520,8 +543,10 @@ impl Store {
         id: WebhookId,
         query: ListQuery<DeliveryFilter>,
     ) -> Result<Page<Delivery>, Error> {
-        let _ = (id, query);
-        todo!()
+        match self {
+            Self::Sqlite(db) => db.delivery_list(id, query).await,
+            Self::Postgres(db) => db.delivery_list(id, query).await,
+        }
     }
 
     /// Makes a failed delivery due now. `None` if there is no such delivery.
@@ -531,22 +556,28 @@ impl Store {
         event: EventId,
         now: Timestamp,
     ) -> Result<Option<Delivery>, Error> {
-        let _ = (id, event, now);
-        todo!()
+        match self {
+            Self::Sqlite(db) => db.delivery_retry(id, event, now).await,
+            Self::Postgres(db) => db.delivery_retry(id, event, now).await,
+        }
     }
 
     /// Leases every enabled webhook that no other replica has leased, renews the leases
     /// that `owner` has, and returns the ids and revisions of all that it now has. A
     /// lease lasts for [`WEBHOOK_LEASE`]. On SQLite there is only one owner.
     pub async fn webhook_lease(&self, owner: &str) -> Result<Vec<(WebhookId, i64)>, Error> {
-        let _ = owner;
-        todo!()
+        match self {
+            Self::Sqlite(db) => db.webhook_lease().await,
+            Self::Postgres(db) => db.webhook_lease(owner).await,
+        }
     }
 
     /// Ends all leases of `owner`.
     pub async fn webhook_release(&self, owner: &str) -> Result<(), Error> {
-        let _ = owner;
-        todo!()
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(db) => db.webhook_release(owner).await,
+        }
     }
 
     /// Saves what was achieved for a webhook, all or nothing. Returns `false`, and saves
@@ -558,8 +589,10 @@ impl Store {
         revision: i64,
         progress: Progress,
     ) -> Result<bool, Error> {
-        let _ = (id, owner, revision, progress);
-        todo!()
+        match self {
+            Self::Sqlite(db) => db.webhook_save(id, revision, progress).await,
+            Self::Postgres(db) => db.webhook_save(id, owner, revision, progress).await,
+        }
     }
 
     /// The deliveries to be retried, at most `limit` of those that are due.
@@ -569,15 +602,19 @@ impl Store {
         now: Timestamp,
         limit: usize,
     ) -> Result<Retries, Error> {
-        let _ = (id, now, limit);
-        todo!()
+        match self {
+            Self::Sqlite(db) => db.delivery_retries(id, now, limit).await,
+            Self::Postgres(db) => db.delivery_retries(id, now, limit).await,
+        }
     }
 
     /// Deletes a batch of the deliveries that were given up before. Returns how many; 0 if
     /// none are left.
     pub async fn delivery_purge(&self, before: Timestamp) -> Result<u64, Error> {
-        let _ = before;
-        todo!()
+        match self {
+            Self::Sqlite(db) => db.delivery_purge(before).await,
+            Self::Postgres(db) => db.delivery_purge(before).await,
+        }
     }
 
     /// Deletes a batch of the idempotency keys that are older than `retention`.

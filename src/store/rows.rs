@@ -89,6 +89,23 @@ define_columns!($ event_columns:
     "pet_id" INT8, "created_at" INT8, "updated_at" INT8, "expires_at" INT8
 );
 
+define_columns!($ webhook_columns:
+    "id" INT8, "url" TEXT, "types" TEXT, "description" TEXT,
+    "state" TEXT, "disabled_reason" TEXT, "api_key_id" INT8, "created_at" INT8, "updated_at" INT8,
+    "secret" TEXT, "previous_secret" TEXT, "previous_secret_expires_at" INT8, "position" TEXT,
+    "consecutive_failures" INT8, "failing_since" INT8, "paused_until" INT8, "revision" INT8
+);
+
+define_columns!($ new_webhook_columns:
+    "url" TEXT, "types" TEXT, "description" TEXT, "state" TEXT, "api_key_id" INT8,
+    "created_at" INT8, "updated_at" INT8, "secret" TEXT, "position" TEXT
+);
+
+define_columns!($ delivery_columns:
+    "event_id" TEXT, "state" TEXT, "attempts" INT8, "last_attempt_at" INT8,
+    "status" INT8, "error" TEXT, "next_attempt_at" INT8
+);
+
 define_columns!($ count_columns:
     "pets" INT8, "pets_available" INT8, "pets_pending" INT8, "pets_sold" INT8,
     "orders_placed" INT8, "orders_completed" INT8, "orders_cancelled" INT8,
@@ -127,7 +144,12 @@ impl<'r, R: Row> Columns<'r, R> {
         Self { row, next: count }
     }
 
-    fn advance(&mut self) -> usize {
+    /// The number of the next column.
+    pub(super) fn next_column(&self) -> usize {
+        self.next
+    }
+
+    pub(super) fn advance(&mut self) -> usize {
         let column = self.next;
         self.next += 1;
         column
@@ -163,13 +185,13 @@ impl<'r, R: Row> Columns<'r, R> {
         bytes.try_into().map_err(|e| R::corrupt(column, e))
     }
 
-    fn timestamp(&mut self) -> Result<Timestamp, R::Error> {
+    pub(super) fn timestamp(&mut self) -> Result<Timestamp, R::Error> {
         let column = self.advance();
         let microseconds = self.row.int(column)?;
         Timestamp::from_microsecond(microseconds).map_err(|e| R::corrupt(column, e))
     }
 
-    fn optional_timestamp(&mut self) -> Result<Option<Timestamp>, R::Error> {
+    pub(super) fn optional_timestamp(&mut self) -> Result<Option<Timestamp>, R::Error> {
         let column = self.advance();
         let microseconds = self.row.optional_int(column)?;
         let timestamp = microseconds.map(Timestamp::from_microsecond).transpose();

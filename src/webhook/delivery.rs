@@ -3,9 +3,15 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{DisabledReason, Webhook, schedule::EndpointHealth, secret::SigningSecrets};
+use super::{
+    DisabledReason, Webhook, WebhookChange, WebhookState,
+    schedule::EndpointHealth,
+    secret::{SigningSecrets, WebhookSecret},
+};
 use crate::{
-    event::EventId,
+    api_key::{Scope, Scopes},
+    clock::truncate_to_microseconds,
+    event::{EventId, EventTypes},
     invalid::{Invalid, quoted},
     page::{Filter, ListKind, Parameters, set_once},
 };
@@ -137,6 +143,7 @@ impl Filter for DeliveryFilter {
 }
 
 /// A webhook with all that is needed to deliver events to it.
+#[derive(Clone)]
 pub struct StoredWebhook {
     pub webhook: Webhook,
     pub secrets: SigningSecrets,
@@ -146,8 +153,91 @@ pub struct StoredWebhook {
     pub health: EndpointHealth,
     /// No attempt is made before.
     pub paused_until: Option<Timestamp>,
-    /// Changes with every change by a client.
+    /// Changes with every change by a client, and when the webhook is disabled.
     pub revision: i64,
+}
+
+/// What a client's request does to a webhook. The rest is left to the replica that
+/// delivers meanwhile.
+pub(crate) struct ClientChange {
+    pub(crate) webhook: Webhook,
+    pub(crate) secrets: SigningSecrets,
+    /// `None`: stays as it is.
+    pub(crate) position: Option<EventId>,
+    /// Whether failures and the pause are forgotten.
+    pub(crate) resets_health: bool,
+}
+
+impl StoredWebhook {
+    /// Decides what a merge patch does; `None` if nothing. After the events that a webhook
+    /// had still to deliver were purged, it continues after `newest`.
+    pub(crate) fn update(
+        &self,
+        change: &WebhookChange,
+        scopes: Scopes,
+        newest: EventId,
+        now: Timestamp,
+    ) -> Result<Option<ClientChange>, Scope> {
+        let before = &self.webhook;
+        let Some(webhook) = change.decide(before, scopes, now)? else {
+            return Ok(None);
+        };
+        let is_enabled_again =
+            webhook.state == WebhookState::Enabled && before.state != webhook.state;
+        let has_expired = before.state == WebhookState::Disabled(DisabledReason::EventsExpired);
+        Ok(Some(ClientChange {
+            secrets: self.secrets.clone(),
+            position: (is_enabled_again && has_expired).then_some(newest),
+            resets_health: is_enabled_again || webhook.url != before.url,
+            webhook,
+        }))
+    }
+
+    /// See [`SigningSecrets::rotate`].
+    pub(crate) fn rotate_secret(
+        &self,
+        new: &WebhookSecret,
+        scopes: Scopes,
+        now: Timestamp,
+    ) -> Result<ClientChange, Scope> {
+        let now = truncate_to_microseconds(now);
+        Ok(ClientChange {
+            webhook: self.changed_at(now, scopes)?,
+            secrets: self.secrets.clone().rotate(new.clone(), now),
+            position: None,
+            resets_health: false,
+        })
+    }
+
+    pub(crate) fn replay(
+        &self,
+        position: EventId,
+        scopes: Scopes,
+        now: Timestamp,
+    ) -> Result<ClientChange, Scope> {
+        let mut webhook = self.changed_at(now, scopes)?;
+        // Otherwise enabling it would move it to the newest event.
+        if webhook.state == WebhookState::Disabled(DisabledReason::EventsExpired) {
+            webhook.state = WebhookState::Disabled(DisabledReason::Requested);
+        }
+        Ok(ClientChange {
+            webhook,
+            secrets: self.secrets.clone(),
+            position: Some(position),
+            resets_health: false,
+        })
+    }
+
+    /// The webhook, as changed by an API key with these scopes, which must be able to read
+    /// all that it delivers.
+    fn changed_at(&self, now: Timestamp, scopes: Scopes) -> Result<Webhook, Scope> {
+        let webhook = self.webhook.clone();
+        EventTypes::visible_to(Some(webhook.types), scopes)?;
+        Ok(Webhook {
+            updated_at: webhook.updated_at.max(truncate_to_microseconds(now)),
+            ..webhook
+        })
+    }
 }
 
 /// What a replica has achieved since it last saved it.
@@ -156,7 +246,8 @@ pub struct Progress {
     pub position: EventId,
     pub health: EndpointHealth,
     pub paused_until: Option<Timestamp>,
-    /// Deliveries that have failed, for the first time or again.
+    /// Deliveries that have failed, for the first time or again. If there are several of
+    /// an event, the last one is saved.
     pub failures: Vec<Delivery>,
     /// Deliveries that had failed and have now succeeded.
     pub delivered: Vec<EventId>,

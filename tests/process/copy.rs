@@ -53,7 +53,7 @@ async fn copy_preserves_all_data() {
     db.close().unwrap();
 
     let done = copy(&home, &there.url()).success();
-    let output = "Copied 1233 animals, 1 category name, 1 order and 2 API keys.";
+    let output = "Copied 1233 animals, 1 category name, 1 order, 2 API keys and 0 webhooks.";
     assert!(done.stderr.contains(output), "{done:?}");
 
     let service = there.serve();
@@ -164,7 +164,7 @@ async fn sales_go_on_after_a_copy() {
     service.stop();
 
     let copied = copy(&home, &there.url()).success();
-    let output = "Copied 4 animals, 3 category names, 5 orders and 1 API key.";
+    let output = "Copied 4 animals, 3 category names, 5 orders, 1 API key and 0 webhooks.";
     assert!(copied.stderr.contains(output), "{copied:?}");
     let check = ["check", "--database", &there.url()];
     there.petstore(&check).success();

@@ -14,7 +14,12 @@ use super::super::{
     sqlite,
     url::DatabaseUrl,
 };
-use crate::{case_fold::fold, pet::search_name};
+use crate::{
+    case_fold::fold,
+    event::EventId,
+    pet::search_name,
+    webhook::{secret::WebhookSecret, url::WebhookUrl},
+};
 
 /// By how much a counter exceeds the number of rows.
 macro_rules! count_excess {
@@ -44,7 +49,7 @@ macro_rules! newest_events {
 }
 
 /// What each query counts, and the query. Every count must be 0. Valid on both databases.
-const INVARIANTS: [(&str, &str); 14] = [
+const INVARIANTS: [(&str, &str); 17] = [
     (
         "open orders whose pet is not pending",
         "SELECT count(*) FROM orders LEFT JOIN pets ON pets.id = orders.pet_id
@@ -103,17 +108,31 @@ const INVARIANTS: [(&str, &str); 14] = [
         "events that were to be purged",
         "SELECT count(*) FROM events JOIN event_log ON sequence <= purged_through",
     ),
+    (
+        "webhooks whose state contradicts their reason for being disabled",
+        "SELECT count(*) FROM webhooks WHERE (state = 'disabled') = (disabled_reason IS NULL)",
+    ),
+    (
+        "deliveries without a webhook",
+        "SELECT count(*) FROM webhook_deliveries LEFT JOIN webhooks ON webhooks.id = webhook_id
+         WHERE webhooks.id IS NULL",
+    ),
+    (
+        "deliveries whose state contradicts the time of their next attempt",
+        "SELECT count(*) FROM webhook_deliveries
+         WHERE (state = 'retrying') = (next_attempt_at IS NULL)",
+    ),
 ];
 
 /// A column that only the program can verify.
 struct Derived {
     what: &'static str,
-    /// Selects names, and what is stored for each.
+    /// Selects texts, and what is stored for each.
     sql: &'static str,
     derive: fn(&str) -> CompactString,
 }
 
-const DERIVED: [Derived; 2] = [
+const DERIVED: [Derived; 6] = [
     Derived {
         what: "pets that a search does not find by their name",
         sql: "SELECT name, search_name FROM pets",
@@ -123,6 +142,28 @@ const DERIVED: [Derived; 2] = [
         what: "categories whose name could be used twice",
         sql: "SELECT name, folded_name FROM categories",
         derive: |name| CompactString::from(fold(name)),
+    },
+    Derived {
+        what: "webhooks with a malformed position",
+        sql: "SELECT position, position FROM webhooks",
+        derive: |text| readable(EventId::parse(text), |id| id.to_string()),
+    },
+    Derived {
+        what: "webhooks with a malformed URL",
+        sql: "SELECT url, url FROM webhooks",
+        derive: |text| readable(WebhookUrl::parse(text).ok(), |url| url.as_str().into()),
+    },
+    Derived {
+        what: "webhooks with a malformed secret",
+        sql: "SELECT secret, secret FROM webhooks UNION ALL
+              SELECT previous_secret, previous_secret FROM webhooks
+              WHERE previous_secret IS NOT NULL",
+        derive: |text| readable(WebhookSecret::parse(text), |secret| secret.reveal()),
+    },
+    Derived {
+        what: "deliveries with another sequence number than their event",
+        sql: "SELECT event_id, CAST(sequence AS text) FROM webhook_deliveries",
+        derive: |text| readable(EventId::parse(text), |id| id.sequence.to_string()),
     },
 ];
 
@@ -136,7 +177,10 @@ const POSTGRES_INVARIANTS: [(&str, &str); 6] = [
              'orders_pkey', 'orders_status_id_idx', 'orders_pet_id_id_idx',
              'orders_active_pet_id_key', 'orders_expires_at_idx',
              'idempotency_keys_pkey', 'idempotency_keys_created_at_idx', 'counts_pkey',
-             'api_keys_pkey', 'api_keys_hash_key', 'events_pkey', 'event_log_pkey']) AS index_name
+             'api_keys_pkey', 'api_keys_hash_key', 'events_pkey', 'event_log_pkey',
+             'webhooks_pkey', 'webhook_deliveries_pkey',
+             'webhook_deliveries_next_attempt_at_idx',
+             'webhook_deliveries_last_attempt_at_idx']) AS index_name
          WHERE to_regclass(index_name) IS NULL",
     ),
     (
@@ -291,6 +335,11 @@ async fn check_server(
         problems.extend(problem(wrong, what));
     }
     Ok(problems)
+}
+
+/// A value as text; nothing if it could not be parsed.
+fn readable<T>(parsed: Option<T>, text: impl FnOnce(T) -> String) -> CompactString {
+    parsed.map(text).unwrap_or_default().into()
 }
 
 fn problem(count: i64, what: &str) -> Option<String> {

@@ -1,5 +1,5 @@
-//! Copying a store from an SQLite file to a PostgreSQL server. Ids, API keys and
-//! idempotency keys are preserved.
+//! Copying a store from an SQLite file to a PostgreSQL server. Ids, API keys, webhooks with
+//! their secrets, and idempotency keys are preserved.
 
 use std::{error::Error, path::Path, pin::pin};
 
@@ -16,6 +16,7 @@ use super::super::{
     postgres::{self, PostgresError, PostgresUrl},
     sqlite,
 };
+use crate::event::EventId;
 
 /// Why the copy failed. Unless it is unconfirmed, the target is unchanged.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +48,7 @@ struct Table {
     types: &'static [Type],
 }
 
-static TABLES: [Table; 5] = [
+static TABLES: [Table; 6] = [
     Table {
         name: "pets",
         columns: stored_pet_columns!(),
@@ -69,6 +70,11 @@ static TABLES: [Table; 5] = [
         types: api_key_columns!(types),
     },
     Table {
+        name: "webhooks",
+        columns: webhook_columns!(),
+        types: webhook_columns!(types),
+    },
+    Table {
         name: "idempotency_keys",
         columns: idempotency_key_columns!(),
         types: idempotency_key_columns!(types),
@@ -79,8 +85,12 @@ static TABLES: [Table; 5] = [
 const SET_ACTIVE_ORDER: &str = "UPDATE pets SET active_order = orders.status FROM orders
      WHERE orders.pet_id = pets.id AND orders.status IN ('placed', 'completed')";
 
+/// The log starts anew, and so do the webhooks. Their failed deliveries are of events that
+/// it does not have.
+const SET_POSITION: &str = "UPDATE webhooks SET position = $1";
+
 /// Copies everything in one transaction. Returns the number of rows of pets,
-/// categories, orders, API keys and idempotency keys. Calls `progress` with the number of
+/// categories, orders, API keys, webhooks and idempotency keys. Calls `progress` with the number of
 /// rows copied and in total.
 ///
 /// The file must not be served meanwhile, and the target must be empty.
@@ -88,13 +98,13 @@ pub(crate) async fn copy(
     from: &Path,
     to: &PostgresUrl,
     mut progress: impl FnMut(u64, u64),
-) -> Result<[u64; 5], CopyError> {
+) -> Result<[u64; 6], CopyError> {
     let (source, _lock) = sqlite::open_exclusive_read_only(from)?;
     // One snapshot: the command line may change API keys meanwhile.
     source.execute_batch("BEGIN")?;
     let (mut client, warnings) = postgres::open_connection(to).await?;
     let target = client.transaction().await?;
-    let mut counts = [0; 5];
+    let mut counts = [0; 6];
     for (table, count) in TABLES.iter().zip(&mut counts) {
         let name = table.name;
         // Keeps other writers out until the commit.
@@ -124,6 +134,8 @@ pub(crate) async fn copy(
         advance_sequence(&source, &target, table.name).await?;
     }
     target.execute(SET_ACTIVE_ORDER, &[]).await?;
+    let start = EventId::START.to_string();
+    target.execute(SET_POSITION, &[&start]).await?;
     match postgres::commit_confirmed(target, &warnings).await {
         true => Ok(counts),
         false => Err(CopyError::Unconfirmed),
@@ -209,7 +221,13 @@ mod tests {
     #[test]
     fn every_table_is_copied_or_derived() {
         // Kept by triggers, SQLite's own, and the log, which starts anew.
-        const DERIVED: [&str; 4] = ["counts", "sqlite_sequence", "events", "event_log"];
+        const DERIVED: [&str; 5] = [
+            "counts",
+            "sqlite_sequence",
+            "events",
+            "event_log",
+            "webhook_deliveries",
+        ];
         let db = sqlite::in_memory().unwrap();
         let mut tables = db
             .prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")

@@ -234,6 +234,26 @@ impl Postgres {
         }
     }
 
+    pub(in super::super) async fn event_get(&self, id: EventId) -> Result<Option<Event>, Error> {
+        for _ in 0..2 {
+            let Decided { server, .. } = self.events.decided();
+            let rows = self.reads.read(&GET, &[&server, &id.sequence]).await?;
+            let row = rows.first().ok_or(MissingRow)?;
+            if row.optional_int(1)?.is_some() {
+                let event = Event::read(&mut Columns::skipping(row, 1))?;
+                if event.id() == id {
+                    return Ok(Some(event));
+                }
+            }
+            if row.boolean(0)? {
+                return Ok(None);
+            }
+            // It may be another server since the last poll.
+            self.event_sync().await?;
+        }
+        Err(Error::Unavailable(Arc::new(OtherServer)))
+    }
+
     pub(in super::super) async fn event_purge(
         &self,
         retention: EventRetention,
@@ -336,6 +356,18 @@ static NEWEST: Sql = Sql {
         " FROM events WHERE sequence <= ",
         head!(),
         " ORDER BY sequence DESC LIMIT 1"
+    ),
+    types: &[Type::INT8, Type::INT8],
+};
+
+/// One row, with whether this is server `$1`.
+static GET: Sql = Sql {
+    text: concat!(
+        "SELECT this.is_same, ",
+        event_columns!("events"),
+        " FROM (SELECT ",
+        server!(),
+        " = $1 AS is_same) AS this LEFT JOIN events ON sequence = $2"
     ),
     types: &[Type::INT8, Type::INT8],
 };

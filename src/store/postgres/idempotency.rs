@@ -5,17 +5,23 @@
 //! the primary key and is rolled back as a whole; when it is run again, it finds
 //! the record.
 
+use std::sync::Arc;
+
 use jiff::SignedDuration;
 use tokio_postgres::{Row, types::Type};
 
 use super::{
-    super::error::Error,
+    super::{
+        error::Error,
+        replay::{self, Outcome},
+        rows::Columns,
+    },
     Postgres,
     pool::{Parameters, Pool, Sql},
     read_count,
     writer::BatchedWrite,
 };
-use crate::idempotency::IdempotentRequest;
+use crate::idempotency::{IdempotentRequest, RecordedRejection};
 
 const PRIMARY_KEY: &str = "idempotency_keys_pkey";
 
@@ -152,6 +158,56 @@ pub(super) async fn run<C: BatchedWrite>(
         .await
 }
 
+/// A common table expression that records the outcome of a change that is not batched, if
+/// the request has an idempotency key. Parameters `$1` to `$3` are the API key id, the key
+/// and the fingerprint; `$outcome` is an expression with the columns `outcome` and `id`.
+macro_rules! record {
+    ($outcome:literal) => {
+        concat!(
+            "recorded AS (
+                 INSERT INTO idempotency_keys (",
+            idempotency_key_columns!(),
+            ") SELECT $1, $2, $3, outcome, id, ",
+            now_micros!(),
+            " FROM ",
+            $outcome,
+            " WHERE $2 IS NOT NULL
+             )"
+        )
+    };
+}
+
+/// The types of the parameters of a statement with `record!`.
+macro_rules! recorded_types {
+    ($($own:ident),*) => {
+        &[Type::INT8, Type::TEXT, Type::BYTEA, $(Type::$own),*]
+    };
+}
+
+/// Runs a statement with `record!`. Returns `None`, with nothing changed, if a concurrent
+/// transaction recorded the idempotency key first.
+pub(super) async fn run_recorded(
+    pool: &Pool,
+    sql: &'static Sql,
+    request: Option<&IdempotentRequest>,
+    own: Parameters<'_>,
+) -> Result<Option<Vec<Row>>, Error> {
+    let common: Parameters = &[
+        &request.map(|request| request.api_key_id),
+        &request.map(|request| request.key.as_str()),
+        &request.map(|request| request.fingerprint.as_slice()),
+    ];
+    let parameters = [common, own].concat();
+    pool.write_unless_conflict(sql, &parameters, PRIMARY_KEY)
+        .await
+}
+
+static FIND: Sql = Sql {
+    text: "SELECT fingerprint, outcome, resource_id FROM idempotency_keys
+           WHERE api_key_id = $1 AND key = $2",
+    types: &[Type::INT8, Type::TEXT],
+};
+
 /// Concurrent replicas skip each other's rows.
 static PURGE: Sql = Sql {
     text: concat!(
@@ -172,6 +228,27 @@ static PURGE: Sql = Sql {
 };
 
 impl Postgres {
+    /// Finds the recorded outcome of a request; `Some(None)` if its key belongs to another.
+    pub(super) async fn idempotency_find<R: RecordedRejection>(
+        &self,
+        request: &IdempotentRequest,
+    ) -> Result<Option<Option<Outcome<R>>>, Error> {
+        let parameters: Parameters = &[&request.api_key_id, &request.key.as_str()];
+        let rows = self.reads.read(&FIND, parameters).await?;
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        let mut columns = Columns::of(row);
+        if columns.hash()? != request.fingerprint {
+            return Ok(Some(None));
+        }
+        let (outcome, resource_id) = (columns.text()?, columns.optional_int()?);
+        let outcome = replay::from_columns(outcome, resource_id);
+        outcome
+            .map(|outcome| Some(Some(outcome)))
+            .map_err(|unknown| Error::Internal(Arc::new(unknown)))
+    }
+
     pub(in super::super) async fn idempotency_purge(
         &self,
         retention: SignedDuration,

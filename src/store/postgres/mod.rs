@@ -7,6 +7,7 @@ mod idempotency;
 mod api_keys;
 mod categories;
 mod connect;
+mod deliveries;
 mod error;
 mod events;
 mod fence;
@@ -16,6 +17,7 @@ mod orders;
 mod pets;
 mod pool;
 mod url;
+mod webhooks;
 mod writer;
 
 use std::{
@@ -59,7 +61,7 @@ const MIGRATION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Connections for reads, per replica.
 const READ_CONNECTIONS: usize = 4;
 
-/// Connections to a PostgreSQL server. Reads, updates, categories, background work and
+/// Connections to a PostgreSQL server. Reads, updates, categories, webhooks, background work and
 /// each kind of batched change have their own, so that a statement that waits for a
 /// standby delays only its own kind.
 #[derive(Debug)]
@@ -67,6 +69,7 @@ pub struct Postgres {
     reads: Pool,
     updates: Pool,
     categories: Pool,
+    webhooks: Pool,
     /// For background tasks and API keys.
     background: Pool,
     creates: Writer<CreatePet>,
@@ -142,6 +145,7 @@ impl Postgres {
             reads: Pool::new(&connector, read_connections),
             updates: writes(),
             categories: writes(),
+            webhooks: Pool::new(&connector, 1),
             background: Pool::new(&connector, 1),
             creates: Writer::start(writes, queue, &commits),
             placements: Writer::start(writes, queue, &commits),
@@ -203,6 +207,7 @@ impl Postgres {
             of_pools("read", [&self.reads]),
             of_pools("update", [&self.updates]),
             of_pools("category", [&self.categories]),
+            of_pools("webhook", [&self.webhooks]),
             of_pools("background", [&self.background]),
             of_pools("event", [self.events.pool()]),
         ];

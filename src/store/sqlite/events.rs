@@ -46,6 +46,12 @@ const READ: &str = concat!(
     " FROM events WHERE sequence >= ?1 ORDER BY sequence LIMIT ?2"
 );
 
+const GET: &str = concat!(
+    "SELECT ",
+    event_columns!(),
+    " FROM events WHERE sequence = ?1"
+);
+
 const PURGED_THROUGH: &str = "SELECT purged_through FROM event_log";
 
 /// The last of the oldest events that are to be purged: those before the first that must
@@ -179,6 +185,16 @@ impl Sqlite {
             Ok(id.verify(&mut events, purged?).map(|()| events))
         };
         self.readers.run(read).await
+    }
+
+    pub(in super::super) async fn event_get(&self, id: EventId) -> Result<Option<Event>, Error> {
+        let get = move |db: &Connection| {
+            let mut select = db.prepare_cached(GET)?;
+            let mut found = select.query_map([id.sequence], read_row::<Event>)?;
+            found.next().transpose()
+        };
+        let found = self.readers.run(get).await?;
+        Ok(found.filter(|event| event.id() == id))
     }
 
     pub(in super::super) async fn event_purge(

@@ -64,7 +64,7 @@ pub(super) fn execute_once<T, R: RecordedRejection>(
     at: Timestamp,
     execute: impl FnOnce(&Connection) -> rusqlite::Result<Result<T, R>>,
     id: impl FnOnce(&T) -> i64,
-    replay: impl FnOnce(&Connection, i64) -> rusqlite::Result<T>,
+    replay: impl FnOnce(&Connection, i64) -> rusqlite::Result<Result<T, R>>,
 ) -> rusqlite::Result<Idempotent<Result<T, R>>> {
     let Some(request) = request else {
         return execute(db).map(Idempotent::Executed);
@@ -85,10 +85,13 @@ pub(super) fn execute_once<T, R: RecordedRejection>(
         .optional()?;
     match record {
         Some(None) => Ok(Idempotent::KeyReused),
-        Some(Some(Ok(id))) => Ok(Idempotent::Replayed(Ok(replay(db, id)?))),
+        Some(Some(Ok(id))) => Ok(Idempotent::Replayed(replay(db, id)?)),
         Some(Some(Err(rejection))) => Ok(Idempotent::Replayed(Err(rejection))),
         None => {
             let result = execute(db)?;
+            if matches!(&result, Err(rejection) if !rejection.is_recorded()) {
+                return Ok(Idempotent::Executed(result));
+            }
             let recorded = result.as_ref().map(id).map_err(|rejection| *rejection);
             let (outcome, resource_id) = replay::to_columns(recorded);
             db.prepare_cached(RECORD)?.execute(params![

@@ -15,6 +15,7 @@ mod pets;
 mod readers;
 mod recovery;
 mod version;
+mod webhooks;
 mod writable_file;
 mod writer;
 

@@ -95,7 +95,7 @@ impl Sqlite {
         };
         let change = move |db: &Connection| {
             let request = idempotency.as_ref();
-            let replay = |db: &Connection, id| get(db, id).map(as_recorded);
+            let replay = |db: &Connection, id| get(db, id).map(as_recorded).map(Ok);
             execute_once(db, request, at, execute, |order| order.id.get(), replay)
         };
         self.writer.run(effect, change).await

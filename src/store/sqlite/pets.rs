@@ -73,7 +73,7 @@ impl Sqlite {
         };
         let create = move |db: &Connection| {
             let execute = |db: &Connection| insert(db, origin, new.clone()).map(Ok);
-            let replay = |_: &Connection, id| Ok(new.clone().with_id(PetId::from_store(id)));
+            let replay = |_: &Connection, id| Ok(Ok(new.clone().with_id(PetId::from_store(id))));
             let (request, at) = (Some(&request), origin.at);
             let created = execute_once(db, request, at, execute, |pet| pet.id.get(), replay)?;
             Ok(created.into_infallible())

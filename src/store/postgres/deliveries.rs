@@ -1,0 +1,235 @@
+//! What a replica has delivered, and what has failed, on PostgreSQL.
+
+use std::collections::{BTreeMap, HashSet};
+
+use jiff::Timestamp;
+use tokio_postgres::types::Type;
+
+use super::{
+    super::{
+        error::Error,
+        list::{Dialect, Select},
+        rows::{Columns, Entity, Row},
+        webhook_rows::{microseconds, read_retries},
+    },
+    Postgres,
+    error::MissingRow,
+    lock_wait::LockWait,
+    pool::{Parameters, Sql},
+    read_count,
+};
+use crate::{
+    event::EventId,
+    page::{ListQuery, Page, Position},
+    webhook::{
+        DisabledReason, WebhookId,
+        delivery::{Delivery, DeliveryFilter, Progress, Retries},
+    },
+};
+
+impl Postgres {
+    pub(in super::super) async fn webhook_save(
+        &self,
+        id: WebhookId,
+        owner: &str,
+        revision: i64,
+        progress: Progress,
+    ) -> Result<bool, Error> {
+        let delivered: Vec<_> = progress.delivered.iter().map(|id| id.sequence).collect();
+        // A statement cannot change a row twice.
+        let is_delivered: HashSet<_> = delivered.iter().collect();
+        let failures: BTreeMap<_, _> = progress
+            .failures
+            .iter()
+            .map(|failure| (failure.event_id.sequence, failure))
+            .filter(|(sequence, _)| !is_delivered.contains(sequence))
+            .collect();
+        let ints = |of: fn(&Delivery) -> Option<i64>| -> Vec<_> {
+            failures.values().map(|failure| of(failure)).collect()
+        };
+        let texts = |of: fn(&Delivery) -> String| -> Vec<_> {
+            failures.values().map(|failure| of(failure)).collect()
+        };
+        let parameters: Parameters = &[
+            &id.get(),
+            &owner,
+            &revision,
+            &progress.position.to_string(),
+            &i64::from(progress.health.consecutive_failures),
+            &microseconds(progress.health.failing_since),
+            &microseconds(progress.paused_until),
+            &progress.disabled.map(DisabledReason::as_str),
+            &Timestamp::now().as_microsecond(),
+            &delivered,
+            &ints(|f| Some(f.event_id.sequence)),
+            &texts(|f| f.event_id.to_string()),
+            &texts(|f| f.state.as_str().into()),
+            &ints(|f| Some(f.attempts.into())),
+            &ints(|f| Some(f.last_attempt_at.as_microsecond())),
+            &ints(|f| f.status.map(i64::from)),
+            &texts(|f| f.error.as_str().into()),
+            &ints(|f| microseconds(f.next_attempt_at)),
+        ];
+        let lock_wait = LockWait::start();
+        loop {
+            let rows = self.webhooks.write(&SAVE, parameters).await?;
+            let mut columns = Columns::of(rows.first().ok_or(MissingRow)?);
+            let (is_saved, is_leased) = (columns.boolean()?, columns.boolean()?);
+            if is_saved || !is_leased {
+                return Ok(is_saved);
+            }
+            lock_wait.pause().await?;
+        }
+    }
+
+    pub(in super::super) async fn delivery_list(
+        &self,
+        id: WebhookId,
+        query: ListQuery<DeliveryFilter>,
+    ) -> Result<Page<Delivery>, Error> {
+        let select = Select::deliveries(id, &query, Dialect::Postgres);
+        let position = |delivery: &Delivery| Position::of_id(delivery.event_id.sequence);
+        self.list(select, query.limit, position).await
+    }
+
+    pub(in super::super) async fn delivery_retry(
+        &self,
+        id: WebhookId,
+        event: EventId,
+        now: Timestamp,
+    ) -> Result<Option<Delivery>, Error> {
+        let (event_id, now) = (event.to_string(), now.as_microsecond());
+        let parameters: Parameters = &[&id.get(), &event.sequence, &event_id, &now];
+        let rows = self.webhooks.write(&RETRY, parameters).await?;
+        rows.first().map(Delivery::from_row).transpose()
+    }
+
+    pub(in super::super) async fn delivery_retries(
+        &self,
+        id: WebhookId,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Retries, Error> {
+        let parameters: Parameters = &[&id.get(), &now.as_microsecond(), &(limit as i64)];
+        let rows = self.reads.read(&RETRIES, parameters).await?;
+        let due = rows
+            .iter()
+            .filter(|row| !matches!(row.optional_text(2), Ok(None)));
+        let due = due.map(|row| Delivery::read(&mut Columns::skipping(row, 2)));
+        let due = due.collect::<Result<_, _>>()?;
+        read_retries(&mut Columns::of(rows.first().ok_or(MissingRow)?), due)
+    }
+
+    pub(in super::super) async fn delivery_purge(&self, before: Timestamp) -> Result<u64, Error> {
+        let before = before.as_microsecond();
+        read_count(&self.background.write(&PURGE, &[&before]).await?)
+    }
+}
+
+/// Whether the webhook was saved, and whether its lease and revision are as expected: its
+/// row may be locked. A lease that has expired is still one until another replica has it.
+static SAVE: Sql = Sql {
+    text: concat!(
+        "WITH leased AS MATERIALIZED (
+             SELECT id FROM webhooks
+             WHERE id = $1 AND lease_owner = $2 AND revision = $3 AND state = 'enabled'
+             FOR NO KEY UPDATE SKIP LOCKED
+         ), saved AS (
+             UPDATE webhooks
+             SET position = $4, consecutive_failures = $5, failing_since = $6, paused_until = $7,
+                 state = CASE WHEN $8 IS NULL THEN state ELSE 'disabled' END,
+                 disabled_reason = $8,
+                 updated_at = CASE WHEN $8 IS NULL THEN updated_at
+                                   ELSE greatest(updated_at, $9) END,
+                 revision = CASE WHEN $8 IS NULL THEN revision ELSE revision + 1 END,
+                 lease_owner = CASE WHEN $8 IS NULL THEN lease_owner END,
+                 lease_expires_at = CASE WHEN $8 IS NULL THEN lease_expires_at END
+             FROM leased WHERE webhooks.id = leased.id
+             RETURNING webhooks.id
+         ), delivered AS (
+             DELETE FROM webhook_deliveries USING leased
+             WHERE webhook_id = leased.id AND sequence = ANY($10)
+         ), failed AS (
+             INSERT INTO webhook_deliveries (webhook_id, sequence, ",
+        delivery_columns!(),
+        ") SELECT leased.id, failure.* FROM leased,
+                  unnest($11, $12, $13, $14, $15, $16, $17, $18) AS failure
+             ON CONFLICT (webhook_id, sequence) DO UPDATE
+             SET event_id = EXCLUDED.event_id, state = EXCLUDED.state,
+                 attempts = EXCLUDED.attempts, last_attempt_at = EXCLUDED.last_attempt_at,
+                 status = EXCLUDED.status, error = EXCLUDED.error,
+                 next_attempt_at = EXCLUDED.next_attempt_at
+         )
+         SELECT EXISTS (SELECT FROM saved),
+                EXISTS (SELECT FROM webhooks WHERE id = $1 AND lease_owner = $2
+                        AND revision = $3 AND state = 'enabled')"
+    ),
+    types: &[
+        Type::INT8,
+        Type::TEXT,
+        Type::INT8,
+        Type::TEXT,
+        Type::INT8,
+        Type::INT8,
+        Type::INT8,
+        Type::TEXT,
+        Type::INT8,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::INT8_ARRAY,
+    ],
+};
+
+static RETRY: Sql = Sql {
+    text: concat!(
+        "WITH webhook AS (
+             UPDATE webhooks SET revision = revision + 1
+             WHERE id = $1 AND EXISTS (SELECT FROM webhook_deliveries
+                 WHERE webhook_id = $1 AND sequence = $2 AND event_id = $3)
+             RETURNING id
+         )
+         UPDATE webhook_deliveries SET state = 'retrying', next_attempt_at = $4
+         FROM webhook WHERE webhook_id = webhook.id AND sequence = $2 AND event_id = $3
+         RETURNING ",
+        delivery_columns!()
+    ),
+    types: &[Type::INT8, Type::INT8, Type::TEXT, Type::INT8],
+};
+
+/// At least one row, with the number of all and when the next one is due.
+static RETRIES: Sql = Sql {
+    text: concat!(
+        "SELECT count, next_at, ",
+        delivery_columns!("due"),
+        " FROM (
+             SELECT count(*), min(next_attempt_at) FILTER (WHERE next_attempt_at > $2) AS next_at
+             FROM webhook_deliveries WHERE webhook_id = $1 AND state = 'retrying'
+         ) AS retrying LEFT JOIN (
+             SELECT * FROM webhook_deliveries
+             WHERE webhook_id = $1 AND state = 'retrying' AND next_attempt_at <= $2
+             ORDER BY next_attempt_at, sequence LIMIT $3
+         ) AS due ON true ORDER BY due.next_attempt_at, due.sequence"
+    ),
+    types: &[Type::INT8, Type::INT8, Type::INT8],
+};
+
+/// Concurrent replicas skip each other's rows.
+static PURGE: Sql = Sql {
+    text: "WITH old AS (
+               SELECT webhook_id, sequence FROM webhook_deliveries
+               WHERE state = 'failed' AND last_attempt_at < $1
+               ORDER BY last_attempt_at LIMIT 1000 FOR UPDATE SKIP LOCKED
+           ), deleted AS (
+               DELETE FROM webhook_deliveries AS delivery USING old
+               WHERE (delivery.webhook_id, delivery.sequence) = (old.webhook_id, old.sequence)
+               RETURNING 1
+           )
+           SELECT count(*) FROM deleted",
+    types: &[Type::INT8],
+};
