@@ -44,3 +44,4 @@ mod shutdown;
 mod strace;
 mod tls;
 mod torture;
+mod webhook_store;

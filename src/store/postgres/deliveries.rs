@@ -9,12 +9,11 @@ use super::{
     super::{
         error::Error,
         list::{Dialect, Select},
-        rows::{Columns, Entity, Row},
+        rows::{Columns, Entity, Row as _},
         webhook_rows::{microseconds, read_retries},
     },
     Postgres,
     error::MissingRow,
-    lock_wait::LockWait,
     pool::{Parameters, Sql},
     read_count,
 };
@@ -70,16 +69,8 @@ impl Postgres {
             &texts(|f| f.error.as_str().into()),
             &ints(|f| microseconds(f.next_attempt_at)),
         ];
-        let lock_wait = LockWait::start();
-        loop {
-            let rows = self.webhooks.write(&SAVE, parameters).await?;
-            let mut columns = Columns::of(rows.first().ok_or(MissingRow)?);
-            let (is_saved, is_leased) = (columns.boolean()?, columns.boolean()?);
-            if is_saved || !is_leased {
-                return Ok(is_saved);
-            }
-            lock_wait.pause().await?;
-        }
+        let saved = self.webhook_unless_locked(&SAVE, parameters).await?;
+        Ok(saved.is_some())
     }
 
     pub(in super::super) async fn delivery_list(
@@ -100,8 +91,9 @@ impl Postgres {
     ) -> Result<Option<Delivery>, Error> {
         let (event_id, now) = (event.to_string(), now.as_microsecond());
         let parameters: Parameters = &[&id.get(), &event.sequence, &event_id, &now];
-        let rows = self.webhooks.write(&RETRY, parameters).await?;
-        rows.first().map(Delivery::from_row).transpose()
+        let retried = self.webhook_unless_locked(&RETRY, parameters).await?;
+        let read = |row| Delivery::read(&mut Columns::skipping(&row, 2));
+        retried.map(read).transpose()
     }
 
     pub(in super::super) async fn delivery_retries(
@@ -126,8 +118,8 @@ impl Postgres {
     }
 }
 
-/// Whether the webhook was saved, and whether its lease and revision are as expected: its
-/// row may be locked. A lease that has expired is still one until another replica has it.
+/// Whether the webhook was saved, and whether its lease and revision are as expected. A
+/// lease that has expired still counts until another replica has it.
 static SAVE: Sql = Sql {
     text: concat!(
         "WITH leased AS MATERIALIZED (
@@ -188,16 +180,24 @@ static SAVE: Sql = Sql {
 
 static RETRY: Sql = Sql {
     text: concat!(
-        "WITH webhook AS (
+        "WITH unlocked AS MATERIALIZED (
+             SELECT webhooks.id FROM webhooks JOIN webhook_deliveries ON webhook_id = webhooks.id
+             WHERE webhooks.id = $1 AND sequence = $2 AND event_id = $3
+             FOR NO KEY UPDATE SKIP LOCKED
+         ), webhook AS (
              UPDATE webhooks SET revision = revision + 1
-             WHERE id = $1 AND EXISTS (SELECT FROM webhook_deliveries
-                 WHERE webhook_id = $1 AND sequence = $2 AND event_id = $3)
-             RETURNING id
-         )
-         UPDATE webhook_deliveries SET state = 'retrying', next_attempt_at = $4
-         FROM webhook WHERE webhook_id = webhook.id AND sequence = $2 AND event_id = $3
-         RETURNING ",
-        delivery_columns!()
+             FROM unlocked WHERE webhooks.id = unlocked.id
+         ), retried AS (
+             UPDATE webhook_deliveries SET state = 'retrying', next_attempt_at = $4
+             FROM unlocked WHERE webhook_id = unlocked.id AND sequence = $2
+             RETURNING ",
+        delivery_columns!(),
+        ")
+         SELECT retried.event_id IS NOT NULL, found, ",
+        delivery_columns!("retried"),
+        " FROM (SELECT EXISTS (SELECT FROM webhook_deliveries
+                    WHERE webhook_id = $1 AND sequence = $2 AND event_id = $3) AS found
+         ) AS before LEFT JOIN retried ON true"
     ),
     types: &[Type::INT8, Type::INT8, Type::TEXT, Type::INT8],
 };

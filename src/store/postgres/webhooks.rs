@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use tokio_postgres::types::Type;
+use tokio_postgres::{Row, types::Type};
 
 use super::{
     super::{
@@ -17,6 +17,7 @@ use super::{
         webhook_rows::ChangedValues,
     },
     Postgres,
+    error::MissingRow,
     idempotency::{self, microseconds},
     lock_wait::LockWait,
     pool::{Parameters, Sql},
@@ -150,8 +151,29 @@ impl Postgres {
     }
 
     pub(in super::super) async fn webhook_delete(&self, id: WebhookId) -> Result<bool, Error> {
-        let deleted = self.webhooks.write(&DELETE, &[&id.get()]).await?;
-        Ok(!deleted.is_empty())
+        let deleted = self.webhook_unless_locked(&DELETE, &[&id.get()]).await?;
+        Ok(deleted.is_some())
+    }
+
+    /// Runs a statement whose row says whether it was executed, and whether there was
+    /// anything to execute it on. If that is locked, tries again. Returns `None` if there
+    /// was nothing.
+    pub(super) async fn webhook_unless_locked(
+        &self,
+        sql: &'static Sql,
+        parameters: Parameters<'_>,
+    ) -> Result<Option<Row>, Error> {
+        let lock_wait = LockWait::start();
+        loop {
+            let row = self.webhooks.write(sql, parameters).await?.pop();
+            let row = row.ok_or(MissingRow)?;
+            let mut columns = Columns::of(&row);
+            match (columns.boolean()?, columns.boolean()?) {
+                (true, _) => return Ok(Some(row)),
+                (false, false) => return Ok(None),
+                (false, true) => lock_wait.pause().await?,
+            }
+        }
     }
 
     /// Makes a client's change once, if there is one, and returns the webhook.
@@ -373,7 +395,13 @@ static REJECT: Sql = Sql {
 
 /// With its deliveries.
 static DELETE: Sql = Sql {
-    text: "DELETE FROM webhooks WHERE id = $1 RETURNING id",
+    text: "WITH unlocked AS MATERIALIZED (
+               SELECT id FROM webhooks WHERE id = $1 FOR UPDATE SKIP LOCKED
+           ), deleted AS (
+               DELETE FROM webhooks USING unlocked WHERE webhooks.id = unlocked.id
+               RETURNING webhooks.id
+           )
+           SELECT EXISTS (SELECT FROM deleted), EXISTS (SELECT FROM webhooks WHERE id = $1)",
     types: &[Type::INT8],
 };
 

@@ -1,0 +1,313 @@
+//! What is saved of deliveries.
+
+use petstore::{
+    api_key::Scopes,
+    event::{EventId, EventRetention},
+    page::ListQuery,
+    webhook::{
+        DisabledReason, WebhookId, WebhookState,
+        delivery::{Delivery, DeliveryFilter, DeliveryState, Progress},
+        schedule::EndpointHealth,
+    },
+};
+
+use super::{Database, failed, first, progress, retrying, second};
+
+pub async fn all_of_the_progress_is_saved(db: &Database<'_>) {
+    let (id, other) = (db.created().await.webhook.id, db.created().await.webhook.id);
+    let events = db.events(4).await;
+    let health = EndpointHealth {
+        consecutive_failures: 3,
+        failing_since: Some(second(100)),
+    };
+    let failures = vec![
+        retrying(events[0], 200),
+        failed(events[1], 100),
+        retrying(events[2], 300),
+    ];
+    let saved = Progress {
+        health,
+        paused_until: Some(second(150)),
+        failures: failures.clone(),
+        ..progress(events[2])
+    };
+    db.save(id, saved).await;
+    let stored = db.get(id).await;
+    assert_eq!((stored.position, stored.revision), (events[2], 1));
+    assert_eq!(
+        (stored.health, stored.paused_until),
+        (health, Some(second(150)))
+    );
+    assert_eq!(db.deliveries(id).await, failures);
+    let again = Delivery {
+        attempts: 2,
+        ..failed(events[0], 200)
+    };
+    let saved = Progress {
+        failures: vec![again.clone(), retrying(events[3], 1)],
+        delivered: vec![events[2], events[1]],
+        ..progress(events[3])
+    };
+    db.save(id, saved).await;
+    let stored = db.get(id).await;
+    assert_eq!(
+        (stored.health, stored.paused_until),
+        (EndpointHealth::default(), None)
+    );
+    assert_eq!(db.deliveries(id).await, [again, retrying(events[3], 1)]);
+    assert_eq!(db.deliveries(other).await, []);
+    assert_eq!(db.get(other).await.position, EventId::START);
+}
+
+pub async fn nothing_is_saved_for_another_revision(db: &Database<'_>) {
+    let id = db.created().await.webhook.id;
+    let events = db.events(2).await;
+    db.save(
+        id,
+        Progress {
+            failures: vec![retrying(events[0], 1)],
+            ..progress(events[0])
+        },
+    )
+    .await;
+    let replayed = db.store.webhook_replay(id, EventId::START, Scopes::all());
+    assert_eq!(replayed.await.unwrap().unwrap().revision, 2);
+    let saved = Progress {
+        failures: vec![retrying(events[1], 1)],
+        delivered: vec![events[0]],
+        disabled: Some(DisabledReason::ReceiverGone),
+        ..progress(events[1])
+    };
+    for (id, revision) in [(id, 1), (id, 3), (WebhookId::parse("99").unwrap(), 1)] {
+        let saved = db.store.webhook_save(id, "owner", revision, saved.clone());
+        assert!(!saved.await.unwrap());
+    }
+    let stored = db.get(id).await;
+    assert_eq!(stored.webhook.state, WebhookState::Enabled);
+    assert_eq!(stored.position, EventId::START);
+    assert_eq!(db.deliveries(id).await, [retrying(events[0], 1)]);
+}
+
+pub async fn disabling_ends_the_delivery(db: &Database<'_>) {
+    let (id, other) = (db.created().await.webhook.id, db.created().await.webhook.id);
+    let position = db.events(1).await[0];
+    let disabled = Progress {
+        disabled: Some(DisabledReason::ReceiverGone),
+        ..progress(position)
+    };
+    db.save(id, disabled.clone()).await;
+    let stored = db.get(id).await;
+    let expected = WebhookState::Disabled(DisabledReason::ReceiverGone);
+    assert_eq!((stored.webhook.state, stored.revision), (expected, 2));
+    assert!(stored.webhook.updated_at > stored.webhook.created_at);
+    assert_eq!(db.store.webhook_lease("owner").await.unwrap(), [(other, 1)]);
+    let saved = db.store.webhook_save(id, "owner", 2, disabled);
+    assert!(!saved.await.unwrap());
+}
+
+pub async fn an_event_that_failed_and_was_delivered_is_delivered(db: &Database<'_>) {
+    let id = db.created().await.webhook.id;
+    let events = db.events(2).await;
+    let twice = Progress {
+        failures: vec![
+            retrying(events[0], 1),
+            retrying(events[1], 1),
+            retrying(events[1], 2),
+        ],
+        delivered: vec![events[0]],
+        ..progress(events[1])
+    };
+    for _ in 0..2 {
+        db.save(id, twice.clone()).await;
+        assert_eq!(db.deliveries(id).await, [retrying(events[1], 2)]);
+    }
+}
+
+pub async fn retries_are_ordered_by_the_time_they_are_due(db: &Database<'_>) {
+    let (id, other) = (db.created().await.webhook.id, db.created().await.webhook.id);
+    let none = db
+        .store
+        .delivery_retries(id, second(1000), 10)
+        .await
+        .unwrap();
+    assert_eq!((none.due, none.next_at, none.count), (vec![], None, 0));
+    let events = db.events(6).await;
+    let due = [300, 100, 200, 500, 400].map(second);
+    let mut failures: Vec<_> = events
+        .iter()
+        .zip(due)
+        .map(|(event, due)| retrying(*event, due.as_second()))
+        .collect();
+    failures.push(failed(events[5], 50));
+    let saved = |failures| Progress {
+        failures,
+        ..progress(events[5])
+    };
+    db.save(id, saved(failures.clone())).await;
+    db.save(other, saved(vec![retrying(events[0], 1)])).await;
+    for (now, limit, expected, next_at) in [
+        (99, 10, &[][..], Some(100)),
+        (100, 10, &[1], Some(200)),
+        (300, 10, &[1, 2, 0], Some(400)),
+        (300, 2, &[1, 2], Some(400)),
+        (1000, 10, &[1, 2, 0, 4, 3], None),
+    ] {
+        let retries = db
+            .store
+            .delivery_retries(id, second(now), limit)
+            .await
+            .unwrap();
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|n: &usize| failures[*n].clone())
+            .collect();
+        assert_eq!((retries.due, retries.count), (expected, 5), "{now}");
+        assert_eq!(retries.next_at, next_at.map(second), "{now}");
+    }
+}
+
+pub async fn deliveries_are_listed_by_event(db: &Database<'_>) {
+    let id = db.created().await.webhook.id;
+    let events = db.events(5).await;
+    let is_failed = [true, false, true, true, false];
+    let failures: Vec<_> = events
+        .iter()
+        .zip(is_failed)
+        .map(|(event, is_failed)| match is_failed {
+            true => failed(*event, 1),
+            false => retrying(*event, 1),
+        })
+        .collect();
+    // In another order.
+    let reversed = failures.iter().rev().cloned().collect();
+    db.save(
+        id,
+        Progress {
+            failures: reversed,
+            ..progress(events[4])
+        },
+    )
+    .await;
+    for (query, expected) in [
+        ("limit=2", vec![vec![0, 1], vec![2, 3], vec![4]]),
+        ("limit=2&state=failed", vec![vec![0, 2], vec![3]]),
+        ("limit=2&state=retrying", vec![vec![1, 4]]),
+    ] {
+        let mut query = ListQuery::<DeliveryFilter>::parse(query).unwrap();
+        for page in &expected {
+            let listed = db.store.delivery_list(id, query.clone()).await.unwrap();
+            let page: Vec<_> = page.iter().map(|n: &usize| failures[*n].clone()).collect();
+            assert_eq!(listed.items, page);
+            query.after = listed.next;
+        }
+        assert_eq!(query.after, None, "{expected:?}");
+    }
+}
+
+pub async fn a_delivery_is_retried_on_request(db: &Database<'_>) {
+    let id = db.created().await.webhook.id;
+    let events = db.events(3).await;
+    let failures = vec![failed(events[0], 100), retrying(events[1], 900)];
+    db.save(
+        id,
+        Progress {
+            failures,
+            ..progress(events[2])
+        },
+    )
+    .await;
+    for (event, revision) in [(events[0], 2), (events[1], 3)] {
+        let retried = db.store.delivery_retry(id, event, second(500));
+        let retried = retried.await.unwrap().unwrap();
+        assert_eq!(retried.state, DeliveryState::Retrying);
+        assert_eq!(retried.next_attempt_at, Some(second(500)));
+        assert_eq!(db.get(id).await.revision, revision);
+    }
+    assert_eq!(db.deliveries(id).await[0].attempts, 10);
+    let due = db
+        .store
+        .delivery_retries(id, second(500), 10)
+        .await
+        .unwrap()
+        .due;
+    assert_eq!(due.len(), 2);
+    let missing = WebhookId::parse("99").unwrap();
+    // Of another log: same sequence number, another event.
+    db.sql(&format!(
+        "UPDATE webhook_deliveries SET event_id = '{}' WHERE sequence = {}",
+        events[2], events[1].sequence
+    ));
+    for (id, event) in [
+        (id, events[2]),
+        (id, events[1]),
+        (id, EventId::START),
+        (missing, events[0]),
+    ] {
+        let retried = db.store.delivery_retry(id, event, second(500)).await;
+        assert_eq!(retried.unwrap(), None);
+    }
+    assert_eq!(db.get(first()).await.revision, 3);
+}
+
+pub async fn only_old_failed_deliveries_are_purged(db: &Database<'_>) {
+    let id = db.created().await.webhook.id;
+    let events = db.events(4).await;
+    let kept = [failed(events[1], 200), retrying(events[3], 1)];
+    let mut failures = vec![failed(events[0], 199), failed(events[2], 100)];
+    failures.extend(kept.clone());
+    db.save(
+        id,
+        Progress {
+            failures,
+            ..progress(events[3])
+        },
+    )
+    .await;
+    assert_eq!(db.store.delivery_purge(second(200)).await.unwrap(), 2);
+    assert_eq!(db.store.delivery_purge(second(200)).await.unwrap(), 0);
+    assert_eq!(db.deliveries(id).await, kept);
+}
+
+pub async fn a_webhook_is_deleted_with_its_deliveries(db: &Database<'_>) {
+    let (id, other) = (db.created().await.webhook.id, db.created().await.webhook.id);
+    let event = db.events(1).await[0];
+    for id in [id, other] {
+        let failures = vec![retrying(event, 1), failed(event, 1)];
+        db.save(
+            id,
+            Progress {
+                failures,
+                ..progress(event)
+            },
+        )
+        .await;
+    }
+    assert!(db.store.webhook_delete(id).await.unwrap());
+    let webhooks = db.sql("SELECT max(webhook_id) FROM webhook_deliveries");
+    assert_eq!(webhooks, other.get().to_string());
+    assert_eq!(db.sql("SELECT count(*) FROM webhook_deliveries"), "1");
+    assert_eq!(db.deliveries(id).await, []);
+    let saved = db.store.webhook_save(id, "owner", 1, progress(event));
+    assert!(!saved.await.unwrap());
+}
+
+pub async fn an_event_is_found_by_its_id(db: &Database<'_>) {
+    assert_eq!(db.store.event_get(EventId::START).await.unwrap(), None);
+    let events = db.events(2).await;
+    for id in &events {
+        let found = db.store.event_get(*id).await.unwrap().unwrap();
+        assert_eq!(found.id(), *id);
+    }
+    // Another event has taken its number.
+    let sequence = events[1].sequence;
+    db.sql(&format!(
+        "UPDATE events SET name = 'Max' WHERE sequence = {sequence}"
+    ));
+    assert_eq!(db.store.event_get(events[1]).await.unwrap(), None);
+    let none = EventRetention {
+        age: jiff::SignedDuration::ZERO,
+        count: 1,
+    };
+    assert_eq!(db.store.event_purge(none).await.unwrap(), 1);
+    assert_eq!(db.store.event_get(events[0]).await.unwrap(), None);
+}

@@ -1,0 +1,232 @@
+//! Replicas that share the webhooks of one database.
+
+use std::collections::HashSet;
+
+use futures_util::future::{join, join_all};
+use petstore::{
+    api_key::Scopes,
+    event::EventId,
+    store::Store,
+    webhook::{Description, DisabledReason, WebhookChange, WebhookId, delivery::Progress},
+};
+use tokio_postgres::NoTls;
+
+use super::{Database, first, open, progress, retrying};
+use crate::postgres::Cluster;
+
+async fn lease(store: &Store, owner: &str) -> Vec<i64> {
+    let leased = store.webhook_lease(owner).await.unwrap();
+    leased.iter().map(|(id, _)| id.get()).collect()
+}
+
+async fn save(store: &Store, owner: &str, revision: i64, position: EventId) -> bool {
+    let progress = Progress {
+        failures: vec![retrying(position, 1)],
+        ..progress(position)
+    };
+    let saved = store.webhook_save(first(), owner, revision, progress);
+    saved.await.unwrap()
+}
+
+async fn describe(store: &Store, id: WebhookId, text: String, is_enabled: Option<bool>) {
+    let change = WebhookChange {
+        url: None,
+        types: None,
+        description: Some(Description::parse(&text).ok()),
+        is_enabled,
+    };
+    let updated = store.webhook_update(id, change, Scopes::all(), EventId::START);
+    updated.await.unwrap().ok().unwrap();
+}
+
+/// Lets all leases expire in so many seconds.
+fn expire_in(db: &Database<'_>, seconds: i64) {
+    db.sql(&format!(
+        "UPDATE webhooks SET lease_expires_at =
+             (extract(epoch FROM now()) * 1000000)::bigint + {seconds} * 1000000
+         WHERE lease_owner IS NOT NULL"
+    ));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn an_expired_lease_moves_to_another_replica() {
+    let cluster = Cluster::start_without_sync();
+    let db = &Database::postgres(&cluster).await;
+    let (one, other) = (&db.store, &open(&db.home).await);
+    db.created().await;
+    let events = db.events(2).await;
+    assert_eq!(lease(one, "one").await, [1]);
+    assert!(lease(other, "other").await.is_empty());
+    assert!(save(one, "one", 1, events[0]).await);
+    assert!(!save(other, "other", 1, events[1]).await);
+    // Still its own, as nobody else has it.
+    expire_in(db, -1);
+    assert!(save(one, "one", 1, events[0]).await);
+    assert_eq!(lease(other, "other").await, [1]);
+    assert!(lease(one, "one").await.is_empty());
+    assert!(!save(one, "one", 1, events[1]).await);
+    assert_eq!(db.get(first()).await.position, events[0]);
+    assert_eq!(db.deliveries(first()).await, [retrying(events[0], 1)]);
+    assert!(save(other, "other", 1, events[1]).await);
+    one.webhook_release("one").await.unwrap();
+    assert!(lease(one, "one").await.is_empty());
+    other.webhook_release("other").await.unwrap();
+    assert_eq!(lease(one, "one").await, [1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn a_lease_is_renewed_before_it_expires() {
+    let cluster = Cluster::start_without_sync();
+    let db = &Database::postgres(&cluster).await;
+    db.created().await;
+    let expires_at = "SELECT lease_expires_at FROM webhooks";
+    lease(&db.store, "one").await;
+    for (seconds, is_renewed) in [(100, false), (16, false), (14, true), (1, true), (-1, true)] {
+        expire_in(db, seconds);
+        let before = db.sql(expires_at);
+        assert_eq!(lease(&db.store, "one").await, [1]);
+        assert_eq!(db.sql(expires_at) != before, is_renewed, "{seconds}");
+    }
+    let left = "SELECT round((lease_expires_at / 1000000.0 - extract(epoch FROM now())) / 20)
+                FROM webhooks";
+    assert_eq!(db.sql(left), "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn only_enabled_webhooks_are_leased() {
+    let cluster = Cluster::start_without_sync();
+    let db = &Database::postgres(&cluster).await;
+    let (one, other) = (&db.store, &open(&db.home).await);
+    let id = db.created().await.webhook.id;
+    let owner = "SELECT coalesce(lease_owner, 'none') || lease_expires_at IS NULL FROM webhooks";
+    lease(one, "one").await;
+    describe(one, id, "on".into(), None).await;
+    assert_eq!(db.sql(owner), "f");
+    describe(one, id, "off".into(), Some(false)).await;
+    assert_eq!(db.sql(owner), "t");
+    assert!(lease(one, "one").await.is_empty());
+    describe(one, id, "on".into(), Some(true)).await;
+    assert_eq!(lease(other, "other").await, [1]);
+    let disabled = Progress {
+        disabled: Some(DisabledReason::ReceiverGone),
+        ..progress(EventId::START)
+    };
+    let saved = other.webhook_save(id, "other", 4, disabled);
+    assert!(saved.await.unwrap());
+    assert_eq!(db.sql(owner), "t");
+    assert!(lease(other, "other").await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn two_replicas_never_have_the_same_webhook() {
+    let cluster = Cluster::start_without_sync();
+    let db = &Database::postgres(&cluster).await;
+    let stores = [
+        &open(&db.home).await,
+        &open(&db.home).await,
+        &open(&db.home).await,
+    ];
+    let create = |_| db.created();
+    join_all((0..50).map(create)).await;
+    for round in 0..20 {
+        let owners = (0..).zip(stores);
+        let leased = owners.map(async |(n, store)| lease(store, &format!("{round} {n}")).await);
+        let leased = join_all(leased).await.concat();
+        let distinct: HashSet<_> = leased.iter().collect();
+        assert_eq!(distinct.len(), leased.len(), "{leased:?}");
+        // What one has skipped because another was about to lease it, that one has.
+        assert_eq!(distinct.len(), 50);
+        expire_in(db, -1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn concurrent_changes_of_a_webhook_are_all_made() {
+    let cluster = Cluster::start_without_sync();
+    let db = &Database::postgres(&cluster).await;
+    let stores = [&open(&db.home).await, &open(&db.home).await];
+    let id = db.created().await.webhook.id;
+    let events = db.events(20).await;
+    lease(&db.store, "one").await;
+    let change = async |n: usize| describe(stores[n % 2], id, format!("{n}"), None).await;
+    let changes = join_all((0..20).map(change));
+    // A replica that delivers meanwhile saves only what belongs to the current revision.
+    let saves = async {
+        let mut saved = EventId::START;
+        for event in events {
+            let revision = db.get(id).await.revision;
+            if db
+                .store
+                .webhook_save(id, "one", revision, progress(event))
+                .await
+                .unwrap()
+            {
+                saved = event;
+            }
+        }
+        saved
+    };
+    let (_, saved) = join(changes, saves).await;
+    let stored = db.get(id).await;
+    assert_eq!((stored.revision, stored.position), (21, saved));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn a_locked_webhook_delays_no_other() {
+    let cluster = Cluster::start_without_sync();
+    let db = &Database::postgres(&cluster).await;
+    let (locked, free) = (db.created().await.webhook.id, db.created().await.webhook.id);
+    let event = db.events(1).await[0];
+    let failures = vec![retrying(event, 1)];
+    db.save(
+        locked,
+        Progress {
+            failures,
+            ..progress(event)
+        },
+    )
+    .await;
+    let (_, database) = db.server.as_ref().unwrap();
+    let (session, connection) = tokio_postgres::connect(&cluster.url(database), NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    session
+        .batch_execute("BEGIN; SELECT FROM webhooks WHERE id = 1 FOR UPDATE")
+        .await
+        .unwrap();
+    assert_eq!(lease(&db.store, "owner").await, [1, 2]);
+    let store = &db.store;
+    let changes = async {
+        tokio::join!(
+            async {
+                store
+                    .delivery_retry(locked, event, jiff::Timestamp::UNIX_EPOCH)
+                    .await
+                    .unwrap()
+            },
+            describe(store, locked, "locked".into(), None),
+        )
+    };
+    let unlock = async {
+        describe(store, free, "free".into(), None).await;
+        assert!(store.webhook_delete(free).await.unwrap());
+        session.batch_execute("COMMIT").await.unwrap();
+    };
+    let ((retried, ()), ()) = join(changes, unlock).await;
+    assert!(retried.is_some());
+    let stored = db.get(locked).await;
+    assert_eq!(
+        (
+            stored.revision,
+            stored.webhook.description.unwrap().as_str()
+        ),
+        (3, "locked")
+    );
+}
