@@ -1,12 +1,13 @@
-//! What a replica has delivered, and what has failed, on PostgreSQL.
+//! Deliveries on PostgreSQL. Each webhook is leased by one replica, which delivers to it.
 
 use std::collections::{BTreeMap, HashSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio_postgres::types::Type;
 
 use super::{
     super::{
+        WEBHOOK_LEASE,
         error::Error,
         list::{Dialect, Select},
         rows::{Columns, Entity, Row as _},
@@ -26,7 +27,32 @@ use crate::{
     },
 };
 
+/// A lease is renewed when less than this is left of it.
+const RENEW_BEFORE: SignedDuration = SignedDuration::from_secs(15);
+
 impl Postgres {
+    pub(in super::super) async fn webhook_lease(
+        &self,
+        owner: &str,
+    ) -> Result<Vec<(WebhookId, i64)>, Error> {
+        let (lease, renew) = (
+            WEBHOOK_LEASE.as_micros() as i64,
+            RENEW_BEFORE.as_micros() as i64,
+        );
+        let parameters: Parameters = &[&owner, &lease, &renew];
+        let leased = self.webhooks.write(&LEASE, parameters).await?;
+        let read = |row| {
+            let mut columns = Columns::of(row);
+            Ok((WebhookId::from_store(columns.int()?), columns.int()?))
+        };
+        leased.iter().map(read).collect()
+    }
+
+    pub(in super::super) async fn webhook_release(&self, owner: &str) -> Result<(), Error> {
+        self.webhooks.write(&RELEASE, &[&owner]).await?;
+        Ok(())
+    }
+
     pub(in super::super) async fn webhook_save(
         &self,
         id: WebhookId,
@@ -117,6 +143,42 @@ impl Postgres {
         read_count(&self.background.write(&PURGE, &[&before]).await?)
     }
 }
+
+/// Skips what another replica is leasing. Returns also what `$1` has leased before and
+/// need not renew yet, or cannot because its row is locked.
+static LEASE: Sql = Sql {
+    text: concat!(
+        "WITH clock AS MATERIALIZED (SELECT ",
+        now_micros!(),
+        " AS now), free AS MATERIALIZED (
+             SELECT id FROM webhooks, clock
+             WHERE state = 'enabled' AND (lease_owner IS NULL OR lease_expires_at <= now
+                 OR (lease_owner = $1 AND lease_expires_at < now + $3))
+             FOR NO KEY UPDATE OF webhooks SKIP LOCKED
+         ), leased AS (
+             UPDATE webhooks SET lease_owner = $1, lease_expires_at = now + $2
+             FROM free, clock WHERE webhooks.id = free.id
+             RETURNING webhooks.id, revision
+         )
+         SELECT id, revision FROM leased
+         UNION ALL
+         SELECT id, revision FROM webhooks, clock
+         WHERE state = 'enabled' AND lease_owner = $1 AND lease_expires_at > now
+             AND id NOT IN (SELECT id FROM leased)
+         ORDER BY id"
+    ),
+    types: &[Type::TEXT, Type::INT8, Type::INT8],
+};
+
+/// A lease whose row is locked expires by itself.
+static RELEASE: Sql = Sql {
+    text: "WITH leased AS MATERIALIZED (
+               SELECT id FROM webhooks WHERE lease_owner = $1 FOR NO KEY UPDATE SKIP LOCKED
+           )
+           UPDATE webhooks SET lease_owner = NULL, lease_expires_at = NULL
+           FROM leased WHERE webhooks.id = leased.id",
+    types: &[Type::TEXT],
+};
 
 /// Whether the webhook was saved, and whether its lease and revision are as expected. A
 /// lease that has expired still counts until another replica has it.

@@ -1,16 +1,13 @@
-//! Webhooks on PostgreSQL. Each is leased by one replica, which delivers to it.
-//!
-//! Clients' changes are optimistic: they are made if the webhook still has the revision
-//! that they were decided on, or decided again.
+//! Webhooks on PostgreSQL. Clients' changes are optimistic: they are made if the webhook
+//! still has the revision that they were decided on, or decided again.
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio_postgres::{Row, types::Type};
 
 use super::{
     super::{
-        WEBHOOK_LEASE,
         error::Error,
         list::{Dialect, Select},
         rows::{Columns, Entity},
@@ -18,7 +15,7 @@ use super::{
     },
     Postgres,
     error::MissingRow,
-    idempotency::{self, microseconds},
+    idempotency,
     lock_wait::LockWait,
     pool::{Parameters, Sql},
 };
@@ -40,9 +37,6 @@ type WebhookResult = Result<StoredWebhook, WebhookRejection>;
 /// Attempts of an optimistic change. Each failed one means that a concurrent change of
 /// the same webhook succeeded, or that its row was locked.
 const MAX_ATTEMPTS: usize = 100;
-
-/// A lease is renewed when less than this is left of it.
-const RENEW_BEFORE: SignedDuration = SignedDuration::from_secs(15);
 
 impl Postgres {
     pub(in super::super) async fn webhook_create(
@@ -290,25 +284,6 @@ impl Postgres {
             Some(Some(Err(rejection))) => Some(Idempotent::Replayed(Err(rejection))),
         })
     }
-
-    pub(in super::super) async fn webhook_lease(
-        &self,
-        owner: &str,
-    ) -> Result<Vec<(WebhookId, i64)>, Error> {
-        let (lease, renew) = (microseconds(WEBHOOK_LEASE), microseconds(RENEW_BEFORE));
-        let parameters: Parameters = &[&owner, &lease, &renew];
-        let leased = self.webhooks.write(&LEASE, parameters).await?;
-        let read = |row| {
-            let mut columns = Columns::of(row);
-            Ok((WebhookId::from_store(columns.int()?), columns.int()?))
-        };
-        leased.iter().map(read).collect()
-    }
-
-    pub(in super::super) async fn webhook_release(&self, owner: &str) -> Result<(), Error> {
-        self.webhooks.write(&RELEASE, &[&owner]).await?;
-        Ok(())
-    }
 }
 
 fn without_key(result: Idempotent<WebhookResult>) -> WebhookResult {
@@ -403,42 +378,6 @@ static DELETE: Sql = Sql {
            )
            SELECT EXISTS (SELECT FROM deleted), EXISTS (SELECT FROM webhooks WHERE id = $1)",
     types: &[Type::INT8],
-};
-
-/// Skips what another replica is leasing. Returns also what `$1` has leased before and
-/// need not renew yet, or cannot because its row is locked.
-static LEASE: Sql = Sql {
-    text: concat!(
-        "WITH clock AS MATERIALIZED (SELECT ",
-        now_micros!(),
-        " AS now), free AS MATERIALIZED (
-             SELECT id FROM webhooks, clock
-             WHERE state = 'enabled' AND (lease_owner IS NULL OR lease_expires_at <= now
-                 OR (lease_owner = $1 AND lease_expires_at < now + $3))
-             FOR NO KEY UPDATE OF webhooks SKIP LOCKED
-         ), leased AS (
-             UPDATE webhooks SET lease_owner = $1, lease_expires_at = now + $2
-             FROM free, clock WHERE webhooks.id = free.id
-             RETURNING webhooks.id, revision
-         )
-         SELECT id, revision FROM leased
-         UNION ALL
-         SELECT id, revision FROM webhooks, clock
-         WHERE state = 'enabled' AND lease_owner = $1 AND lease_expires_at > now
-             AND id NOT IN (SELECT id FROM leased)
-         ORDER BY id"
-    ),
-    types: &[Type::TEXT, Type::INT8, Type::INT8],
-};
-
-/// A lease whose row is locked expires by itself.
-static RELEASE: Sql = Sql {
-    text: "WITH leased AS MATERIALIZED (
-               SELECT id FROM webhooks WHERE lease_owner = $1 FOR NO KEY UPDATE SKIP LOCKED
-           )
-           UPDATE webhooks SET lease_owner = NULL, lease_expires_at = NULL
-           FROM leased WHERE webhooks.id = leased.id",
-    types: &[Type::TEXT],
 };
 
 #[derive(Debug, thiserror::Error)]
