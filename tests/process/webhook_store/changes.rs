@@ -120,15 +120,7 @@ pub async fn ids_are_never_reused(db: &Database<'_>) {
 }
 
 pub async fn the_number_of_webhooks_is_limited(db: &Database<'_>) {
-    db.created().await;
-    db.sql(
-        "WITH RECURSIVE numbers AS (
-             SELECT 2 AS number UNION ALL SELECT number + 1 FROM numbers WHERE number < 998)
-         INSERT INTO webhooks (url, types, state, api_key_id, created_at, updated_at, secret,
-                               position)
-         SELECT url, types, state, api_key_id, created_at, updated_at, secret, position
-         FROM webhooks, numbers WHERE id = 1",
-    );
+    db.fill_up_to(998).await;
     let other = open(&db.home).await;
     let create = async |store: &Store| {
         let (new, secret) = (new(), WebhookSecret::generate());

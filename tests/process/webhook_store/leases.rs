@@ -7,11 +7,16 @@ use petstore::{
     api_key::Scopes,
     event::EventId,
     store::Store,
-    webhook::{Description, DisabledReason, WebhookChange, WebhookId, delivery::Progress},
+    webhook::{
+        Description, DisabledReason, WebhookChange, WebhookId,
+        delivery::{Progress, StoredWebhook},
+        secret::WebhookSecret,
+        url::WebhookUrl,
+    },
 };
 use tokio_postgres::NoTls;
 
-use super::{Database, first, open, progress, retrying};
+use super::{Database, executed, first, new, open, progress, retrying};
 use crate::postgres::Cluster;
 
 async fn lease(store: &Store, owner: &str) -> Vec<i64> {
@@ -28,15 +33,25 @@ async fn save(store: &Store, owner: &str, revision: i64, position: EventId) -> b
     saved.await.unwrap()
 }
 
-async fn describe(store: &Store, id: WebhookId, text: String, is_enabled: Option<bool>) {
-    let change = WebhookChange {
-        url: None,
-        types: None,
-        description: Some(Description::parse(&text).ok()),
-        is_enabled,
-    };
+const UNCHANGED: WebhookChange = WebhookChange {
+    url: None,
+    types: None,
+    description: None,
+    is_enabled: None,
+};
+
+async fn update(store: &Store, id: WebhookId, change: WebhookChange) -> StoredWebhook {
     let updated = store.webhook_update(id, change, Scopes::all(), EventId::START);
-    updated.await.unwrap().ok().unwrap();
+    updated.await.unwrap().unwrap_or_else(|e| panic!("{e:?}"))
+}
+
+async fn describe(store: &Store, id: WebhookId, text: &str, is_enabled: Option<bool>) {
+    let change = WebhookChange {
+        description: Some(Description::parse(text).ok()),
+        is_enabled,
+        ..UNCHANGED
+    };
+    update(store, id, change).await;
 }
 
 /// Lets all leases expire in so many seconds.
@@ -103,12 +118,12 @@ async fn only_enabled_webhooks_are_leased() {
     let id = db.created().await.webhook.id;
     let owner = "SELECT coalesce(lease_owner, 'none') || lease_expires_at IS NULL FROM webhooks";
     lease(one, "one").await;
-    describe(one, id, "on".into(), None).await;
+    describe(one, id, "on", None).await;
     assert_eq!(db.sql(owner), "f");
-    describe(one, id, "off".into(), Some(false)).await;
+    describe(one, id, "off", Some(false)).await;
     assert_eq!(db.sql(owner), "t");
     assert!(lease(one, "one").await.is_empty());
-    describe(one, id, "on".into(), Some(true)).await;
+    describe(one, id, "on", Some(true)).await;
     assert_eq!(lease(other, "other").await, [1]);
     let disabled = Progress {
         disabled: Some(DisabledReason::ReceiverGone),
@@ -153,7 +168,15 @@ async fn concurrent_changes_of_a_webhook_are_all_made() {
     let id = db.created().await.webhook.id;
     let events = db.events(20).await;
     lease(&db.store, "one").await;
-    let change = async |n: usize| describe(stores[n % 2], id, format!("{n}"), None).await;
+    let url = |n| format!("https://{n}.example");
+    let change = async |n: usize| {
+        let mut change = UNCHANGED;
+        match n % 4 < 2 {
+            true => change.description = Some(Description::parse(&n.to_string()).ok()),
+            false => change.url = WebhookUrl::parse(&url(n)).ok(),
+        }
+        (n, update(stores[n % 2], id, change).await)
+    };
     let changes = join_all((0..20).map(change));
     // A replica that delivers meanwhile saves only what belongs to the current revision.
     let saves = async {
@@ -171,9 +194,45 @@ async fn concurrent_changes_of_a_webhook_are_all_made() {
         }
         saved
     };
-    let (_, saved) = join(changes, saves).await;
+    let (mut changes, saved) = join(changes, saves).await;
+    changes.sort_by_key(|(_, stored)| stored.revision);
+    // Each has changed one member of what the one before has left.
+    let mut expected = (new().url.as_str().to_string(), None);
+    for (n, changed) in changes {
+        match n % 4 < 2 {
+            true => expected.1 = Some(n.to_string()),
+            false => expected.0 = url(n),
+        }
+        let description = changed.webhook.description;
+        let description = description.map(|text| text.as_str().to_string());
+        assert_eq!((changed.webhook.url.as_str().into(), description), expected);
+    }
     let stored = db.get(id).await;
     assert_eq!((stored.revision, stored.position), (21, saved));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn the_limit_holds_for_all_replicas_together() {
+    let cluster = Cluster::start_without_sync();
+    let db = &Database::postgres(&cluster).await;
+    db.fill_up_to(999).await;
+    // All of them count before one of them commits.
+    db.sql(
+        "CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN PERFORM pg_sleep(0.2); RETURN NEW; END $$;
+         CREATE TRIGGER pause BEFORE INSERT ON webhooks
+         FOR EACH ROW EXECUTE FUNCTION pause()",
+    );
+    let stores = join_all((0..4).map(|_| open(&db.home))).await;
+    let create = async |store: &Store| {
+        let secret = WebhookSecret::generate();
+        let created = store.webhook_create(1, Scopes::all(), new(), secret, EventId::START, None);
+        executed(created.await.unwrap()).is_ok()
+    };
+    let created = join_all(stores.iter().map(create)).await;
+    let created = created.iter().filter(|is_created| **is_created);
+    assert_eq!(created.count(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -211,11 +270,11 @@ async fn a_locked_webhook_delays_no_other() {
                     .await
                     .unwrap()
             },
-            describe(store, locked, "locked".into(), None),
+            describe(store, locked, "locked", None),
         )
     };
     let unlock = async {
-        describe(store, free, "free".into(), None).await;
+        describe(store, free, "free", None).await;
         assert!(store.webhook_delete(free).await.unwrap());
         session.batch_execute("COMMIT").await.unwrap();
     };

@@ -89,6 +89,19 @@ impl<'c> Database<'c> {
         executed(self.create(None).await).unwrap()
     }
 
+    /// Creates so many webhooks.
+    async fn fill_up_to(&self, count: usize) {
+        self.created().await;
+        self.sql(&format!(
+            "WITH RECURSIVE numbers AS (
+                 SELECT 2 AS number UNION ALL SELECT number + 1 FROM numbers WHERE number < {count})
+             INSERT INTO webhooks (url, types, state, api_key_id, created_at, updated_at, secret,
+                                   position)
+             SELECT url, types, state, api_key_id, created_at, updated_at, secret, position
+             FROM webhooks, numbers WHERE id = 1"
+        ));
+    }
+
     async fn get(&self, id: WebhookId) -> StoredWebhook {
         self.store.webhook_get(id).await.unwrap().unwrap()
     }
