@@ -14,7 +14,7 @@ pub mod api;
 
 pub mod server;
 
-mod dispatcher;
+pub mod dispatcher;
 mod event_tail;
 
 pub mod store;
