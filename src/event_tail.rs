@@ -12,6 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use tokio::{
     sync::{Notify, watch},
     time::sleep,
@@ -34,6 +35,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct SerializedEvent {
     pub id: EventId,
+    pub at: Timestamp,
     pub kind: EventType,
     pub subject: Subject,
     /// The event in the format of Server-Sent Events, which contains the JSON.
@@ -42,7 +44,7 @@ pub struct SerializedEvent {
 }
 
 impl SerializedEvent {
-    fn new(event: &Event, source: &str) -> Self {
+    pub fn new(event: &Event, source: &str) -> Self {
         let id = event.id();
         let mut block = Vec::with_capacity(512);
         let start = write!(block, "id: {id}\nevent: {}\ndata: ", event.kind.as_str());
@@ -52,6 +54,7 @@ impl SerializedEvent {
         block.extend_from_slice(b"\n\n");
         Self {
             id,
+            at: event.at,
             kind: event.kind,
             subject: event.resource.subject(),
             block: block.into(),
@@ -61,6 +64,11 @@ impl SerializedEvent {
 
     pub fn json(&self) -> &[u8] {
         &self.block[self.json_start..self.block.len() - 2]
+    }
+
+    /// The JSON, without copying it.
+    pub fn json_bytes(&self) -> Bytes {
+        self.block.slice_ref(self.json())
     }
 }
 

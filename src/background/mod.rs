@@ -37,6 +37,11 @@ pub(crate) fn start(
         &(store.clone(), api.events.clone(), event_retention),
         tasks::purge_events,
     );
+    supervisor.spawn(
+        "purge_deliveries",
+        &(store.clone(), event_retention),
+        tasks::purge_deliveries,
+    );
     supervisor.spawn("poll_event_log", store, tasks::poll_event_log);
     supervisor.spawn(
         "cache_newest_events",

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use tokio::time::{interval, sleep};
 
 use crate::{
@@ -21,6 +22,7 @@ const KEY_USAGE_FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 const ORDER_EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 const IDEMPOTENCY_PURGE_INTERVAL: Duration = Duration::from_secs(1);
 const EVENT_PURGE_INTERVAL: Duration = Duration::from_secs(1);
+const DELIVERY_PURGE_INTERVAL: Duration = Duration::from_secs(60);
 const SHED_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 pub async fn refresh_api_keys(keys: Arc<KeyCache>) {
@@ -76,6 +78,18 @@ pub async fn purge_events((store, feed, retention): (Arc<Store>, Arc<EventFeed>,
             feed.metrics.purged.add(events);
         }
         latch.observe(purged);
+    }
+}
+
+/// Deletes deliveries that were given up: they are kept for as long as events.
+pub async fn purge_deliveries((store, retention): (Arc<Store>, EventRetention)) {
+    let mut ticks = interval(DELIVERY_PURGE_INTERVAL);
+    let mut latch = ErrorLatch::new("delivery purge");
+    loop {
+        ticks.tick().await;
+        let before = Timestamp::now().checked_sub(retention.age);
+        let before = before.unwrap_or(Timestamp::MIN);
+        latch.observe(in_batches(|| store.delivery_purge(before)).await);
     }
 }
 

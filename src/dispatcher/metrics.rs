@@ -41,14 +41,32 @@ impl Attempts {
     }
 }
 
-/// What became of events.
+/// What became of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    Delivered,
+    /// Put off.
+    Retrying,
+    /// Given up.
+    Failed,
+}
+
+/// Events by what became of them.
 #[derive(Debug, Default)]
 pub struct Deliveries {
     pub delivered: Counter,
-    /// Put off.
     pub retrying: Counter,
-    /// Given up.
     pub failed: Counter,
+}
+
+impl Deliveries {
+    pub fn count(&self, settled: Settled) {
+        match settled {
+            Settled::Delivered => self.delivered.increment(),
+            Settled::Retrying => self.retrying.increment(),
+            Settled::Failed => self.failed.increment(),
+        }
+    }
 }
 
 /// The time of the oldest event that a webhook has not handled.

@@ -3,28 +3,43 @@
 mod client;
 mod metrics;
 mod resolver;
+mod tracker;
+mod worker;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    future::pending,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use rustls::pki_types::CertificateDer;
-use tokio::sync::Notify;
-
-use client::{Client, Connections, Message};
-use metrics::Metrics;
-pub use resolver::Resolver;
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::{Instant, MissedTickBehavior, interval, timeout_at},
+};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     clock::Clock,
     event_tail::EventTail,
-    store::Store,
+    store::{self, Store, WEBHOOK_LEASE},
+    telemetry::error_latch::ErrorLatch,
     webhook::{
+        WebhookId,
         delivery::AttemptError,
         schedule::Outcome,
         secret::SigningSecrets,
         url::{UrlPolicy, WebhookUrl},
     },
 };
+use client::{Client, Connections, Message};
+use metrics::Lag;
+use worker::Worker;
+
+pub(crate) use metrics::Metrics;
+pub use resolver::Resolver;
 
 /// How webhooks are delivered.
 #[derive(Debug, Clone)]
@@ -78,16 +93,60 @@ impl Default for Limits {
     }
 }
 
+/// How often to lease webhooks that no replica has, and to notice changes that were made
+/// through another replica.
+const LEASE_INTERVAL: Duration = Duration::from_secs(1);
+/// Operations of the store in flight: requests of clients must not wait for hundreds of
+/// webhooks.
+const MAX_STORE_OPERATIONS: usize = 64;
+
 /// Delivers events to the webhooks that this replica has leased.
 pub(crate) struct Dispatcher {
+    shared: Arc<Shared>,
+    urls: UrlPolicy,
+    changed: Notify,
+    stop: CancellationToken,
+    stopped: CancellationToken,
+}
+
+/// What the workers have in common.
+struct Shared {
     store: Arc<Store>,
     tail: Arc<EventTail>,
-    urls: UrlPolicy,
-    client: Arc<Client>,
+    client: Client,
     clock: Clock,
-    changed: Notify,
-    pub metrics: Arc<Metrics>,
+    /// Whose leases they are: another one in every process.
+    owner: String,
+    attempts: Semaphore,
+    store_operations: Semaphore,
+    /// The last error of the store, to be logged.
+    store_error: Mutex<Option<store::Error>>,
+    metrics: Arc<Metrics>,
 }
+
+impl Shared {
+    /// Runs an operation of the store. `None` if it failed.
+    async fn store<T, F>(&self, operation: impl FnOnce(Arc<Store>) -> F) -> Option<T>
+    where
+        F: Future<Output = Result<T, store::Error>>,
+    {
+        let _permit = self.store_operations.acquire().await;
+        let result = operation(self.store.clone()).await;
+        let failed = |error| *self.store_error.lock().expect(LOCK) = Some(error);
+        result.map_err(failed).ok()
+    }
+}
+
+/// A worker of which dropping this handle ends it.
+struct Handle {
+    revision: i64,
+    connections: Arc<Connections>,
+    lag: Arc<Lag>,
+    stop: CancellationToken,
+    task: AbortOnDropHandle<()>,
+}
+
+type Workers = HashMap<WebhookId, Handle>;
 
 /// The result of an attempt to deliver a message.
 #[derive(Debug)]
@@ -102,20 +161,33 @@ pub(crate) struct Attempt {
 impl Dispatcher {
     pub fn new(store: Arc<Store>, tail: Arc<EventTail>, config: Config, clock: Clock) -> Self {
         let metrics = Arc::<Metrics>::default();
-        Self {
+        let shared = Shared {
             store,
             tail,
-            urls: config.urls.clone(),
-            client: Arc::new(Client::new(config, clock.clone(), metrics.clone())),
+            owner: format!("{:032x}", rand::random::<u128>()),
+            attempts: Semaphore::new(config.limits.max_attempts),
+            store_operations: Semaphore::new(MAX_STORE_OPERATIONS),
+            store_error: Mutex::default(),
+            client: Client::new(config.clone(), clock.clone(), metrics.clone()),
             clock,
-            changed: Notify::new(),
             metrics,
+        };
+        Self {
+            shared: Arc::new(shared),
+            urls: config.urls,
+            changed: Notify::new(),
+            stop: CancellationToken::new(),
+            stopped: CancellationToken::new(),
         }
     }
 
     /// Which URLs a webhook may have.
     pub fn url_policy(&self) -> &UrlPolicy {
         &self.urls
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
     }
 
     /// To be called after a client has changed a webhook: this replica then heeds it at
@@ -138,11 +210,108 @@ impl Dispatcher {
             id: message_id,
             body,
         };
-        self.client.attempt(&message, &Connections::default()).await
+        let connections = Connections::default();
+        self.shared.client.attempt(&message, &connections).await
     }
 
-    /// Delivers events. Never returns.
+    /// Delivers events, until [`shutdown`](Self::shutdown). Never returns.
     pub async fn run(&self) {
-        std::future::pending().await
+        let mut workers = Workers::new();
+        let mut latch = ErrorLatch::new("webhook delivery");
+        let mut ticks = interval(LEASE_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let lease_time = Duration::try_from(WEBHOOK_LEASE).expect("it is positive");
+        let mut leased_until = Instant::now() + lease_time;
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = self.changed.notified() => {}
+                () = self.stop.cancelled() => break,
+            }
+            let start = Instant::now();
+            let lease = self.shared.store.webhook_lease(&self.shared.owner);
+            let result = match timeout_at(leased_until, lease).await {
+                Ok(Ok(leased)) => {
+                    leased_until = start + lease_time;
+                    self.update(&mut workers, leased);
+                    self.shared
+                        .store_error
+                        .lock()
+                        .expect(LOCK)
+                        .take()
+                        .map_or(Ok(()), Err)
+                }
+                Ok(Err(error)) => Err(error),
+                Err(_) => {
+                    // Another replica may deliver to them now.
+                    tracing::warn!(webhooks = workers.len(), "leases of webhooks expired");
+                    self.update(&mut workers, Vec::new());
+                    leased_until = Instant::now() + lease_time;
+                    continue;
+                }
+            };
+            latch.observe(result);
+        }
+        self.stop_workers(workers).await;
+        self.stopped.cancel();
+        pending().await
+    }
+
+    /// Starts and ends workers, so that there is one for every webhook that is leased.
+    fn update(&self, workers: &mut Workers, leased: Vec<(WebhookId, i64)>) {
+        let leased: HashMap<_, _> = leased.into_iter().collect();
+        workers.retain(|id, worker| {
+            leased.get(id) == Some(&worker.revision) && !worker.task.is_finished()
+        });
+        for (id, revision) in leased {
+            workers
+                .entry(id)
+                .or_insert_with(|| self.start_worker(id, revision));
+        }
+        workers
+            .values()
+            .for_each(|worker| worker.connections.close_expired());
+        let lags = workers.iter().map(|(id, worker)| (*id, worker.lag.clone()));
+        self.shared.metrics.set_leased(lags.collect());
+    }
+
+    fn start_worker(&self, id: WebhookId, revision: i64) -> Handle {
+        let (connections, lag) = (Arc::<Connections>::default(), Arc::<Lag>::default());
+        let stop = CancellationToken::new();
+        let worker = Worker {
+            shared: self.shared.clone(),
+            id,
+            revision,
+            connections: connections.clone(),
+            lag: lag.clone(),
+            stop: stop.clone(),
+        };
+        Handle {
+            revision,
+            connections,
+            lag,
+            stop,
+            task: AbortOnDropHandle::new(tokio::spawn(worker.run())),
+        }
+    }
+
+    async fn stop_workers(&self, mut workers: Workers) {
+        workers.values().for_each(|worker| worker.stop.cancel());
+        for worker in workers.values_mut() {
+            let _ = (&mut worker.task).await;
+        }
+        let owner = &self.shared.owner;
+        if let Err(error) = self.shared.store.webhook_release(owner).await {
+            tracing::warn!(%error, "release of webhooks failed");
+        }
+    }
+
+    /// Ends all deliveries, saves what was achieved, and lets other replicas go on. Waits
+    /// until [`run`](Self::run) has done it.
+    pub async fn shutdown(&self) {
+        self.stop.cancel();
+        self.stopped.cancelled().await;
     }
 }
+
+const LOCK: &str = "no task panics while holding the lock";

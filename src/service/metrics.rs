@@ -5,10 +5,12 @@ use std::{fmt::Display, net::IpAddr, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Method, Request, header};
 use hyper::body::Incoming;
+use jiff::Timestamp;
 use tokio::time::timeout;
 
 use crate::{
     api::{self, Api, Health, Operation},
+    dispatcher,
     server::{self, Limits, Rejection, Response, Server, Service},
     store::{Counts, Store, StoreMetrics},
     telemetry::prometheus::Exposition,
@@ -51,6 +53,7 @@ impl MetricsEndpoint {
         text.gauges("petstore_build_info", "The running version.")
             .sample(&[("version", &env!("CARGO_PKG_VERSION"))], 1);
         self.http(&mut text);
+        webhooks(&mut text, self.api.webhooks.metrics());
         store(&mut text, &self.store.metrics());
         // Omitted while the database is unavailable.
         if let Ok(Ok(counts)) = counts {
@@ -151,6 +154,42 @@ impl MetricsEndpoint {
         for (id, calls) in api.keys().deprecated_calls() {
             deprecated.sample(&[("operation", &operation), ("api_key_id", &id)], calls);
         }
+    }
+}
+
+fn webhooks(text: &mut Exposition, metrics: &dispatcher::Metrics) {
+    text.gauge(
+        "petstore_webhooks_leased",
+        "Webhooks that this process delivers to.",
+        metrics.leased(),
+    );
+    text.gauge(
+        "petstore_webhook_attempts_in_flight",
+        "Requests to the receivers of webhooks in flight.",
+        metrics.attempts_in_flight.get(),
+    );
+    let attempts = &metrics.attempts;
+    let mut counters = text.counters(
+        "petstore_webhook_attempts_total",
+        "Requests to the receivers of webhooks: delivered, failed, or no longer wanted (410).",
+    );
+    counters.sample(&[("outcome", &"delivered")], attempts.delivered.get());
+    counters.sample(&[("outcome", &"failed")], attempts.failed.get());
+    counters.sample(&[("outcome", &"gone")], attempts.gone.get());
+    let deliveries = &metrics.deliveries;
+    let mut counters = text.counters(
+        "petstore_webhook_deliveries_total",
+        "Deliveries of events to webhooks: succeeded, put off, or given up.",
+    );
+    counters.sample(&[("outcome", &"delivered")], deliveries.delivered.get());
+    counters.sample(&[("outcome", &"retrying")], deliveries.retrying.get());
+    counters.sample(&[("outcome", &"failed")], deliveries.failed.get());
+    let mut lags = text.gauges(
+        "petstore_webhook_lag_seconds",
+        "Age of the oldest event not delivered or put off, for the webhooks that lag most.",
+    );
+    for (id, seconds) in metrics.lags(Timestamp::now()) {
+        lags.sample(&[("webhook", &id.get())], seconds);
     }
 }
 

@@ -17,7 +17,8 @@ use crate::{
 };
 use metrics::MetricsEndpoint;
 
-/// How long the last flush of API key usage may take at shutdown.
+/// How long it may take at shutdown to save the progress of webhooks, and then the usage
+/// of API keys.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Default)]
@@ -83,8 +84,9 @@ pub async fn run(
     if let Some(server) = metrics_server {
         let _ = server.await;
     }
-    tasks.shutdown().await;
     // The database may be unreachable; that must not block the shutdown.
+    let _ = timeout(FLUSH_TIMEOUT, api.webhooks.shutdown()).await;
+    tasks.shutdown().await;
     let _ = timeout(FLUSH_TIMEOUT, api.keys().flush_usage()).await;
     store.close().await;
     Ok(())

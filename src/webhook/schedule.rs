@@ -103,6 +103,11 @@ impl EndpointHealth {
         }
     }
 
+    /// Whether it has failed so often that it is not the fault of an event.
+    pub fn is_backing_off(&self) -> bool {
+        self.consecutive_failures >= BACKOFF_AFTER_FAILURES
+    }
+
     /// Doubles with every failure.
     fn backoff(&self) -> SignedDuration {
         match self

@@ -1,0 +1,424 @@
+//! Decides what to send to one webhook, and what to save of the results. It does no I/O.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::{Attempt, metrics::Settled};
+use crate::{
+    event::{EventId, EventTypes},
+    event_tail::{Events, SerializedEvent},
+    webhook::{
+        DisabledReason,
+        delivery::{AttemptError, Delivery, DeliveryState, Progress, Retries, StoredWebhook},
+        schedule::{EndpointHealth, NextStep, Outcome, retry_delay},
+    },
+};
+
+/// Requests in flight to an endpoint that works, and to one that fails.
+const MAX_IN_FLIGHT: usize = 4;
+const MAX_IN_FLIGHT_FAILING: usize = 1;
+/// Retries in flight while there are new events to send.
+const MAX_RETRIES_IN_FLIGHT: usize = 2;
+/// Events in memory, before more are read.
+const WINDOW: usize = 100;
+/// Deliveries that are to be retried. Beyond that, no new events are sent.
+const MAX_RETRIES: u64 = 1000;
+/// How often an endpoint that backs off is tried with the same event. After that the event
+/// is put off, in case the endpoint works and rejects this one.
+const MAX_PROBES: u32 = 3;
+
+/// How long a delivery may be unsaved, and how many: they are sent again after a crash.
+const SAVE_DELAY: Duration = Duration::from_millis(500);
+const MAX_UNSAVED: usize = 64;
+/// How long it may be unsaved that events of other types were skipped.
+const SAVE_SKIPPED_DELAY: Duration = Duration::from_secs(10);
+
+/// What is to be sent.
+#[derive(Debug, Clone)]
+pub enum Job {
+    Event(Arc<SerializedEvent>),
+    Retry(Delivery),
+}
+
+/// What was read, sent and achieved for one webhook.
+pub struct Tracker {
+    types: EventTypes,
+    /// All events up to here are settled.
+    position: EventId,
+    /// The events after the position that are to be sent, in their order. The first of
+    /// them is not settled.
+    window: VecDeque<Entry>,
+    health: EndpointHealth,
+    paused_until: Option<Timestamp>,
+    disabled: Option<DisabledReason>,
+    in_flight: usize,
+
+    due: VecDeque<Delivery>,
+    retries_in_flight: usize,
+    /// When the store is to be asked for deliveries that are due.
+    next_retry_at: Option<Timestamp>,
+    retry_count: u64,
+
+    /// Deliveries that have changed since the last save, by sequence number.
+    changes: BTreeMap<i64, Change>,
+    unsaved: usize,
+    save_at: Option<Instant>,
+}
+
+struct Entry {
+    event: Arc<SerializedEvent>,
+    state: EntryState,
+    failures: u32,
+    /// This event, or the last one after it that is not to be sent.
+    through: EventId,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EntryState {
+    Pending,
+    InFlight,
+    Settled,
+}
+
+enum Change {
+    Failed(Delivery),
+    Delivered(EventId),
+}
+
+impl Tracker {
+    pub fn new(stored: &StoredWebhook) -> Self {
+        Self {
+            types: stored.webhook.types,
+            position: stored.position,
+            window: VecDeque::new(),
+            health: stored.health,
+            paused_until: stored.paused_until,
+            disabled: None,
+            in_flight: 0,
+            due: VecDeque::new(),
+            retries_in_flight: 0,
+            next_retry_at: Some(Timestamp::MIN),
+            retry_count: 0,
+            changes: BTreeMap::new(),
+            unsaved: 0,
+            save_at: None,
+        }
+    }
+
+    /// Whether there is room for more events.
+    pub fn needs_events(&self) -> bool {
+        self.window.len() < WINDOW
+    }
+
+    /// After which event to read on.
+    pub fn read_position(&self) -> EventId {
+        self.window
+            .back()
+            .map_or(self.position, |last| last.through)
+    }
+
+    /// Adds the events after [`read_position`](Self::read_position).
+    pub fn add_events(&mut self, events: Events) {
+        for event in events {
+            let id = event.id;
+            if self.types.has(event.kind) {
+                self.window.push_back(Entry {
+                    event,
+                    state: EntryState::Pending,
+                    failures: 0,
+                    through: id,
+                });
+            } else if let Some(last) = self.window.back_mut() {
+                last.through = id;
+            } else {
+                self.position = id;
+                self.save_within(SAVE_SKIPPED_DELAY);
+            }
+        }
+    }
+
+    /// Whether to ask the store for deliveries to retry: when the last ones are dealt with
+    /// and saved, or it would return them again.
+    pub fn needs_retries(&self, now: Timestamp) -> bool {
+        !self.is_paused(now)
+            && self.has_settled_retries()
+            && self.next_retry_at.is_some_and(|at| at <= now)
+    }
+
+    fn has_settled_retries(&self) -> bool {
+        self.due.is_empty() && self.retries_in_flight == 0 && self.changes.is_empty()
+    }
+
+    /// Sets what the store returned for up to `limit` deliveries.
+    pub fn set_retries(&mut self, retries: Retries, limit: usize) {
+        // If there were as many as asked for, more may be due already.
+        let has_more = retries.due.len() >= limit;
+        self.next_retry_at = if has_more {
+            Some(Timestamp::MIN)
+        } else {
+            retries.next_at
+        };
+        self.due = retries.due.into();
+        self.retry_count = retries.count;
+    }
+
+    fn is_paused(&self, now: Timestamp) -> bool {
+        self.paused_until.is_some_and(|until| now < until)
+    }
+
+    /// Takes what is to be sent next, if anything may be sent now. Its result must be
+    /// reported.
+    pub fn next_job(&mut self, now: Timestamp) -> Option<Job> {
+        let is_failing = self.health.consecutive_failures > 0;
+        let limit = if is_failing {
+            MAX_IN_FLIGHT_FAILING
+        } else {
+            MAX_IN_FLIGHT
+        };
+        if self.disabled.is_some() || self.is_paused(now) || self.in_flight >= limit {
+            return None;
+        }
+        let pending = self
+            .window
+            .iter()
+            .position(|it| it.state == EntryState::Pending);
+        let pending = pending.filter(|_| self.retry_count < MAX_RETRIES);
+        // A delivery has ten attempts, too few to wait with them for an endpoint.
+        let retries_wait = self.is_backing_off() || self.retries_in_flight >= MAX_RETRIES_IN_FLIGHT;
+        let job = match pending {
+            Some(n) if retries_wait || self.due.is_empty() => {
+                let entry = &mut self.window[n];
+                entry.state = EntryState::InFlight;
+                Job::Event(entry.event.clone())
+            }
+            _ => {
+                let delivery = self.due.pop_front()?;
+                self.retries_in_flight += 1;
+                Job::Retry(delivery)
+            }
+        };
+        self.in_flight += 1;
+        Some(job)
+    }
+
+    /// Reports the result of sending a new event.
+    pub fn finish_event(
+        &mut self,
+        id: EventId,
+        attempt: &Attempt,
+        now: Timestamp,
+    ) -> Option<Settled> {
+        self.in_flight -= 1;
+        self.record(attempt, now);
+        let is_backing_off = self.is_backing_off();
+        let mut entries = self.window.iter_mut();
+        let entry = entries.find(|entry| entry.event.id == id)?;
+        let settled = match attempt.error {
+            None => Settled::Delivered,
+            Some(error) => {
+                entry.failures += 1;
+                let is_to_blame = !is_backing_off || entry.failures >= MAX_PROBES;
+                if self.disabled.is_some() || !is_to_blame {
+                    entry.state = EntryState::Pending;
+                    return None;
+                }
+                let attempts = entry.failures;
+                self.retry_count += 1;
+                self.put_off(id, attempts, attempt, error, now)
+            }
+        };
+        self.settle(id);
+        Some(settled)
+    }
+
+    /// Marks an event as settled, and moves the position over all that are, without gaps.
+    fn settle(&mut self, id: EventId) {
+        if let Some(entry) = self.window.iter_mut().find(|entry| entry.event.id == id) {
+            entry.state = EntryState::Settled;
+        }
+        self.unsaved += 1;
+        while let Some(first) = self.window.front()
+            && first.state == EntryState::Settled
+        {
+            self.position = first.through;
+            self.window.pop_front();
+            self.save_within(SAVE_DELAY);
+        }
+    }
+
+    /// Reports the result of a retry.
+    pub fn finish_retry(
+        &mut self,
+        delivery: &Delivery,
+        attempt: &Attempt,
+        now: Timestamp,
+    ) -> Settled {
+        self.in_flight -= 1;
+        self.retries_in_flight -= 1;
+        self.record(attempt, now);
+        let id = delivery.event_id;
+        match attempt.error {
+            Some(error) => self.put_off(id, delivery.attempts + 1, attempt, error, now),
+            None => {
+                self.retry_count = self.retry_count.saturating_sub(1);
+                self.changes.insert(id.sequence, Change::Delivered(id));
+                self.unsaved += 1;
+                self.save_within(SAVE_DELAY);
+                Settled::Delivered
+            }
+        }
+    }
+
+    /// Reports that the event of a retry is no longer in the log.
+    pub fn expire_retry(&mut self, delivery: Delivery) -> Settled {
+        self.in_flight -= 1;
+        self.retries_in_flight -= 1;
+        self.retry_count = self.retry_count.saturating_sub(1);
+        let failed = Delivery {
+            state: DeliveryState::Failed,
+            error: AttemptError::EventExpired,
+            status: None,
+            next_attempt_at: None,
+            ..delivery
+        };
+        let sequence = failed.event_id.sequence;
+        self.changes.insert(sequence, Change::Failed(failed));
+        self.save_within(SAVE_DELAY);
+        Settled::Failed
+    }
+
+    /// Reports that a retry was not attempted.
+    pub fn return_retry(&mut self, delivery: Delivery) {
+        self.in_flight -= 1;
+        self.retries_in_flight -= 1;
+        self.due.push_front(delivery);
+    }
+
+    /// Schedules the next attempt of a delivery that has failed so many times.
+    fn put_off(
+        &mut self,
+        event_id: EventId,
+        attempts: u32,
+        attempt: &Attempt,
+        error: AttemptError,
+        now: Timestamp,
+    ) -> Settled {
+        let retry_after = match attempt.outcome {
+            Outcome::Failed { retry_after } => retry_after,
+            Outcome::Delivered | Outcome::Gone => None,
+        };
+        let delay = retry_delay(attempts as usize, retry_after);
+        let next_attempt_at = delay.map(|delay| now + delay);
+        let (state, settled) = match next_attempt_at {
+            Some(_) => (DeliveryState::Retrying, Settled::Retrying),
+            None => (DeliveryState::Failed, Settled::Failed),
+        };
+        match next_attempt_at {
+            Some(at) => self.next_retry_at = Some(self.next_retry_at.map_or(at, |it| it.min(at))),
+            None => self.retry_count = self.retry_count.saturating_sub(1),
+        }
+        let delivery = Delivery {
+            event_id,
+            state,
+            attempts,
+            last_attempt_at: now,
+            status: attempt.status,
+            error,
+            next_attempt_at,
+        };
+        self.changes
+            .insert(event_id.sequence, Change::Failed(delivery));
+        settled
+    }
+
+    /// Takes the result of an attempt into account for the endpoint.
+    fn record(&mut self, attempt: &Attempt, now: Timestamp) {
+        let before = self.health;
+        match self.health.record(attempt.outcome, now) {
+            NextStep::Continue if attempt.error.is_none() => self.paused_until = None,
+            NextStep::Continue => {}
+            NextStep::BackOff(pause) => {
+                let until = now + pause;
+                self.paused_until = Some(self.paused_until.map_or(until, |it| it.max(until)));
+            }
+            NextStep::Disable(reason) => self.disable(reason),
+        }
+        if self.health != before {
+            self.save_within(Duration::ZERO);
+        }
+    }
+
+    pub fn disable(&mut self, reason: DisabledReason) {
+        self.disabled.get_or_insert(reason);
+        self.save_within(Duration::ZERO);
+    }
+
+    pub fn disabled(&self) -> Option<DisabledReason> {
+        self.disabled
+    }
+
+    pub fn is_backing_off(&self) -> bool {
+        self.health.is_backing_off()
+    }
+
+    /// When the oldest event happened that is not settled.
+    pub fn oldest(&self) -> Option<Timestamp> {
+        self.window.front().map(|entry| entry.event.at)
+    }
+
+    /// When there may be something to send, if nothing happens before.
+    pub fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
+        match self.paused_until {
+            Some(until) if now < until => Some(until),
+            _ => self.next_retry_at.filter(|_| self.has_settled_retries()),
+        }
+    }
+
+    fn save_within(&mut self, delay: Duration) {
+        let at = Instant::now() + delay;
+        self.save_at = Some(self.save_at.map_or(at, |it| it.min(at)));
+    }
+
+    /// When to save; `None` if there is nothing to save.
+    pub fn save_at(&self) -> Option<Instant> {
+        match self.unsaved >= MAX_UNSAVED {
+            true => self.save_at.map(|at| at.min(Instant::now())),
+            false => self.save_at,
+        }
+    }
+
+    /// What is to be saved.
+    pub fn progress(&self) -> Progress {
+        let (mut failures, mut delivered) = (Vec::new(), Vec::new());
+        for change in self.changes.values() {
+            match change {
+                Change::Failed(delivery) => failures.push(delivery.clone()),
+                Change::Delivered(id) => delivered.push(*id),
+            }
+        }
+        Progress {
+            position: self.position,
+            health: self.health,
+            paused_until: self.paused_until,
+            failures,
+            delivered,
+            disabled: self.disabled,
+        }
+    }
+
+    /// Reports that [`progress`](Self::progress) was saved.
+    pub fn saved(&mut self) {
+        self.changes.clear();
+        self.unsaved = 0;
+        self.save_at = None;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,322 @@
+//! Delivers events to one webhook, while this replica has its lease.
+
+use std::{future::pending, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Attempt, Shared,
+    client::{Connections, Message},
+    metrics::Lag,
+    tracker::{Job, Tracker},
+};
+use crate::{
+    event_tail::{ReadFrom, SerializedEvent},
+    store::{self, Store},
+    webhook::{
+        DisabledReason, WebhookId, WebhookState,
+        delivery::{Delivery, StoredWebhook},
+    },
+};
+
+/// Events that are read at a time.
+const PAGE: usize = 100;
+/// Deliveries to be retried that are read at a time.
+const RETRY_PAGE: usize = 100;
+/// The pause after the store has failed.
+const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
+/// How often to look at the clock, which may be set, when waiting for a point in time.
+const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long requests in flight may take when the service shuts down.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Dropping a running worker closes its connections at once.
+pub struct Worker {
+    pub shared: Arc<Shared>,
+    pub id: WebhookId,
+    pub revision: i64,
+    pub connections: Arc<Connections>,
+    pub lag: Arc<Lag>,
+    /// Asks it to save what it has achieved, and end.
+    pub stop: CancellationToken,
+}
+
+impl Worker {
+    /// Returns when there is nothing left to do: the webhook was disabled, deleted or
+    /// changed. It is to be started again if it is still leased.
+    pub async fn run(self) {
+        let id = self.id;
+        let get = async move |store: Arc<Store>| store.webhook_get(id).await;
+        let Some(Some(stored)) = self.shared.store(get).await else {
+            return;
+        };
+        let is_enabled = stored.webhook.state == WebhookState::Enabled;
+        if !is_enabled || stored.revision != self.revision {
+            return;
+        }
+        let running = Running {
+            tracker: Tracker::new(&stored),
+            stored: Arc::new(stored),
+            changes: self.shared.tail.subscribe(),
+            attempts: JoinSet::new(),
+            has_more: true,
+            store_failed_at: None,
+            worker: self,
+        };
+        running.run().await;
+    }
+}
+
+struct Running {
+    worker: Worker,
+    stored: Arc<StoredWebhook>,
+    tracker: Tracker,
+    changes: watch::Receiver<()>,
+    attempts: JoinSet<Finished>,
+    /// Whether there may be events that were not read.
+    has_more: bool,
+    /// The store is left alone for a while after a failure.
+    store_failed_at: Option<Instant>,
+}
+
+/// What became of a job.
+enum Finished {
+    Event(Arc<SerializedEvent>, Attempt),
+    Retry(Delivery, Attempt),
+    /// The event of a retry is no longer in the log.
+    Expired(Delivery),
+    StoreFailed(Delivery),
+}
+
+/// The worker is to end.
+struct Ended;
+
+impl Running {
+    async fn run(mut self) {
+        while let Ok(()) = self.step().await {}
+    }
+
+    async fn step(&mut self) -> Result<(), Ended> {
+        if self.is_store_usable() {
+            self.read_retries().await;
+            self.read_events().await;
+        }
+        self.start_attempts();
+        self.worker.lag.set(self.tracker.oldest());
+        if self.is_store_usable()
+            && self
+                .tracker
+                .save_at()
+                .is_some_and(|at| at <= Instant::now())
+        {
+            self.save().await?;
+        }
+        let wake_at = self.wake_at();
+        let wake = async {
+            match wake_at {
+                Some(at) => sleep_until(at).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            Some(finished) = self.attempts.join_next() => {
+                // It panicked: start over.
+                self.finish(finished.map_err(|_| Ended)?);
+            }
+            _ = self.changes.changed(), if !self.has_more => self.has_more = true,
+            () = wake => {}
+            () = self.worker.stop.cancelled() => {
+                self.stop().await;
+                return Err(Ended);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_store_usable(&mut self) -> bool {
+        let until = self.store_failed_at.map(|at| at + STORE_RETRY_DELAY);
+        if until.is_some_and(|until| until <= Instant::now()) {
+            self.store_failed_at = None;
+        }
+        self.store_failed_at.is_none()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.worker.shared.clock.now()
+    }
+
+    async fn store<T, F>(&mut self, operation: impl FnOnce(Arc<Store>) -> F) -> Option<T>
+    where
+        F: Future<Output = Result<T, store::Error>>,
+    {
+        let result = self.worker.shared.store(operation).await;
+        if result.is_none() {
+            self.store_failed_at = Some(Instant::now());
+        }
+        result
+    }
+
+    async fn read_retries(&mut self) {
+        let (id, now) = (self.worker.id, self.now());
+        if !self.tracker.needs_retries(now) {
+            return;
+        }
+        let retries =
+            self.store(|store| async move { store.delivery_retries(id, now, RETRY_PAGE).await });
+        if let Some(retries) = retries.await {
+            self.tracker.set_retries(retries, RETRY_PAGE);
+        }
+    }
+
+    async fn read_events(&mut self) {
+        while self.has_more && self.tracker.needs_events() && self.is_store_usable() {
+            // Before reading: what comes later is told again.
+            self.changes.mark_unchanged();
+            let (tail, position) = (
+                self.worker.shared.tail.clone(),
+                self.tracker.read_position(),
+            );
+            let page = self
+                .store(|_| async move { tail.read(ReadFrom::Memory, Some(position), PAGE).await });
+            match page.await {
+                None => {}
+                Some(Ok(events)) => {
+                    self.has_more = events.len() == PAGE;
+                    self.tracker.add_events(events);
+                }
+                Some(Err(_)) => {
+                    self.has_more = false;
+                    self.tracker.disable(DisabledReason::EventsExpired);
+                }
+            }
+        }
+    }
+
+    fn start_attempts(&mut self) {
+        while let Some(job) = self.tracker.next_job(self.now()) {
+            let (shared, stored) = (self.worker.shared.clone(), self.stored.clone());
+            let connections = self.worker.connections.clone();
+            self.attempts.spawn(async move {
+                match job {
+                    Job::Event(event) => {
+                        let attempt = attempt(&shared, &stored, &connections, &event).await;
+                        Finished::Event(event, attempt)
+                    }
+                    Job::Retry(delivery) => retry(&shared, &stored, &connections, delivery).await,
+                }
+            });
+        }
+    }
+
+    fn finish(&mut self, finished: Finished) {
+        let (now, was_backing_off) = (self.now(), self.tracker.is_backing_off());
+        let tracker = &mut self.tracker;
+        let settled = match finished {
+            Finished::Event(event, attempt) => tracker.finish_event(event.id, &attempt, now),
+            Finished::Retry(delivery, attempt) => {
+                Some(tracker.finish_retry(&delivery, &attempt, now))
+            }
+            Finished::Expired(delivery) => Some(tracker.expire_retry(delivery)),
+            Finished::StoreFailed(delivery) => {
+                tracker.return_retry(delivery);
+                self.store_failed_at = Some(Instant::now());
+                None
+            }
+        };
+        let metrics = &self.worker.shared.metrics;
+        settled.inspect(|settled| metrics.deliveries.count(*settled));
+        let (webhook, url) = (self.worker.id.get(), self.stored.webhook.url.origin());
+        match (was_backing_off, self.tracker.is_backing_off()) {
+            (false, true) => tracing::warn!(webhook, url, "webhook receiver failing; backing off"),
+            (true, false) => tracing::info!(webhook, url, "webhook receiver recovered"),
+            _ => {}
+        }
+    }
+
+    async fn save(&mut self) -> Result<(), Ended> {
+        let Worker { id, revision, .. } = self.worker;
+        let (owner, progress) = (self.worker.shared.owner.clone(), self.tracker.progress());
+        let saved = self
+            .store(|store| async move { store.webhook_save(id, &owner, revision, progress).await });
+        match saved.await {
+            // Tried again later.
+            None => return Ok(()),
+            // The lease was lost, or a client has changed the webhook.
+            Some(false) => return Err(Ended),
+            Some(true) => self.tracker.saved(),
+        }
+        let Some(reason) = self.tracker.disabled() else {
+            return Ok(());
+        };
+        let (webhook, url) = (id.get(), self.stored.webhook.url.origin());
+        tracing::info!(webhook, url, reason = reason.as_str(), "webhook disabled");
+        Err(Ended)
+    }
+
+    /// When to look again if nothing happens before.
+    fn wake_at(&self) -> Option<Instant> {
+        if let Some(failed_at) = self.store_failed_at {
+            return Some(failed_at + STORE_RETRY_DELAY);
+        }
+        let now = self.now();
+        let wake_at = self.tracker.wake_at(now).map(|at| {
+            let delay = Duration::try_from(at.duration_since(now)).unwrap_or_default();
+            Instant::now() + delay.min(CLOCK_INTERVAL)
+        });
+        self.tracker.save_at().into_iter().chain(wake_at).min()
+    }
+
+    /// Waits for the requests in flight, so that they are not sent again, and saves.
+    async fn stop(&mut self) {
+        let finish = async {
+            while let Some(Ok(finished)) = self.attempts.join_next().await {
+                self.finish(finished);
+            }
+        };
+        let _ = timeout(STOP_TIMEOUT, finish).await;
+        if self.tracker.save_at().is_some() {
+            let _ = self.save().await;
+        }
+    }
+}
+
+async fn attempt(
+    shared: &Shared,
+    stored: &StoredWebhook,
+    connections: &Connections,
+    event: &SerializedEvent,
+) -> Attempt {
+    let _permit = shared.attempts.acquire().await;
+    let message = Message {
+        url: &stored.webhook.url,
+        secrets: &stored.secrets,
+        id: &event.id.to_string(),
+        body: event.json_bytes(),
+    };
+    shared.client.attempt(&message, connections).await
+}
+
+async fn retry(
+    shared: &Shared,
+    stored: &StoredWebhook,
+    connections: &Connections,
+    delivery: Delivery,
+) -> Finished {
+    let id = delivery.event_id;
+    let event = shared.store(|store| async move { store.event_get(id).await });
+    match event.await {
+        None => Finished::StoreFailed(delivery),
+        Some(None) => Finished::Expired(delivery),
+        Some(Some(event)) => {
+            let event = SerializedEvent::new(&event, shared.store.event_source());
+            let attempt = attempt(shared, stored, connections, &event).await;
+            Finished::Retry(delivery, attempt)
+        }
+    }
+}
