@@ -131,6 +131,11 @@ impl Server {
 
     /// Shuts the service down gracefully.
     pub async fn stop(mut self) {
+        self.shut_down().await;
+    }
+
+    /// Shuts the service down gracefully and keeps its database.
+    pub async fn shut_down(&mut self) {
         self.signal_shutdown();
         (&mut self.task).await.unwrap();
     }

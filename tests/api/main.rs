@@ -37,10 +37,13 @@ mod postgres;
 mod preconditions;
 mod public_endpoints;
 mod rate_limit;
+#[path = "../support/receiver.rs"]
+mod receiver;
 mod strict_handling;
 mod strictness;
 mod tls;
 mod update_pet;
+mod webhook_delivery;
 
 use std::{pin::Pin, process::ExitCode};
 
@@ -222,6 +225,18 @@ const CASES: &[(&str, Case)] = cases![
     update_pet::invalid_patches_and_unknown_ids_are_rejected,
     update_pet::only_json_and_merge_patch_are_accepted,
     update_pet::if_match_prevents_lost_updates,
+    webhook_delivery::events_are_delivered_in_order_and_signed,
+    webhook_delivery::only_the_types_of_a_webhook_are_delivered,
+    webhook_delivery::a_failed_delivery_is_retried,
+    webhook_delivery::an_endpoint_that_fails_backs_off_without_failed_deliveries,
+    webhook_delivery::a_410_disables_a_webhook_and_enabling_it_continues,
+    webhook_delivery::retry_after_pauses_an_endpoint,
+    webhook_delivery::deleting_or_disabling_a_webhook_ends_its_requests,
+    webhook_delivery::a_replay_delivers_again,
+    webhook_delivery::a_webhook_that_fell_out_of_the_log_is_disabled,
+    webhook_delivery::a_webhook_at_the_service_itself_makes_no_loop,
+    webhook_delivery::a_shutdown_saves_what_was_delivered,
+    webhook_delivery::a_stalled_receiver_delays_no_other,
 ];
 
 /// Cases that need TLS.
