@@ -157,14 +157,18 @@ pub enum Scope {
     PetsWrite = 2,
     OrdersRead = 4,
     OrdersWrite = 8,
+    WebhooksRead = 16,
+    WebhooksWrite = 32,
 }
 
 impl Scope {
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 6] = [
         Self::PetsRead,
         Self::PetsWrite,
         Self::OrdersRead,
         Self::OrdersWrite,
+        Self::WebhooksRead,
+        Self::WebhooksWrite,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -173,12 +177,14 @@ impl Scope {
             Self::PetsWrite => "pets:write",
             Self::OrdersRead => "orders:read",
             Self::OrdersWrite => "orders:write",
+            Self::WebhooksRead => "webhooks:read",
+            Self::WebhooksWrite => "webhooks:write",
         }
     }
 
     /// The scope as a static slice.
     pub fn as_slice(self) -> &'static [Self] {
-        static ALL: [Scope; 4] = Scope::ALL;
+        static ALL: [Scope; 6] = Scope::ALL;
         let found = ALL.iter().find(|scope| **scope == self);
         found.map_or(&[], slice::from_ref)
     }

@@ -19,7 +19,7 @@ pub async fn list_categories(api: &Api, request: ApiRequest<'_>) -> Result<Respo
     let query = request.list_query::<CategoryFilter>()?;
     let read = || async {
         let page = api.store.category_list(query.clone()).await?;
-        Ok(api.links.page(&query, &page))
+        Ok(api.links.page("categories", &query, &page))
     };
     let key = CacheKey::Categories(query.clone());
     let page = api.cache.get_or_read(key, read).await?;

@@ -16,6 +16,7 @@ use crate::{
     order, pet,
     server::{MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS, Rejection, Response},
     store,
+    webhook::{self, MAX_WEBHOOKS},
 };
 
 /// A 4xx or 5xx response.
@@ -41,9 +42,13 @@ pub enum ApiError {
     PetReserved(&'static str),
     PetSold,
     CategoryNameTaken,
+    TooManyWebhooks,
+    WebhookDisabled,
     OperationRemoved,
     /// The log cannot be read from there.
     EventsGone(Gone),
+    /// The log does not have the event of a delivery.
+    EventGone(Gone),
     PreconditionFailed(&'static str),
     BodyTooLarge,
     /// With the media types that the operation accepts.
@@ -61,6 +66,8 @@ pub enum ApiError {
     Unavailable(&'static str, Cause),
     /// The limit on streams and long polls is reached.
     TooManyStreams,
+    /// The limit on test deliveries is reached.
+    TooManyTests,
     /// Shed: too many requests are in flight.
     Overloaded,
 }
@@ -149,8 +156,10 @@ impl ApiError {
             | Self::OrderNotReturnable
             | Self::PetReserved(_)
             | Self::PetSold
-            | Self::CategoryNameTaken => StatusCode::CONFLICT,
-            Self::OperationRemoved | Self::EventsGone(_) => StatusCode::GONE,
+            | Self::CategoryNameTaken
+            | Self::TooManyWebhooks
+            | Self::WebhookDisabled => StatusCode::CONFLICT,
+            Self::OperationRemoved | Self::EventsGone(_) | Self::EventGone(_) => StatusCode::GONE,
             Self::PreconditionFailed(_) => StatusCode::PRECONDITION_FAILED,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType(_) | Self::UnsupportedContentEncoding(_) => {
@@ -161,9 +170,10 @@ impl ApiError {
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::HttpVersionNotSupported => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Unavailable(..) | Self::TooManyStreams | Self::Overloaded => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::Unavailable(..)
+            | Self::TooManyStreams
+            | Self::TooManyTests
+            | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -185,9 +195,11 @@ impl ApiError {
             Self::PetReserved(_) => "pet_reserved",
             Self::PetSold => "pet_sold",
             Self::CategoryNameTaken => "category_name_taken",
+            Self::TooManyWebhooks => "too_many_webhooks",
+            Self::WebhookDisabled => "webhook_disabled",
             Self::OperationRemoved => "operation_removed",
-            Self::EventsGone(Gone::Expired) => "cursor_expired",
-            Self::EventsGone(Gone::Unknown) => "cursor_unknown",
+            Self::EventsGone(Gone::Expired) | Self::EventGone(Gone::Expired) => "cursor_expired",
+            Self::EventsGone(Gone::Unknown) | Self::EventGone(Gone::Unknown) => "cursor_unknown",
             Self::PreconditionFailed(_) => "precondition_failed",
             Self::BodyTooLarge => "body_too_large",
             Self::UnsupportedMediaType(_) | Self::UnsupportedContentEncoding(_) => {
@@ -198,7 +210,10 @@ impl ApiError {
             Self::HeadTooLarge => "head_too_large",
             Self::HttpVersionNotSupported => "http_version_not_supported",
             Self::Internal(_) => "internal_error",
-            Self::Unavailable(..) | Self::TooManyStreams | Self::Overloaded => "unavailable",
+            Self::Unavailable(..)
+            | Self::TooManyStreams
+            | Self::TooManyTests
+            | Self::Overloaded => "unavailable",
         }
     }
 
@@ -215,6 +230,9 @@ impl ApiError {
             Self::TooManyStreams => {
                 "too many event streams and long polls are open; retry later, or poll without wait"
                     .into()
+            }
+            Self::TooManyTests => {
+                "too many test deliveries are waiting for their receivers; retry later".into()
             }
             Self::Overloaded => OVERLOADED.into(),
             Self::Unauthorized(failure) => failure.message().into(),
@@ -238,6 +256,16 @@ impl ApiError {
                 "this store does not have the event of this position: a backup was restored, a \
                  failover lost it, or it is from another store; start over: take the position of \
                  after=now, list everything, and follow from there"
+                    .into()
+            }
+            Self::EventGone(Gone::Expired) => {
+                "eventId: this event is no longer kept, so it cannot be sent again; fetch the \
+                 resource that it is about instead"
+                    .into()
+            }
+            Self::EventGone(Gone::Unknown) => {
+                "eventId: this store does not have this event; take the id from the list of \
+                 deliveries"
                     .into()
             }
             Self::BodyTooLarge => format!("body: must be at most {MAX_BODY_BYTES} bytes").into(),
@@ -272,6 +300,16 @@ impl ApiError {
             Self::CategoryNameTaken => {
                 "name: another category has this name, ignoring case; choose another name, or rename \
                  or delete that category first"
+                    .into()
+            }
+            Self::TooManyWebhooks => format!(
+                "there are {MAX_WEBHOOKS} webhooks, the most that a store can have; delete one that \
+                 is no longer needed"
+            )
+            .into(),
+            Self::WebhookDisabled => {
+                "this webhook is disabled, so nothing is sent to it; enable it first: PATCH it with \
+                 {\"state\":\"enabled\"}"
                     .into()
             }
             Self::IdempotencyKeyReused => {
@@ -369,7 +407,10 @@ impl ApiError {
             headers.insert(header::ACCEPT_ENCODING, identity);
         }
         let retry_after = match self {
-            Self::Unavailable(..) | Self::TooManyStreams | Self::Overloaded => Some(1),
+            Self::Unavailable(..)
+            | Self::TooManyStreams
+            | Self::TooManyTests
+            | Self::Overloaded => Some(1),
             Self::RateLimited { quota, .. } => Some(quota.retry_after),
             _ => None,
         };
@@ -443,12 +484,27 @@ impl From<category::CategoryRejection> for ApiError {
     }
 }
 
+impl From<webhook::WebhookRejection> for ApiError {
+    fn from(rejection: webhook::WebhookRejection) -> Self {
+        match rejection {
+            webhook::WebhookRejection::NoSuchWebhook => Self::NotFound(NO_SUCH_WEBHOOK),
+            webhook::WebhookRejection::TooMany => Self::TooManyWebhooks,
+            webhook::WebhookRejection::MissingScope(scope) => {
+                Self::InsufficientScope(scope.as_slice())
+            }
+        }
+    }
+}
+
 const OVERLOADED: &str = "the service is overloaded; nothing was changed, retry later";
 pub const NO_SUCH_PET: &str = "petId: no pet has this id";
 pub const INVALID_CATEGORY_ID: &str =
     "categoryId: must be an integer (int64), without plus sign or leading zeros";
 pub const NO_SUCH_CATEGORY: &str = "categoryId: no category with this id has a name";
 pub const NO_SUCH_ORDER: &str = "orderId: no order has this id";
+pub const NO_SUCH_WEBHOOK: &str = "webhookId: no webhook has this id";
+pub const NO_SUCH_DELIVERY: &str =
+    "eventId: this webhook has no failed delivery of such an event; list its deliveries";
 
 impl From<store::Error> for ApiError {
     fn from(error: store::Error) -> Self {

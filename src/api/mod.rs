@@ -2,7 +2,7 @@
 //!
 //! A request passes `middleware` (request id, panics, CORS, HEAD), `router`,
 //! `auth` (authentication and authorization), `admission` (load shedding) and
-//! the handler of its operation in `pets` or `orders`. A handler reads typed
+//! the handler of its operation, such as in `pets` or `orders`. A handler reads typed
 //! input from `request`, calls the store, and responds through `response`,
 //! `cache` or `error`. `server` handles the sockets.
 
@@ -31,6 +31,7 @@ mod response;
 mod router;
 mod single_flight;
 mod state;
+mod webhooks;
 
 use std::net::IpAddr;
 

@@ -37,23 +37,33 @@ struct Route {
 }
 
 routes! {
-    GET    "pets"                            ListPets       "listPets"       PetsRead,
-    POST   "pets"                            CreatePet      "createPet"      PetsWrite,
-    GET    "pets/{petId}"                    GetPet         "getPet"         PetsRead,
-    PATCH  "pets/{petId}"                    UpdatePet      "updatePet"      PetsWrite,
-    DELETE "pets/{petId}"                    DeletePet      "deletePet"      PetsWrite,
-    GET    "categories"                      ListCategories "listCategories" PetsRead,
-    PUT    "categories/{categoryId}"         PutCategory    "putCategory"    PetsWrite,
-    DELETE "categories/{categoryId}"         DeleteCategory "deleteCategory" PetsWrite,
-    GET    "store/inventory"                 GetInventory   "getInventory"   PetsRead,
-    GET    "store/orders"                    ListOrders     "listOrders"     OrdersRead,
-    POST   "store/orders"                    PlaceOrder     "placeOrder"     OrdersWrite,
-    GET    "store/orders/{orderId}"          GetOrder       "getOrder"       OrdersRead,
-    POST   "store/orders/{orderId}/complete" CompleteOrder  "completeOrder"  OrdersWrite,
-    POST   "store/orders/{orderId}/cancel"   CancelOrder    "cancelOrder"    OrdersWrite,
-    POST   "store/orders/{orderId}/return"   ReturnOrder    "returnOrder"    OrdersWrite,
-    GET    "events"                          ListEvents     "listEvents"     PetsRead | OrdersRead,
-    GET    "events/stream"                   StreamEvents   "streamEvents"   PetsRead | OrdersRead,
+    GET    "pets"                                            ListPets            "listPets"            PetsRead,
+    POST   "pets"                                            CreatePet           "createPet"           PetsWrite,
+    GET    "pets/{petId}"                                    GetPet              "getPet"              PetsRead,
+    PATCH  "pets/{petId}"                                    UpdatePet           "updatePet"           PetsWrite,
+    DELETE "pets/{petId}"                                    DeletePet           "deletePet"           PetsWrite,
+    GET    "categories"                                      ListCategories      "listCategories"      PetsRead,
+    PUT    "categories/{categoryId}"                         PutCategory         "putCategory"         PetsWrite,
+    DELETE "categories/{categoryId}"                         DeleteCategory      "deleteCategory"      PetsWrite,
+    GET    "store/inventory"                                 GetInventory        "getInventory"        PetsRead,
+    GET    "store/orders"                                    ListOrders          "listOrders"          OrdersRead,
+    POST   "store/orders"                                    PlaceOrder          "placeOrder"          OrdersWrite,
+    GET    "store/orders/{orderId}"                          GetOrder            "getOrder"            OrdersRead,
+    POST   "store/orders/{orderId}/complete"                 CompleteOrder       "completeOrder"       OrdersWrite,
+    POST   "store/orders/{orderId}/cancel"                   CancelOrder         "cancelOrder"         OrdersWrite,
+    POST   "store/orders/{orderId}/return"                   ReturnOrder         "returnOrder"         OrdersWrite,
+    GET    "events"                                          ListEvents          "listEvents"          PetsRead | OrdersRead,
+    GET    "events/stream"                                   StreamEvents        "streamEvents"        PetsRead | OrdersRead,
+    POST   "webhooks"                                        CreateWebhook       "createWebhook"       WebhooksWrite,
+    GET    "webhooks"                                        ListWebhooks        "listWebhooks"        WebhooksRead,
+    GET    "webhooks/{webhookId}"                            GetWebhook          "getWebhook"          WebhooksRead,
+    PATCH  "webhooks/{webhookId}"                            UpdateWebhook       "updateWebhook"       WebhooksWrite,
+    DELETE "webhooks/{webhookId}"                            DeleteWebhook       "deleteWebhook"       WebhooksWrite,
+    POST   "webhooks/{webhookId}/rotate-secret"              RotateWebhookSecret "rotateWebhookSecret" WebhooksWrite,
+    POST   "webhooks/{webhookId}/test"                       TestWebhook         "testWebhook"         WebhooksWrite,
+    POST   "webhooks/{webhookId}/replay"                     ReplayWebhook       "replayWebhook"       WebhooksWrite,
+    GET    "webhooks/{webhookId}/deliveries"                 ListDeliveries      "listDeliveries"      WebhooksRead,
+    POST   "webhooks/{webhookId}/deliveries/{eventId}/retry" RetryDelivery       "retryDelivery"       WebhooksWrite,
 }
 
 impl Operation {
@@ -89,7 +99,8 @@ impl Operation {
                 "id",
             ],
             Self::ListOrders => &["limit", "cursor", "sort", "status", "petId"],
-            Self::ListCategories => &["limit", "cursor"],
+            Self::ListCategories | Self::ListWebhooks => &["limit", "cursor"],
+            Self::ListDeliveries => &["limit", "cursor", "state"],
             Self::ListEvents => &["after", "limit", "types", "subject", "wait"],
             Self::StreamEvents => &["after", "types", "subject"],
             _ => &[],
@@ -103,11 +114,14 @@ impl Operation {
     }
 }
 
+/// The values of path parameters, in the order of the path. Empty if there are fewer.
+pub type PathParameters<'a> = [&'a str; 2];
+
 /// What a method and a path lead to.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Match<'a> {
-    /// An operation and the value of its path parameter, empty if it has none.
-    Found(Operation, &'a str),
+    /// An operation and the values of its path parameters.
+    Found(Operation, PathParameters<'a>),
     /// The path exists, but only for these methods.
     MethodNotAllowed(String),
     NotFound,
@@ -122,9 +136,9 @@ pub fn find<'a>(method: &Method, path: &'a str) -> Match<'a> {
     };
     for operation in Operation::ALL {
         if operation.method() == method
-            && let Some(parameter) = match_path(operation.path(), path)
+            && let Some(parameters) = match_path(operation.path(), path)
         {
-            return Match::Found(*operation, parameter);
+            return Match::Found(*operation, parameters);
         }
     }
     let on_path = |operation: &&Operation| match_path(operation.path(), path).is_some();
@@ -147,15 +161,17 @@ fn allow<'a>(methods: impl Iterator<Item = &'a Method>) -> Option<String> {
     Some(names.collect::<Vec<_>>().join(", ")).filter(|names| !names.is_empty())
 }
 
-/// Matches a path against a template with at most one parameter, which takes one
-/// segment that is not empty, and returns its value.
-fn match_path<'a>(template: &str, path: &'a str) -> Option<&'a str> {
+/// Matches a path against a template with at most two parameters, each of which takes one
+/// segment that is not empty, and returns their values.
+fn match_path<'a>(template: &str, path: &'a str) -> Option<PathParameters<'a>> {
     let Some((before, rest)) = template.split_once('{') else {
-        return (template == path).then_some("");
+        return (template == path).then_some(["", ""]);
     };
     let (_, after) = rest.split_once('}')?;
-    let value = path.strip_prefix(before)?.strip_suffix(after)?;
-    (!value.is_empty() && !value.contains('/')).then_some(value)
+    let path = path.strip_prefix(before)?;
+    let (value, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
+    let [next, _] = match_path(after, rest)?;
+    (!value.is_empty()).then_some([value, next])
 }
 
 #[cfg(test)]
@@ -165,18 +181,34 @@ mod tests {
     #[test]
     fn paths_lead_to_their_operation() {
         for (method, path, expected) in [
-            (Method::GET, "/v1/pets", Found(ListPets, "")),
-            (Method::HEAD, "/v1/pets", Found(ListPets, "")),
-            (Method::PATCH, "/v1/pets/17", Found(UpdatePet, "17")),
+            (Method::GET, "/v1/pets", Found(ListPets, ["", ""])),
+            (Method::HEAD, "/v1/pets", Found(ListPets, ["", ""])),
+            (Method::PATCH, "/v1/pets/17", Found(UpdatePet, ["17", ""])),
             (
                 Method::GET,
                 "/v1/store/orders/a%2Fb",
-                Found(GetOrder, "a%2Fb"),
+                Found(GetOrder, ["a%2Fb", ""]),
             ),
             (
                 Method::POST,
                 "/v1/store/orders/3/cancel",
-                Found(CancelOrder, "3"),
+                Found(CancelOrder, ["3", ""]),
+            ),
+            (
+                Method::POST,
+                "/v1/webhooks/7/deliveries/evt_1/retry",
+                Found(RetryDelivery, ["7", "evt_1"]),
+            ),
+            (Method::POST, "/v1/webhooks/7/deliveries//retry", NotFound),
+            (
+                Method::POST,
+                "/v1/webhooks//deliveries/evt_1/retry",
+                NotFound,
+            ),
+            (
+                Method::GET,
+                "/v1/webhooks/7/deliveries/evt_1/retry",
+                MethodNotAllowed("POST".into()),
             ),
             (Method::GET, "/v1/pets/", NotFound),
             (Method::GET, "/v1/pets/1/", NotFound),

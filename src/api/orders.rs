@@ -16,7 +16,7 @@ pub async fn list_orders(api: &Api, request: ApiRequest<'_>) -> Result<Response,
     let query = request.list_query::<OrderFilter>()?;
     let read = || async {
         let page = api.store.order_list(query.clone()).await?;
-        Ok(api.links.page(&query, &page))
+        Ok(api.links.page("store/orders", &query, &page))
     };
     let key = CacheKey::Orders(query.clone());
     let page = api.cache.get_or_read(key, read).await?;

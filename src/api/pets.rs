@@ -20,7 +20,7 @@ pub async fn list_pets(api: &Api, request: ApiRequest<'_>) -> Result<Response, A
     let query = request.list_query::<PetFilter>()?;
     let read = || async {
         let page = api.store.pet_list(query.clone()).await?;
-        Ok(api.links.page(&query, &page))
+        Ok(api.links.page("pets", &query, &page))
     };
     let key = CacheKey::Pets(query.clone());
     let page = api.cache.get_or_read(key, read).await?;

@@ -88,6 +88,20 @@ impl<'a> Preconditions<'a> {
         Ok(())
     }
 
+    /// Evaluates them for a resource that exists and has no entity tag: only `*` matches it.
+    pub fn evaluate_untagged(self) -> Result<(), ApiError> {
+        let is_any = self.has_wildcard(header::IF_MATCH);
+        if self.0.contains_key(header::IF_MATCH) && !is_any {
+            let message = "If-Match: this resource has no ETag to match; omit the header";
+            return Err(ApiError::PreconditionFailed(message));
+        }
+        if self.has_wildcard(header::IF_NONE_MATCH) {
+            let message = "If-None-Match: the resource exists, so * never holds; omit the header";
+            return Err(ApiError::PreconditionFailed(message));
+        }
+        Ok(())
+    }
+
     fn has_wildcard(self, name: HeaderName) -> bool {
         self.0.get_all(name).iter().any(|value| value == "*")
     }

@@ -14,14 +14,17 @@ use super::{
     admission::InFlight,
     auth::Authorized,
     context::{RequestContext, Wait},
-    error::{ApiError, INVALID_CATEGORY_ID, NO_SUCH_ORDER, NO_SUCH_PET},
-    operations::Operation,
+    error::{
+        ApiError, INVALID_CATEGORY_ID, NO_SUCH_DELIVERY, NO_SUCH_ORDER, NO_SUCH_PET,
+        NO_SUCH_WEBHOOK,
+    },
+    operations::{Operation, PathParameters},
     preconditions::Preconditions,
 };
 use crate::{
-    api_key::KeyHash,
+    api_key::{KeyHash, Scopes},
     category::CategoryId,
-    event::{EventFilter, VisibleEvents},
+    event::{EventFilter, EventId, EventTypes, VisibleEvents},
     idempotency::{IdempotencyKey, IdempotentRequest},
     invalid::{Invalid, join_messages, quoted},
     json::{FromObject, Object},
@@ -29,6 +32,7 @@ use crate::{
     page::{Filter, ListQuery},
     pet::PetId,
     server::MAX_BODY_BYTES,
+    webhook::WebhookId,
 };
 
 /// The media types of a request body.
@@ -48,7 +52,7 @@ pub struct ApiRequest<'a> {
     pub request_id: &'a HeaderValue,
     /// Whether unknown parameters and members are rejected.
     is_strict: bool,
-    path_parameter: &'a str,
+    path_parameters: PathParameters<'a>,
 }
 
 impl<'a> ApiRequest<'a> {
@@ -57,7 +61,7 @@ impl<'a> ApiRequest<'a> {
         in_flight: InFlight<'a>,
         head: &'a Parts,
         body: Incoming,
-        path_parameter: &'a str,
+        path_parameters: PathParameters<'a>,
         context: &'a mut RequestContext,
     ) -> Self {
         Self {
@@ -68,7 +72,7 @@ impl<'a> ApiRequest<'a> {
             wait: &mut context.wait,
             request_id: &context.request_id,
             is_strict: context.is_strict,
-            path_parameter,
+            path_parameters,
         }
     }
 
@@ -85,6 +89,18 @@ impl<'a> ApiRequest<'a> {
     pub fn visible_events(&self, filter: EventFilter) -> Result<VisibleEvents, ApiError> {
         let visible = filter.visible_to(self.authorized.scopes);
         visible.map_err(|scope| ApiError::InsufficientScope(scope.as_slice()))
+    }
+
+    pub fn scopes(&self) -> Scopes {
+        self.authorized.scopes
+    }
+
+    /// Checks that the caller may read all events of these types.
+    pub fn ensure_readable(&self, types: EventTypes) -> Result<(), ApiError> {
+        match EventTypes::visible_to(Some(types), self.authorized.scopes) {
+            Ok(_) => Ok(()),
+            Err(scope) => Err(ApiError::InsufficientScope(scope.as_slice())),
+        }
     }
 
     /// From now on the request does not count as in flight.
@@ -227,24 +243,38 @@ impl<'a> ApiRequest<'a> {
 
     /// The pet in the path. A malformed id is treated as unknown.
     pub fn pet_id(&self) -> Result<PetId, ApiError> {
-        self.parse_path_parameter(PetId::parse)
+        self.parse_path_parameter(0, PetId::parse)
             .ok_or(ApiError::NotFound(NO_SUCH_PET))
     }
 
     /// The order in the path. A malformed id is treated as unknown.
     pub fn order_id(&self) -> Result<OrderId, ApiError> {
-        self.parse_path_parameter(OrderId::parse)
+        self.parse_path_parameter(0, OrderId::parse)
             .ok_or(ApiError::NotFound(NO_SUCH_ORDER))
     }
 
     /// The category in the path.
     pub fn category_id(&self) -> Result<CategoryId, ApiError> {
-        self.parse_path_parameter(CategoryId::parse)
+        self.parse_path_parameter(0, CategoryId::parse)
             .ok_or(ApiError::NotFound(INVALID_CATEGORY_ID))
     }
 
-    fn parse_path_parameter<T>(&self, parse: fn(&str) -> Option<T>) -> Option<T> {
-        parse(&percent_decode_str(self.path_parameter).decode_utf8().ok()?)
+    /// The webhook in the path. A malformed id is treated as unknown.
+    pub fn webhook_id(&self) -> Result<WebhookId, ApiError> {
+        self.parse_path_parameter(0, WebhookId::parse)
+            .ok_or(ApiError::NotFound(NO_SUCH_WEBHOOK))
+    }
+
+    /// The event of a delivery, the second parameter of the path. A malformed id is treated
+    /// as unknown.
+    pub fn event_id(&self) -> Result<EventId, ApiError> {
+        self.parse_path_parameter(1, EventId::parse)
+            .ok_or(ApiError::NotFound(NO_SUCH_DELIVERY))
+    }
+
+    fn parse_path_parameter<T>(&self, index: usize, parse: fn(&str) -> Option<T>) -> Option<T> {
+        let parameter = percent_decode_str(self.path_parameters[index]);
+        parse(&parameter.decode_utf8().ok()?)
     }
 
     pub fn preconditions(&self) -> Preconditions<'a> {

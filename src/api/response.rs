@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     idempotency::Idempotent,
-    page::{Filter, ListKind, ListQuery, Page, Sort},
+    page::{Filter, ListQuery, Page, Position, Sort},
     server::{Response, ResponseBody},
 };
 
@@ -106,24 +106,25 @@ impl Links {
         }
     }
 
-    /// A page of a list, with a link to the next one (RFC 8288).
+    /// The link to the next page of the list at `path`, if there is one (RFC 8288).
+    pub fn next_page<F: Filter>(
+        &self,
+        path: &str,
+        query: &ListQuery<F>,
+        next: Option<&Position>,
+    ) -> Option<String> {
+        let (base, query) = (&self.base, query.next(next?.clone()));
+        Some(format!("<{base}/{path}?{query}>; rel=\"next\""))
+    }
+
+    /// A page of the list at `path`, with a link to the next one.
     pub fn page<F: Filter, T: Serialize>(
         &self,
+        path: &str,
         query: &ListQuery<F>,
         page: &Page<T>,
     ) -> CachedResponse {
-        let path = match F::LIST {
-            ListKind::Pets => "pets",
-            ListKind::Orders => "store/orders",
-            ListKind::Categories => "categories",
-            ListKind::Webhooks => "webhooks",
-            // TODO: with the id of the webhook
-            ListKind::Deliveries => "webhooks",
-        };
-        let link = page.next.as_ref().map(|next| {
-            let (base, query) = (&self.base, query.next(next.clone()));
-            format!("<{base}/{path}?{query}>; rel=\"next\"")
-        });
+        let link = self.next_page(path, query, page.next.as_ref());
         // New items have the highest id, so an insert does not change a page that has a
         // next one.
         let is_before_new_items = query.sort == Sort::Asc && link.is_some();
@@ -165,6 +166,25 @@ impl Links {
 pub fn json(content: &impl Serialize) -> Response {
     let mut response = Response::new(to_json(content).into());
     response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    response
+}
+
+/// A page of a list that no cache may store.
+pub fn unstored_page(items: &impl Serialize, link: Option<String>) -> Response {
+    let mut response = no_store(json(items));
+    if let Some(link) = link {
+        let link = HeaderValue::try_from(link).expect("links are printable ASCII");
+        response.headers_mut().insert(header::LINK, link);
+    }
+    response
+}
+
+/// Forbids every cache to store the response.
+pub fn no_store(mut response: Response) -> Response {
+    let no_store = HeaderValue::from_static("no-store");
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, no_store);
     response
 }
 
@@ -257,7 +277,7 @@ fn with_etag(
     response
 }
 
-fn to_json(content: &impl Serialize) -> Bytes {
+pub fn to_json(content: &impl Serialize) -> Bytes {
     serde_json::to_vec(content)
         .expect("the domain serializes to JSON")
         .into()

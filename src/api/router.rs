@@ -13,6 +13,7 @@ use super::{
     orders, pets, prefer,
     request::ApiRequest,
     state::Api,
+    webhooks,
 };
 use crate::server::Response;
 
@@ -61,15 +62,15 @@ async fn dispatch(
 ) -> Result<Response, ApiError> {
     context.is_strict = prefer::is_strict(&head.headers);
     let caller = api.auth.authenticate(&head.headers, context).await?;
-    let (operation, parameter) = match operations::find(&head.method, head.uri.path()) {
-        Match::Found(operation, parameter) => (operation, parameter),
+    let (operation, parameters) = match operations::find(&head.method, head.uri.path()) {
+        Match::Found(operation, parameters) => (operation, parameters),
         Match::MethodNotAllowed(allow) => return Err(ApiError::MethodNotAllowed(allow.into())),
         Match::NotFound => return Err(NO_SUCH_PATH),
     };
     context.operation = Some(operation);
     let authorized = api.auth.authorize(caller, operation)?;
     let in_flight = api.admission.admit()?;
-    let request = ApiRequest::new(authorized, in_flight, head, body, parameter, context);
+    let request = ApiRequest::new(authorized, in_flight, head, body, parameters, context);
     // An operation that was removed says so first.
     if operation != Operation::GetPet {
         request.reject_unknown_parameters(operation)?;
@@ -92,5 +93,15 @@ async fn dispatch(
         Operation::ReturnOrder => orders::return_order(api, request).await,
         Operation::ListEvents => events::list_events(api, request).await,
         Operation::StreamEvents => events::stream_events(api, request).await,
+        Operation::CreateWebhook => webhooks::create_webhook(api, request).await,
+        Operation::ListWebhooks => webhooks::list_webhooks(api, request).await,
+        Operation::GetWebhook => webhooks::get_webhook(api, request).await,
+        Operation::UpdateWebhook => webhooks::update_webhook(api, request).await,
+        Operation::DeleteWebhook => webhooks::delete_webhook(api, request).await,
+        Operation::RotateWebhookSecret => webhooks::rotate_webhook_secret(api, request).await,
+        Operation::TestWebhook => webhooks::test_webhook(api, request).await,
+        Operation::ReplayWebhook => webhooks::replay_webhook(api, request).await,
+        Operation::ListDeliveries => webhooks::list_deliveries(api, request).await,
+        Operation::RetryDelivery => webhooks::retry_delivery(api, request).await,
     }
 }

@@ -17,6 +17,7 @@ use super::{
     openapi::{Contract, PublicUrl, Scheme},
     rate_limit::{FailedAuthLimiter, RateLimit},
     response::{self, CachedResponse, Links},
+    webhooks::TestLimit,
 };
 use crate::{
     clock::Clock,
@@ -88,6 +89,7 @@ pub(crate) struct Api {
     pub event_tail: Arc<EventTail>,
     pub events: Arc<EventFeed>,
     pub webhooks: Arc<Dispatcher>,
+    pub(super) webhook_tests: TestLimit,
     pub health: Health,
     pub metrics: Arc<Metrics>,
 }
@@ -121,6 +123,7 @@ impl Api {
             )),
             event_tail,
             webhooks: Arc::new(webhooks),
+            webhook_tests: TestLimit::default(),
             health: Health::new(store.clone(), draining.clone()),
             draining,
             contract_yaml: response::public_document(contract.yaml, "application/yaml"),

@@ -29,7 +29,8 @@ pub enum Keys {
 pub struct Create {
     /// Name of the key: who or what will use it.
     name: KeyName,
-    /// Scope to grant: pets:read, pets:write, orders:read or orders:write.
+    /// Scope to grant: pets:read, pets:write, orders:read, orders:write, webhooks:read or
+    /// webhooks:write.
     ///
     /// Repeat the option, or separate scopes with commas, to grant several. By
     /// default, the key has all scopes.

@@ -11,8 +11,9 @@ use super::{
 use crate::{
     api_key::{Scope, Scopes},
     clock::truncate_to_microseconds,
-    event::{EventId, EventTypes},
+    event::{After, EventId, EventTypes},
     invalid::{Invalid, quoted},
+    json::{FromObject, Object},
     page::{Filter, ListKind, Parameters, set_once},
 };
 
@@ -139,6 +140,30 @@ impl Filter for DeliveryFilter {
     fn parameters(&self) -> Parameters<'_> {
         let state = self.state.map(|state| ("state", state.as_str().into()));
         state.into_iter().collect()
+    }
+}
+
+/// The body of a request to deliver what comes after an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplayRequest {
+    pub after: After,
+}
+
+impl FromObject for ReplayRequest {
+    const MEMBERS: &[&str] = &["after"];
+
+    fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
+        let invalid = |reason: String| vec![Invalid::new("after", reason)];
+        let Some(value) = object.get("after") else {
+            let reason = "required; must be the id of an event, or now";
+            return Err(invalid(reason.into()));
+        };
+        let text = value.as_string().ok_or_else(|| {
+            let got = value.describe();
+            invalid(format!("must be the id of an event, or now, got {got}"))
+        })?;
+        let after = After::parse("after", &text).map_err(|invalid| vec![invalid])?;
+        Ok(Self { after })
     }
 }
 

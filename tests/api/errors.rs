@@ -18,6 +18,11 @@ pub async fn error_bodies_match_the_snapshot(backend: Backend) {
     let post = |body: &str| server.request(Method::POST, "/v1/pets").body(body);
     let patch = |body: &str| server.request(Method::PATCH, "/v1/pets/1").body(body);
     let order = |body: &str| server.request(Method::POST, "/v1/store/orders").body(body);
+    let webhooks_only = server.create_key(&[Scope::WebhooksWrite], None).await;
+    let webhook = |body: &str| server.request(Method::POST, "/v1/webhooks").body(body);
+    let change = |path: &str, body: &str| server.request(Method::PATCH, path).body(body);
+    let event = "evt_AQAAAAAAAAAJ5l4wFyTHhJuBh9G5";
+    let retry = format!("/v1/webhooks/1/deliveries/{event}/retry");
     let put = |path: &str, body: &str| server.request(Method::PUT, path).body(body);
     let query = ListQuery::<PetFilter>::parse("").unwrap();
     let next = query.next(Position::of_id(1));
@@ -100,6 +105,28 @@ pub async fn error_bodies_match_the_snapshot(backend: Backend) {
         put("/v1/categories/01", r#"{"name":"Cats"}"#),
         put("/v1/categories/1", r#"{"name":"Cats"}"#).header("if-none-match", "*"),
         put("/v1/categories/2", r#"{"name":"Cats"}"#).header("if-match", "*"),
+        webhook(r#"{"url":"https://localhost/"}"#),
+        webhook("{}"),
+        webhook(r#"{"url":"http://a.example","types":["pet.created"]}"#),
+        webhook(r#"{"url":"https://10.0.0.1/"}"#),
+        webhook(r#"{"url":"https://user@a.example","types":[],"description":1}"#),
+        webhook(r#"{"url":"https://a.example"}"#).with_key(&webhooks_only),
+        change("/v1/webhooks/1", r#"{"state":"on"}"#),
+        change("/v1/webhooks/1", "{}").header("if-match", "\"x\""),
+        change("/v1/webhooks/1", "{}").header("if-none-match", "*"),
+        change("/v1/webhooks/1", r#"{"state":"disabled"}"#),
+        get("/v1/webhooks/2"),
+        get("/v1/webhooks/1/deliveries?state=lost"),
+        server.request(Method::POST, &retry),
+        change("/v1/webhooks/1", r#"{"state":"enabled"}"#),
+        server.request(Method::POST, &retry),
+        server.request(Method::POST, "/v1/webhooks/1/deliveries/1/retry"),
+        server
+            .request(Method::POST, "/v1/webhooks/1/replay")
+            .body("{}"),
+        server
+            .request(Method::POST, "/v1/webhooks/1/replay")
+            .body(format!(r#"{{"after":"{event}"}}"#)),
         patch("{}").header("if-match", "\"x\""),
         patch("{}").header("if-none-match", "*"),
         post(&" ".repeat(65537)),

@@ -44,11 +44,13 @@ mod strictness;
 mod tls;
 mod update_pet;
 mod webhook_delivery;
+mod webhooks;
 
 use std::{pin::Pin, process::ExitCode};
 
 use harness::Backend;
 use libtest_mimic::{Arguments, Conclusion, Trial};
+use webhooks::{deliveries as webhook_deliveries, testing as webhook_tests};
 
 type Case = fn(Backend) -> Pin<Box<dyn Future<Output = ()>>>;
 
@@ -237,6 +239,22 @@ const CASES: &[(&str, Case)] = cases![
     webhook_delivery::a_webhook_at_the_service_itself_makes_no_loop,
     webhook_delivery::a_shutdown_saves_what_was_delivered,
     webhook_delivery::a_stalled_receiver_delays_no_other,
+    webhooks::webhooks_are_created_changed_and_deleted,
+    webhooks::webhooks_are_listed_by_page,
+    webhooks::invalid_webhooks_get_400,
+    webhooks::only_allowed_urls_are_accepted,
+    webhooks::secrets_are_shown_once,
+    webhooks::a_key_must_be_able_to_read_what_a_webhook_delivers,
+    webhooks::retries_create_and_rotate_once,
+    webhooks::there_are_at_most_1000_webhooks,
+    webhooks::preconditions_of_webhooks_do_not_hold,
+    webhook_deliveries::failed_deliveries_are_listed,
+    webhook_deliveries::a_failed_delivery_is_retried_on_request,
+    webhook_deliveries::a_webhook_is_moved_to_another_position,
+    webhook_tests::a_test_is_signed_and_delivered,
+    webhook_tests::a_test_that_fails_says_why,
+    webhook_tests::a_webhook_cannot_call_this_service,
+    webhook_tests::tests_over_the_limit_get_503,
 ];
 
 /// Cases that need TLS.

@@ -69,6 +69,9 @@ pub async fn unknown_parameters_are_rejected(backend: Backend) {
         ),
         ("/v1/categories?limit=1", 200),
         ("/v1/categories?limit=1&sort=desc", 400),
+        ("/v1/webhooks?limit=1", 200),
+        ("/v1/webhooks/1/deliveries?limit=1&state=failed", 404),
+        ("/v1/webhooks/1/deliveries?status=failed", 400),
         ("/v1/pets?limit=0", 400),
         ("/v1/pets?", 200),
         ("/v1/pets?=", 400),
@@ -108,6 +111,24 @@ pub async fn unknown_members_are_rejected(backend: Backend) {
             "/v1/store/orders",
             json!({"petId": 1}),
             "petId",
+        ),
+        (
+            Method::POST,
+            "/v1/webhooks",
+            json!({"url": "https://localhost/"}),
+            "url, types, description",
+        ),
+        (
+            Method::PATCH,
+            "/v1/webhooks/1",
+            json!({"description": "A"}),
+            "url, types, description, state",
+        ),
+        (
+            Method::POST,
+            "/v1/webhooks/1/replay",
+            json!({"after": "now"}),
+            "after",
         ),
     ];
     for (method, path, body, known) in bodies {

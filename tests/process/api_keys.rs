@@ -44,7 +44,7 @@ fn keys_are_listed() {
     home.keys(&["revoke", "3"]).success();
     let list = home.keys(&["list"]).success();
     let rows: Vec<_> = list.stdout.lines().map(columns).collect();
-    let all = "pets:read pets:write orders:read orders:write";
+    let all = "pets:read pets:write orders:read orders:write webhooks:read webhooks:write";
     assert_eq!(
         rows[0],
         [

@@ -107,7 +107,7 @@ impl EventFeed {
     }
 
     /// The position of the newest event.
-    async fn newest(&self) -> Result<EventId, ApiError> {
+    pub(super) async fn newest(&self) -> Result<EventId, ApiError> {
         let newest = self.store.event_newest().await?;
         Ok(newest.map_or(EventId::START, |event| event.id()))
     }

@@ -1,0 +1,320 @@
+//! Handlers of the operations on webhooks.
+//!
+//! Their responses are not stored by any cache: a URL may contain credentials, two of the
+//! responses show a secret, and positions change with every delivery.
+
+use http::StatusCode;
+use jiff::Timestamp;
+use serde::Serialize;
+use tokio::sync::Semaphore;
+
+use super::{
+    error::{ApiError, NO_SUCH_DELIVERY, NO_SUCH_WEBHOOK},
+    request::ApiRequest,
+    response,
+    state::Api,
+};
+use crate::{
+    dispatcher::Attempt,
+    event::{After, EventId, Gone},
+    event_tail::ReadFrom,
+    server::Response,
+    webhook::{
+        NewWebhook, Webhook, WebhookChange, WebhookFilter, WebhookId, WebhookState,
+        delivery::{AttemptError, DeliveryFilter, ReplayRequest, StoredWebhook},
+        schedule::Outcome,
+        secret::WebhookSecret,
+        url::WebhookUrl,
+    },
+};
+
+/// Test deliveries at a time. A receiver may take 15 seconds to respond.
+const MAX_TESTS: usize = 16;
+
+/// Limits test deliveries, which do not count as requests in flight.
+pub struct TestLimit(Semaphore);
+
+impl Default for TestLimit {
+    fn default() -> Self {
+        Self(Semaphore::new(MAX_TESTS))
+    }
+}
+
+/// A webhook as clients see it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WebhookView<'a> {
+    #[serde(flatten)]
+    webhook: &'a Webhook,
+    position: EventId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failing_since: Option<Timestamp>,
+    /// While nothing is sent, because the receiver fails or asked for a pause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_attempt_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<String>,
+}
+
+impl<'a> WebhookView<'a> {
+    fn new(stored: &'a StoredWebhook, now: Timestamp) -> Self {
+        let is_enabled = stored.webhook.state == WebhookState::Enabled;
+        let is_ahead = |at: &Timestamp| is_enabled && *at > now;
+        Self {
+            webhook: &stored.webhook,
+            position: stored.position,
+            failing_since: stored.health.failing_since,
+            next_attempt_at: stored.paused_until.filter(is_ahead),
+            secret: None,
+        }
+    }
+
+    fn with_secret(stored: &'a StoredWebhook, now: Timestamp) -> Self {
+        Self {
+            secret: Some(stored.secrets.current.reveal()),
+            ..Self::new(stored, now)
+        }
+    }
+}
+
+/// The message that `testWebhook` sends: a CloudEvent that is not in the log.
+#[derive(Serialize)]
+struct TestEvent<'a> {
+    specversion: &'static str,
+    id: &'a str,
+    source: &'a str,
+    r#type: &'static str,
+    subject: String,
+    time: Timestamp,
+    data: WebhookView<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TestResult {
+    delivered: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<AttemptError>,
+    duration_ms: u64,
+}
+
+impl From<Attempt> for TestResult {
+    fn from(attempt: Attempt) -> Self {
+        Self {
+            delivered: attempt.outcome == Outcome::Delivered,
+            status: attempt.status,
+            error: attempt.error,
+            duration_ms: attempt.duration.as_millis() as u64,
+        }
+    }
+}
+
+pub async fn create_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let (new, idempotency) = request.json_with_idempotency_key::<NewWebhook>().await?;
+    check_url(api, &new.url)?;
+    request.preconditions().evaluate_post(true)?;
+    let (position, secret) = (newest(api).await?, WebhookSecret::generate());
+    let (key, scopes) = (request.api_key_id(), request.scopes());
+    let created = api
+        .store
+        .webhook_create(key, scopes, new, secret, position, idempotency)
+        .await?;
+    api.webhooks.notify_changed();
+    response::idempotent(created, |created| match created {
+        Ok(stored) => {
+            let view = WebhookView::with_secret(&stored, request.now());
+            let id = stored.webhook.id.get();
+            response::no_store(api.links.created("webhooks", id, &view))
+        }
+        Err(rejection) => ApiError::from(rejection).response(),
+    })
+}
+
+pub async fn list_webhooks(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let query = request.list_query::<WebhookFilter>()?;
+    let page = api.store.webhook_list(query.clone()).await?;
+    let webhooks = page.items.iter();
+    let webhooks: Vec<_> = webhooks
+        .map(|stored| WebhookView::new(stored, request.now()))
+        .collect();
+    let link = api.links.next_page("webhooks", &query, page.next.as_ref());
+    Ok(response::unstored_page(&webhooks, link))
+}
+
+pub async fn get_webhook(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let stored = find(api, request.webhook_id()?).await?;
+    Ok(respond(&request, &stored))
+}
+
+pub async fn update_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let change = request.merge_patch::<WebhookChange>().await?;
+    let id = request.webhook_id()?;
+    if let Some(url) = &change.url {
+        check_url(api, url)?;
+    }
+    let met = request.preconditions().evaluate_untagged();
+    unless_missing(api, id, met).await?;
+    let newest = newest(api).await?;
+    let updated = api
+        .store
+        .webhook_update(id, change, request.scopes(), newest)
+        .await?;
+    let stored = updated?;
+    api.webhooks.notify_changed();
+    Ok(respond(&request, &stored))
+}
+
+pub async fn delete_webhook(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let id = request.webhook_id()?;
+    let met = request.preconditions().evaluate_untagged();
+    unless_missing(api, id, met).await?;
+    let existed = api.store.webhook_delete(id).await?;
+    api.webhooks.notify_changed();
+    match existed {
+        true => Ok(response::no_content()),
+        false => Err(ApiError::NotFound(NO_SUCH_WEBHOOK)),
+    }
+}
+
+pub async fn rotate_webhook_secret(
+    api: &Api,
+    mut request: ApiRequest<'_>,
+) -> Result<Response, ApiError> {
+    let idempotency = request.idempotency_key().await?;
+    let id = request.webhook_id()?;
+    let met = request.preconditions().evaluate_post(false);
+    unless_missing(api, id, met).await?;
+    let rotated = api
+        .store
+        .webhook_rotate_secret(id, WebhookSecret::generate(), request.scopes(), idempotency)
+        .await?;
+    api.webhooks.notify_changed();
+    response::idempotent(rotated, |rotated| match rotated {
+        Ok(stored) => {
+            let view = WebhookView::with_secret(&stored, request.now());
+            response::no_store(response::json(&view))
+        }
+        Err(rejection) => ApiError::from(rejection).response(),
+    })
+}
+
+/// Sends a message to the receiver at once and says what came of it. It has no effect on
+/// the webhook.
+pub async fn test_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let id = request.webhook_id()?;
+    let stored = find(api, id).await?;
+    request.ensure_readable(stored.webhook.types)?;
+    request.preconditions().evaluate_post(false)?;
+    let permit = api.webhook_tests.0.try_acquire();
+    let _permit = permit.map_err(|_| ApiError::TooManyTests)?;
+    let message_id = format!("test_{:032x}", rand::random::<u128>());
+    let event = TestEvent {
+        specversion: "1.0",
+        id: &message_id,
+        source: api.store.event_source(),
+        r#type: "webhook.test",
+        subject: format!("webhooks/{}", id.get()),
+        time: request.now(),
+        data: WebhookView::new(&stored, request.now()),
+    };
+    let body = response::to_json(&event);
+    let (url, secrets) = (&stored.webhook.url, &stored.secrets);
+    let attempt = api.webhooks.attempt(url, secrets, &message_id, body);
+    let result = TestResult::from(request.wait(attempt).await);
+    Ok(response::no_store(response::json(&result)))
+}
+
+/// Continues after another event, or with the next one that happens.
+pub async fn replay_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let ReplayRequest { after } = request.json().await?;
+    let id = request.webhook_id()?;
+    find(api, id).await?;
+    request.preconditions().evaluate_post(false)?;
+    let position = match after {
+        After::Now => newest(api).await?,
+        After::Id(event) => {
+            verify(api, event, ApiError::EventsGone).await?;
+            event
+        }
+    };
+    let replayed = api.store.webhook_replay(id, position, request.scopes());
+    let stored = replayed.await??;
+    api.webhooks.notify_changed();
+    Ok(accepted(respond(&request, &stored)))
+}
+
+pub async fn list_deliveries(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let query = request.list_query::<DeliveryFilter>()?;
+    let id = request.webhook_id()?;
+    find(api, id).await?;
+    let page = api.store.delivery_list(id, query.clone()).await?;
+    let path = format!("webhooks/{}/deliveries", id.get());
+    let link = api.links.next_page(&path, &query, page.next.as_ref());
+    Ok(response::unstored_page(&page.items, link))
+}
+
+pub async fn retry_delivery(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let id = request.webhook_id()?;
+    let stored = find(api, id).await?;
+    request.ensure_readable(stored.webhook.types)?;
+    let event = request.event_id()?;
+    request.preconditions().evaluate_post(false)?;
+    if stored.webhook.state != WebhookState::Enabled {
+        return Err(ApiError::WebhookDisabled);
+    }
+    verify(api, event, ApiError::EventGone).await?;
+    let delivery = api.store.delivery_retry(id, event, request.now()).await?;
+    let delivery = delivery.ok_or(ApiError::NotFound(NO_SUCH_DELIVERY))?;
+    api.webhooks.notify_changed();
+    Ok(accepted(response::no_store(response::json(&delivery))))
+}
+
+/// Checks that the operator allows a URL. It is checked again before every delivery, then
+/// with the addresses of its host.
+fn check_url(api: &Api, url: &WebhookUrl) -> Result<(), ApiError> {
+    let checked = api.webhooks.url_policy().check(url);
+    checked.map_err(|invalid| ApiError::InvalidBody(invalid.to_string()))
+}
+
+async fn find(api: &Api, id: WebhookId) -> Result<StoredWebhook, ApiError> {
+    let stored = api.store.webhook_get(id).await?;
+    stored.ok_or(ApiError::NotFound(NO_SUCH_WEBHOOK))
+}
+
+/// Preconditions apply only to a request that could succeed without them (RFC 9110,
+/// section 13.2.1).
+async fn unless_missing(
+    api: &Api,
+    id: WebhookId,
+    met: Result<(), ApiError>,
+) -> Result<(), ApiError> {
+    if met.is_err() {
+        find(api, id).await?;
+    }
+    met
+}
+
+/// The position after every change that was acknowledged.
+async fn newest(api: &Api) -> Result<EventId, ApiError> {
+    api.store.event_sync().await?;
+    api.events.newest().await
+}
+
+/// Verifies that the log still has an event.
+async fn verify(api: &Api, event: EventId, error: fn(Gone) -> ApiError) -> Result<(), ApiError> {
+    api.store.event_sync().await?;
+    let read = api.event_tail.read(ReadFrom::Store, Some(event), 1).await?;
+    read.map(drop).map_err(error)
+}
+
+fn respond(request: &ApiRequest<'_>, stored: &StoredWebhook) -> Response {
+    let view = WebhookView::new(stored, request.now());
+    response::no_store(response::json(&view))
+}
+
+fn accepted(mut response: Response) -> Response {
+    *response.status_mut() = StatusCode::ACCEPTED;
+    response
+}
