@@ -36,6 +36,7 @@ use crate::{
     invalid::Invalid,
     server::{CertificateError, Tls},
     store::redact_password,
+    webhook::{address::Network, url::UrlPolicy},
 };
 use database::{Database, PasswordFile, print_warning};
 
@@ -228,6 +229,39 @@ struct PublicUrls {
     /// URL of the staging service, ending in /v1, for the contract.
     #[arg(long, env = "PETSTORE_STAGING_URL", value_name = "URL")]
     staging_url: Option<PublicUrl>,
+}
+
+#[derive(Args)]
+struct WebhookTargets {
+    /// Allow webhooks with http URLs.
+    ///
+    /// Anyone on the way can then read the events that are sent there. By default, only
+    /// https URLs are allowed.
+    #[arg(long, env = "PETSTORE_WEBHOOK_ALLOW_HTTP")]
+    webhook_allow_http: bool,
+    /// Network that webhooks may be delivered to although it is not public, such as
+    /// 10.1.0.0/16.
+    ///
+    /// Repeat the option, or separate networks with commas, to allow several. By default,
+    /// webhooks are delivered to public addresses only: with this option, whoever has an
+    /// API key with the scope webhooks:write can have requests sent to the services of that
+    /// network.
+    #[arg(
+        long = "webhook-allow-net",
+        env = "PETSTORE_WEBHOOK_ALLOW_NET",
+        value_delimiter = ',',
+        value_name = "CIDR"
+    )]
+    webhook_allow_nets: Vec<Network>,
+}
+
+impl WebhookTargets {
+    fn policy(&self) -> UrlPolicy {
+        UrlPolicy {
+            allow_http: self.webhook_allow_http,
+            networks: self.webhook_allow_nets.iter().copied().collect(),
+        }
+    }
 }
 
 /// Prints a line to standard error. Unlike `eprintln!`, it doesn't panic if

@@ -15,13 +15,14 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
-    CommandResult, DEFAULT_DATABASE, Database, Listen, PublicUrls, TlsFiles, keys, socket_address,
-    status,
+    CommandResult, DEFAULT_DATABASE, Database, Listen, PublicUrls, TlsFiles, WebhookTargets, keys,
+    socket_address, status,
 };
 use crate::{
     api::{self, Origin, RateLimit, Scheme, StreamLimits},
     api_key::{NewApiKey, Scopes},
     clock::Clock,
+    dispatcher,
     event::EventRetention,
     server,
     service::{self, Config, Listeners},
@@ -116,6 +117,8 @@ pub struct Serve {
         allow_hyphen_values = true
     )]
     max_streams: usize,
+    #[command(flatten)]
+    webhooks: WebhookTargets,
     /// Maximum rate of requests per API key, such as 600/60s, 10/s or 1000/1h.
     ///
     /// By default, the rate is not limited.
@@ -256,6 +259,10 @@ impl Serve {
                 streams: StreamLimits {
                     max_open: self.max_streams,
                     ..StreamLimits::default()
+                },
+                webhooks: dispatcher::Config {
+                    urls: self.webhooks.policy(),
+                    ..dispatcher::Config::default()
                 },
                 ..api::Config::default()
             },
