@@ -503,8 +503,8 @@ pub const INVALID_CATEGORY_ID: &str =
 pub const NO_SUCH_CATEGORY: &str = "categoryId: no category with this id has a name";
 pub const NO_SUCH_ORDER: &str = "orderId: no order has this id";
 pub const NO_SUCH_WEBHOOK: &str = "webhookId: no webhook has this id";
-pub const NO_SUCH_DELIVERY: &str =
-    "eventId: this webhook has no failed delivery of such an event; list its deliveries";
+pub const NO_SUCH_DELIVERY: &str = "eventId: this webhook has no failed delivery of this event; list \
+     its deliveries to see those it has";
 
 impl From<store::Error> for ApiError {
     fn from(error: store::Error) -> Self {

@@ -81,11 +81,12 @@ impl Receiver {
                     let (received, responses) = (received.clone(), responses.clone());
                     async move {
                         let (head, body) = request.into_parts();
-                        received.lock().unwrap().push(Received {
+                        let request = Received {
                             target: head.uri.to_string(),
                             headers: head.headers,
                             body: body.collect().await?.to_bytes(),
-                        });
+                        };
+                        received.lock().unwrap().push(request);
                         responses.acquire().await.unwrap().forget();
                         let response = Response::builder().status(status);
                         Ok::<_, hyper::Error>(response.body(Full::<Bytes>::default()).unwrap())
