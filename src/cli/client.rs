@@ -1,14 +1,15 @@
 //! An HTTP client for the commands that use the API of a service.
 
-use std::{error::Error, io, str::FromStr, sync::Arc, time::Duration};
+use std::{env, error::Error, io, str::FromStr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use clap::Args;
 use http::{
-    HeaderMap, HeaderValue, Request, StatusCode, Uri,
-    header::{AUTHORIZATION, HOST, RETRY_AFTER, USER_AGENT},
+    HeaderMap, HeaderValue, Method, Request, StatusCode, Uri,
+    header::{AUTHORIZATION, CONTENT_TYPE, HOST, LINK, RETRY_AFTER, USER_AGENT},
     uri::Scheme,
 };
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -23,6 +24,29 @@ use crate::tls;
 
 /// How long it may take to connect, or until the next part of a response arrives.
 const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The service to use, with the API key in the environment.
+#[derive(Args)]
+pub struct ServiceArgs {
+    /// URL of the service.
+    ///
+    /// With https, its certificate must be signed by an authority that the system
+    /// trusts, or by one in the PEM file that SSL_CERT_FILE names.
+    #[arg(long, env = "PETSTORE_URL", default_value = "http://127.0.0.1:8080")]
+    url: ServiceUrl,
+}
+
+impl ServiceArgs {
+    pub fn client(&self) -> Result<Client, String> {
+        let key = env::var("PETSTORE_KEY").unwrap_or_default();
+        if key.is_empty() {
+            return Err(
+                "set PETSTORE_KEY to an API key; `petstore keys create NAME` creates one".into(),
+            );
+        }
+        Client::new(self.url.clone(), &key).map_err(|e| format!("PETSTORE_KEY: {e}"))
+    }
+}
 
 /// The URL of a service, such as `https://pets.example`.
 #[derive(Debug, Clone)]
@@ -87,11 +111,11 @@ pub struct Client {
     url: ServiceUrl,
     authorization: HeaderValue,
     tls: Option<TlsConnector>,
-    connection: Option<SendRequest<Empty<Bytes>>>,
+    connection: Option<SendRequest<Full<Bytes>>>,
 }
 
 impl Client {
-    pub fn new(url: ServiceUrl, api_key: &str) -> Result<Self, &'static str> {
+    fn new(url: ServiceUrl, api_key: &str) -> Result<Self, &'static str> {
         let authorization = HeaderValue::try_from(format!("Bearer {api_key}"));
         let mut authorization = authorization.map_err(|_| "this is not an API key")?;
         authorization.set_sensitive(true);
@@ -114,13 +138,32 @@ impl Client {
         path: &str,
         wait: Duration,
     ) -> Result<(HeaderMap, Vec<u8>), Failure> {
-        let (status, headers, body) = match self.connection.take() {
-            // The service may have closed it in the meantime.
-            Some(connection) => match self.send(connection, path, wait).await {
-                Err(_) => self.connect_and_send(path, wait).await,
+        self.request(Method::GET, path, None, wait).await
+    }
+
+    /// Sends a request to a path below `/v1`, with a body in JSON if there is one.
+    pub async fn request(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<String>,
+        wait: Duration,
+    ) -> Result<(HeaderMap, Vec<u8>), Failure> {
+        let request = ClientRequest {
+            method,
+            path,
+            body: body.map(Bytes::from),
+            wait,
+        };
+        // The service may have closed it in the meantime. Only a request without effect
+        // can be sent again.
+        let is_safe = request.method.is_safe();
+        let (status, headers, body) = match self.connection.take().filter(|_| is_safe) {
+            Some(connection) => match self.send(connection, &request).await {
+                Err(_) => self.connect_and_send(&request).await,
                 response => response,
             },
-            None => self.connect_and_send(path, wait).await,
+            None => self.connect_and_send(&request).await,
         }
         .map_err(|error| {
             let authority = self.url.authority();
@@ -140,12 +183,12 @@ impl Client {
         })
     }
 
-    async fn connect_and_send(&mut self, path: &str, wait: Duration) -> SendResult {
+    async fn connect_and_send(&mut self, request: &ClientRequest<'_>) -> SendResult {
         let connection = timeout(TIMEOUT, self.connect()).await??;
-        self.send(connection, path, wait).await
+        self.send(connection, request).await
     }
 
-    async fn connect(&self) -> Result<SendRequest<Empty<Bytes>>, Box<dyn Error>> {
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Box<dyn Error>> {
         let (host, port) = (self.url.host.as_str(), self.url.port());
         let stream = TcpStream::connect((host, port)).await?;
         match &self.tls {
@@ -160,17 +203,22 @@ impl Client {
     /// Sends the request and keeps the connection for the next one.
     async fn send(
         &mut self,
-        mut connection: SendRequest<Empty<Bytes>>,
-        path: &str,
-        wait: Duration,
+        mut connection: SendRequest<Full<Bytes>>,
+        request: &ClientRequest<'_>,
     ) -> SendResult {
         connection.ready().await?;
-        let request = Request::get(format!("{}{path}", self.url.base_path()))
+        let mut head = Request::builder()
+            .method(&request.method)
+            .uri(format!("{}{}", self.url.base_path(), request.path))
             .header(HOST, self.url.authority())
             .header(AUTHORIZATION, self.authorization.clone())
-            .header(USER_AGENT, concat!("petstore/", env!("CARGO_PKG_VERSION")))
-            .body(Empty::new())?;
-        let response = timeout(wait + TIMEOUT, connection.send_request(request)).await??;
+            .header(USER_AGENT, concat!("petstore/", env!("CARGO_PKG_VERSION")));
+        if request.body.is_some() {
+            head = head.header(CONTENT_TYPE, "application/json");
+        }
+        let body = Full::new(request.body.clone().unwrap_or_default());
+        let sent = connection.send_request(head.body(body)?);
+        let response = timeout(request.wait + TIMEOUT, sent).await??;
         let (head, mut body) = response.into_parts();
         let mut bytes = Vec::new();
         while let Some(frame) = timeout(TIMEOUT, body.frame()).await? {
@@ -181,11 +229,19 @@ impl Client {
     }
 }
 
+struct ClientRequest<'a> {
+    method: Method,
+    path: &'a str,
+    body: Option<Bytes>,
+    /// How much longer the service may take to respond.
+    wait: Duration,
+}
+
 type SendResult = Result<(StatusCode, HeaderMap, Vec<u8>), Box<dyn Error>>;
 
 async fn handshake(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) -> Result<SendRequest<Empty<Bytes>>, Box<dyn Error>> {
+) -> Result<SendRequest<Full<Bytes>>, Box<dyn Error>> {
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
     Ok(sender)
@@ -208,6 +264,16 @@ fn error_message(status: StatusCode, body: &[u8]) -> String {
     let message = message.map_or_else(|| format!("response {status}"), String::from);
     // It comes from elsewhere and may be shown on a terminal.
     message.replace(char::is_control, "\u{fffd}")
+}
+
+/// A query parameter of the link to the next page. The rest of the link may name another
+/// host, which must not get the API key.
+pub fn next_parameter(headers: &HeaderMap, name: &str) -> Option<String> {
+    let link = headers.get(LINK)?.to_str().ok()?;
+    let (_, query) = link.split_once('>')?.0.split_once('?')?;
+    let mut parameters = form_urlencoded::parse(query.as_bytes());
+    let (_, value) = parameters.find(|(given, _)| given == name)?;
+    Some(value.into())
 }
 
 fn retry_after(headers: &HeaderMap) -> Duration {

@@ -1,7 +1,6 @@
 //! `petstore events`: prints the event log of a service.
 
 use std::{
-    env,
     error::Error,
     io::{self, IsTerminal, Write},
     process, thread,
@@ -9,7 +8,7 @@ use std::{
 };
 
 use clap::Args;
-use http::{HeaderMap, StatusCode, header::LINK};
+use http::StatusCode;
 use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::{Value, value::RawValue};
@@ -17,7 +16,7 @@ use tokio::time::sleep;
 
 use super::{
     CommandResult, block_on,
-    client::{Client, Failure, ServiceUrl},
+    client::{Client, Failure, ServiceArgs, next_parameter},
     status,
 };
 use crate::event::EventId;
@@ -45,12 +44,8 @@ pub struct Events {
     /// Only print events about this resource, such as pets/17.
     #[arg(long, env = "PETSTORE_SUBJECT")]
     subject: Option<String>,
-    /// URL of the service.
-    ///
-    /// With https, its certificate must be signed by an authority that the system
-    /// trusts, or by one in the PEM file that SSL_CERT_FILE names.
-    #[arg(long, env = "PETSTORE_URL", default_value = "http://127.0.0.1:8080")]
-    url: ServiceUrl,
+    #[command(flatten)]
+    service: ServiceArgs,
     /// Print JSON on a terminal, too.
     #[arg(long, env = "PETSTORE_JSON")]
     json: bool,
@@ -58,14 +53,7 @@ pub struct Events {
 
 impl Events {
     pub fn run(self) -> CommandResult {
-        let key = env::var("PETSTORE_KEY").unwrap_or_default();
-        if key.is_empty() {
-            return Err(
-                "set PETSTORE_KEY to an API key; `petstore keys create NAME` creates one".into(),
-            );
-        }
-        let client =
-            Client::new(self.url.clone(), &key).map_err(|e| format!("PETSTORE_KEY: {e}"))?;
+        let client = self.service.client()?;
         if self.follow {
             thread::spawn(exit_when_stdout_is_closed);
         }
@@ -136,7 +124,8 @@ impl Reader {
                         status!("petstore: connected again");
                     }
                     self.is_connected = true;
-                    let next = position(&headers);
+                    let next = next_parameter(&headers, "after");
+                    let next = next.and_then(|after| EventId::parse(&after));
                     let next = next.ok_or("the response is not one of a petstore service")?;
                     return Ok((body, next));
                 }
@@ -196,16 +185,6 @@ fn explain(failure: Failure) -> String {
         ),
         _ => failure.to_string(),
     }
-}
-
-/// The position in the link to the next page. The rest of the link may name another host,
-/// which must not get the API key.
-fn position(headers: &HeaderMap) -> Option<EventId> {
-    let link = headers.get(LINK)?.to_str().ok()?;
-    let (_, query) = link.split_once('>')?.0.split_once('?')?;
-    let mut parameters = form_urlencoded::parse(query.as_bytes());
-    let (_, after) = parameters.find(|(name, _)| name == "after")?;
-    EventId::parse(&after)
 }
 
 /// An event as a line for people: when, what, and by whom.

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use jiff::{Span, Timestamp, Zoned, tz::TimeZone};
 
-use super::{CommandResult, Database, block_on, print, status};
+use super::{CommandResult, Database, block_on, print, status, table};
 use crate::{
     api_key::{ApiKey, ApiKeySecret, KeyName, NewApiKey, Scope, Scopes},
     clock::Clock,
@@ -126,19 +126,8 @@ impl List {
             "EXPIRES",
             "DEPRECATED CALLS",
         ];
-        let mut rows = vec![header.map(String::from)];
-        rows.extend(keys.iter().map(|(_, key)| row(key, now)));
-        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-        let widths: [usize; 8] = std::array::from_fn(|column| width(column).unwrap_or(0));
-        let mut table = String::new();
-        for row in &rows {
-            let cells = row
-                .iter()
-                .zip(widths)
-                .map(|(cell, width)| format!("{cell:width$}"));
-            table += &format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end());
-        }
-        print(table.as_bytes())
+        let rows = keys.iter().map(|(_, key)| row(key, now));
+        print(table(header, rows).as_bytes())
     }
 }
 

@@ -16,6 +16,7 @@ mod openapi;
 mod pet_file;
 mod seed;
 mod serve;
+mod webhooks;
 
 use std::{
     error::Error,
@@ -112,6 +113,14 @@ enum Command {
     /// the scope pets:read or orders:read. Prints a line for people on a terminal, and
     /// otherwise JSON: each event as the API sends it, on a line of its own.
     Events(events::Events),
+    /// Manage the webhooks of a service.
+    ///
+    /// Uses the API, with the key in the environment variable PETSTORE_KEY, which needs
+    /// the scope webhooks:read or webhooks:write, and the scopes to read the events that
+    /// are sent. Prints for people on a terminal, and otherwise JSON: each webhook or
+    /// delivery as the API sends it, on a line of its own.
+    #[command(subcommand)]
+    Webhooks(webhooks::Webhooks),
     /// Check whether the service on this machine is ready.
     ///
     /// Exits with 0 if it is and with 1 if it isn't. Meant as the health check of
@@ -285,6 +294,22 @@ fn print(bytes: &[u8]) -> CommandResult {
     }
 }
 
+/// Formats a table with aligned columns.
+fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let rows: Vec<_> = [header.map(String::from)].into_iter().chain(rows).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));
+    let mut table = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(widths);
+        let cells: Vec<_> = cells
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        table += &format!("{}\n", cells.join("  ").trim_end());
+    }
+    table
+}
+
 /// Formats a count with its noun: "1 animal", "12 animals".
 fn counted(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
@@ -320,6 +345,7 @@ pub fn main() -> ExitCode {
         Command::Export(export) => export.run(),
         Command::Seed(seed) => seed.run(),
         Command::Events(events) => events.run(),
+        Command::Webhooks(webhooks) => webhooks.run(),
         Command::Healthcheck(healthcheck) => healthcheck.run(),
         Command::Openapi(openapi) => openapi.run(),
         Command::Completions { shell } => {

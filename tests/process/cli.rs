@@ -154,6 +154,9 @@ fn invalid_values_are_usage_errors() {
         ("keys create till --expires soon", "90d, 12h or 1y"),
         ("keys create till --expires 9999y", "90d, 12h or 1y"),
         ("keys create till --scope pets:fly", "pets:read"),
+        ("serve --webhook-allow-net 10.0.0.1", "10.0.0.0/8"),
+        ("serve --webhook-allow-net 10.0.0.1/8", "no bits set"),
+        ("webhooks list --url pets.example", "https://pets.example"),
     ] {
         let words: Vec<_> = line.split(' ').collect();
         let [.., option, value] = words[..] else {

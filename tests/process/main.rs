@@ -45,3 +45,4 @@ mod strace;
 mod tls;
 mod torture;
 mod webhook_store;
+mod webhooks_cli;
