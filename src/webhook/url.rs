@@ -62,7 +62,9 @@ impl UrlPolicy {
             Host::Name(_) => Ok(()),
             Host::Address(address) => match self.networks.check([address]) {
                 Ok(_) => Ok(()),
-                Err(refused) => Err(invalid(refused.to_string())),
+                Err(refused) => Err(invalid(format!(
+                    "{refused}; use one on the public internet, or ask the operator to allow it"
+                ))),
             },
         }
     }

@@ -50,7 +50,7 @@ use std::{pin::Pin, process::ExitCode};
 
 use harness::Backend;
 use libtest_mimic::{Arguments, Conclusion, Trial};
-use webhooks::{deliveries as webhook_deliveries, testing as webhook_tests};
+use webhooks::{failed_deliveries, testing as webhook_tests};
 
 type Case = fn(Backend) -> Pin<Box<dyn Future<Output = ()>>>;
 
@@ -248,12 +248,11 @@ const CASES: &[(&str, Case)] = cases![
     webhooks::retries_create_and_rotate_once,
     webhooks::there_are_at_most_1000_webhooks,
     webhooks::preconditions_of_webhooks_do_not_hold,
-    webhook_deliveries::failed_deliveries_are_listed,
-    webhook_deliveries::a_failed_delivery_is_retried_on_request,
-    webhook_deliveries::a_webhook_is_moved_to_another_position,
+    failed_deliveries::failed_deliveries_are_listed,
+    failed_deliveries::a_failed_delivery_is_retried_on_request,
+    failed_deliveries::a_webhook_is_moved_to_another_position,
     webhook_tests::a_test_is_signed_and_delivered,
     webhook_tests::a_test_that_fails_says_why,
-    webhook_tests::a_webhook_cannot_call_this_service,
     webhook_tests::tests_over_the_limit_get_503,
 ];
 

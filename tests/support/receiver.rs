@@ -24,6 +24,7 @@ use tokio::net::TcpListener;
 /// A request that was received.
 #[derive(Debug, Clone)]
 pub struct Received {
+    pub target: String,
     pub headers: HeaderMap,
     pub body: Bytes,
     /// Whether this message was received before.
@@ -143,6 +144,7 @@ async fn respond(
         let mut all = state.received.lock().unwrap();
         let id = &head.headers["webhook-id"];
         let received = Received {
+            target: head.uri.to_string(),
             is_repeated: all.iter().any(|other| other.headers["webhook-id"] == id),
             headers: head.headers,
             body,

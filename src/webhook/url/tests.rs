@@ -257,9 +257,14 @@ fn the_operator_decides_about_http_and_addresses() {
     };
     let check = |policy: &UrlPolicy, text| policy.check(&url(text)).map_err(|e| e.to_string());
     let no_http = Err("url: must start with https://, got http://".to_string());
-    let loopback = Err("url: an address in 127.0.0.0/8 (loopback) is not allowed".to_string());
-    let mapped =
-        Err("url: an address in ::ffff:0.0.0.0/96 (IPv4-mapped) is not allowed".to_string());
+    let refused = |network: &str| {
+        Err(format!(
+            "url: an address in {network} is not allowed; use one on the public internet, or ask \
+             the operator to allow it"
+        ))
+    };
+    let loopback = refused("127.0.0.0/8 (loopback)");
+    let mapped = refused("::ffff:0.0.0.0/96 (IPv4-mapped)");
     for (policy, text, expected) in [
         (&strict, "https://example.com", &Ok(())),
         (&strict, "https://8.8.8.8", &Ok(())),

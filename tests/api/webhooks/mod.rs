@@ -1,7 +1,6 @@
 //! Webhooks: creating, changing and deleting them; their secrets.
 
-pub mod deliveries;
-mod receiver;
+pub mod failed_deliveries;
 pub mod testing;
 
 use http::Method;
