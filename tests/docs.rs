@@ -146,6 +146,9 @@ fn readme_examples_work() {
     let events = service.run(&format!("{NEW_KEY}{}", events.unwrap()));
     // Created, ordered and sold, returned, renamed, named, deleted: one for each resource.
     assert_eq!(events.lines().count(), 10, "{events}");
+    let webhook = readme.iter().find(|it| it.contains("petstore webhooks"));
+    let secret = service.run(&format!("{NEW_KEY}{}", webhook.unwrap()));
+    assert!(secret.starts_with("whsec_"));
 }
 
 #[test]
@@ -187,6 +190,17 @@ fn event_examples_work() {
 }
 
 #[test]
+fn webhook_examples_work() {
+    let guide = examples(&std::fs::read_to_string("docs/webhooks.md").unwrap());
+    let service = Service::start();
+    let commands = guide.iter().find(|it| it.contains("petstore webhooks"));
+    let printed = service.run(commands.unwrap());
+    assert!(printed.starts_with("whsec_"));
+    assert!(printed.contains("https://shop.example/petstore"));
+    assert_eq!(statuses(&service, &guide), [CREATED]);
+}
+
+#[test]
 fn operations_guide_examples_work() {
     let guide = examples(&std::fs::read_to_string("docs/operations.md").unwrap());
     let mut service = Service::start();
@@ -221,6 +235,7 @@ fn links_and_source_paths_exist() {
         "docs/performance.md",
         "docs/postgres.md",
         "docs/reliability.md",
+        "docs/webhooks.md",
     ] {
         let text = std::fs::read_to_string(document).unwrap();
         let dir = Path::new(document).parent().unwrap();
