@@ -122,6 +122,46 @@ mod tests {
         }
     }
 
+    /// The official library for receivers.
+    fn verify(secret: &str, id: &str, at: Timestamp, signature: &str) -> bool {
+        let timestamp = at.as_second().to_string();
+        let headers = [
+            ("webhook-id", id),
+            ("webhook-timestamp", &timestamp),
+            ("webhook-signature", signature),
+        ];
+        let headers = headers.map(|(name, value)| {
+            let name = http::HeaderName::from_static(name);
+            (name, value.parse().unwrap())
+        });
+        let receiver = standardwebhooks::Webhook::new(secret).unwrap();
+        receiver
+            .verify(BODY, &headers.into_iter().collect())
+            .is_ok()
+    }
+
+    #[test]
+    fn the_library_of_standard_webhooks_agrees() {
+        let library = standardwebhooks::Webhook::new(SECRET).unwrap();
+        let signature = library.sign(ID, 1_614_265_330, BODY).unwrap();
+        assert_eq!(signature, SIGNATURE);
+        // It rejects what is older than five minutes.
+        let now = Timestamp::now();
+        let [new, newer] =
+            [WebhookSecret::generate(), WebhookSecret::generate()].map(|s| s.reveal());
+        let verified_by = |secrets: &SigningSecrets| {
+            let signature = secrets.sign(ID, now, BODY);
+            assert!(!verify(&new, "msg_other", now, &signature));
+            [SECRET, &new, &newer].map(|secret| verify(secret, ID, now, &signature))
+        };
+        let secrets = SigningSecrets::new(secret(SECRET));
+        assert_eq!(verified_by(&secrets), [true, false, false]);
+        let secrets = secrets.rotate(secret(&new), now);
+        assert_eq!(verified_by(&secrets), [true, true, false]);
+        let secrets = secrets.rotate(secret(&newer), now);
+        assert_eq!(verified_by(&secrets), [false, true, true]);
+    }
+
     #[test]
     fn both_secrets_sign_for_a_day_after_a_rotation() {
         let second = |second: i64| Timestamp::constant(1_614_265_330 + second, 0);
