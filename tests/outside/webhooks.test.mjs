@@ -250,7 +250,8 @@ for (const [language, { command, read }] of Object.entries(languages)) {
         relay.deliveries = [];
         await request("POST", `webhooks/${id}/replay`, { after: first.id });
         await eventually("the replay", async () => {
-          const ids = relay.deliveries.map(({ headers }) => headers["webhook-id"]);
+          const accepted = relay.deliveries.filter(({ status }) => status === 204);
+          const ids = accepted.map(({ headers }) => headers["webhook-id"]);
           assert.deepEqual(new Set(ids), new Set(rest.map((event) => event.id)));
         });
         await agrees();
