@@ -188,7 +188,7 @@ struct Start<'a> {
     position: String,
 }
 
-type Clients = Arc<RwLock<Vec<Client>>>;
+pub type Clients = Arc<RwLock<Vec<Client>>>;
 
 fn any(clients: &Clients, random: &mut StdRng) -> Client {
     let clients = clients.read().unwrap();
@@ -333,15 +333,15 @@ fn check(log: &[Value], acknowledged: &[(String, Value)]) {
 
 /// What the writers did.
 #[derive(Default)]
-struct Changes {
-    made: AtomicUsize,
-    stop: AtomicBool,
+pub struct Changes {
+    pub made: AtomicUsize,
+    pub stop: AtomicBool,
     /// Resources as they were acknowledged, with their subjects.
     acknowledged: Mutex<Vec<(String, Value)>>,
 }
 
 /// Changes everything at random, through any replica.
-async fn write(clients: Clients, changes: Arc<Changes>, mut random: StdRng, writer: u64) {
+pub async fn write(clients: Clients, changes: Arc<Changes>, mut random: StdRng, writer: u64) {
     let (mut pets, mut orders) = (vec![1], vec![1]);
     for n in 0.. {
         if changes.stop.load(Ordering::Relaxed) {

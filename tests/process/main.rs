@@ -44,5 +44,7 @@ mod shutdown;
 mod strace;
 mod tls;
 mod torture;
+mod webhook_delivery;
+mod webhook_receiver;
 mod webhook_store;
 mod webhooks_cli;

@@ -1,0 +1,259 @@
+//! What receivers get while they fail at random and services are killed: every event that
+//! they asked for at least once, signed, and hardly anything twice.
+//!
+//! The random choices come from a seed, which is printed; `SOAK_SECONDS` makes the run
+//! longer (`make soak`).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    sync::{Arc, RwLock, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::{task::JoinSet, time::sleep};
+
+use crate::{
+    client::{Client, Response},
+    event_log::{Changes, Clients, write},
+    harness::{Home, Service, eventually},
+    postgres::Cluster,
+    webhook_receiver::{Behaviour, Received, Receiver},
+};
+
+const WRITERS: u64 = 4;
+const CHANGES_PER_KILL: usize = 150;
+
+/// What can be sent and not saved when a service is killed: a save is due after 64
+/// deliveries, and as many can end while it is made; each may be in flight again.
+const UNSAVED: usize = 2 * 64 + 8;
+
+/// The types that each webhook asks for.
+const WEBHOOKS: [(&str, &[&str]); 3] = [
+    ("/all", &[]),
+    (
+        "/orders",
+        &["order.placed", "order.completed", "order.cancelled"],
+    ),
+    ("/created", &["pet.created"]),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn receivers_get_every_event_on_sqlite_under_kills() {
+    run(&Home::new(), 1, 3).await;
+}
+
+/// The webhooks of a killed replica are taken over when its leases have expired.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn receivers_get_every_event_from_three_replicas_under_kills() {
+    let cluster = Cluster::start();
+    let home = Home::with_database(cluster.url(&cluster.create_database()));
+    run(&home, 3, 2).await;
+}
+
+fn serve(home: &Home) -> Service {
+    let options = ["--webhook-allow-http", "--webhook-allow-net", "127.0.0.0/8"];
+    Service::start(home.serve_command().args(options))
+}
+
+async fn post(client: &Client, path: &str, body: &Value) -> Response {
+    client.send_json(Method::POST, path, body, None).await.unwrap()
+}
+
+/// Creates a webhook for a path of the receiver and returns its id.
+async fn create_webhook(
+    client: &Client,
+    receiver: &Receiver,
+    path: &str,
+    types: &[&str],
+    behaviour: Behaviour,
+) -> i64 {
+    let mut body = json!({"url": receiver.url(path)});
+    if !types.is_empty() {
+        body["types"] = json!(types);
+    }
+    let created = post(client, "/v1/webhooks", &body).await;
+    assert_eq!(created.status, 201, "{created:?}");
+    receiver.expect(path, created.body["secret"].as_str().unwrap(), behaviour);
+    created.body["id"].as_i64().unwrap()
+}
+
+async fn run(home: &Home, replicas: usize, kills: usize) {
+    let number = |name| env::var(name).ok().map(|text| text.parse().unwrap());
+    let seed: u64 = number("SEED").unwrap_or_else(rand::random);
+    println!("SEED={seed}");
+    let deadline = Instant::now() + Duration::from_secs(number("SOAK_SECONDS").unwrap_or(0));
+    let mut random = StdRng::seed_from_u64(seed);
+    let key = home.new_key();
+    let mut services: Vec<_> = (0..replicas).map(|_| serve(home)).collect();
+    let clients: Vec<_> = services.iter().map(|it| Client::new(it, &key)).collect();
+    let clients: Clients = Arc::new(RwLock::new(clients));
+    let receiver = Receiver::start(seed).await;
+    let mut ids = BTreeMap::new();
+    let client = clients.read().unwrap()[0].clone();
+    for (path, types) in WEBHOOKS {
+        let erratic = Behaviour::Erratic;
+        let id = create_webhook(&client, &receiver, path, types, erratic).await;
+        ids.insert(path, id);
+    }
+
+    let changes = Arc::new(Changes::default());
+    let mut writers = JoinSet::new();
+    for n in 0..WRITERS {
+        let random = StdRng::seed_from_u64(seed.wrapping_add(n + 1));
+        writers.spawn(write(clients.clone(), changes.clone(), random, n));
+    }
+    let mut killed = 0;
+    while killed < kills || Instant::now() < deadline {
+        let target = changes.made.load(Ordering::Relaxed) + CHANGES_PER_KILL;
+        while changes.made.load(Ordering::Relaxed) < target {
+            sleep(Duration::from_millis(5)).await;
+        }
+        receiver.restart(Duration::from_millis(200)).await;
+        // The first one to start has leased all webhooks.
+        let replica = match killed {
+            0 => 0,
+            _ => random.random_range(0..services.len()),
+        };
+        services.remove(replica).kill();
+        let service = serve(home);
+        clients.write().unwrap()[replica] = Client::new(&service, &key);
+        services.insert(replica, service);
+        killed += 1;
+    }
+    changes.stop.store(true, Ordering::Relaxed);
+    while let Some(ended) = writers.join_next().await {
+        ended.unwrap();
+    }
+
+    receiver.behave(Behaviour::Healthy);
+    let client = clients.read().unwrap()[0].clone();
+    let log = read_log(&client).await;
+    let mut waited = Instant::now();
+    let mut missing = usize::MAX;
+    loop {
+        let still_missing = WEBHOOKS
+            .iter()
+            .map(|(path, types)| missing_events(&log, types, &receiver.received(path)).len())
+            .sum();
+        if still_missing == 0 {
+            break;
+        }
+        if still_missing < missing {
+            (missing, waited) = (still_missing, Instant::now());
+        }
+        // A safety net: an endpoint that failed often has to wait.
+        assert!(waited.elapsed() < Duration::from_secs(120), "{missing} missing");
+        for id in ids.values() {
+            retry_all(&client, *id).await;
+        }
+        sleep(Duration::from_millis(500)).await;
+    }
+    for (path, types) in WEBHOOKS {
+        let received = receiver.received(path);
+        for Received { event, .. } in &received {
+            let kind = event["type"].as_str().unwrap();
+            assert!(types.is_empty() || types.contains(&kind), "{path}: {event}");
+            assert!(log.contains_key(event["id"].as_str().unwrap()), "{event}");
+        }
+        let repeated = repeated_after_acceptance(&received);
+        println!("{path}: {} received, {repeated} repeated", received.len());
+        assert!(repeated <= killed * UNSAVED, "{path}: {repeated} repeated");
+    }
+    for id in ids.values() {
+        eventually("nothing is left to retry", async || {
+            let path = format!("/v1/webhooks/{id}/deliveries");
+            client.get(&path).await.body == json!([])
+        })
+        .await;
+    }
+}
+
+/// The types of all events by id.
+async fn read_log(client: &Client) -> BTreeMap<String, String> {
+    let mut log = BTreeMap::new();
+    let mut next = "/v1/events?limit=1000".to_string();
+    loop {
+        let page = client.get(&next).await;
+        let events = page.body.as_array().unwrap();
+        if events.is_empty() {
+            return log;
+        }
+        for event in events {
+            let text = |name: &str| event[name].as_str().unwrap().to_string();
+            log.insert(text("id"), text("type"));
+        }
+        next = page.next().unwrap();
+    }
+}
+
+fn missing_events<'a>(
+    log: &'a BTreeMap<String, String>,
+    types: &[&str],
+    received: &[Received],
+) -> BTreeSet<&'a String> {
+    let accepted = received.iter().filter(|it| it.accepted);
+    let accepted: BTreeSet<_> = accepted.map(|it| it.event["id"].as_str().unwrap()).collect();
+    let wanted = log
+        .iter()
+        .filter(|(_, kind)| types.is_empty() || types.contains(&kind.as_str()));
+    let missing = wanted.filter(|(id, _)| !accepted.contains(id.as_str()));
+    missing.map(|(id, _)| id).collect()
+}
+
+/// How many deliveries came after the same event had been accepted.
+fn repeated_after_acceptance(received: &[Received]) -> usize {
+    let mut accepted = BTreeSet::new();
+    let mut repeated = 0;
+    for Received {
+        event,
+        accepted: is_accepted,
+    } in received
+    {
+        let id = event["id"].as_str().unwrap();
+        repeated += usize::from(accepted.contains(id));
+        if *is_accepted {
+            accepted.insert(id);
+        }
+    }
+    repeated
+}
+
+/// Has everything attempted again that waits for its next attempt.
+async fn retry_all(client: &Client, id: i64) {
+    let path = format!("/v1/webhooks/{id}/deliveries");
+    for delivery in client.try_list(&path).await.unwrap() {
+        let event = delivery["eventId"].as_str().unwrap();
+        let retried = post(client, &format!("{path}/{event}/retry"), &Value::Null).await;
+        // It may have been delivered meanwhile.
+        assert!(matches!(retried.status, 202 | 404), "{retried:?}");
+    }
+}
+
+/// One of a thousand receivers never responds: all others get every event meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stalled_receiver_delays_no_other() {
+    const OTHERS: usize = 999;
+    let home = Home::new();
+    let key = home.new_key();
+    let service = serve(&home);
+    let client = Client::new(&service, &key);
+    let receiver = Receiver::start(0).await;
+    let stalled = Behaviour::Stalled;
+    create_webhook(&client, &receiver, "/stalled", &[], stalled).await;
+    let paths: Vec<_> = (0..OTHERS).map(|n| format!("/{n}")).collect();
+    for path in &paths {
+        create_webhook(&client, &receiver, path, &[], Behaviour::Healthy).await;
+    }
+    for n in 0..3 {
+        client.create(&format!("{n}")).await.unwrap();
+        let all_have_it = || paths.iter().all(|path| receiver.received(path).len() > n);
+        eventually("all others have the event", async || all_have_it()).await;
+        assert!(receiver.received("/stalled").is_empty());
+        assert!(receiver.open_requests("/stalled") > 0);
+    }
+}
