@@ -16,7 +16,7 @@ use std::{
 use bytes::Bytes;
 use rustls::pki_types::CertificateDer;
 use tokio::{
-    sync::{Notify, Semaphore},
+    sync::{Notify, Semaphore, watch},
     time::{Instant, MissedTickBehavior, interval, timeout_at},
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
@@ -28,7 +28,7 @@ use crate::{
     telemetry::error_latch::ErrorLatch,
     webhook::{
         WebhookId,
-        delivery::AttemptError,
+        delivery::{AttemptError, LeasedWebhook},
         schedule::Outcome,
         secret::SigningSecrets,
         url::{UrlPolicy, WebhookUrl},
@@ -140,6 +140,7 @@ impl Shared {
 /// A worker of which dropping this handle ends it.
 struct Handle {
     revision: i64,
+    retry_requests: watch::Sender<i64>,
     connections: Arc<Connections>,
     lag: Arc<Lag>,
     stop: CancellationToken,
@@ -258,15 +259,18 @@ impl Dispatcher {
     }
 
     /// Starts and ends workers, so that there is one for every webhook that is leased.
-    fn update(&self, workers: &mut Workers, leased: Vec<(WebhookId, i64)>) {
-        let leased: HashMap<_, _> = leased.into_iter().collect();
+    fn update(&self, workers: &mut Workers, leased: Vec<LeasedWebhook>) {
+        let revisions: HashMap<_, _> = leased.iter().map(|it| (it.id, it.revision)).collect();
         workers.retain(|id, worker| {
-            leased.get(id) == Some(&worker.revision) && !worker.task.is_finished()
+            revisions.get(id) == Some(&worker.revision) && !worker.task.is_finished()
         });
-        for (id, revision) in leased {
-            workers
-                .entry(id)
-                .or_insert_with(|| self.start_worker(id, revision));
+        for webhook in leased {
+            let worker = workers.entry(webhook.id);
+            let worker = worker.or_insert_with(|| self.start_worker(webhook));
+            let requests = webhook.retry_requests;
+            worker
+                .retry_requests
+                .send_if_modified(|known| std::mem::replace(known, requests) != requests);
         }
         workers
             .values()
@@ -275,7 +279,9 @@ impl Dispatcher {
         self.shared.metrics.set_leased(lags.collect());
     }
 
-    fn start_worker(&self, id: WebhookId, revision: i64) -> Handle {
+    fn start_worker(&self, webhook: LeasedWebhook) -> Handle {
+        let LeasedWebhook { id, revision, .. } = webhook;
+        let (retry_requests, requests) = watch::channel(webhook.retry_requests);
         let (connections, lag) = (Arc::<Connections>::default(), Arc::<Lag>::default());
         let stop = CancellationToken::new();
         let worker = Worker {
@@ -284,10 +290,12 @@ impl Dispatcher {
             revision,
             connections: connections.clone(),
             lag: lag.clone(),
+            retry_requests: requests,
             stop: stop.clone(),
         };
         Handle {
             revision,
+            retry_requests,
             connections,
             lag,
             stop,

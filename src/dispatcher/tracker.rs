@@ -151,6 +151,11 @@ impl Tracker {
             && self.next_retry_at.is_some_and(|at| at <= now)
     }
 
+    /// To be called when a client has had a delivery retried.
+    pub fn request_retries(&mut self) {
+        self.next_retry_at = Some(Timestamp::MIN);
+    }
+
     fn has_settled_retries(&self) -> bool {
         self.due.is_empty() && self.retries_in_flight == 0 && self.changes.is_empty()
     }

@@ -43,6 +43,8 @@ pub struct Worker {
     pub revision: i64,
     pub connections: Arc<Connections>,
     pub lag: Arc<Lag>,
+    /// Changes when a client has a delivery retried.
+    pub retry_requests: watch::Receiver<i64>,
     /// Asks it to save what it has achieved, and end.
     pub stop: CancellationToken,
 }
@@ -130,6 +132,7 @@ impl Running {
                 self.finish(finished.map_err(|_| Ended)?);
             }
             _ = self.changes.changed(), if !self.has_more => self.has_more = true,
+            Ok(()) = self.worker.retry_requests.changed() => self.tracker.request_retries(),
             () = wake => {}
             () = self.worker.stop.cancelled() => {
                 self.stop().await;

@@ -46,7 +46,7 @@ use crate::{
     pet::{NewPet, Pet, PetChange, PetFilter, PetId, PetRejection},
     webhook::{
         NewWebhook, WebhookChange, WebhookFilter, WebhookId, WebhookRejection,
-        delivery::{Delivery, DeliveryFilter, Progress, Retries, StoredWebhook},
+        delivery::{Delivery, DeliveryFilter, LeasedWebhook, Progress, Retries, StoredWebhook},
         secret::WebhookSecret,
     },
 };
@@ -563,9 +563,9 @@ impl Store {
     }
 
     /// Leases every enabled webhook that no other replica has leased, renews the leases
-    /// that `owner` has, and returns the ids and revisions of all that it now has. A
+    /// that `owner` has, and returns all that it now has. A
     /// lease lasts for [`WEBHOOK_LEASE`]. On SQLite there is only one owner.
-    pub async fn webhook_lease(&self, owner: &str) -> Result<Vec<(WebhookId, i64)>, Error> {
+    pub async fn webhook_lease(&self, owner: &str) -> Result<Vec<LeasedWebhook>, Error> {
         match self {
             Self::Sqlite(db) => db.webhook_lease().await,
             Self::Postgres(db) => db.webhook_lease(owner).await,

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    DisabledReason, Webhook, WebhookChange, WebhookState,
+    DisabledReason, Webhook, WebhookChange, WebhookId, WebhookState,
     schedule::EndpointHealth,
     secret::{SigningSecrets, WebhookSecret},
 };
@@ -278,6 +278,16 @@ pub struct Progress {
     pub delivered: Vec<EventId>,
     /// Disables the webhook.
     pub disabled: Option<DisabledReason>,
+}
+
+/// A webhook that a replica has leased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeasedWebhook {
+    pub id: WebhookId,
+    /// As in [`StoredWebhook`].
+    pub revision: i64,
+    /// Changes when a client has a delivery retried.
+    pub retry_requests: i64,
 }
 
 /// The deliveries of a webhook that are to be retried.

@@ -389,6 +389,7 @@ pub async fn a_shutdown_saves_what_was_delivered(backend: Backend) {
     assert_eq!(stored.position, event_id(&event));
     // Another replica need not wait for the lease to expire.
     let leased = setup.store.webhook_lease("another").await.unwrap();
+    let leased: Vec<_> = leased.iter().map(|it| (it.id, it.revision)).collect();
     assert_eq!(leased, [(id, stored.revision)]);
 }
 

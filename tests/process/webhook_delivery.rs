@@ -61,7 +61,10 @@ fn serve(home: &Home) -> Service {
 }
 
 async fn post(client: &Client, path: &str, body: &Value) -> Response {
-    client.send_json(Method::POST, path, body, None).await.unwrap()
+    client
+        .send_json(Method::POST, path, body, None)
+        .await
+        .unwrap()
 }
 
 /// Creates a webhook for a path of the receiver and returns its id.
@@ -147,7 +150,10 @@ async fn run(home: &Home, replicas: usize, kills: usize) {
             (missing, waited) = (still_missing, Instant::now());
         }
         // A safety net: an endpoint that failed often has to wait.
-        assert!(waited.elapsed() < Duration::from_secs(120), "{missing} missing");
+        assert!(
+            waited.elapsed() < Duration::from_secs(120),
+            "{missing} missing"
+        );
         for id in ids.values() {
             retry_all(&client, *id).await;
         }
@@ -197,7 +203,9 @@ fn missing_events<'a>(
     received: &[Received],
 ) -> BTreeSet<&'a String> {
     let accepted = received.iter().filter(|it| it.accepted);
-    let accepted: BTreeSet<_> = accepted.map(|it| it.event["id"].as_str().unwrap()).collect();
+    let accepted: BTreeSet<_> = accepted
+        .map(|it| it.event["id"].as_str().unwrap())
+        .collect();
     let wanted = log
         .iter()
         .filter(|(_, kind)| types.is_empty() || types.contains(&kind.as_str()));

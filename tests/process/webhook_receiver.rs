@@ -191,7 +191,9 @@ async fn respond(
         17 => Ok(status(500)),
         18 => {
             let mut response = status(503);
-            response.headers_mut().insert("retry-after", "1".parse().unwrap());
+            response
+                .headers_mut()
+                .insert("retry-after", "1".parse().unwrap());
             Ok(response)
         }
         19 => Err(Close),

@@ -23,7 +23,7 @@ use crate::{
     page::{ListQuery, Page, Position},
     webhook::{
         DisabledReason, WebhookId,
-        delivery::{Delivery, DeliveryFilter, Progress, Retries},
+        delivery::{Delivery, DeliveryFilter, LeasedWebhook, Progress, Retries},
     },
 };
 
@@ -34,7 +34,7 @@ impl Postgres {
     pub(in super::super) async fn webhook_lease(
         &self,
         owner: &str,
-    ) -> Result<Vec<(WebhookId, i64)>, Error> {
+    ) -> Result<Vec<LeasedWebhook>, Error> {
         let (lease, renew) = (
             WEBHOOK_LEASE.as_micros() as i64,
             RENEW_BEFORE.as_micros() as i64,
@@ -43,7 +43,11 @@ impl Postgres {
         let leased = self.webhooks.write(&LEASE, parameters).await?;
         let read = |row| {
             let mut columns = Columns::of(row);
-            Ok((WebhookId::from_store(columns.int()?), columns.int()?))
+            Ok(LeasedWebhook {
+                id: WebhookId::from_store(columns.int()?),
+                revision: columns.int()?,
+                retry_requests: columns.int()?,
+            })
         };
         leased.iter().map(read).collect()
     }
@@ -158,11 +162,11 @@ static LEASE: Sql = Sql {
          ), leased AS (
              UPDATE webhooks SET lease_owner = $1, lease_expires_at = now + $2
              FROM free, clock WHERE webhooks.id = free.id
-             RETURNING webhooks.id, revision
+             RETURNING webhooks.id, revision, retry_requests
          )
-         SELECT id, revision FROM leased
+         SELECT id, revision, retry_requests FROM leased
          UNION ALL
-         SELECT id, revision FROM webhooks, clock
+         SELECT id, revision, retry_requests FROM webhooks, clock
          WHERE state = 'enabled' AND lease_owner = $1 AND lease_expires_at > now
              AND id NOT IN (SELECT id FROM leased)
          ORDER BY id"
@@ -247,7 +251,7 @@ static RETRY: Sql = Sql {
              WHERE webhooks.id = $1 AND sequence = $2 AND event_id = $3
              FOR NO KEY UPDATE SKIP LOCKED
          ), webhook AS (
-             UPDATE webhooks SET revision = revision + 1
+             UPDATE webhooks SET retry_requests = retry_requests + 1
              FROM unlocked WHERE webhooks.id = unlocked.id
          ), retried AS (
              UPDATE webhook_deliveries SET state = 'retrying', next_attempt_at = $4

@@ -24,7 +24,9 @@ use crate::{
     webhook::{
         DisabledReason, MAX_WEBHOOKS, NewWebhook, WebhookChange, WebhookFilter, WebhookId,
         WebhookRejection,
-        delivery::{ClientChange, Delivery, DeliveryFilter, Progress, Retries, StoredWebhook},
+        delivery::{
+            ClientChange, Delivery, DeliveryFilter, LeasedWebhook, Progress, Retries, StoredWebhook,
+        },
         secret::WebhookSecret,
     },
 };
@@ -229,12 +231,17 @@ impl Sqlite {
         self.writer.run(|_| Effect::None, write).await
     }
 
-    pub(in super::super) async fn webhook_lease(&self) -> Result<Vec<(WebhookId, i64)>, Error> {
+    pub(in super::super) async fn webhook_lease(&self) -> Result<Vec<LeasedWebhook>, Error> {
         let read = |db: &Connection| {
-            let sql = "SELECT id, revision FROM webhooks WHERE state = 'enabled' ORDER BY id";
+            let sql = "SELECT id, revision, retry_requests FROM webhooks
+                       WHERE state = 'enabled' ORDER BY id";
             let mut select = db.prepare_cached(sql)?;
             let rows = select.query_map([], |row| {
-                Ok((WebhookId::from_store(row.get(0)?), row.get(1)?))
+                Ok(LeasedWebhook {
+                    id: WebhookId::from_store(row.get(0)?),
+                    revision: row.get(1)?,
+                    retry_requests: row.get(2)?,
+                })
             })?;
             rows.collect()
         };
@@ -315,8 +322,8 @@ impl Sqlite {
                 .query_row(params![id.get(), event.sequence, event_id, now], read_row)
                 .optional()?;
             if retried.is_some() {
-                db.prepare_cached("UPDATE webhooks SET revision = revision + 1 WHERE id = ?1")?
-                    .execute([id.get()])?;
+                let sql = "UPDATE webhooks SET retry_requests = retry_requests + 1 WHERE id = ?1";
+                db.prepare_cached(sql)?.execute([id.get()])?;
             }
             Ok(retried)
         };

@@ -21,7 +21,7 @@ use crate::postgres::Cluster;
 
 async fn lease(store: &Store, owner: &str) -> Vec<i64> {
     let leased = store.webhook_lease(owner).await.unwrap();
-    leased.iter().map(|(id, _)| id.get()).collect()
+    leased.iter().map(|leased| leased.id.get()).collect()
 }
 
 async fn save(store: &Store, owner: &str, revision: i64, position: EventId) -> bool {

@@ -124,10 +124,8 @@ impl<'c> Database<'c> {
     /// Saves for the only owner.
     async fn save(&self, id: WebhookId, progress: Progress) {
         let leased = self.store.webhook_lease("owner").await.unwrap();
-        let (_, revision) = leased
-            .into_iter()
-            .find(|(leased, _)| *leased == id)
-            .unwrap();
+        let leased = leased.into_iter().find(|leased| leased.id == id);
+        let revision = leased.unwrap().revision;
         let saved = self.store.webhook_save(id, "owner", revision, progress);
         assert!(saved.await.unwrap());
     }
