@@ -11,7 +11,7 @@ use petstore::{
     },
 };
 
-use super::{Database, failed, first, progress, retrying, second};
+use super::{Database, failed, progress, retrying, second};
 
 pub async fn all_of_the_progress_is_saved(db: &Database<'_>) {
     let (id, other) = (db.created().await.webhook.id, db.created().await.webhook.id);
