@@ -41,7 +41,10 @@
 function extensions({ React }) {
   const element = React.createElement;
 
-  const operationOf = (system, path, method) => system.specSelectors.specJson().getIn(["paths", path, method]);
+  const operationOf = (system, path, method) => {
+    const contract = system.specSelectors.specJson();
+    return contract.getIn(["paths", path, method]) ?? contract.getIn(["webhooks", path, method]);
+  };
 
   const tryItOut = (original, system) => (state, path, method) =>
     operationOf(system, path, method).get("x-hideTryItPanel") !== true && original(state, path, method);
