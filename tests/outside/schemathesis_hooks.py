@@ -15,6 +15,14 @@ def before_load_schema(context, raw_schema):
     # It does not end.
     del raw_schema["paths"]["/events/stream"]
     components = raw_schema["components"]
+    # The schema does not say which hosts are allowed, and nothing is to be sent to those that
+    # exist.
+    url = components["schemas"]["WebhookUrl"]
+    url["pattern"] = "^https://[a-z]{1,20}[.]example/[A-Za-z0-9._~:/?@!$&'()*+,;=-]{0,50}$"
+    # As for `after` above.
+    components["schemas"]["Replay"]["properties"]["after"] = {"enum": ["now"]}
+    replay = raw_schema["paths"]["/webhooks/{webhookId}/replay"]["post"]["requestBody"]
+    del replay["content"]["application/json"]["examples"]["event"]
     if STRICT:
         # Every request asks for it, so every response confirms it, and bodies are closed.
         dropped.add("#/components/parameters/Prefer")
