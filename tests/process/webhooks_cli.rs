@@ -41,6 +41,7 @@ impl Receiver {
                 // The body is a JSON object and ends the request.
                 while !request.ends_with(b"}") {
                     let length = stream.read(&mut buffer).unwrap();
+                    assert_ne!(length, 0, "the request is incomplete");
                     request.extend_from_slice(&buffer[..length]);
                 }
                 requests.fetch_add(1, SeqCst);
