@@ -24,7 +24,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use crate::{
     clock::Clock,
     event_tail::EventTail,
-    store::{self, Store, WEBHOOK_LEASE},
+    store::{self, Store},
     telemetry::error_latch::ErrorLatch,
     webhook::{
         WebhookId,
@@ -96,6 +96,9 @@ impl Default for Limits {
 /// How often to lease webhooks that no replica has, and to notice changes that were made
 /// through another replica.
 const LEASE_INTERVAL: Duration = Duration::from_secs(1);
+/// Deliveries end if the leases cannot be renewed for so long. It is less than what is
+/// left of a lease that need not be renewed yet.
+const MAX_LEASE_AGE: Duration = Duration::from_secs(10);
 /// Operations of the store in flight: requests of clients must not wait for hundreds of
 /// webhooks.
 const MAX_STORE_OPERATIONS: usize = 64;
@@ -221,8 +224,7 @@ impl Dispatcher {
         let mut latch = ErrorLatch::new("webhook delivery");
         let mut ticks = interval(LEASE_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let lease_time = Duration::try_from(WEBHOOK_LEASE).expect("it is positive");
-        let mut leased_until = Instant::now() + lease_time;
+        let mut leased_until = Instant::now() + MAX_LEASE_AGE;
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
@@ -233,21 +235,17 @@ impl Dispatcher {
             let lease = self.shared.store.webhook_lease(&self.shared.owner);
             let result = match timeout_at(leased_until, lease).await {
                 Ok(Ok(leased)) => {
-                    leased_until = start + lease_time;
+                    leased_until = start + MAX_LEASE_AGE;
                     self.update(&mut workers, leased);
-                    self.shared
-                        .store_error
-                        .lock()
-                        .expect(LOCK)
-                        .take()
-                        .map_or(Ok(()), Err)
+                    let error = self.shared.store_error.lock().expect(LOCK).take();
+                    error.map_or(Ok(()), Err)
                 }
                 Ok(Err(error)) => Err(error),
                 Err(_) => {
                     // Another replica may deliver to them now.
                     tracing::warn!(webhooks = workers.len(), "leases of webhooks expired");
                     self.update(&mut workers, Vec::new());
-                    leased_until = Instant::now() + lease_time;
+                    leased_until = Instant::now() + MAX_LEASE_AGE;
                     continue;
                 }
             };

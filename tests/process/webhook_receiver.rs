@@ -103,9 +103,7 @@ impl Receiver {
 
     /// Closes all connections and is gone for a while.
     pub async fn restart(&self, downtime: Duration) {
-        let serving = self.serving.lock().unwrap();
-        serving.abort();
-        drop(serving);
+        self.serving.lock().unwrap().abort();
         sleep(downtime).await;
         // The port is free once the task has ended.
         let listener = loop {

@@ -1,7 +1,7 @@
 //! A receiver of webhooks that a test controls.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     convert::Infallible,
     net::SocketAddr,
     sync::{
@@ -72,6 +72,7 @@ pub struct Receiver {
 
 struct State {
     received: Mutex<Vec<Received>>,
+    ids: Mutex<HashSet<String>>,
     respond: Mutex<Respond>,
     in_flight: AtomicUsize,
 }
@@ -82,6 +83,7 @@ impl Receiver {
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State {
             received: Mutex::default(),
+            ids: Mutex::default(),
             respond: Mutex::new(Box::new(|_| Reply::Status(200))),
             in_flight: AtomicUsize::new(0),
         });
@@ -105,6 +107,11 @@ impl Receiver {
     /// Decides how to respond from now on.
     pub fn respond(&self, respond: impl FnMut(&Received) -> Reply + Send + 'static) {
         *self.state.respond.lock().unwrap() = Box::new(respond);
+    }
+
+    /// The number of requests that were received.
+    pub fn count(&self) -> usize {
+        self.state.received.lock().unwrap().len()
     }
 
     pub fn received(&self) -> Vec<Received> {
@@ -142,10 +149,14 @@ async fn respond(
     let body = body.collect().await.unwrap().to_bytes();
     let reply = {
         let mut all = state.received.lock().unwrap();
-        let id = &head.headers["webhook-id"];
+        let id = head.headers["webhook-id"].to_str().unwrap().into();
         let received = Received {
+<<<<<<< HEAD
             target: head.uri.to_string(),
             is_repeated: all.iter().any(|other| other.headers["webhook-id"] == id),
+=======
+            is_repeated: !state.ids.lock().unwrap().insert(id),
+>>>>>>> 8922665 (End deliveries before the lease of another replica begins)
             headers: head.headers,
             body,
         };
