@@ -233,23 +233,22 @@ impl Dispatcher {
             }
             let start = Instant::now();
             let lease = self.shared.store.webhook_lease(&self.shared.owner);
-            let result = match timeout_at(leased_until, lease).await {
+            match timeout_at(leased_until, lease).await {
                 Ok(Ok(leased)) => {
                     leased_until = start + MAX_LEASE_AGE;
                     self.update(&mut workers, leased);
                     let error = self.shared.store_error.lock().expect(LOCK).take();
-                    error.map_or(Ok(()), Err)
+                    latch.observe(error.map_or(Ok(()), Err));
                 }
-                Ok(Err(error)) => Err(error),
-                Err(_) => {
-                    // Another replica may deliver to them now.
-                    tracing::warn!(webhooks = workers.len(), "leases of webhooks expired");
-                    self.update(&mut workers, Vec::new());
-                    leased_until = Instant::now() + MAX_LEASE_AGE;
-                    continue;
-                }
-            };
-            latch.observe(result);
+                Ok(Err(error)) => latch.observe(Err::<(), _>(error)),
+                Err(_) => {}
+            }
+            if leased_until <= Instant::now() {
+                // Another replica may deliver to them now.
+                tracing::warn!(webhooks = workers.len(), "leases of webhooks expired");
+                self.update(&mut workers, Vec::new());
+                leased_until = Instant::now() + MAX_LEASE_AGE;
+            }
         }
         self.stop_workers(workers).await;
         self.stopped.cancel();

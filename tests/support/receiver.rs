@@ -151,12 +151,8 @@ async fn respond(
         let mut all = state.received.lock().unwrap();
         let id = head.headers["webhook-id"].to_str().unwrap().into();
         let received = Received {
-<<<<<<< HEAD
             target: head.uri.to_string(),
-            is_repeated: all.iter().any(|other| other.headers["webhook-id"] == id),
-=======
             is_repeated: !state.ids.lock().unwrap().insert(id),
->>>>>>> 8922665 (End deliveries before the lease of another replica begins)
             headers: head.headers,
             body,
         };
