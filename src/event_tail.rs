@@ -166,13 +166,18 @@ impl EventTail {
         limit: usize,
     ) -> Result<Result<Events, Gone>, store::Error> {
         if let (ReadFrom::Memory, Some(position)) = (from, after)
-            && let Some(newest) = &*self.newest.read().expect(LOCK)
-            && let Some(events) = newest.after(position, limit)
+            && let Some(events) = self.cached(position, limit)
         {
             return Ok(Ok(events));
         }
         let events = self.store.event_read(after, limit.min(MAX_READ)).await?;
         Ok(events.map(|events| self.serialize(&events)))
+    }
+
+    /// The events after a position; `None` if it is not in memory. For subscribers.
+    pub fn cached(&self, after: EventId, limit: usize) -> Option<Events> {
+        let newest = self.newest.read().expect(LOCK);
+        newest.as_ref()?.after(after, limit)
     }
 
     fn serialize(&self, events: &[Event]) -> Events {

@@ -472,8 +472,8 @@ CREATE INDEX idempotency_keys_created_at_idx ON idempotency_keys (created_at);
 -- Receivers of events, with their secrets: deliveries are signed with them.
 -- types: names separated by spaces. api_key_id: the API key that created it.
 -- position: the id of the last event that needs no first attempt anymore.
--- paused_until: no attempt is made before. revision: see StoredWebhook.
--- retry_requests: how often a client has had a delivery retried.
+-- paused_until: no attempt is made before. revision, epoch: see
+-- StoredWebhook.
 -- lease_owner: the replica that delivers to it, until lease_expires_at.
 -- The position and the lease change often; fillfactor keeps these updates in the page.
 CREATE TABLE webhooks (
@@ -495,7 +495,7 @@ CREATE TABLE webhooks (
     failing_since              bigint,
     paused_until               bigint,
     revision                   bigint NOT NULL DEFAULT 1,
-    retry_requests             bigint NOT NULL DEFAULT 0,
+    epoch                      bigint NOT NULL DEFAULT 1,
     lease_owner                text,
     lease_expires_at           bigint
 ) WITH (fillfactor = 50);

@@ -193,8 +193,8 @@ CREATE INDEX idempotency_keys_created_at_idx ON idempotency_keys (created_at);
 -- Receivers of events, with their secrets: deliveries are signed with them.
 -- types: names separated by spaces. api_key_id: the API key that created it.
 -- position: the id of the last event that needs no first attempt anymore.
--- paused_until: no attempt is made before. revision: see StoredWebhook.
--- retry_requests: how often a client has had a delivery retried.
+-- paused_until: no attempt is made before. revision, epoch: see
+-- StoredWebhook.
 CREATE TABLE webhooks (
     id                         INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id BETWEEN 1 AND 9007199254740991),
     url                        TEXT    NOT NULL,
@@ -213,7 +213,7 @@ CREATE TABLE webhooks (
     failing_since              INTEGER,
     paused_until               INTEGER,
     revision                   INTEGER NOT NULL DEFAULT 1,
-    retry_requests             INTEGER NOT NULL DEFAULT 0
+    epoch                      INTEGER NOT NULL DEFAULT 1
 ) STRICT;
 
 -- Deliveries that have failed at least once. sequence is that of the event.

@@ -178,7 +178,12 @@ impl Serve {
             .enable_all()
             .build();
         let result = match runtime {
-            Ok(runtime) => runtime.block_on(self.serve()),
+            Ok(runtime) => {
+                let result = runtime.block_on(self.serve());
+                // Does not wait for name lookups.
+                runtime.shutdown_background();
+                result
+            }
             Err(cause) => Err(cause.into()),
         };
         match result {

@@ -23,8 +23,8 @@ pub enum Webhooks {
     Show(One),
     /// Change a webhook, or enable or disable it.
     ///
-    /// A webhook that is enabled again goes on where it stopped. If the events since are no
-    /// longer kept, it goes on with the next one.
+    /// A webhook that is enabled again goes on where it stopped; one that was disabled
+    /// because its events had expired, with the next event.
     Update(Update),
     /// Delete a webhook with its failed deliveries.
     ///

@@ -228,9 +228,12 @@ impl Client {
     async fn tls(&self) -> &TlsConnector {
         let more = &self.config.tls_roots;
         let load = async || {
-            let system =
-                tokio::task::spawn_blocking(|| rustls_native_certs::load_native_certs().certs);
-            let mut roots = system.await.expect("loading certificates does not panic");
+            let system = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs);
+            let system = system.await.expect("loading certificates does not panic");
+            for error in &system.errors {
+                tracing::warn!(%error, "certificate authorities of the system not loaded");
+            }
+            let mut roots = system.certs;
             roots.extend_from_slice(more);
             Arc::new(tls::verifying(roots)).into()
         };

@@ -142,8 +142,8 @@ impl Shared {
 
 /// A worker of which dropping this handle ends it.
 struct Handle {
-    revision: i64,
-    retry_requests: watch::Sender<i64>,
+    epoch: i64,
+    revision: watch::Sender<i64>,
     connections: Arc<Connections>,
     lag: Arc<Lag>,
     stop: CancellationToken,
@@ -257,17 +257,16 @@ impl Dispatcher {
 
     /// Starts and ends workers, so that there is one for every webhook that is leased.
     fn update(&self, workers: &mut Workers, leased: Vec<LeasedWebhook>) {
-        let revisions: HashMap<_, _> = leased.iter().map(|it| (it.id, it.revision)).collect();
+        let epochs: HashMap<_, _> = leased.iter().map(|it| (it.id, it.epoch)).collect();
         workers.retain(|id, worker| {
-            revisions.get(id) == Some(&worker.revision) && !worker.task.is_finished()
+            epochs.get(id) == Some(&worker.epoch) && !worker.task.is_finished()
         });
         for webhook in leased {
             let worker = workers.entry(webhook.id);
             let worker = worker.or_insert_with(|| self.start_worker(webhook));
-            let requests = webhook.retry_requests;
-            worker
-                .retry_requests
-                .send_if_modified(|known| std::mem::replace(known, requests) != requests);
+            let new = webhook.revision;
+            let is_new = |known: &mut i64| std::mem::replace(known, new) != new;
+            worker.revision.send_if_modified(is_new);
         }
         workers
             .values()
@@ -277,22 +276,22 @@ impl Dispatcher {
     }
 
     fn start_worker(&self, webhook: LeasedWebhook) -> Handle {
-        let LeasedWebhook { id, revision, .. } = webhook;
-        let (retry_requests, requests) = watch::channel(webhook.retry_requests);
+        let LeasedWebhook { id, epoch, .. } = webhook;
+        let (revision, revisions) = watch::channel(webhook.revision);
         let (connections, lag) = (Arc::<Connections>::default(), Arc::<Lag>::default());
         let stop = CancellationToken::new();
         let worker = Worker {
             shared: self.shared.clone(),
             id,
-            revision,
+            epoch,
             connections: connections.clone(),
             lag: lag.clone(),
-            retry_requests: requests,
+            revision: revisions,
             stop: stop.clone(),
         };
         Handle {
+            epoch,
             revision,
-            retry_requests,
             connections,
             lag,
             stop,

@@ -1,11 +1,18 @@
 //! Name resolution, injected so that tests decide where a name leads.
 
-use std::{fmt, io, net::IpAddr, sync::Arc};
+use std::{
+    fmt, io,
+    net::{IpAddr, ToSocketAddrs},
+    sync::Arc,
+};
 
 use futures_util::future::BoxFuture;
-use tokio::net::lookup_host;
+use tokio::{sync::Semaphore, task::spawn_blocking};
 
 type Lookup = dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync;
+
+/// Lookups at a time. Each blocks a thread, longer than anybody waits for it.
+const MAX_LOOKUPS: usize = 64;
 
 /// Resolves host names to addresses. Cheap to clone.
 #[derive(Clone)]
@@ -14,9 +21,18 @@ pub struct Resolver(Arc<Lookup>);
 impl Resolver {
     /// The system's resolver: `/etc/hosts`, then DNS.
     pub fn system() -> Self {
-        Self::new(async |name| {
-            let addresses = lookup_host((name, 0)).await?;
-            Ok(addresses.map(|address| address.ip()).collect())
+        let lookups = Arc::new(Semaphore::new(MAX_LOOKUPS));
+        Self::new(move |name| {
+            let lookups = lookups.clone();
+            async move {
+                let permit = lookups.acquire_owned().await;
+                let lookup = move || {
+                    let _permit = permit;
+                    let addresses = (name.as_str(), 0).to_socket_addrs()?;
+                    Ok(addresses.map(|address| address.ip()).collect())
+                };
+                spawn_blocking(lookup).await?
+            }
         })
     }
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use super::{Attempt, metrics::Settled};
@@ -28,10 +28,13 @@ const MAX_RETRIES_IN_FLIGHT: usize = 2;
 /// Events in memory, before more are read.
 const WINDOW: usize = 100;
 /// Deliveries that are to be retried. Beyond that, no new events are sent.
-const MAX_RETRIES: u64 = 1000;
+const MAX_RETRIES: u64 = 10_000;
 /// How often an endpoint that backs off is tried with the same event. After that the event
 /// is put off, in case the endpoint works and rejects this one.
 const MAX_PROBES: u32 = 3;
+
+/// No receiver can ask for a longer pause.
+const MAX_PAUSE: SignedDuration = SignedDuration::from_hours(24);
 
 /// How long a delivery may be unsaved, and how many: they are sent again after a crash.
 const SAVE_DELAY: Duration = Duration::from_millis(500);
@@ -65,6 +68,9 @@ pub struct Tracker {
     next_retry_at: Option<Timestamp>,
     retry_count: u64,
 
+    /// New events that were delivered since the last save. After a replay they may have
+    /// failed before.
+    delivered: Vec<EventId>,
     /// Deliveries that have changed since the last save, by sequence number.
     changes: BTreeMap<i64, Change>,
     unsaved: usize,
@@ -105,6 +111,7 @@ impl Tracker {
             retries_in_flight: 0,
             next_retry_at: Some(Timestamp::MIN),
             retry_count: 0,
+            delivered: Vec::new(),
             changes: BTreeMap::new(),
             unsaved: 0,
             save_at: None,
@@ -151,8 +158,9 @@ impl Tracker {
             && self.next_retry_at.is_some_and(|at| at <= now)
     }
 
-    /// To be called when a client has had a delivery retried.
-    pub fn request_retries(&mut self) {
+    /// To be called when a client may have had a delivery retried, or ended a pause.
+    pub fn request_retries(&mut self, paused_until: Option<Timestamp>) {
+        self.paused_until = paused_until;
         self.next_retry_at = Some(Timestamp::MIN);
     }
 
@@ -174,7 +182,9 @@ impl Tracker {
     }
 
     fn is_paused(&self, now: Timestamp) -> bool {
-        self.paused_until.is_some_and(|until| now < until)
+        // A longer one comes from a clock that was wrong.
+        let is_pause = |until| now < until && until <= now + MAX_PAUSE;
+        self.paused_until.is_some_and(is_pause)
     }
 
     /// Takes what is to be sent next, if anything may be sent now. Its result must be
@@ -225,7 +235,10 @@ impl Tracker {
         let mut entries = self.window.iter_mut();
         let entry = entries.find(|entry| entry.event.id == id)?;
         let settled = match attempt.error {
-            None => Settled::Delivered,
+            None => {
+                self.delivered.push(id);
+                Settled::Delivered
+            }
             Some(error) => {
                 entry.failures += 1;
                 let is_to_blame = !is_backing_off || entry.failures >= MAX_PROBES;
@@ -281,13 +294,14 @@ impl Tracker {
     }
 
     /// Reports that the event of a retry is no longer in the log.
-    pub fn expire_retry(&mut self, delivery: Delivery) -> Settled {
+    pub fn expire_retry(&mut self, delivery: Delivery, now: Timestamp) -> Settled {
         self.in_flight -= 1;
         self.retries_in_flight -= 1;
         self.retry_count = self.retry_count.saturating_sub(1);
         let failed = Delivery {
             state: DeliveryState::Failed,
             error: AttemptError::EventExpired,
+            last_attempt_at: now,
             status: None,
             next_attempt_at: None,
             ..delivery
@@ -296,6 +310,16 @@ impl Tracker {
         self.changes.insert(sequence, Change::Failed(failed));
         self.save_within(SAVE_DELAY);
         Settled::Failed
+    }
+
+    /// Reports that a retry was not attempted, and never will be.
+    pub fn drop_retry(&mut self, delivery: &Delivery) {
+        self.in_flight -= 1;
+        self.retries_in_flight -= 1;
+        self.retry_count = self.retry_count.saturating_sub(1);
+        let id = delivery.event_id;
+        self.changes.insert(id.sequence, Change::Delivered(id));
+        self.save_within(SAVE_DELAY);
     }
 
     /// Reports that a retry was not attempted.
@@ -346,7 +370,7 @@ impl Tracker {
     fn record(&mut self, attempt: &Attempt, now: Timestamp) {
         let before = self.health;
         match self.health.record(attempt.outcome, now) {
-            NextStep::Continue if attempt.error.is_none() => self.paused_until = None,
+            // A pause that the receiver asked for meanwhile stays.
             NextStep::Continue => {}
             NextStep::BackOff(pause) => {
                 let until = now + pause;
@@ -380,7 +404,7 @@ impl Tracker {
     /// When there may be something to send, if nothing happens before.
     pub fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
         match self.paused_until {
-            Some(until) if now < until => Some(until),
+            Some(until) if self.is_paused(now) => Some(until),
             _ => self.next_retry_at.filter(|_| self.has_settled_retries()),
         }
     }
@@ -400,7 +424,7 @@ impl Tracker {
 
     /// What is to be saved.
     pub fn progress(&self) -> Progress {
-        let (mut failures, mut delivered) = (Vec::new(), Vec::new());
+        let (mut failures, mut delivered) = (Vec::new(), self.delivered.clone());
         for change in self.changes.values() {
             match change {
                 Change::Failed(delivery) => failures.push(delivery.clone()),
@@ -420,6 +444,7 @@ impl Tracker {
     /// Reports that [`progress`](Self::progress) was saved.
     pub fn saved(&mut self) {
         self.changes.clear();
+        self.delivered.clear();
         self.unsaved = 0;
         self.save_at = None;
     }

@@ -17,7 +17,8 @@ use super::{
     tracker::{Job, Tracker},
 };
 use crate::{
-    event_tail::{ReadFrom, SerializedEvent},
+    event::EventId,
+    event_tail::{Events, ReadFrom, SerializedEvent},
     store::{self, Store},
     webhook::{
         DisabledReason, WebhookId, WebhookState,
@@ -40,11 +41,11 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct Worker {
     pub shared: Arc<Shared>,
     pub id: WebhookId,
-    pub revision: i64,
+    pub epoch: i64,
     pub connections: Arc<Connections>,
     pub lag: Arc<Lag>,
-    /// Changes when a client has a delivery retried.
-    pub retry_requests: watch::Receiver<i64>,
+    /// Changes with the webhook; it can go on unless its epoch changes.
+    pub revision: watch::Receiver<i64>,
     /// Asks it to save what it has achieved, and end.
     pub stop: CancellationToken,
 }
@@ -59,7 +60,7 @@ impl Worker {
             return;
         };
         let is_enabled = stored.webhook.state == WebhookState::Enabled;
-        if !is_enabled || stored.revision != self.revision {
+        if !is_enabled || stored.epoch != self.epoch {
             return;
         }
         let running = Running {
@@ -68,6 +69,7 @@ impl Worker {
             changes: self.shared.tail.subscribe(),
             attempts: JoinSet::new(),
             has_more: true,
+            is_outdated: false,
             store_failed_at: None,
             worker: self,
         };
@@ -83,6 +85,8 @@ struct Running {
     attempts: JoinSet<Finished>,
     /// Whether there may be events that were not read.
     has_more: bool,
+    /// Whether the webhook has to be read again.
+    is_outdated: bool,
     /// The store is left alone for a while after a failure.
     store_failed_at: Option<Instant>,
 }
@@ -93,6 +97,8 @@ enum Finished {
     Retry(Delivery, Attempt),
     /// The event of a retry is no longer in the log.
     Expired(Delivery),
+    /// The event of a retry is of a type that is no longer asked for.
+    Unwanted(Delivery),
     StoreFailed(Delivery),
 }
 
@@ -106,6 +112,7 @@ impl Running {
 
     async fn step(&mut self) -> Result<(), Ended> {
         if self.is_store_usable() {
+            self.reload().await?;
             self.read_retries().await;
             self.read_events().await;
         }
@@ -132,7 +139,7 @@ impl Running {
                 self.finish(finished.map_err(|_| Ended)?);
             }
             _ = self.changes.changed(), if !self.has_more => self.has_more = true,
-            Ok(()) = self.worker.retry_requests.changed() => self.tracker.request_retries(),
+            Ok(()) = self.worker.revision.changed() => self.is_outdated = true,
             () = wake => {}
             () = self.worker.stop.cancelled() => {
                 self.stop().await;
@@ -165,6 +172,25 @@ impl Running {
         result
     }
 
+    /// Takes over what a client has changed, such as the secrets.
+    async fn reload(&mut self) -> Result<(), Ended> {
+        let id = self.worker.id;
+        if !self.is_outdated {
+            return Ok(());
+        }
+        let stored = self.store(|store| async move { store.webhook_get(id).await });
+        match stored.await {
+            None => Ok(()),
+            Some(Some(stored)) if stored.epoch == self.worker.epoch => {
+                self.is_outdated = false;
+                self.tracker.request_retries(stored.paused_until);
+                self.stored = Arc::new(stored);
+                Ok(())
+            }
+            Some(_) => Err(Ended),
+        }
+    }
+
     async fn read_retries(&mut self) {
         let (id, now) = (self.worker.id, self.now());
         if !self.tracker.needs_retries(now) {
@@ -181,22 +207,44 @@ impl Running {
         while self.has_more && self.tracker.needs_events() && self.is_store_usable() {
             // Before reading: what comes later is told again.
             self.changes.mark_unchanged();
-            let (tail, position) = (
-                self.worker.shared.tail.clone(),
-                self.tracker.read_position(),
-            );
+            let tail = self.worker.shared.tail.clone();
+            let position = self.tracker.read_position();
+            if let Some(events) = tail.cached(position, PAGE) {
+                self.add_events(events);
+                continue;
+            }
             let page = self
-                .store(|_| async move { tail.read(ReadFrom::Memory, Some(position), PAGE).await });
+                .store(|_| async move { tail.read(ReadFrom::Store, Some(position), PAGE).await });
             match page.await {
                 None => {}
-                Some(Ok(events)) => {
-                    self.has_more = events.len() == PAGE;
-                    self.tracker.add_events(events);
-                }
-                Some(Err(_)) => {
-                    self.has_more = false;
-                    self.tracker.disable(DisabledReason::EventsExpired);
-                }
+                Some(Ok(events)) => self.add_events(events),
+                Some(Err(_)) => self.read_oldest(position).await,
+            }
+        }
+    }
+
+    fn add_events(&mut self, events: Events) {
+        self.has_more = events.len() == PAGE;
+        self.tracker.add_events(events);
+    }
+
+    /// Continues after a position whose event was purged, if no later one was: nothing had
+    /// happened for longer than events are kept.
+    async fn read_oldest(&mut self, position: EventId) {
+        let tail = self.worker.shared.tail.clone();
+        let read = self.store(|store| async move {
+            let events = tail.read(ReadFrom::Store, None, PAGE).await?;
+            // Afterwards: what was not purged now was not purged before.
+            Ok((events, store.event_purged_through().await?))
+        });
+        match read.await {
+            None => {}
+            Some((Ok(events), purged_through)) if purged_through == position.sequence => {
+                self.add_events(events);
+            }
+            Some(_) => {
+                self.has_more = false;
+                self.tracker.disable(DisabledReason::EventsExpired);
             }
         }
     }
@@ -225,7 +273,11 @@ impl Running {
             Finished::Retry(delivery, attempt) => {
                 Some(tracker.finish_retry(&delivery, &attempt, now))
             }
-            Finished::Expired(delivery) => Some(tracker.expire_retry(delivery)),
+            Finished::Expired(delivery) => Some(tracker.expire_retry(delivery, now)),
+            Finished::Unwanted(delivery) => {
+                tracker.drop_retry(&delivery);
+                None
+            }
             Finished::StoreFailed(delivery) => {
                 tracker.return_retry(delivery);
                 self.store_failed_at = Some(Instant::now());
@@ -243,10 +295,10 @@ impl Running {
     }
 
     async fn save(&mut self) -> Result<(), Ended> {
-        let Worker { id, revision, .. } = self.worker;
+        let Worker { id, epoch, .. } = self.worker;
         let (owner, progress) = (self.worker.shared.owner.clone(), self.tracker.progress());
         let saved = self
-            .store(|store| async move { store.webhook_save(id, &owner, revision, progress).await });
+            .store(|store| async move { store.webhook_save(id, &owner, epoch, progress).await });
         match saved.await {
             // Tried again later.
             None => return Ok(()),
@@ -316,6 +368,7 @@ async fn retry(
     match event.await {
         None => Finished::StoreFailed(delivery),
         Some(None) => Finished::Expired(delivery),
+        Some(Some(event)) if !stored.webhook.types.has(event.kind) => Finished::Unwanted(delivery),
         Some(Some(event)) => {
             let event = SerializedEvent::new(&event, shared.store.event_source());
             let attempt = attempt(shared, stored, connections, &event).await;

@@ -429,6 +429,14 @@ impl Store {
         }
     }
 
+    /// The sequence number of the last event that was purged; 0 if none was.
+    pub async fn event_purged_through(&self) -> Result<i64, Error> {
+        match self {
+            Self::Sqlite(db) => db.event_purged_through().await,
+            Self::Postgres(db) => db.event_purged_through().await,
+        }
+    }
+
     /// Keeps the head moving while somebody follows it. Never returns.
     pub async fn event_follow(&self) {
         match self {
@@ -549,7 +557,7 @@ impl Store {
         }
     }
 
-    /// Makes a failed delivery due now. `None` if there is no such delivery.
+    /// Makes a failed delivery due now, and ends a pause of its webhook. `None` if there is no such delivery.
     pub async fn delivery_retry(
         &self,
         id: WebhookId,
@@ -581,17 +589,17 @@ impl Store {
     }
 
     /// Saves what was achieved for a webhook, all or nothing. Returns `false`, and saves
-    /// nothing, if `owner` no longer has its lease, or its revision is another.
+    /// nothing, if `owner` no longer has its lease, or its epoch is another.
     pub async fn webhook_save(
         &self,
         id: WebhookId,
         owner: &str,
-        revision: i64,
+        epoch: i64,
         progress: Progress,
     ) -> Result<bool, Error> {
         match self {
-            Self::Sqlite(db) => db.webhook_save(id, revision, progress).await,
-            Self::Postgres(db) => db.webhook_save(id, owner, revision, progress).await,
+            Self::Sqlite(db) => db.webhook_save(id, epoch, progress).await,
+            Self::Postgres(db) => db.webhook_save(id, owner, epoch, progress).await,
         }
     }
 

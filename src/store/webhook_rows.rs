@@ -48,6 +48,7 @@ impl Entity for StoredWebhook {
             },
             paused_until: columns.optional_timestamp()?,
             revision: columns.int()?,
+            epoch: columns.int()?,
         })
     }
 }
@@ -92,6 +93,7 @@ pub(super) struct ChangedValues<'a> {
     pub(super) previous_secret_expires_at: Option<i64>,
     pub(super) position: Option<String>,
     pub(super) resets_health: bool,
+    pub(super) starts_epoch: bool,
 }
 
 impl<'a> From<&'a ClientChange> for ChangedValues<'a> {
@@ -101,6 +103,7 @@ impl<'a> From<&'a ClientChange> for ChangedValues<'a> {
             secrets,
             position,
             resets_health,
+            starts_epoch,
         } = change;
         let previous = secrets.previous.as_ref();
         let (state, disabled_reason) = match webhook.state {
@@ -119,6 +122,7 @@ impl<'a> From<&'a ClientChange> for ChangedValues<'a> {
             previous_secret_expires_at: previous.map(|(_, until)| until.as_microsecond()),
             position: position.map(|position| position.to_string()),
             resets_health: *resets_health,
+            starts_epoch: *starts_epoch,
         }
     }
 }

@@ -178,8 +178,11 @@ pub struct StoredWebhook {
     pub health: EndpointHealth,
     /// No attempt is made before.
     pub paused_until: Option<Timestamp>,
-    /// Changes with every change by a client, and when the webhook is disabled.
+    /// Rises with every change by a client, and when the webhook is disabled.
     pub revision: i64,
+    /// Rises when a client changes what is delivered, where, or from which position. What a
+    /// replica has achieved before that is not saved.
+    pub epoch: i64,
 }
 
 /// What a client's request does to a webhook. The rest is left to the replica that
@@ -191,6 +194,7 @@ pub(crate) struct ClientChange {
     pub(crate) position: Option<EventId>,
     /// Whether failures and the pause are forgotten.
     pub(crate) resets_health: bool,
+    pub(crate) starts_epoch: bool,
 }
 
 impl StoredWebhook {
@@ -214,6 +218,8 @@ impl StoredWebhook {
             secrets: self.secrets.clone(),
             position: (is_enabled_again && has_expired).then_some(newest),
             resets_health: is_enabled_again || webhook.url != before.url,
+            starts_epoch: (&webhook.url, webhook.types, webhook.state)
+                != (&before.url, before.types, before.state),
             webhook,
         }))
     }
@@ -231,6 +237,7 @@ impl StoredWebhook {
             secrets: self.secrets.clone().rotate(new.clone(), now),
             position: None,
             resets_health: false,
+            starts_epoch: false,
         })
     }
 
@@ -250,6 +257,7 @@ impl StoredWebhook {
             secrets: self.secrets.clone(),
             position: Some(position),
             resets_health: false,
+            starts_epoch: true,
         })
     }
 
@@ -286,8 +294,7 @@ pub struct LeasedWebhook {
     pub id: WebhookId,
     /// As in [`StoredWebhook`].
     pub revision: i64,
-    /// Changes when a client has a delivery retried.
-    pub retry_requests: i64,
+    pub epoch: i64,
 }
 
 /// The deliveries of a webhook that are to be retried.

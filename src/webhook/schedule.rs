@@ -94,7 +94,8 @@ impl EndpointHealth {
         };
         self.consecutive_failures = self.consecutive_failures.saturating_add(1);
         let since = *self.failing_since.get_or_insert(now);
-        if now.duration_since(since) >= DISABLE_AFTER {
+        // Two failures with nothing sent in between are not days of failure.
+        if self.is_backing_off() && now.duration_since(since) >= DISABLE_AFTER {
             return NextStep::Disable(DisabledReason::ReceiverFailing);
         }
         match jittered(self.backoff()).max(retry_after) {
@@ -147,7 +148,9 @@ fn parse_http_date(value: &str) -> Option<Timestamp> {
     let parsed = formats
         .iter()
         .find_map(|format| BrokenDownTime::parse(format, value).ok())?;
-    TimeZone::UTC.to_timestamp(parsed.to_datetime().ok()?).ok()
+    let parsed = TimeZone::UTC.to_timestamp(parsed.to_datetime().ok()?);
+    // The last day of the year 9999 is more than a timestamp can be.
+    Some(parsed.unwrap_or(Timestamp::MAX))
 }
 
 #[cfg(test)]
@@ -213,6 +216,7 @@ mod tests {
             ("Sun Nov  6 08:49:37 1994", seconds(30)),
             ("Sun, 06 Nov 1994 08:49:06 GMT", seconds(0)),
             ("Fri, 31 Dec 1999 23:59:59 GMT", seconds(86_400)),
+            ("Fri, 31 Dec 9999 23:59:59 GMT", seconds(86_400)),
             ("", None),
             ("-1", None),
             ("1.5", None),
@@ -278,9 +282,14 @@ mod tests {
         let gone = EndpointHealth::default().record(Outcome::Gone, start);
         assert_eq!(gone, NextStep::Disable(DisabledReason::ReceiverGone));
         let mut health = EndpointHealth::default();
-        health.record(failed(None), start);
+        for _ in 0..3 {
+            health.record(failed(None), start);
+        }
+        // Nothing was sent in the meantime.
+        let few = health.record(failed(None), start + HOUR * 120);
+        assert_eq!(few, NextStep::Continue);
         let almost = health.record(failed(None), start + HOUR * 120 - SECOND);
-        assert_eq!(almost, NextStep::Continue);
+        assert!(matches!(almost, NextStep::BackOff(_)));
         let mut recovered = health;
         let disabled = health.record(failed(None), start + HOUR * 120);
         assert_eq!(disabled, NextStep::Disable(DisabledReason::ReceiverFailing));

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use petstore::{
     api_key::Scopes,
     clock::Clock,
-    event::{EventId, EventType},
+    event::{EventId, EventRetention, EventType},
     idempotency::Idempotent,
     page::ListQuery,
     store::{Options, Role, Store},
@@ -356,6 +356,97 @@ pub async fn a_webhook_that_fell_out_of_the_log_is_disabled(backend: Backend) {
     let expired = WebhookState::Disabled(DisabledReason::EventsExpired);
     setup.wait_for_state(id, expired).await;
     assert!(setup.receiver.received().is_empty());
+}
+
+/// Nothing had happened for longer than events are kept, so the next event has the last one
+/// purged, which the webhook is at.
+pub async fn a_webhook_continues_after_a_quiet_time(backend: Backend) {
+    let setup = Setup::start(backend).await;
+    let (id, _) = setup.create(&setup.receiver.url(), None).await;
+    setup.server.create_pets(1).await;
+    setup.wait_for_position(id).await;
+    let position = setup.webhook(id).await.position;
+    setup.enable(id, false).await;
+    setup.server.create_pets(1).await;
+    let keep_one = EventRetention {
+        count: 1,
+        ..EventRetention::default()
+    };
+    eventually("the delivered event is purged", async || {
+        setup.store.event_sync().await.unwrap();
+        setup.store.event_purge(keep_one).await.unwrap();
+        setup.store.event_purged_through().await.unwrap() == position.sequence
+    })
+    .await;
+    setup.enable(id, true).await;
+    setup.wait_for(2).await;
+    setup.wait_for_position(id).await;
+
+    // One more, and there is an event that it has missed.
+    setup.enable(id, false).await;
+    setup.server.create_pets(2).await;
+    eventually("an event is purged that was not delivered", async || {
+        setup.store.event_sync().await.unwrap();
+        setup.store.event_purge(keep_one).await.unwrap();
+        let purged_through = setup.store.event_purged_through().await.unwrap();
+        purged_through > setup.webhook(id).await.position.sequence
+    })
+    .await;
+    setup.enable(id, true).await;
+    let expired = WebhookState::Disabled(DisabledReason::EventsExpired);
+    setup.wait_for_state(id, expired).await;
+}
+
+/// Otherwise a key could have events sent to itself that it cannot read.
+pub async fn a_type_that_is_no_longer_asked_for_is_not_retried(backend: Backend) {
+    let setup = Setup::start(backend).await;
+    setup.receiver.respond(|_| Reply::Status(500));
+    let (id, _) = setup.create(&setup.receiver.url(), None).await;
+    setup.server.create_pets(1).await;
+    eventually("the delivery has failed", async || {
+        setup.deliveries(id).await.len() == 1
+    })
+    .await;
+    let change = WebhookChange {
+        types: Some(Some([EventType::OrderPlaced].into_iter().collect())),
+        ..CHANGE
+    };
+    let update = setup
+        .store
+        .webhook_update(id, change, Scopes::all(), EventId::START);
+    update.await.unwrap().unwrap();
+    let failed = setup.deliveries(id).await[0].event_id;
+    let retry = setup.store.delivery_retry(id, failed, Timestamp::now());
+    retry.await.unwrap().unwrap();
+    eventually("it is dropped", async || {
+        setup.deliveries(id).await.is_empty()
+    })
+    .await;
+    assert_eq!(setup.receiver.count(), 1);
+}
+
+/// A request in flight need not be sent again because the secret changes.
+pub async fn a_rotation_interrupts_no_request(backend: Backend) {
+    let setup = Setup::start(backend).await;
+    setup.receiver.respond(|_| Reply::Never);
+    let (id, _) = setup.create(&setup.receiver.url(), None).await;
+    setup.server.create_pets(1).await;
+    setup.wait_for(1).await;
+    setup.receiver.respond(|_| Reply::Status(200));
+    let new = WebhookSecret::generate();
+    let text = new.reveal();
+    let rotate = setup
+        .store
+        .webhook_rotate_secret(id, new, Scopes::all(), None);
+    rotate.await.unwrap();
+    eventually("the next event is signed with the new secret", async || {
+        setup.server.create_pets(1).await;
+        let received = setup.receiver.received();
+        received.last().unwrap().is_signed_by(&text)
+    })
+    .await;
+    assert_eq!(setup.receiver.in_flight(), 1);
+    assert!(setup.receiver.ids().values().all(|count| *count == 1));
 }
 
 /// Its requests have no API key.

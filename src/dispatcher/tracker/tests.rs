@@ -50,6 +50,7 @@ fn tracker() -> Tracker {
         health: EndpointHealth::default(),
         paused_until: None,
         revision: 1,
+        epoch: 1,
     })
 }
 
@@ -344,7 +345,7 @@ fn a_retry_is_delivered_put_off_or_given_up() {
 fn a_retry_whose_event_is_gone_is_given_up() {
     let mut tracker = with_retries(&[11, 12], 0);
     start(&mut tracker, NOW);
-    assert_eq!(tracker.expire_retry(delivery(11, 3)), Settled::Failed);
+    assert_eq!(tracker.expire_retry(delivery(11, 3), NOW), Settled::Failed);
     let failed = &tracker.progress().failures[0];
     assert_eq!(failed.error, AttemptError::EventExpired);
     assert_eq!((failed.state, failed.attempts), (DeliveryState::Failed, 3));
@@ -383,7 +384,7 @@ fn no_new_events_are_sent_while_too_many_deliveries_are_to_be_retried() {
     let retries = Retries {
         due: vec![delivery(11, 1)],
         next_at: None,
-        count: 1000,
+        count: 10_000,
     };
     tracker.set_retries(retries, 1);
     assert_eq!(start(&mut tracker, NOW), [-11]);

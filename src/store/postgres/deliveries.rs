@@ -46,7 +46,7 @@ impl Postgres {
             Ok(LeasedWebhook {
                 id: WebhookId::from_store(columns.int()?),
                 revision: columns.int()?,
-                retry_requests: columns.int()?,
+                epoch: columns.int()?,
             })
         };
         leased.iter().map(read).collect()
@@ -61,7 +61,7 @@ impl Postgres {
         &self,
         id: WebhookId,
         owner: &str,
-        revision: i64,
+        epoch: i64,
         progress: Progress,
     ) -> Result<bool, Error> {
         let delivered: Vec<_> = progress.delivered.iter().map(|id| id.sequence).collect();
@@ -82,7 +82,7 @@ impl Postgres {
         let parameters: Parameters = &[
             &id.get(),
             &owner,
-            &revision,
+            &epoch,
             &progress.position.to_string(),
             &i64::from(progress.health.consecutive_failures),
             &microseconds(progress.health.failing_since),
@@ -162,11 +162,11 @@ static LEASE: Sql = Sql {
          ), leased AS (
              UPDATE webhooks SET lease_owner = $1, lease_expires_at = now + $2
              FROM free, clock WHERE webhooks.id = free.id
-             RETURNING webhooks.id, revision, retry_requests
+             RETURNING webhooks.id, revision, epoch
          )
-         SELECT id, revision, retry_requests FROM leased
+         SELECT id, revision, epoch FROM leased
          UNION ALL
-         SELECT id, revision, retry_requests FROM webhooks, clock
+         SELECT id, revision, epoch FROM webhooks, clock
          WHERE state = 'enabled' AND lease_owner = $1 AND lease_expires_at > now
              AND id NOT IN (SELECT id FROM leased)
          ORDER BY id"
@@ -184,13 +184,13 @@ static RELEASE: Sql = Sql {
     types: &[Type::TEXT],
 };
 
-/// Whether the webhook was saved, and whether its lease and revision are as expected. A
+/// Whether the webhook was saved, and whether its lease and epoch are as expected. A
 /// lease that has expired still counts until another replica has it.
 static SAVE: Sql = Sql {
     text: concat!(
         "WITH leased AS MATERIALIZED (
              SELECT id FROM webhooks
-             WHERE id = $1 AND lease_owner = $2 AND revision = $3 AND state = 'enabled'
+             WHERE id = $1 AND lease_owner = $2 AND epoch = $3 AND state = 'enabled'
              FOR NO KEY UPDATE SKIP LOCKED
          ), saved AS (
              UPDATE webhooks
@@ -220,7 +220,7 @@ static SAVE: Sql = Sql {
          )
          SELECT EXISTS (SELECT FROM saved),
                 EXISTS (SELECT FROM webhooks WHERE id = $1 AND lease_owner = $2
-                        AND revision = $3 AND state = 'enabled')"
+                        AND epoch = $3 AND state = 'enabled')"
     ),
     types: &[
         Type::INT8,
@@ -251,7 +251,7 @@ static RETRY: Sql = Sql {
              WHERE webhooks.id = $1 AND sequence = $2 AND event_id = $3
              FOR NO KEY UPDATE SKIP LOCKED
          ), webhook AS (
-             UPDATE webhooks SET retry_requests = retry_requests + 1
+             UPDATE webhooks SET revision = revision + 1, paused_until = NULL
              FROM unlocked WHERE webhooks.id = unlocked.id
          ), retried AS (
              UPDATE webhook_deliveries SET state = 'retrying', next_attempt_at = $4

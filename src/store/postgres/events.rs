@@ -254,6 +254,11 @@ impl Postgres {
         Err(Error::Unavailable(Arc::new(OtherServer)))
     }
 
+    pub(in super::super) async fn event_purged_through(&self) -> Result<i64, Error> {
+        let rows = self.reads.read(&PURGED_THROUGH, &[]).await?;
+        Columns::of(rows.first().ok_or(MissingRow)?).int()
+    }
+
     pub(in super::super) async fn event_purge(
         &self,
         retention: EventRetention,
@@ -358,6 +363,11 @@ static NEWEST: Sql = Sql {
         " ORDER BY sequence DESC LIMIT 1"
     ),
     types: &[Type::INT8, Type::INT8],
+};
+
+static PURGED_THROUGH: Sql = Sql {
+    text: "SELECT purged_through FROM event_log WHERE id = 1",
+    types: &[],
 };
 
 /// One row, with whether this is server `$1`.

@@ -228,6 +228,7 @@ impl Postgres {
             previous_secret_expires_at,
             position,
             resets_health,
+            starts_epoch,
         } = ChangedValues::from(change);
         let columns: Parameters = &[
             &id.get(),
@@ -243,6 +244,7 @@ impl Postgres {
             &previous_secret_expires_at,
             &position,
             &resets_health,
+            &starts_epoch,
         ];
         let rows = idempotency::run_recorded(&self.webhooks, &CHANGE, request, columns).await?;
         let rows = rows.unwrap_or_default();
@@ -338,7 +340,7 @@ static CHANGE: Sql = Sql {
                  consecutive_failures = CASE WHEN $16 THEN 0 ELSE consecutive_failures END,
                  failing_since = CASE WHEN NOT $16 THEN failing_since END,
                  paused_until = CASE WHEN NOT $16 THEN paused_until END,
-                 revision = revision + 1,
+                 revision = revision + 1, epoch = epoch + CASE WHEN $17 THEN 1 ELSE 0 END,
                  lease_owner = CASE $9 WHEN 'enabled' THEN lease_owner END,
                  lease_expires_at = CASE $9 WHEN 'enabled' THEN lease_expires_at END
              FROM unchanged WHERE webhooks.id = unchanged.id
@@ -355,7 +357,7 @@ static CHANGE: Sql = Sql {
         " FROM changed"
     ),
     types: recorded_types![
-        INT8, INT8, TEXT, TEXT, TEXT, TEXT, TEXT, INT8, TEXT, TEXT, INT8, TEXT, BOOL
+        INT8, INT8, TEXT, TEXT, TEXT, TEXT, TEXT, INT8, TEXT, TEXT, INT8, TEXT, BOOL, BOOL
     ],
 };
 

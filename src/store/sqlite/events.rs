@@ -197,6 +197,14 @@ impl Sqlite {
         Ok(found.filter(|event| event.id() == id))
     }
 
+    pub(in super::super) async fn event_purged_through(&self) -> Result<i64, Error> {
+        let read = |db: &Connection| {
+            db.prepare_cached(PURGED_THROUGH)?
+                .query_row([], |row| row.get(0))
+        };
+        self.readers.run(read).await
+    }
+
     pub(in super::super) async fn event_purge(
         &self,
         retention: EventRetention,

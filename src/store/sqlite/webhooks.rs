@@ -55,16 +55,16 @@ const CHANGE: &str = "UPDATE webhooks
          consecutive_failures = iif(?12, 0, consecutive_failures),
          failing_since = iif(?12, NULL, failing_since),
          paused_until = iif(?12, NULL, paused_until),
-         revision = revision + 1
+         revision = revision + 1, epoch = epoch + ?13
      WHERE id = ?1";
 
 const SAVE: &str = "UPDATE webhooks
      SET position = ?3, consecutive_failures = ?4, failing_since = ?5, paused_until = ?6
-     WHERE id = ?1 AND revision = ?2 AND state = 'enabled'";
+     WHERE id = ?1 AND epoch = ?2 AND state = 'enabled'";
 
 const DISABLE: &str = "UPDATE webhooks
      SET state = 'disabled', disabled_reason = ?2, updated_at = max(updated_at, ?3),
-         revision = revision + 1
+         revision = revision + 1, epoch = epoch + ?13
      WHERE id = ?1";
 
 const SAVE_DELIVERY: &str = concat!(
@@ -233,14 +233,14 @@ impl Sqlite {
 
     pub(in super::super) async fn webhook_lease(&self) -> Result<Vec<LeasedWebhook>, Error> {
         let read = |db: &Connection| {
-            let sql = "SELECT id, revision, retry_requests FROM webhooks
+            let sql = "SELECT id, revision, epoch FROM webhooks
                        WHERE state = 'enabled' ORDER BY id";
             let mut select = db.prepare_cached(sql)?;
             let rows = select.query_map([], |row| {
                 Ok(LeasedWebhook {
                     id: WebhookId::from_store(row.get(0)?),
                     revision: row.get(1)?,
-                    retry_requests: row.get(2)?,
+                    epoch: row.get(2)?,
                 })
             })?;
             rows.collect()
@@ -251,14 +251,14 @@ impl Sqlite {
     pub(in super::super) async fn webhook_save(
         &self,
         id: WebhookId,
-        revision: i64,
+        epoch: i64,
         progress: Progress,
     ) -> Result<bool, Error> {
         let now = self.clock.now();
         let save = move |db: &Connection| {
             let saved = db.prepare_cached(SAVE)?.execute(params![
                 id.get(),
-                revision,
+                epoch,
                 progress.position.to_string(),
                 progress.health.consecutive_failures,
                 microseconds(progress.health.failing_since),
@@ -322,7 +322,8 @@ impl Sqlite {
                 .query_row(params![id.get(), event.sequence, event_id, now], read_row)
                 .optional()?;
             if retried.is_some() {
-                let sql = "UPDATE webhooks SET retry_requests = retry_requests + 1 WHERE id = ?1";
+                let sql = "UPDATE webhooks SET revision = revision + 1, paused_until = NULL
+                           WHERE id = ?1";
                 db.prepare_cached(sql)?.execute([id.get()])?;
             }
             Ok(retried)
@@ -395,6 +396,7 @@ fn change(
         previous_secret_expires_at,
         position,
         resets_health,
+        starts_epoch,
     } = ChangedValues::from(&change);
     db.prepare_cached(CHANGE)?.execute(params![
         id.get(),
@@ -408,7 +410,8 @@ fn change(
         previous_secret,
         previous_secret_expires_at,
         position,
-        resets_health
+        resets_health,
+        starts_epoch
     ])?;
     get(db, id)
 }

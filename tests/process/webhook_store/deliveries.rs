@@ -8,6 +8,7 @@ use petstore::{
         DisabledReason, WebhookId, WebhookState,
         delivery::{Delivery, DeliveryFilter, DeliveryState, Progress},
         schedule::EndpointHealth,
+        secret::WebhookSecret,
     },
 };
 
@@ -59,7 +60,7 @@ pub async fn all_of_the_progress_is_saved(db: &Database<'_>) {
     assert_eq!(db.get(other).await.position, EventId::START);
 }
 
-pub async fn nothing_is_saved_for_another_revision(db: &Database<'_>) {
+pub async fn nothing_is_saved_for_another_epoch(db: &Database<'_>) {
     let id = db.created().await.webhook.id;
     let events = db.events(2).await;
     db.save(
@@ -71,21 +72,36 @@ pub async fn nothing_is_saved_for_another_revision(db: &Database<'_>) {
     )
     .await;
     let replayed = db.store.webhook_replay(id, EventId::START, Scopes::all());
-    assert_eq!(replayed.await.unwrap().unwrap().revision, 2);
+    assert_eq!(replayed.await.unwrap().unwrap().epoch, 2);
     let saved = Progress {
         failures: vec![retrying(events[1], 1)],
         delivered: vec![events[0]],
         disabled: Some(DisabledReason::ReceiverGone),
         ..progress(events[1])
     };
-    for (id, revision) in [(id, 1), (id, 3), (WebhookId::parse("99").unwrap(), 1)] {
-        let saved = db.store.webhook_save(id, "owner", revision, saved.clone());
+    for (id, epoch) in [(id, 1), (id, 3), (WebhookId::parse("99").unwrap(), 1)] {
+        let saved = db.store.webhook_save(id, "owner", epoch, saved.clone());
         assert!(!saved.await.unwrap());
     }
     let stored = db.get(id).await;
     assert_eq!(stored.webhook.state, WebhookState::Enabled);
     assert_eq!(stored.position, EventId::START);
     assert_eq!(db.deliveries(id).await, [retrying(events[0], 1)]);
+}
+
+pub async fn progress_is_saved_after_changes_that_do_not_concern_it(db: &Database<'_>) {
+    let id = db.created().await.webhook.id;
+    let events = db.events(1).await;
+    let (new, all) = (WebhookSecret::generate(), Scopes::all());
+    let rotated = db.store.webhook_rotate_secret(id, new, all, None);
+    rotated.await.unwrap();
+    db.store.webhook_lease("owner").await.unwrap();
+    let saved = db
+        .store
+        .webhook_save(id, "owner", 1, progress(events[0]))
+        .await;
+    assert!(saved.unwrap());
+    assert_eq!(db.get(id).await.position, events[0]);
 }
 
 pub async fn disabling_ends_the_delivery(db: &Database<'_>) {
@@ -218,19 +234,18 @@ pub async fn a_delivery_is_retried_on_request(db: &Database<'_>) {
         },
     )
     .await;
-    let requests = async || {
+    let versions = async || {
         let leased = db.store.webhook_lease("owner").await.unwrap();
-        leased[0].retry_requests
+        (leased[0].revision, leased[0].epoch)
     };
-    for (event, expected) in [(events[0], 1), (events[1], 2)] {
+    for (event, revision) in [(events[0], 2), (events[1], 3)] {
         let retried = db.store.delivery_retry(id, event, second(500));
         let retried = retried.await.unwrap().unwrap();
         assert_eq!(retried.state, DeliveryState::Retrying);
         assert_eq!(retried.next_attempt_at, Some(second(500)));
-        assert_eq!(requests().await, expected);
+        // The replica that delivers need not start over.
+        assert_eq!(versions().await, (revision, 1));
     }
-    // The worker need not start over.
-    assert_eq!(db.get(id).await.revision, 1);
     assert_eq!(db.deliveries(id).await[0].attempts, 10);
     let due = db
         .store
@@ -254,7 +269,7 @@ pub async fn a_delivery_is_retried_on_request(db: &Database<'_>) {
         let retried = db.store.delivery_retry(id, event, second(500)).await;
         assert_eq!(retried.unwrap(), None);
     }
-    assert_eq!(requests().await, 2);
+    assert_eq!(versions().await, (3, 1));
 }
 
 pub async fn only_old_failed_deliveries_are_purged(db: &Database<'_>) {

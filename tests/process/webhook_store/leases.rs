@@ -24,12 +24,12 @@ async fn lease(store: &Store, owner: &str) -> Vec<i64> {
     leased.iter().map(|leased| leased.id.get()).collect()
 }
 
-async fn save(store: &Store, owner: &str, revision: i64, position: EventId) -> bool {
+async fn save(store: &Store, owner: &str, epoch: i64, position: EventId) -> bool {
     let progress = Progress {
         failures: vec![retrying(position, 1)],
         ..progress(position)
     };
-    let saved = store.webhook_save(first(), owner, revision, progress);
+    let saved = store.webhook_save(first(), owner, epoch, progress);
     saved.await.unwrap()
 }
 
@@ -129,7 +129,7 @@ async fn only_enabled_webhooks_are_leased() {
         disabled: Some(DisabledReason::ReceiverGone),
         ..progress(EventId::START)
     };
-    let saved = other.webhook_save(id, "other", 4, disabled);
+    let saved = other.webhook_save(id, "other", 3, disabled);
     assert!(saved.await.unwrap());
     assert_eq!(db.sql(owner), "t");
     assert!(lease(other, "other").await.is_empty());
@@ -178,14 +178,14 @@ async fn concurrent_changes_of_a_webhook_are_all_made() {
         (n, update(stores[n % 2], id, change).await)
     };
     let changes = join_all((0..20).map(change));
-    // A replica that delivers meanwhile saves only what belongs to the current revision.
+    // A replica that delivers meanwhile saves only what belongs to the current epoch.
     let saves = async {
         let mut saved = EventId::START;
         for event in events {
-            let revision = db.get(id).await.revision;
+            let epoch = db.get(id).await.epoch;
             if db
                 .store
-                .webhook_save(id, "one", revision, progress(event))
+                .webhook_save(id, "one", epoch, progress(event))
                 .await
                 .unwrap()
             {

@@ -125,8 +125,8 @@ impl<'c> Database<'c> {
     async fn save(&self, id: WebhookId, progress: Progress) {
         let leased = self.store.webhook_lease("owner").await.unwrap();
         let leased = leased.into_iter().find(|leased| leased.id == id);
-        let revision = leased.unwrap().revision;
-        let saved = self.store.webhook_save(id, "owner", revision, progress);
+        let epoch = leased.unwrap().epoch;
+        let saved = self.store.webhook_save(id, "owner", epoch, progress);
         assert!(saved.await.unwrap());
     }
 
@@ -259,7 +259,8 @@ on_both_databases![
     changes::a_retried_rotation_is_replayed,
     changes::concurrent_retries_are_executed_once,
     deliveries::all_of_the_progress_is_saved,
-    deliveries::nothing_is_saved_for_another_revision,
+    deliveries::nothing_is_saved_for_another_epoch,
+    deliveries::progress_is_saved_after_changes_that_do_not_concern_it,
     deliveries::disabling_ends_the_delivery,
     deliveries::an_event_that_failed_and_was_delivered_is_delivered,
     deliveries::retries_are_ordered_by_the_time_they_are_due,
