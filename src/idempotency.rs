@@ -39,6 +39,13 @@ pub struct IdempotentRequest {
     pub fingerprint: [u8; 32],
 }
 
+impl IdempotentRequest {
+    /// What tells it from all other requests.
+    pub fn id(&self) -> String {
+        format!("{} {}", self.api_key_id, self.key.as_str())
+    }
+}
+
 /// The result of a request that may be a retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Idempotent<T> {

@@ -473,7 +473,7 @@ CREATE INDEX idempotency_keys_created_at_idx ON idempotency_keys (created_at);
 -- types: names separated by spaces. api_key_id: the API key that created it.
 -- position: the id of the last event that needs no first attempt anymore.
 -- paused_until: no attempt is made before. revision, epoch: see
--- StoredWebhook.
+-- StoredWebhook. secret_request: see SigningSecrets.
 -- lease_owner: the replica that delivers to it, until lease_expires_at.
 -- The position and the lease change often; fillfactor keeps these updates in the page.
 CREATE TABLE webhooks (
@@ -490,6 +490,7 @@ CREATE TABLE webhooks (
     secret                     text   NOT NULL,
     previous_secret            text,
     previous_secret_expires_at bigint,
+    secret_request             text,
     position                   text   NOT NULL,
     consecutive_failures       bigint NOT NULL DEFAULT 0,
     failing_since              bigint,

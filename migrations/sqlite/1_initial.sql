@@ -194,7 +194,7 @@ CREATE INDEX idempotency_keys_created_at_idx ON idempotency_keys (created_at);
 -- types: names separated by spaces. api_key_id: the API key that created it.
 -- position: the id of the last event that needs no first attempt anymore.
 -- paused_until: no attempt is made before. revision, epoch: see
--- StoredWebhook.
+-- StoredWebhook. secret_request: see SigningSecrets.
 CREATE TABLE webhooks (
     id                         INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id BETWEEN 1 AND 9007199254740991),
     url                        TEXT    NOT NULL,
@@ -208,6 +208,7 @@ CREATE TABLE webhooks (
     secret                     TEXT    NOT NULL,
     previous_secret            TEXT,
     previous_secret_expires_at INTEGER,
+    secret_request             TEXT,
     position                   TEXT    NOT NULL,
     consecutive_failures       INTEGER NOT NULL DEFAULT 0,
     failing_since              INTEGER,

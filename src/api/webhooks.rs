@@ -18,9 +18,11 @@ use crate::{
     dispatcher::Attempt,
     event::{After, EventId, Gone},
     event_tail::ReadFrom,
+    idempotency::{Idempotent, IdempotentRequest},
     server::Response,
     webhook::{
-        NewWebhook, Webhook, WebhookChange, WebhookFilter, WebhookId, WebhookState,
+        NewWebhook, Webhook, WebhookChange, WebhookFilter, WebhookId, WebhookRejection,
+        WebhookState,
         delivery::{AttemptError, DeliveryFilter, ReplayRequest, StoredWebhook},
         schedule::Outcome,
         secret::WebhookSecret,
@@ -117,11 +119,13 @@ pub async fn create_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Re
     request.preconditions().evaluate_post(true)?;
     let (position, secret) = (newest(api).await?, WebhookSecret::generate());
     let (key, scopes) = (request.api_key_id(), request.scopes());
+    let request_id = idempotency.as_ref().map(IdempotentRequest::id);
     let created = api
         .store
         .webhook_create(key, scopes, new, secret, position, idempotency)
         .await?;
     api.webhooks.notify_changed();
+    ensure_own_secret(&created, request_id)?;
     response::idempotent(created, |created| match created {
         Ok(stored) => {
             let view = WebhookView::with_secret(&stored, request.now());
@@ -186,11 +190,13 @@ pub async fn rotate_webhook_secret(
     let id = request.webhook_id()?;
     let met = request.preconditions().evaluate_post(false);
     unless_missing(api, id, met).await?;
+    let request_id = idempotency.as_ref().map(IdempotentRequest::id);
     let rotated = api
         .store
         .webhook_rotate_secret(id, WebhookSecret::generate(), request.scopes(), idempotency)
         .await?;
     api.webhooks.notify_changed();
+    ensure_own_secret(&rotated, request_id)?;
     response::idempotent(rotated, |rotated| match rotated {
         Ok(stored) => {
             let view = WebhookView::with_secret(&stored, request.now());
@@ -199,6 +205,22 @@ pub async fn rotate_webhook_secret(
         Err(rejection) => ApiError::from(rejection).response(),
     })
 }
+
+/// A retry is shown the secret that was generated for it, and no later one.
+fn ensure_own_secret(
+    result: &Idempotent<Result<StoredWebhook, WebhookRejection>>,
+    request_id: Option<String>,
+) -> Result<(), ApiError> {
+    match result {
+        Idempotent::Replayed(Ok(stored)) if stored.secrets.request != request_id => {
+            Err(ApiError::NotFound(SECRET_REPLACED))
+        }
+        _ => Ok(()),
+    }
+}
+
+const SECRET_REPLACED: &str = "the secret in the first response to this request has been replaced; rotate it with another \
+     idempotency key to get a new one";
 
 /// Sends a message to the receiver at once and says what came of it. It has no effect on
 /// the webhook.

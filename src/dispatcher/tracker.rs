@@ -196,13 +196,19 @@ impl Tracker {
         } else {
             MAX_IN_FLIGHT
         };
-        if self.disabled.is_some() || self.is_paused(now) || self.in_flight >= limit {
+        // If nothing can be saved, all of it would be sent again.
+        let is_unsaved = self.unsaved >= 2 * MAX_UNSAVED;
+        if self.disabled.is_some() || self.is_paused(now) || self.in_flight >= limit || is_unsaved {
             return None;
         }
-        let pending = self
-            .window
-            .iter()
-            .position(|it| it.state == EntryState::Pending);
+        let mut pending = (0..).zip(&self.window);
+        let is_pending = |(_, it): &(usize, &Entry)| it.state == EntryState::Pending;
+        let pending = match self.is_backing_off() {
+            // Another one each time: the receiver may reject only some of them.
+            true => pending.filter(is_pending).min_by_key(|(_, it)| it.failures),
+            false => pending.find(is_pending),
+        };
+        let pending = pending.map(|(n, _)| n);
         let pending = pending.filter(|_| self.retry_count < MAX_RETRIES);
         // A delivery has ten attempts, too few to wait with them for an endpoint.
         let retries_wait = self.is_backing_off() || self.retries_in_flight >= MAX_RETRIES_IN_FLIGHT;

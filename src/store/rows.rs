@@ -92,14 +92,15 @@ define_columns!($ event_columns:
 define_columns!($ webhook_columns:
     "id" INT8, "url" TEXT, "types" TEXT, "description" TEXT,
     "state" TEXT, "disabled_reason" TEXT, "api_key_id" INT8, "created_at" INT8, "updated_at" INT8,
-    "secret" TEXT, "previous_secret" TEXT, "previous_secret_expires_at" INT8, "position" TEXT,
+    "secret" TEXT, "previous_secret" TEXT, "previous_secret_expires_at" INT8,
+    "secret_request" TEXT, "position" TEXT,
     "consecutive_failures" INT8, "failing_since" INT8, "paused_until" INT8, "revision" INT8,
     "epoch" INT8
 );
 
 define_columns!($ new_webhook_columns:
     "url" TEXT, "types" TEXT, "description" TEXT, "state" TEXT, "api_key_id" INT8,
-    "created_at" INT8, "updated_at" INT8, "secret" TEXT, "position" TEXT
+    "created_at" INT8, "updated_at" INT8, "secret" TEXT, "secret_request" TEXT, "position" TEXT
 );
 
 define_columns!($ delivery_columns:

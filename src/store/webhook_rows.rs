@@ -40,6 +40,7 @@ impl Entity for StoredWebhook {
             secrets: SigningSecrets {
                 current,
                 previous: previous.zip(columns.optional_timestamp()?),
+                request: columns.optional_text()?.map(String::from),
             },
             position: parsed(columns, EventId::parse)?,
             health: EndpointHealth {
@@ -91,6 +92,7 @@ pub(super) struct ChangedValues<'a> {
     pub(super) secret: String,
     pub(super) previous_secret: Option<String>,
     pub(super) previous_secret_expires_at: Option<i64>,
+    pub(super) secret_request: Option<&'a str>,
     pub(super) position: Option<String>,
     pub(super) resets_health: bool,
     pub(super) starts_epoch: bool,
@@ -120,6 +122,7 @@ impl<'a> From<&'a ClientChange> for ChangedValues<'a> {
             secret: secrets.current.reveal(),
             previous_secret: previous.map(|(secret, _)| secret.reveal()),
             previous_secret_expires_at: previous.map(|(_, until)| until.as_microsecond()),
+            secret_request: secrets.request.as_deref(),
             position: position.map(|position| position.to_string()),
             resets_health: *resets_health,
             starts_epoch: *starts_epoch,

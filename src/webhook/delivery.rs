@@ -12,6 +12,7 @@ use crate::{
     api_key::{Scope, Scopes},
     clock::truncate_to_microseconds,
     event::{After, EventId, EventTypes},
+    idempotency::IdempotentRequest,
     invalid::{Invalid, quoted},
     json::{FromObject, Object},
     page::{Filter, ListKind, Parameters, set_once},
@@ -228,13 +229,17 @@ impl StoredWebhook {
     pub(crate) fn rotate_secret(
         &self,
         new: &WebhookSecret,
+        request: Option<&IdempotentRequest>,
         scopes: Scopes,
         now: Timestamp,
     ) -> Result<ClientChange, Scope> {
         let now = truncate_to_microseconds(now);
         Ok(ClientChange {
             webhook: self.changed_at(now, scopes)?,
-            secrets: self.secrets.clone().rotate(new.clone(), now),
+            secrets: SigningSecrets {
+                request: request.map(IdempotentRequest::id),
+                ..self.secrets.clone().rotate(new.clone(), now)
+            },
             position: None,
             resets_health: false,
             starts_epoch: false,

@@ -57,6 +57,9 @@ pub struct SigningSecrets {
     pub current: WebhookSecret,
     /// The previous secret, and until when it signs.
     pub previous: Option<(WebhookSecret, Timestamp)>,
+    /// The idempotent request that the current one was generated for. Only that one may be
+    /// shown it again.
+    pub request: Option<String>,
 }
 
 impl SigningSecrets {
@@ -66,6 +69,7 @@ impl SigningSecrets {
         Self {
             current,
             previous: None,
+            request: None,
         }
     }
 
@@ -75,6 +79,7 @@ impl SigningSecrets {
         Self {
             current: new,
             previous: Some((self.current, now + Self::OVERLAP)),
+            request: None,
         }
     }
 

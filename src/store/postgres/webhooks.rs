@@ -61,6 +61,7 @@ impl Postgres {
         let description = webhook.description.as_ref().map(Description::as_str);
         let created_at = webhook.created_at.as_microsecond();
         let (secret, position) = (secret.reveal(), position.to_string());
+        let secret_request = request.map(IdempotentRequest::id);
         let columns: Parameters = &[
             &MAX_WEBHOOKS,
             &url,
@@ -69,6 +70,7 @@ impl Postgres {
             &api_key_id,
             &created_at,
             &secret,
+            &secret_request,
             &position,
         ];
         loop {
@@ -125,7 +127,8 @@ impl Postgres {
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<WebhookResult>, Error> {
         self.webhook_change(id, idempotency.as_ref(), |before| {
-            let rotated = before.rotate_secret(&new, scopes, Timestamp::now());
+            let rotated =
+                before.rotate_secret(&new, idempotency.as_ref(), scopes, Timestamp::now());
             rotated.map(Some).map_err(WebhookRejection::MissingScope)
         })
         .await
@@ -226,6 +229,7 @@ impl Postgres {
             secret,
             previous_secret,
             previous_secret_expires_at,
+            secret_request,
             position,
             resets_health,
             starts_epoch,
@@ -242,6 +246,7 @@ impl Postgres {
             &secret,
             &previous_secret,
             &previous_secret_expires_at,
+            &secret_request,
             &position,
             &resets_health,
             &starts_epoch,
@@ -309,7 +314,7 @@ static CREATE: Sql = Sql {
         "WITH created AS (
              INSERT INTO webhooks (",
         new_webhook_columns!(),
-        ") SELECT $5, $6, $7, 'enabled', $8, $9, $9, $10, $11 WHERE count_webhooks() < $4
+        ") SELECT $5, $6, $7, 'enabled', $8, $9, $9, $10, $11, $12 WHERE count_webhooks() < $4
              RETURNING ",
         webhook_columns!(),
         "), outcome AS (
@@ -322,7 +327,7 @@ static CREATE: Sql = Sql {
         webhook_columns!(),
         " FROM created"
     ),
-    types: recorded_types![INT8, TEXT, TEXT, TEXT, INT8, INT8, TEXT, TEXT],
+    types: recorded_types![INT8, TEXT, TEXT, TEXT, INT8, INT8, TEXT, TEXT, TEXT],
 };
 
 /// Skips a locked row, so that the statements behind it on the connection do not wait. The
@@ -336,11 +341,12 @@ static CHANGE: Sql = Sql {
              UPDATE webhooks
              SET url = $6, types = $7, description = $8, state = $9, disabled_reason = $10,
                  updated_at = $11, secret = $12, previous_secret = $13,
-                 previous_secret_expires_at = $14, position = coalesce($15, position),
-                 consecutive_failures = CASE WHEN $16 THEN 0 ELSE consecutive_failures END,
-                 failing_since = CASE WHEN NOT $16 THEN failing_since END,
-                 paused_until = CASE WHEN NOT $16 THEN paused_until END,
-                 revision = revision + 1, epoch = epoch + CASE WHEN $17 THEN 1 ELSE 0 END,
+                 previous_secret_expires_at = $14, secret_request = $15,
+                 position = coalesce($16, position),
+                 consecutive_failures = CASE WHEN $17 THEN 0 ELSE consecutive_failures END,
+                 failing_since = CASE WHEN NOT $17 THEN failing_since END,
+                 paused_until = CASE WHEN NOT $17 THEN paused_until END,
+                 revision = revision + 1, epoch = epoch + CASE WHEN $18 THEN 1 ELSE 0 END,
                  lease_owner = CASE $9 WHEN 'enabled' THEN lease_owner END,
                  lease_expires_at = CASE $9 WHEN 'enabled' THEN lease_expires_at END
              FROM unchanged WHERE webhooks.id = unchanged.id
@@ -357,7 +363,7 @@ static CHANGE: Sql = Sql {
         " FROM changed"
     ),
     types: recorded_types![
-        INT8, INT8, TEXT, TEXT, TEXT, TEXT, TEXT, INT8, TEXT, TEXT, INT8, TEXT, BOOL, BOOL
+        INT8, INT8, TEXT, TEXT, TEXT, TEXT, TEXT, INT8, TEXT, TEXT, INT8, TEXT, TEXT, BOOL, BOOL
     ],
 };
 

@@ -45,17 +45,17 @@ const GET: &str = concat!(
 const INSERT: &str = concat!(
     "INSERT INTO webhooks (",
     new_webhook_columns!(),
-    ") VALUES (?1, ?2, ?3, 'enabled', ?4, ?5, ?5, ?6, ?7)"
+    ") VALUES (?1, ?2, ?3, 'enabled', ?4, ?5, ?5, ?6, ?7, ?8)"
 );
 
 const CHANGE: &str = "UPDATE webhooks
      SET url = ?2, types = ?3, description = ?4, state = ?5, disabled_reason = ?6, updated_at = ?7,
          secret = ?8, previous_secret = ?9, previous_secret_expires_at = ?10,
-         position = coalesce(?11, position),
-         consecutive_failures = iif(?12, 0, consecutive_failures),
-         failing_since = iif(?12, NULL, failing_since),
-         paused_until = iif(?12, NULL, paused_until),
-         revision = revision + 1, epoch = epoch + ?13
+         secret_request = ?11, position = coalesce(?12, position),
+         consecutive_failures = iif(?13, 0, consecutive_failures),
+         failing_since = iif(?13, NULL, failing_since),
+         paused_until = iif(?13, NULL, paused_until),
+         revision = revision + 1, epoch = epoch + ?14
      WHERE id = ?1";
 
 const SAVE: &str = "UPDATE webhooks
@@ -64,7 +64,7 @@ const SAVE: &str = "UPDATE webhooks
 
 const DISABLE: &str = "UPDATE webhooks
      SET state = 'disabled', disabled_reason = ?2, updated_at = max(updated_at, ?3),
-         revision = revision + 1, epoch = epoch + ?13
+         revision = revision + 1, epoch = epoch + ?14
      WHERE id = ?1";
 
 const SAVE_DELIVERY: &str = concat!(
@@ -115,6 +115,7 @@ impl Sqlite {
                 return Ok(Idempotent::Executed(Err(rejection)));
             }
         };
+        let secret_request = idempotency.as_ref().map(IdempotentRequest::id);
         let execute = move |db: &Connection| {
             let count: i64 = db
                 .prepare_cached("SELECT count(*) FROM webhooks")?
@@ -129,6 +130,7 @@ impl Sqlite {
                 webhook.api_key_id,
                 webhook.created_at.as_microsecond(),
                 secret.reveal(),
+                secret_request,
                 position.to_string()
             ])?;
             get(db, WebhookId::from_store(db.last_insert_rowid()))
@@ -191,9 +193,10 @@ impl Sqlite {
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<WebhookResult>, Error> {
         let now = self.clock.now();
+        let request = idempotency.clone();
         let execute = move |db: &Connection| {
             change(db, id, |before| {
-                let rotated = before.rotate_secret(&new, scopes, now);
+                let rotated = before.rotate_secret(&new, request.as_ref(), scopes, now);
                 rotated.map(Some).map_err(WebhookRejection::MissingScope)
             })
         };
@@ -394,6 +397,7 @@ fn change(
         secret,
         previous_secret,
         previous_secret_expires_at,
+        secret_request,
         position,
         resets_health,
         starts_epoch,
@@ -409,6 +413,7 @@ fn change(
         secret,
         previous_secret,
         previous_secret_expires_at,
+        secret_request,
         position,
         resets_health,
         starts_epoch

@@ -425,6 +425,7 @@ pub async fn a_key_must_be_able_to_read_what_a_webhook_delivers(backend: Backend
     for body in [
         json!({"url": "https://localhost/mine"}),
         json!({"state": "enabled"}),
+        json!({"types": ["pet.created"], "url": "https://localhost/mine"}),
     ] {
         assert_missing(&patch(&pets, path, body).await, "orders:read");
     }
@@ -439,15 +440,13 @@ pub async fn a_key_must_be_able_to_read_what_a_webhook_delivers(backend: Backend
         assert_missing(&request.send().await, "orders:read");
     }
     assert_eq!(get(&server, &json!(2)).await, before);
-    // It may see and delete it, or stop it together with what it cannot read.
+    // It may see and delete it.
     let shown = server
         .request(Method::GET, path)
         .with_key(&pets)
         .send()
         .await;
     assert_eq!(shown.json(), before);
-    let fewer = json!({"types": ["pet.created"], "state": "disabled"});
-    assert_eq!(patch(&pets, path, fewer).await.status, 200);
     let delete = server.request(Method::DELETE, path).with_key(&pets);
     assert_eq!(delete.send().await.status, 204);
 }
@@ -481,9 +480,17 @@ pub async fn retries_create_and_rotate_once(backend: Backend) {
     post(path, "b", "x")
         .await
         .assert_error(422, "idempotency_key_reused");
-    // A replay shows what is stored: also the secret that the receiver now needs.
+    // A retry is not shown a secret that was generated for another request.
     let replayed = post("/v1/webhooks", "a", &body).await;
-    assert_eq!(replayed.json()["secret"], rotated.json()["secret"]);
+    replayed.assert_error(404, "not_found");
+    assert!(replayed.text().contains("replaced"));
+    let changed = json!({"description": "x"}).to_string();
+    let change = server
+        .request(Method::PATCH, "/v1/webhooks/1")
+        .body(&*changed);
+    assert_eq!(change.send().await.status, 200);
+    let again = post(path, "b", "").await;
+    assert_eq!(again.json()["secret"], rotated.json()["secret"]);
     for path in ["/v1/webhooks", path] {
         let invalid = post(path, "a b", &body).await;
         invalid.assert_error(400, "invalid_parameter");
