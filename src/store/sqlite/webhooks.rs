@@ -64,7 +64,7 @@ const SAVE: &str = "UPDATE webhooks
 
 const DISABLE: &str = "UPDATE webhooks
      SET state = 'disabled', disabled_reason = ?2, updated_at = max(updated_at, ?3),
-         revision = revision + 1, epoch = epoch + ?14
+         revision = revision + 1
      WHERE id = ?1";
 
 const SAVE_DELIVERY: &str = concat!(
