@@ -459,11 +459,7 @@ pub async fn a_webhook_at_the_service_itself_makes_no_loop(backend: Backend) {
     })
     .await;
     let failed = &setup.deliveries(id).await[0];
-    let expected = match backend {
-        Backend::Sqlite | Backend::Postgres => (Some(401), AttemptError::UnsuccessfulStatus),
-        // Its certificate is not from an authority.
-        Backend::Tls => (None, AttemptError::TlsFailed),
-    };
+    let expected = (Some(401), AttemptError::UnsuccessfulStatus);
     assert_eq!((failed.status, failed.error), expected);
     assert_eq!(setup.events().await.len(), 1);
     assert_eq!(setup.server.count_pets().await, 1);
