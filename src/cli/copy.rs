@@ -51,7 +51,7 @@ impl Copy {
         })
         .await;
         bar.finish_and_clear();
-        let [pets, categories, orders, keys, webhooks, _] = copied?;
+        let [pets, categories, orders, keys, webhooks, ..] = copied?;
         status!(
             "Copied {}, {}, {}, {} and {}.",
             counted(pets, "animal"),

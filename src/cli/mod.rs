@@ -1,6 +1,7 @@
 //! The command line, with one module per subcommand.
 
 mod backup;
+mod bulk;
 mod check;
 mod client;
 mod copy;
@@ -10,10 +11,13 @@ mod export;
 mod formula;
 mod healthcheck;
 mod import;
+mod interrupt;
 mod keys;
+mod line_numbers;
 mod man;
 mod openapi;
 mod pet_file;
+mod record_writer;
 mod seed;
 mod serve;
 mod webhooks;
@@ -30,7 +34,7 @@ use std::{
 
 use clap::{Arg, Args, CommandFactory, Parser, Subcommand, builder::TypedValueParser};
 use clap_complete::Shell;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
 use crate::{
     api::PublicUrl,
@@ -40,6 +44,7 @@ use crate::{
     webhook::{address::Network, url::UrlPolicy},
 };
 use database::{Database, PasswordFile, print_warning};
+use interrupt::Interrupt;
 
 type CommandResult = Result<(), Box<dyn Error>>;
 
@@ -95,17 +100,22 @@ enum Command {
     /// that orders and animals agree. Prints one problem per line to standard
     /// output; if there are any, the exit code is 1.
     Check(check::Check),
-    /// Import animals from a CSV or JSON Lines file, all or nothing.
+    /// Import animals from a CSV or JSON Lines file, even while the store is being served.
     ///
     /// Reads CSV as spreadsheets write it: with or without a byte order mark,
-    /// separated by commas, semicolons or tabs, with or without quotes. Stop the
-    /// service before you import into an SQLite file.
-    Import(import::Import),
-    /// Export all animals to a file or to standard output.
-    Export(export::Export),
-    /// Add random sample animals.
+    /// separated by commas, semicolons or tabs, with or without quotes. The whole file is
+    /// checked first; if a line is invalid, nothing is imported.
     ///
-    /// Stop the service before you add animals to an SQLite file.
+    /// If an import is interrupted, run the same command again within a week: it continues
+    /// where it stopped. Into an SQLite file that is not being served, a file is imported
+    /// completely or not at all.
+    Import(import::Import),
+    /// Export all animals, or all orders, to a file or to standard output.
+    Export(export::Export),
+    /// Add random sample animals, even while the store is being served.
+    ///
+    /// If the store has no categories with the same numbers or names yet, the categories of
+    /// the animals get names, too.
     Seed(seed::Seed),
     /// Print the event log of a service, and follow it.
     ///
@@ -326,11 +336,14 @@ fn block_on<T>(
     runtime.block_on(future)
 }
 
-/// A progress bar, drawn only if standard error is a terminal.
+/// A progress bar, drawn only if standard error is a terminal, and cleared when it is
+/// dropped, so that an error is reported on a line of its own.
 fn progress_bar(unit: &str) -> ProgressBar {
     let template = format!("{{bar:40}} {{human_pos}} of {{human_len}} {unit}, {{eta}} left");
     let style = ProgressStyle::with_template(&template).expect("a valid template");
-    ProgressBar::new(0).with_style(style)
+    ProgressBar::new(0)
+        .with_style(style)
+        .with_finish(ProgressFinish::AndClear)
 }
 
 /// Runs the command line. Exits with 2 for a usage error and 1 for any other.

@@ -41,6 +41,7 @@ use crate::{
     category::{Category, CategoryFilter, CategoryId, CategoryName, CategoryRejection, Naming},
     event::{Event, EventId, EventRetention, Gone},
     idempotency::{Idempotent, IdempotentRequest},
+    import::{ImportChunk, ImportId},
     order::{Order, OrderFilter, OrderId, OrderRejection, Transition},
     page::{ListQuery, Page},
     pet::{NewPet, Pet, PetChange, PetFilter, PetId, PetRejection},
@@ -53,7 +54,10 @@ use crate::{
 use postgres::Postgres;
 use sqlite::Sqlite;
 
-pub(crate) use admin::{backup, check, copy, export, import};
+pub(crate) use admin::{
+    ImportError, Importer, accept_imports, backup, category_names, check, copy, export_orders,
+    export_pets,
+};
 pub(crate) use atomic_file::AtomicFile;
 pub use error::{Error, OpenError};
 pub(crate) use metrics::StoreMetrics;
@@ -212,6 +216,42 @@ impl Store {
         match self {
             Self::Sqlite(db) => db.pet_list(query).await,
             Self::Postgres(db) => db.pet_list(query).await,
+        }
+    }
+
+    /// Writes a chunk of an import, all or nothing: its pets, the names of categories, and the
+    /// progress. Returns the sequence number of the newest event before it, or `None`, having
+    /// changed nothing, if the import is not where the chunk begins: somebody else continues
+    /// it, or it is not known anymore.
+    pub async fn pet_import(&self, chunk: ImportChunk) -> Result<Option<i64>, Error> {
+        match self {
+            Self::Sqlite(db) => db.pet_import(chunk).await,
+            Self::Postgres(db) => db.pet_import(chunk).await,
+        }
+    }
+
+    /// How many records of an import are done.
+    pub async fn import_progress(&self, id: ImportId) -> Result<i64, Error> {
+        match self {
+            Self::Sqlite(db) => db.import_progress(id).await,
+            Self::Postgres(db) => db.import_progress(id).await,
+        }
+    }
+
+    /// Deletes the progress of an import, because it is complete or to be repeated.
+    pub async fn import_forget(&self, id: ImportId) -> Result<(), Error> {
+        match self {
+            Self::Sqlite(db) => db.import_forget(id).await,
+            Self::Postgres(db) => db.import_forget(id).await,
+        }
+    }
+
+    /// Deletes the progress of imports that were interrupted longer than `retention` ago.
+    /// Returns of how many.
+    pub async fn import_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
+        match self {
+            Self::Sqlite(db) => db.import_purge(retention).await,
+            Self::Postgres(db) => db.import_purge(retention).await,
         }
     }
 

@@ -177,7 +177,7 @@ const POSTGRES_INVARIANTS: [(&str, &str); 6] = [
              'orders_pkey', 'orders_status_id_idx', 'orders_pet_id_id_idx',
              'orders_active_pet_id_key', 'orders_expires_at_idx',
              'idempotency_keys_pkey', 'idempotency_keys_created_at_idx', 'counts_pkey',
-             'api_keys_pkey', 'api_keys_hash_key', 'events_pkey', 'event_log_pkey',
+             'api_keys_pkey', 'api_keys_hash_key', 'imports_pkey', 'events_pkey', 'event_log_pkey',
              'webhooks_pkey', 'webhook_deliveries_pkey',
              'webhook_deliveries_next_attempt_at_idx',
              'webhook_deliveries_last_attempt_at_idx']) AS index_name

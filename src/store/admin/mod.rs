@@ -2,11 +2,15 @@
 //! database, bulk import and export.
 
 mod backup;
-mod bulk;
 mod check;
 mod copy;
+mod export;
+mod import;
+mod import_socket;
 
 pub(crate) use backup::backup;
-pub(crate) use bulk::{export, import};
 pub(crate) use check::check;
 pub(crate) use copy::copy;
+pub(crate) use export::{category_names, export_orders, export_pets};
+pub(crate) use import::{ImportError, Importer};
+pub(crate) use import_socket::accept_imports;

@@ -11,6 +11,7 @@ mod deliveries;
 mod error;
 mod events;
 mod fence;
+mod imports;
 mod lock_wait;
 mod migrate;
 mod orders;

@@ -112,11 +112,30 @@ pub(crate) fn open_exclusive_read_only(
     Ok((db, lock))
 }
 
-/// Opens a file that is not being served, for writing, and creates it if needed. While
-/// the lock is held, no service can open it.
-pub(crate) fn open_exclusive(path: &Path) -> Result<(Opened, Option<File>), OpenError> {
-    let (_, opened, lock) = open(path, &Options::new(Role::Service))?;
-    Ok((opened, lock))
+/// A file that is not being served, open for writing. While it is locked, no service can
+/// open it.
+pub(crate) struct Exclusive {
+    opened: Opened,
+    _lock: Option<File>,
+}
+
+impl Exclusive {
+    /// Opens a file, and creates it if needed.
+    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
+        let (_, opened, _lock) = open(path, &Options::new(Role::Service))?;
+        Ok(Self { opened, _lock })
+    }
+
+    pub(crate) fn db(&self) -> &Connection {
+        &self.opened.db
+    }
+
+    /// Commits the transaction and closes the file.
+    pub(crate) fn commit(self) -> rusqlite::Result<()> {
+        self.opened.db.execute_batch("COMMIT")?;
+        self.opened.checkpoint_and_close();
+        Ok(())
+    }
 }
 
 /// Opens a file for the role in `options`.
