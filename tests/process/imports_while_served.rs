@@ -3,9 +3,9 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     os::unix::{fs::PermissionsExt, net::UnixStream},
-    process::{Child, Command},
+    process::{Child, ChildStderr, Command},
 };
 
 use serde_json::{Value, json};
@@ -71,10 +71,52 @@ async fn newest_id(client: &Client) -> i64 {
     newest[0]["id"].as_i64().unwrap_or(0)
 }
 
-/// Waits for the end of a command, in the background.
-async fn finished(child: Child) -> Finished {
-    let waiting = tokio::task::spawn_blocking(|| child.wait_with_output().unwrap());
-    waiting.await.unwrap().into()
+/// A command in the background.
+struct Running {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    /// What it has written so far.
+    read: String,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        Self {
+            child,
+            stderr,
+            read: String::new(),
+        }
+    }
+
+    /// Starts an import, and waits until it has written something.
+    async fn start_import(home: &Home, client: &Client) -> Self {
+        let mut import = Self::start(command(home, &["import", "many.csv"]));
+        while !import.read.contains("Importing") {
+            let length = import.stderr.read_line(&mut import.read).unwrap();
+            assert_ne!(length, 0, "it ended: {}", import.read);
+        }
+        let before = total(client).await;
+        eventually("the import to begin", async || total(client).await > before).await;
+        import
+    }
+
+    fn signal(&self, name: &str) {
+        signal(self.child.id(), name);
+    }
+
+    async fn finished(mut self) -> Finished {
+        let waiting = tokio::task::spawn_blocking(move || {
+            self.stderr.read_to_string(&mut self.read).unwrap();
+            Finished {
+                code: self.child.wait().unwrap().code(),
+                stdout: String::new(),
+                stderr: self.read,
+            }
+        });
+        waiting.await.unwrap()
+    }
 }
 
 /// What clients read is right after every chunk, and they can write meanwhile.
@@ -84,12 +126,8 @@ async fn clients_see_every_chunk(home: &Home) {
     let client = Client::new(&service, &key);
     write_animals(home, "first", FEW);
     assert_eq!((total(&client).await, newest_id(&client).await), (0, 0));
-    let import = finished(
-        command(home, &["import", "first", "--format=csv"])
-            .spawn()
-            .unwrap(),
-    );
-    let import = tokio::spawn(import);
+    let import = Running::start(command(home, &["import", "first", "--format=csv"]));
+    let import = tokio::spawn(import.finished());
     let mut seen = 0;
     while !import.is_finished() {
         let (before, newest, after) = (
@@ -150,14 +188,6 @@ async fn clients_see_every_chunk_on_postgres() {
     assert_eq!(cluster.psql(&database, UNLOGGED), "0");
 }
 
-/// Starts an import and waits until it has written something.
-async fn start_import(home: &Home, client: &Client) -> Child {
-    let before = total(client).await;
-    let import = command(home, &["import", "many.csv"]).spawn().unwrap();
-    eventually("the import to begin", async || total(client).await > before).await;
-    import
-}
-
 /// An import that was interrupted, however that happened, continues where it stopped.
 async fn interrupted_imports_continue(home: &Home, cluster: Option<&Cluster>) {
     let key = home.new_key();
@@ -165,17 +195,14 @@ async fn interrupted_imports_continue(home: &Home, cluster: Option<&Cluster>) {
     let client = Client::new(&service, &key);
     write_animals(home, "many.csv", MANY);
 
-    let mut killed = start_import(home, &client).await;
-    killed.kill().unwrap();
-    assert_eq!(
-        killed.wait().unwrap().code(),
-        None,
-        "it ended before it was killed"
-    );
+    let killed = Running::start_import(home, &client).await;
+    killed.signal("KILL");
+    let killed = killed.finished().await;
+    assert_eq!(killed.code, None, "it was not killed: {killed:?}");
 
-    let interrupted = start_import(home, &client).await;
-    signal(interrupted.id(), "INT");
-    let interrupted = finished(interrupted).await;
+    let interrupted = Running::start_import(home, &client).await;
+    interrupted.signal("INT");
+    let interrupted = interrupted.finished().await;
     let reached = total(&client).await;
     let message = format!(
         "petstore: interrupted; {reached} of 10000 animals were imported; run the same command \
@@ -188,18 +215,18 @@ async fn interrupted_imports_continue(home: &Home, cluster: Option<&Cluster>) {
     );
 
     // The service ends, or the database server.
-    let lost = start_import(home, &client).await;
+    let lost = Running::start_import(home, &client).await;
     let service = match cluster {
         None => {
             service.kill();
-            finished(lost)
+            lost.finished()
                 .await
                 .assert_fails(1, "the service ended the connection");
             home.serve()
         }
         Some(cluster) => {
             cluster.crash();
-            finished(lost)
+            lost.finished()
                 .await
                 .assert_fails(1, "some animals may have been imported");
             cluster.restart();
@@ -222,10 +249,10 @@ async fn interrupted_imports_continue(home: &Home, cluster: Option<&Cluster>) {
 
     // What a seed has added is reported, because it cannot be continued.
     let before = total(&client).await;
-    let seed = command(home, &["seed", "10000"]).spawn().unwrap();
+    let seed = Running::start(command(home, &["seed", "10000"]));
     eventually("the seed to begin", async || total(&client).await > before).await;
-    signal(seed.id(), "INT");
-    let seed = finished(seed).await;
+    seed.signal("INT");
+    let seed = seed.finished().await;
     let added = total(&client).await - before;
     let rest = 10_000 - added;
     let message = format!(

@@ -23,7 +23,9 @@ use crate::event::EventId;
 pub(crate) enum CopyError {
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error("the target is not empty: {table} has {rows} rows; specify an empty database")]
+    #[error(
+        "the target is not empty: its table {table} has rows ({rows}); specify an empty database"
+    )]
     NotEmpty { table: &'static str, rows: i64 },
     #[error("cannot read the database file: {0}")]
     Read(#[from] rusqlite::Error),

@@ -47,7 +47,10 @@ pub(crate) enum ImportError {
     Store(#[from] Error),
     #[error(transparent)]
     Service(#[from] ServiceError),
-    #[error("another process is importing the same file")]
+    #[error(
+        "another process is importing the same file, which will be complete then; if none is \
+         running, run this command again"
+    )]
     Outdated,
 }
 

@@ -158,7 +158,16 @@ pub(crate) async fn accept_imports(store: Arc<Store>) {
     }
 }
 
-async fn serve_connection(stream: UnixStream, store: Arc<Store>) -> io::Result<()> {
+async fn serve_connection(stream: UnixStream, store: Arc<Store>) {
+    let mut pets = 0;
+    let _ = serve_requests(stream, &store, &mut pets).await;
+    if pets > 0 {
+        tracing::info!(pets, "pets imported");
+    }
+}
+
+/// Serves one request after the other, and counts the pets that were written.
+async fn serve_requests(stream: UnixStream, store: &Store, pets: &mut usize) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     loop {
         let mut request = Vec::new();
@@ -167,7 +176,7 @@ async fn serve_connection(stream: UnixStream, store: Arc<Store>) -> io::Result<(
         if request.is_empty() {
             return Ok(());
         }
-        let reply = respond(&store, &request).await;
+        let reply = respond(store, &request, pets).await;
         stream.write_all(&line(&reply)).await?;
         if let Reply::Refused(reason) = reply {
             tracing::warn!(reason, "import refused");
@@ -176,10 +185,13 @@ async fn serve_connection(stream: UnixStream, store: Arc<Store>) -> io::Result<(
     }
 }
 
-async fn respond(store: &Store, request: &[u8]) -> Reply {
+async fn respond(store: &Store, request: &[u8], pets: &mut usize) -> Reply {
     let written = match serde_json::from_slice(request) {
         Ok(RawRequest::Import(chunk)) => match ImportChunk::parse(chunk.get()) {
-            Ok(chunk) => import(store, &chunk).await.map(Reply::Imported),
+            Ok(chunk) => import(store, &chunk).await.map(|last_event| {
+                *pets += last_event.map_or(0, |_| chunk.pets.len());
+                Reply::Imported(last_event)
+            }),
             Err(reason) => return Reply::Refused(reason),
         },
         Ok(RawRequest::Forget(id)) => store.import_forget(id).await.map(|()| Reply::Forgotten),
