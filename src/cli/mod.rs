@@ -339,7 +339,8 @@ fn block_on<T>(
 /// A progress bar, drawn only if standard error is a terminal, and cleared when it is
 /// dropped, so that an error is reported on a line of its own.
 fn progress_bar(unit: &str) -> ProgressBar {
-    let template = format!("{{bar:40}} {{human_pos}} of {{human_len}} {unit}, {{eta}} left");
+    // Narrow enough for 80 columns: a line that wraps is not cleared completely.
+    let template = format!("{{bar:24}} {{human_pos}} of {{human_len}} {unit}, {{eta}} left");
     let style = ProgressStyle::with_template(&template).expect("a valid template");
     ProgressBar::new(0)
         .with_style(style)
