@@ -26,6 +26,7 @@ mod health;
 #[path = "../support/identity.rs"]
 mod identity;
 mod import_export;
+mod import_options;
 mod imports_while_served;
 mod linearizability;
 mod list_cost;
