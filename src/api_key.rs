@@ -120,6 +120,18 @@ pub struct NewApiKey {
     pub expires_at: Option<Timestamp>,
 }
 
+impl NewApiKey {
+    /// A key with all scopes that never expires.
+    pub fn new(name: KeyName, created_at: Timestamp) -> Self {
+        Self {
+            name,
+            scopes: Scopes::all(),
+            created_at,
+            expires_at: None,
+        }
+    }
+}
+
 /// The display name of a key: 1 to 100 characters, not only whitespace, no
 /// control characters.
 #[derive(Debug, Clone, PartialEq, Eq)]

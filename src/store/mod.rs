@@ -75,7 +75,8 @@ pub enum Role {
 #[derive(Debug, Clone)]
 pub struct Options {
     pub role: Role,
-    /// Whether to create an SQLite file that does not exist.
+    /// Whether to create the store if it does not exist. Only a service does: a command in
+    /// the wrong folder would create another one.
     pub create: bool,
     /// The capacity of each write queue. Writes beyond it are rejected.
     pub write_queue_capacity: usize,
@@ -85,7 +86,7 @@ impl Options {
     pub fn new(role: Role) -> Self {
         Self {
             role,
-            create: true,
+            create: role == Role::Service,
             write_queue_capacity: 4096,
         }
     }
@@ -355,6 +356,21 @@ impl Store {
         match self {
             Self::Sqlite(db) => db.api_key_revoke(id, now).await,
             Self::Postgres(db) => db.api_key_revoke(id, now).await,
+        }
+    }
+
+    /// Creates the successor of a key, which itself expires at `expires_at`, unless it does
+    /// so earlier. `None` if there is no such key, or it is revoked.
+    pub async fn api_key_rotate(
+        &self,
+        id: i64,
+        expires_at: Timestamp,
+        successor: NewApiKey,
+        hash: KeyHash,
+    ) -> Result<Option<ApiKey>, Error> {
+        match self {
+            Self::Sqlite(db) => db.api_key_rotate(id, expires_at, successor, hash).await,
+            Self::Postgres(db) => db.api_key_rotate(id, expires_at, successor, hash).await,
         }
     }
 

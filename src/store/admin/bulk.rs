@@ -126,7 +126,7 @@ pub(crate) async fn export(
             }
         }
         DatabaseUrl::Postgres(url) => {
-            let (mut client, _) = postgres::open_connection(url).await?;
+            let mut client = postgres::open_existing(url).await?;
             let snapshot = postgres::start_snapshot(&mut client).await?;
             let names = load_names(&snapshot).await?;
             let parameters: [&str; 0] = [];

@@ -316,7 +316,7 @@ async fn check_server(
     url: &PostgresUrl,
     mut progress: impl FnMut(&str),
 ) -> Result<Vec<String>, CheckError> {
-    let (mut client, _) = postgres::open_connection(url).await?;
+    let mut client = postgres::open_existing(url).await?;
     let snapshot = postgres::start_snapshot(&mut client).await?;
     let mut problems = Vec::new();
     for (what, sql) in POSTGRES_INVARIANTS.into_iter().chain(INVARIANTS) {

@@ -53,6 +53,28 @@ impl Postgres {
         Ok(before.map(|(_, key)| key))
     }
 
+    pub(in super::super) async fn api_key_rotate(
+        &self,
+        id: i64,
+        expires_at: Timestamp,
+        successor: NewApiKey,
+        hash: KeyHash,
+    ) -> Result<Option<ApiKey>, Error> {
+        let (created, expires) = (
+            successor.created_at.as_microsecond(),
+            successor.expires_at.map(Timestamp::as_microsecond),
+        );
+        let (hash, name) = (hash.as_bytes().as_slice(), successor.name.as_str());
+        let (scopes, end) = (successor.scopes.to_string(), expires_at.as_microsecond());
+        let parameters: Parameters = &[&hash, &name, &scopes, &created, &expires, &id, &end];
+        let rows = self.background.write(&ROTATE, parameters).await?;
+        let created = rows
+            .first()
+            .map(<(KeyHash, ApiKey)>::from_row)
+            .transpose()?;
+        Ok(created.map(|(_, key)| key))
+    }
+
     pub(in super::super) async fn api_key_record_usage(
         &self,
         usage: Vec<ApiKeyUsage>,
@@ -82,6 +104,29 @@ static CREATE: Sql = Sql {
         api_key_columns!()
     ),
     types: new_api_key_columns!(types),
+};
+
+/// An earlier expiry stays: `least` ignores nulls.
+static ROTATE: Sql = Sql {
+    text: concat!(
+        "WITH rotated AS (
+             UPDATE api_keys SET expires_at = least(expires_at, $7)
+             WHERE id = $6 AND revoked_at IS NULL RETURNING id
+         )
+         INSERT INTO api_keys (",
+        new_api_key_columns!(),
+        ") SELECT $1, $2, $3, $4, $5 FROM rotated RETURNING ",
+        api_key_columns!()
+    ),
+    types: &[
+        Type::BYTEA,
+        Type::TEXT,
+        Type::TEXT,
+        Type::INT8,
+        Type::INT8,
+        Type::INT8,
+        Type::INT8,
+    ],
 };
 
 /// Returns the key as it was before.

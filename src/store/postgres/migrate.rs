@@ -56,8 +56,8 @@ impl SchemaVersion {
     }
 }
 
-/// Runs the missing migrations in one transaction.
-pub(super) async fn migrate(client: &mut Client, url: &str) -> Result<(), OpenError> {
+/// Runs the missing migrations in one transaction. With `create`, also in an empty database.
+pub(super) async fn migrate(client: &mut Client, url: &str, create: bool) -> Result<(), OpenError> {
     let failed = |cause: tokio_postgres::Error| OpenError::Postgres {
         server: url.into(),
         cause: Arc::new(PostgresError::from(cause)),
@@ -80,6 +80,8 @@ pub(super) async fn migrate(client: &mut Client, url: &str) -> Result<(), OpenEr
         if seen.is_current(url)? {
             return Ok(());
         }
+    } else if !create {
+        return Err(OpenError::Empty(url.into()));
     }
     let transaction = client.transaction().await.map_err(failed)?;
     transaction

@@ -80,12 +80,18 @@ pub struct Postgres {
 }
 
 /// Opens one connection to a database whose schema is up to date, with a counter
-/// of the server's warnings.
+/// of the server's warnings. Creates the tables in an empty database.
 pub(super) async fn open_connection(
     url: &PostgresUrl,
 ) -> Result<(Client, Arc<AtomicU64>), OpenError> {
-    let (_, client, warnings) = prepare(url).await?;
+    let (_, client, warnings) = prepare(url, true).await?;
     Ok((client, warnings))
+}
+
+/// Like [`open_connection`], but an empty database is an error.
+pub(super) async fn open_existing(url: &PostgresUrl) -> Result<Client, OpenError> {
+    let (_, client, _) = prepare(url, false).await?;
+    Ok(client)
 }
 
 /// Starts a read-only transaction that sees one snapshot.
@@ -107,7 +113,10 @@ pub(super) async fn commit_confirmed(transaction: Transaction<'_>, warnings: &At
     transaction.commit().await.is_ok() && warnings.load(Ordering::Acquire) == before
 }
 
-async fn prepare(url: &PostgresUrl) -> Result<(Connector, Client, Arc<AtomicU64>), OpenError> {
+async fn prepare(
+    url: &PostgresUrl,
+    create: bool,
+) -> Result<(Connector, Client, Arc<AtomicU64>), OpenError> {
     let shown = url.to_string();
     let connector = Connector::new(url).map_err(|cause| OpenError::Tls {
         server: shown.clone(),
@@ -118,14 +127,18 @@ async fn prepare(url: &PostgresUrl) -> Result<(Connector, Client, Arc<AtomicU64>
         cause: Arc::new(cause),
     };
     let (mut client, warnings) = connector.connect().await.map_err(failed)?;
-    let migrated = timeout(MIGRATION_TIMEOUT, migrate::migrate(&mut client, &shown)).await;
+    let migration = timeout(
+        MIGRATION_TIMEOUT,
+        migrate::migrate(&mut client, &shown, create),
+    );
+    let migrated = migration.await;
     migrated.map_err(|elapsed| failed(elapsed.into()))??;
     Ok((connector, client, warnings))
 }
 
 impl Postgres {
     pub(super) async fn open(url: &PostgresUrl, options: &Options) -> Result<Self, OpenError> {
-        let (connector, client, _) = prepare(url).await?;
+        let (connector, client, _) = prepare(url, options.create).await?;
         let source = client
             .query_typed("SELECT source FROM event_log", &[])
             .await;

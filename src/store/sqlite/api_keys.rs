@@ -24,6 +24,10 @@ const INSERT: &str = concat!(
 
 const REVOKE: &str = "UPDATE api_keys SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL";
 
+// An earlier expiry stays. SQLite's min() is null if an argument is.
+const SHORTEN: &str = "UPDATE api_keys SET expires_at = min(?2, coalesce(expires_at, ?2))
+     WHERE id = ?1 AND revoked_at IS NULL";
+
 // SQLite's max() is null if an argument is.
 const RECORD_USAGE: &str = "UPDATE api_keys
      SET last_used_at = max(?2, coalesce(last_used_at, ?2)),
@@ -39,20 +43,23 @@ impl Sqlite {
         hash: KeyHash,
     ) -> Result<ApiKey, Error> {
         self.writer
+            .run(|_| Effect::None, move |db| insert(db, &new, &hash))
+            .await
+    }
+
+    pub(in super::super) async fn api_key_rotate(
+        &self,
+        id: i64,
+        expires_at: Timestamp,
+        successor: NewApiKey,
+        hash: KeyHash,
+    ) -> Result<Option<ApiKey>, Error> {
+        self.writer
             .run(
                 |_| Effect::None,
-                move |db| {
-                    db.execute(
-                        INSERT,
-                        params![
-                            hash.as_bytes(),
-                            new.name.as_str(),
-                            new.scopes.to_string(),
-                            new.created_at.as_microsecond(),
-                            new.expires_at.map(Timestamp::as_microsecond)
-                        ],
-                    )?;
-                    get(db, db.last_insert_rowid())
+                move |db| match db.execute(SHORTEN, params![id, expires_at.as_microsecond()])? {
+                    0 => Ok(None),
+                    _ => insert(db, &successor, &hash).map(Some),
                 },
             )
             .await
@@ -106,6 +113,20 @@ impl Sqlite {
             )
             .await
     }
+}
+
+fn insert(db: &Connection, new: &NewApiKey, hash: &KeyHash) -> rusqlite::Result<ApiKey> {
+    db.execute(
+        INSERT,
+        params![
+            hash.as_bytes(),
+            new.name.as_str(),
+            new.scopes.to_string(),
+            new.created_at.as_microsecond(),
+            new.expires_at.map(Timestamp::as_microsecond)
+        ],
+    )?;
+    get(db, db.last_insert_rowid())
 }
 
 fn get(db: &Connection, id: i64) -> rusqlite::Result<ApiKey> {
