@@ -65,7 +65,7 @@ impl Export {
         }
         let count = counted(exported?, "animal");
         writer.finish()?;
-        status!("Exported {count}.");
+        status!("Exported {count} from {}.", self.database.location());
         Ok(())
     }
 }

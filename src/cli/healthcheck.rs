@@ -31,7 +31,7 @@ pub struct Healthcheck {
 
 impl Healthcheck {
     pub fn run(self) -> CommandResult {
-        let address = loopback_if_unspecified(self.listen.listen);
+        let address = loopback_if_unspecified(self.listen.address());
         let (sender, receiver) = mpsc::channel();
         // On a thread, to bound the total time: the socket's timeouts apply to
         // each read, and whatever listens there may send one byte at a time.

@@ -5,14 +5,18 @@ mod check;
 mod client;
 mod copy;
 mod database;
+mod demo;
+mod duration;
 mod events;
 mod export;
 mod formula;
 mod healthcheck;
 mod import;
 mod keys;
+mod listen;
 mod man;
 mod openapi;
+mod packaged_settings;
 mod pet_file;
 mod seed;
 mod serve;
@@ -22,7 +26,6 @@ use std::{
     error::Error,
     ffi::OsStr,
     io::{self, Write},
-    net::SocketAddr,
     path::PathBuf,
     process::ExitCode,
     sync::Arc,
@@ -39,14 +42,15 @@ use crate::{
     store::redact_password,
     webhook::{address::Network, url::UrlPolicy},
 };
-use database::{Database, PasswordFile, print_warning};
+use database::{Database, PasswordFile, ServedDatabase, print_warning};
+use listen::{Listen, socket_address};
 
 type CommandResult = Result<(), Box<dyn Error>>;
 
 /// Pet store inventory service: HTTP and JSON over SQLite or PostgreSQL.
 ///
-/// Start the service with `petstore serve`, create an API key with `petstore keys
-/// create NAME`, and send it as `Authorization: Bearer <KEY>`. Every option can
+/// Start the service with `petstore serve`, open the console that it prints, or create an
+/// API key with `petstore keys create NAME` and send it as `Authorization: Bearer <KEY>`. Every option can
 /// also be set with the environment variable shown next to it.
 #[derive(Parser)]
 #[command(version, after_help = EXAMPLES, max_term_width = 100)]
@@ -59,9 +63,11 @@ const EXAMPLES: &str = "\
 Examples:
   petstore serve
       Serve petstore.db on 127.0.0.1:8080, creating the file if it doesn't exist
-  KEY=$(petstore keys create till)
-      Create an API key with all scopes and store its secret in KEY
-  curl -H \"Authorization: Bearer $KEY\" http://127.0.0.1:8080/v1/pets
+  petstore serve --demo
+      Serve made-up animals and orders from a temporary database, to look around
+  PETSTORE_KEY=$(petstore keys create till)
+      Create an API key with all scopes and store its secret in PETSTORE_KEY
+  curl -H \"Authorization: Bearer $PETSTORE_KEY\" http://127.0.0.1:8080/v1/pets
       List the animals";
 
 #[derive(Subcommand)]
@@ -70,10 +76,11 @@ enum Command {
     ///
     /// On SIGTERM or SIGINT the service finishes the requests in flight, closes the
     /// database and exits; a second signal stops it immediately. If it is started on a
-    /// terminal with a new database, it also creates the first API key. While an SQLite file is being served, its
+    /// terminal with a new database, it also creates the first API key, and prints a link to
+    /// the console that is signed in with it. While an SQLite file is being served, its
     /// write-ahead log (-wal) and shared-memory index (-shm) are next to it.
     Serve(serve::Serve),
-    /// Create, list and revoke API keys.
+    /// Create, list, rotate and revoke API keys.
     ///
     /// Changes take effect while the service is running.
     #[command(subcommand)]
@@ -141,31 +148,6 @@ enum Command {
 }
 
 #[derive(Args)]
-struct Listen {
-    /// Address and port of the service; port 0 picks a free port.
-    #[arg(
-        long,
-        env = "PETSTORE_LISTEN",
-        value_parser = socket_address,
-        default_value = "127.0.0.1:8080",
-        value_name = "ADDRESS",
-        allow_hyphen_values = true
-    )]
-    listen: SocketAddr,
-}
-
-/// Parses an IP address and a port, or `localhost` and a port.
-fn socket_address(text: &str) -> Result<SocketAddr, &'static str> {
-    let ip = text
-        .strip_prefix("localhost:")
-        .map(|port| format!("127.0.0.1:{port}"));
-    ip.as_deref()
-        .unwrap_or(text)
-        .parse()
-        .map_err(|_| "must be an IP address and a port, such as 127.0.0.1:8080")
-}
-
-#[derive(Args)]
 struct TlsFiles {
     /// Serve over TLS with the certificate chain in this PEM file.
     ///
@@ -225,8 +207,6 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for UrlParser<T> {
         })
     }
 }
-
-const DEFAULT_DATABASE: &str = "sqlite:petstore.db";
 
 #[derive(Args)]
 struct PublicUrls {
@@ -316,6 +296,29 @@ fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{plural}")
 }
 
+/// Quotes a word for a POSIX shell if it needs quoting.
+fn shell_quote(word: &str) -> String {
+    if word
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b"-_./:".contains(&b))
+    {
+        return word.into();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// A message for people: without the codes of the operating system, whose errors say in
+/// words what they mean.
+fn without_os_codes(message: &str) -> String {
+    let mut parts = message.split(" (os error ");
+    let mut text = String::from(parts.next().unwrap_or_default());
+    for part in parts {
+        let (_, rest) = part.split_once(')').unwrap_or(("", part));
+        text += rest;
+    }
+    text
+}
+
 /// Runs a one-off command's future on the current thread.
 fn block_on<T>(
     future: impl Future<Output = Result<T, Box<dyn Error>>>,
@@ -358,7 +361,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            status!("petstore: {error}");
+            status!("petstore: {}", without_os_codes(&error.to_string()));
             ExitCode::FAILURE
         }
     }
