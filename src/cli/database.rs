@@ -6,9 +6,10 @@ use std::{
     ops::Deref,
     os::unix::fs::MetadataExt,
     path::{self, Path, PathBuf},
+    process,
 };
 
-use clap::{ArgMatches, Args, Command, FromArgMatches, error::ErrorKind, parser::ValueSource};
+use clap::{ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
 
 use super::{UrlParser, packaged_settings, status};
 use crate::store::{DatabaseUrl, PostgresUrl};
@@ -100,8 +101,11 @@ impl FromArgMatches for Database {
         let mut database = ServedDatabase::from_arg_matches(matches)?;
         let is_default = matches.value_source("database") == Some(ValueSource::DefaultValue);
         if is_default && !Path::new(DEFAULT_FILE).exists() {
-            packaged_settings::apply(&mut database)
-                .map_err(|reason| clap::Error::raw(ErrorKind::Io, format!("{reason}\n")))?;
+            packaged_settings::apply(&mut database).unwrap_or_else(|reason| {
+                // Not an error of usage, for which clap would end the process with 2.
+                status!("petstore: {reason}");
+                process::exit(1);
+            });
         }
         Ok(Self(database))
     }

@@ -19,14 +19,9 @@ pub struct Listen {
         allow_hyphen_values = true
     )]
     listen: SocketAddr,
+    // Without a variable: in Kubernetes, a Service named petstore sets PETSTORE_PORT to a URL.
     /// Port of the service, instead of the one in --listen.
-    #[arg(
-        long,
-        env = "PETSTORE_PORT",
-        value_parser = port,
-        value_name = "PORT",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_parser = port, value_name = "PORT", allow_hyphen_values = true)]
     port: Option<u16>,
 }
 

@@ -40,7 +40,7 @@ impl Serve {
     ) {
         let (version, metrics_url) = (env!("CARGO_PKG_VERSION"), start.metrics_url.clone());
         let (url, database) = (&start.url, &start.database);
-        let base_url = self.base_url(start.scheme, start.address);
+        let base_url = base_url(self.urls.public_url.as_ref(), start.scheme, start.address);
         let is_terminal = stderr_is_terminal();
         if !is_terminal {
             tracing::info!(url, version, %database, metrics_url, "listening");
@@ -87,18 +87,6 @@ impl Serve {
         status!("{}", screen.text(stderr_has_color()));
     }
 
-    /// The URL of the service for a browser on this machine, without `/v1`.
-    fn base_url(&self, scheme: Scheme, address: SocketAddr) -> String {
-        let local = || PublicUrl::local(scheme, address);
-        let url = self
-            .urls
-            .public_url
-            .clone()
-            .unwrap_or_else(local)
-            .to_string();
-        url.strip_suffix("/v1").unwrap_or(&url).into()
-    }
-
     /// On a terminal with a database that has no API keys, creates the first one.
     async fn advise(&self, store: &Store, is_terminal: bool) -> Result<KeyAdvice, store::Error> {
         let now = Clock::system().now();
@@ -128,5 +116,33 @@ impl Serve {
             format!(" --database-password-file {file}")
         });
         format!("{program} keys create NAME{database}{password_file}")
+    }
+}
+
+/// The URL of the service for a browser on this machine, without `/v1`.
+fn base_url(public_url: Option<&PublicUrl>, scheme: Scheme, address: SocketAddr) -> String {
+    let local = || PublicUrl::local(scheme, address);
+    let url = public_url.cloned().unwrap_or_else(local).to_string();
+    url.strip_suffix("/v1").unwrap_or(&url).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_lead_to_the_service() {
+        for (address, scheme, link) in [
+            ("127.0.0.1:8080", Scheme::Http, "http://127.0.0.1:8080"),
+            ("0.0.0.0:80", Scheme::Http, "http://127.0.0.1:80"),
+            ("[::1]:8080", Scheme::Http, "http://[::1]:8080"),
+            ("[::]:8443", Scheme::Https, "https://[::1]:8443"),
+        ] {
+            let address = address.parse().expect("an address");
+            assert_eq!(base_url(None, scheme, address), link);
+            let public = "https://pets.example/shop/v1".parse().expect("a URL");
+            let link = base_url(Some(&public), scheme, address);
+            assert_eq!(link, "https://pets.example/shop");
+        }
     }
 }

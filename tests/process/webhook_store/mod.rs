@@ -140,7 +140,11 @@ impl<'c> Database<'c> {
 
 async fn open(home: &Home) -> Store {
     let url: DatabaseUrl = home.url().parse().unwrap();
-    let store = Store::open(&url, &Options::new(Role::Command)).await;
+    let options = Options {
+        create: true,
+        ..Options::new(Role::Command)
+    };
+    let store = Store::open(&url, &options).await;
     store.unwrap()
 }
 
