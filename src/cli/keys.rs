@@ -25,9 +25,9 @@ pub enum Keys {
     List(list::List),
     /// Replace an API key: create its successor and print the secret once.
     ///
-    /// The successor has the same name and scopes, and is valid as long as the old key was
-    /// when it was created. The old key expires after the time of grace, in which clients
-    /// can change over. Only the secret goes to standard output.
+    /// The successor has the same name, scopes and lifetime. The old key expires after the
+    /// time of grace, in which clients can change over. Only the secret goes to standard
+    /// output.
     Rotate(Rotate),
     /// Revoke an API key permanently.
     ///

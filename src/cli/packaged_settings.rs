@@ -56,11 +56,11 @@ pub fn apply(database: &mut ServedDatabase) -> Result<(), String> {
 /// The value of a variable in a file that systemd reads as an `EnvironmentFile`. The last
 /// assignment counts.
 fn value(settings: &str, name: &str) -> Option<String> {
-    let assignments = settings.lines().filter_map(|line| {
+    let mut assignments = settings.lines().filter_map(|line| {
         let (left, right) = line.trim().split_once('=')?;
         (left.trim_end() == name).then(|| unquote(right.trim()))
     });
-    assignments.last()
+    assignments.next_back()
 }
 
 fn unquote(text: &str) -> String {

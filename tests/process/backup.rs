@@ -273,7 +273,8 @@ fn check_reports_inconsistencies() {
         execute("damaged.db", damage);
         let found = check(&home, "sqlite:damaged.db");
         assert_eq!(found.stdout.trim_end(), reported, "{damage}");
-        found.assert_fails(1, "found in sqlite:");
+        let file = home.path("damaged.db").display().to_string();
+        found.assert_fails(1, &format!("found in {file}"));
     }
     // All in one.
     execute(
@@ -282,7 +283,7 @@ fn check_reports_inconsistencies() {
          UPDATE orders SET updated_at = 4 WHERE id = 4",
     );
     let found = check(&home, &home.url());
-    found.assert_fails(1, "3 problems found in sqlite:");
+    found.assert_fails(1, "3 problems found in /");
     assert_eq!(
         found.stdout,
         "1 open orders whose pet is not pending\n\

@@ -171,7 +171,10 @@ impl Home {
         // On a thread of its own: the caller may be in a runtime.
         thread::scope(|scope| {
             let runtime = tokio::runtime::Runtime::new().unwrap();
-            scope.spawn(move || runtime.block_on(create)).join().unwrap();
+            scope
+                .spawn(move || runtime.block_on(create))
+                .join()
+                .unwrap();
         });
     }
 

@@ -24,7 +24,7 @@ impl Terminal {
     fn start(home: &Home, variables: &str, options: &str) -> Self {
         let line = format!(
             "echo process $$.; exec env TERM=xterm {variables} \
-             '{PETSTORE}' serve --listen 127.0.0.1:0 {options}"
+             '{PETSTORE}' serve --port 0 {options}"
         );
         let mut script = home.command("script");
         script.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
@@ -138,7 +138,7 @@ fn links_follow_the_address() {
     let local = |scheme: &str, service: &Service| {
         format!("{scheme}://127.0.0.1:{}/console", service.address.port())
     };
-    let all = Terminal::start(&home, "PETSTORE_LISTEN=127.0.0.1:1", "--listen 0.0.0.0:0");
+    let all = Terminal::start(&home, "PETSTORE_LISTEN=0.0.0.0:1", "");
     assert_eq!(all.link("Console "), local("http", &all.service));
     assert!(all.link("Listening ").starts_with("http://0.0.0.0:"));
     all.stop();
