@@ -16,7 +16,7 @@ use crate::{
 /// The width of the table.
 const COLUMNS: usize = 100;
 /// Longer names are cut off in the table.
-const NAME_CHARS: usize = 28;
+const NAME_CHARS: usize = 22;
 
 #[derive(Args)]
 pub struct List {
