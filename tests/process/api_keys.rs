@@ -186,9 +186,11 @@ async fn assert_rotates(home: Home) {
         .unwrap()
         .unwrap();
     home.keys(&["rotate", "1", "--grace", "30d"]).success();
-    old.get("/v1/pets")
-        .await
-        .assert_error(401, "invalid_api_key");
+    let json = home.keys(&["list", "--json"]).success().stdout;
+    assert!(
+        json.starts_with(r#"{"id":1,"name":"kiosk","state":"expired""#),
+        "{json}"
+    );
     service.event("api key expiry changed");
     home.keys(&["revoke", "1"]).success();
     home.keys(&["rotate", "1"])
