@@ -67,6 +67,7 @@ pub enum ListKind {
     Categories = b'c',
     Webhooks = b'w',
     Deliveries = b'd',
+    ApiKeys = b'k',
 }
 
 /// Where a page ends: what its last item is sorted by.

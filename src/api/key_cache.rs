@@ -21,7 +21,7 @@ use super::{
     single_flight::SingleFlight,
 };
 use crate::{
-    api_key::{ApiKey, ApiKeyUsage, KeyHash, Scopes},
+    api_key::{ApiKey, ApiKeyDescription, ApiKeyUsage, KeyHash, Scopes},
     store::{self, Store},
     telemetry::audit_log,
 };
@@ -113,6 +113,12 @@ impl KeyCache {
             Some(expiry) => Ok(Some(expiry.duration_since(now).unsigned_abs())),
             None => Ok(None),
         }
+    }
+
+    /// What its owner may know about a key.
+    pub fn describe(&self, hash: &KeyHash) -> Option<ApiKeyDescription> {
+        let keys = self.keys.load();
+        Some(keys.get(hash)?.key.describe())
     }
 
     /// Finds a valid key and charges the request to its rate limit.

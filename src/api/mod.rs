@@ -17,6 +17,7 @@ mod error;
 mod events;
 mod health;
 pub(crate) mod key_cache;
+mod keys;
 pub(crate) mod metrics;
 mod middleware;
 mod openapi;

@@ -8,7 +8,7 @@ use super::{
     context::RequestContext,
     docs,
     error::ApiError,
-    events,
+    events, keys,
     operations::{self, Match, Operation},
     orders, pets, prefer,
     request::ApiRequest,
@@ -103,5 +103,7 @@ async fn dispatch(
         Operation::ReplayWebhook => webhooks::replay_webhook(api, request).await,
         Operation::ListDeliveries => webhooks::list_deliveries(api, request).await,
         Operation::RetryDelivery => webhooks::retry_delivery(api, request).await,
+        Operation::ListKeys => keys::list_keys(api, request).await,
+        Operation::GetCurrentKey => keys::get_current_key(api, request),
     }
 }

@@ -37,7 +37,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 
 use crate::{
-    api_key::{ApiKey, ApiKeyUsage, KeyHash, NewApiKey, Scopes},
+    api_key::{ApiKey, ApiKeyFilter, ApiKeyLabel, ApiKeyUsage, KeyHash, NewApiKey, Scopes},
     category::{Category, CategoryFilter, CategoryId, CategoryName, CategoryRejection, Naming},
     event::{Event, EventId, EventRetention, Gone},
     idempotency::{Idempotent, IdempotentRequest},
@@ -346,6 +346,17 @@ impl Store {
         match self {
             Self::Sqlite(db) => db.api_key_list().await,
             Self::Postgres(db) => db.api_key_list().await,
+        }
+    }
+
+    /// Lists the names of API keys, including revoked and expired ones.
+    pub async fn api_key_labels(
+        &self,
+        query: ListQuery<ApiKeyFilter>,
+    ) -> Result<Page<ApiKeyLabel>, Error> {
+        match self {
+            Self::Sqlite(db) => db.api_key_labels(query).await,
+            Self::Postgres(db) => db.api_key_labels(query).await,
         }
     }
 

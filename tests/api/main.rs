@@ -30,6 +30,7 @@ mod http2_floods;
 mod idempotency;
 #[path = "../support/identity.rs"]
 mod identity;
+mod keys;
 mod list_pets;
 mod metrics;
 mod orders;
@@ -198,6 +199,8 @@ const PLAIN_CASES: &[(&str, Case)] = cases![
     idempotency::invalid_idempotency_keys_get_400,
     idempotency::concurrent_retries_execute_once,
     idempotency::idempotency_keys_expire_after_24_hours,
+    keys::a_key_can_be_fetched_with_itself,
+    keys::the_names_of_keys_are_listed,
     list_pets::the_page_size_defaults_to_20,
     list_pets::the_list_can_be_filtered_by_status,
     list_pets::keyset_pagination_visits_every_pet_once,

@@ -8,13 +8,17 @@ use tokio_postgres::types::Type;
 use super::{
     super::{
         error::Error,
+        list::{Dialect, Select},
         rows::{Entity, Row},
     },
     Postgres,
     error::MissingRow,
     pool::{Parameters, Sql},
 };
-use crate::api_key::{ApiKey, ApiKeyUsage, KeyHash, NewApiKey};
+use crate::{
+    api_key::{ApiKey, ApiKeyFilter, ApiKeyLabel, ApiKeyUsage, KeyHash, NewApiKey},
+    page::{ListQuery, Page, Position},
+};
 
 impl Postgres {
     pub(in super::super) async fn api_key_create(
@@ -37,6 +41,15 @@ impl Postgres {
     pub(in super::super) async fn api_key_list(&self) -> Result<Vec<(KeyHash, ApiKey)>, Error> {
         let rows = self.reads.read(&LIST, &[]).await?;
         rows.iter().map(Entity::from_row).collect()
+    }
+
+    pub(in super::super) async fn api_key_labels(
+        &self,
+        query: ListQuery<ApiKeyFilter>,
+    ) -> Result<Page<ApiKeyLabel>, Error> {
+        let select = Select::api_key_labels(&query, Dialect::Postgres);
+        let position = |key: &ApiKeyLabel| Position::of_id(key.id);
+        self.list(select, query.limit, position).await
     }
 
     pub(in super::super) async fn api_key_revoke(

@@ -5,8 +5,18 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{super::error::Error, Sqlite, read_row, writer::Effect};
-use crate::api_key::{ApiKey, ApiKeyUsage, KeyHash, NewApiKey};
+use super::{
+    super::{
+        error::Error,
+        list::{Dialect, Select},
+    },
+    Sqlite, list, read_row,
+    writer::Effect,
+};
+use crate::{
+    api_key::{ApiKey, ApiKeyFilter, ApiKeyLabel, ApiKeyUsage, KeyHash, NewApiKey},
+    page::{ListQuery, Page, Position},
+};
 
 const GET: &str = concat!(
     "SELECT ",
@@ -62,6 +72,18 @@ impl Sqlite {
         self.readers
             .run(|db| db.prepare_cached(LIST)?.query_map([], read_row)?.collect())
             .await
+    }
+
+    pub(in super::super) async fn api_key_labels(
+        &self,
+        query: ListQuery<ApiKeyFilter>,
+    ) -> Result<Page<ApiKeyLabel>, Error> {
+        let read = move |db: &Connection| {
+            let select = Select::api_key_labels(&query, Dialect::Sqlite);
+            let position = |key: &ApiKeyLabel| Position::of_id(key.id);
+            list(db, &select, &query, |_| true, position)
+        };
+        self.readers.run(read).await
     }
 
     pub(in super::super) async fn api_key_revoke(
