@@ -210,7 +210,7 @@ fn operations_guide_examples_work() {
     let (bulk, served): (Vec<_>, Vec<_>) = guide
         .iter()
         .partition(|example| example.contains("petstore seed"));
-    assert_eq!((bulk.len(), served.len()), (1, 6));
+    assert_eq!((bulk.len(), served.len()), (1, 7));
     for example in served {
         service.run(example);
     }

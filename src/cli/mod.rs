@@ -5,6 +5,7 @@ mod check;
 mod client;
 mod copy;
 mod database;
+mod doctor;
 mod events;
 mod export;
 mod formula;
@@ -95,6 +96,14 @@ enum Command {
     /// that orders and animals agree. Prints one problem per line to standard
     /// output; if there are any, the exit code is 1.
     Check(check::Check),
+    /// Look at everything that an operator would, and say what to do.
+    ///
+    /// Checks the store, its API keys, the clock, the free space, whether the service
+    /// responds, its certificate, and the settings of the packaged service. Prints one line
+    /// per finding: ok, warning or problem. If there is a problem, the exit code is 1. The
+    /// options are those of `petstore serve`. Changes nothing, and works beside a running
+    /// service.
+    Doctor(doctor::Doctor),
     /// Import animals from a CSV or JSON Lines file, all or nothing.
     ///
     /// Reads CSV as spreadsheets write it: with or without a byte order mark,
@@ -341,6 +350,7 @@ pub fn main() -> ExitCode {
         Command::Copy(copy) => copy.run(),
         Command::Backup(backup) => backup.run(),
         Command::Check(check) => check.run(),
+        Command::Doctor(doctor) => doctor.run(),
         Command::Import(import) => import.run(),
         Command::Export(export) => export.run(),
         Command::Seed(seed) => seed.run(),

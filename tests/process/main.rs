@@ -17,6 +17,7 @@ mod crash;
 mod database_connection;
 mod deleted_wal;
 mod disk_failures;
+mod doctor;
 mod durability;
 mod event_log;
 mod events_cli;

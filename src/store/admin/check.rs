@@ -8,7 +8,7 @@ use futures_util::TryStreamExt;
 use rusqlite::Connection;
 
 use super::super::{
-    error::OpenError,
+    error::{Error, OpenError},
     postgres::{self, PostgresError, PostgresUrl},
     rows::Columns,
     sqlite,
@@ -238,6 +238,8 @@ pub(crate) enum CheckError {
     File(#[from] rusqlite::Error),
     #[error("cannot read from the database server: {0}")]
     Server(PostgresError),
+    #[error(transparent)]
+    Store(#[from] Error),
 }
 
 impl From<tokio_postgres::Error> for CheckError {

@@ -5,8 +5,10 @@ mod backup;
 mod bulk;
 mod check;
 mod copy;
+mod inspect;
 
 pub(crate) use backup::backup;
 pub(crate) use bulk::{export, import};
 pub(crate) use check::check;
 pub(crate) use copy::copy;
+pub(crate) use inspect::{Inspected, Server, inspect};

@@ -88,6 +88,19 @@ pub(super) async fn open_connection(
     Ok((client, warnings))
 }
 
+/// Opens one connection and changes nothing: fails if the schema is not up to date.
+pub(super) async fn open_connection_to_current(url: &PostgresUrl) -> Result<Client, OpenError> {
+    let (client, shown) = (connect(url).await?.1, url.to_string());
+    match migrate::outdated_version(&client, &shown).await? {
+        None => Ok(client),
+        Some(found) => Err(OpenError::Older {
+            database: shown,
+            found: i64::from(found),
+            supported: migrate::VERSION,
+        }),
+    }
+}
+
 /// Starts a read-only transaction that sees one snapshot.
 pub(super) async fn start_snapshot(
     client: &mut Client,
@@ -107,17 +120,28 @@ pub(super) async fn commit_confirmed(transaction: Transaction<'_>, warnings: &At
     transaction.commit().await.is_ok() && warnings.load(Ordering::Acquire) == before
 }
 
-async fn prepare(url: &PostgresUrl) -> Result<(Connector, Client, Arc<AtomicU64>), OpenError> {
-    let shown = url.to_string();
+type Connected = (Connector, Client, Arc<AtomicU64>);
+
+async fn connect(url: &PostgresUrl) -> Result<Connected, OpenError> {
     let connector = Connector::new(url).map_err(|cause| OpenError::Tls {
-        server: shown.clone(),
+        server: url.to_string(),
         cause,
     })?;
+    let connected = connector.connect().await;
+    let (client, warnings) = connected.map_err(|cause| OpenError::Postgres {
+        server: url.to_string(),
+        cause: Arc::new(cause),
+    })?;
+    Ok((connector, client, warnings))
+}
+
+async fn prepare(url: &PostgresUrl) -> Result<Connected, OpenError> {
+    let shown = url.to_string();
+    let (connector, mut client, warnings) = connect(url).await?;
     let failed = |cause: PostgresError| OpenError::Postgres {
         server: shown.clone(),
         cause: Arc::new(cause),
     };
-    let (mut client, warnings) = connector.connect().await.map_err(failed)?;
     let migrated = timeout(MIGRATION_TIMEOUT, migrate::migrate(&mut client, &shown)).await;
     migrated.map_err(|elapsed| failed(elapsed.into()))??;
     Ok((connector, client, warnings))

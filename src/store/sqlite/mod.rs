@@ -42,6 +42,7 @@ pub(super) use events::Origin;
 pub(super) use migrate::{in_memory, schema};
 pub(super) use open::{open_current, open_exclusive, open_exclusive_read_only, open_read_only};
 pub(super) use pets::insert as insert_pet;
+pub(super) use recovery::{is_open, wal_path};
 
 const COUNTS: &str = concat!("SELECT ", count_columns!(), " FROM counts");
 
