@@ -15,6 +15,7 @@ mod keys;
 mod man;
 mod openapi;
 mod pet_file;
+mod restore;
 mod seed;
 mod serve;
 mod webhooks;
@@ -86,10 +87,15 @@ enum Command {
     /// Back up an SQLite store to a file, even while it is being served.
     ///
     /// The backup contains everything that was acknowledged before it started. It
-    /// appears under its name once it is complete and verified. To restore it,
-    /// stop the service, replace the database file with the backup, and delete
-    /// the -wal and -shm files next to it.
+    /// appears under its name once it is complete and verified. `petstore restore`
+    /// puts it in place.
     Backup(backup::Backup),
+    /// Put a backup in place of an SQLite store that is not being served.
+    ///
+    /// Checks the integrity of the backup before anything is changed. The store that was
+    /// there is kept beside the new one, under a name with the time. After a crash, either
+    /// of them is in place, complete.
+    Restore(restore::Restore),
     /// Check the integrity of a store, even while it is being served.
     ///
     /// Checks the pages of an SQLite file, the schema, the inventory counts, and
@@ -349,6 +355,7 @@ pub fn main() -> ExitCode {
         Command::Keys(keys) => keys.run(),
         Command::Copy(copy) => copy.run(),
         Command::Backup(backup) => backup.run(),
+        Command::Restore(restore) => restore.run(),
         Command::Check(check) => check.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Import(import) => import.run(),

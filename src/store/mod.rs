@@ -53,7 +53,9 @@ use crate::{
 use postgres::Postgres;
 use sqlite::Sqlite;
 
-pub(crate) use admin::{Inspected, Server, backup, check, copy, export, import, inspect};
+pub(crate) use admin::{
+    Inspected, Restored, Server, backup, check, copy, export, import, inspect, restore,
+};
 pub(crate) use atomic_file::AtomicFile;
 pub use error::{Error, OpenError};
 pub(crate) use metrics::StoreMetrics;

@@ -7,7 +7,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
+    env,
     panic::catch_unwind,
     sync::{
         Arc, Mutex, RwLock,
@@ -60,7 +60,8 @@ async fn a_restored_backup_is_detected() {
     let lost = create(&client, "lost").await;
     start.services.into_iter().for_each(Service::stop);
 
-    fs::copy(backup, home.database()).unwrap();
+    home.petstore(&["restore", backup, "--database", &home.url()])
+        .success();
     let service = home.serve();
     let client = Client::new(&service, &start.key);
     let after = |position: &str| format!("/v1/events?after={position}");

@@ -40,6 +40,7 @@ mod pgbouncer;
 mod postgres;
 mod postgres_events;
 mod replicas;
+mod restore;
 mod sales;
 mod shutdown;
 mod strace;

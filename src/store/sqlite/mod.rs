@@ -14,6 +14,7 @@ mod orders;
 mod pets;
 mod readers;
 mod recovery;
+mod replace;
 mod version;
 mod webhooks;
 mod writable_file;
@@ -43,6 +44,7 @@ pub(super) use migrate::{in_memory, schema};
 pub(super) use open::{open_current, open_exclusive, open_exclusive_read_only, open_read_only};
 pub(super) use pets::insert as insert_pet;
 pub(super) use recovery::{is_open, wal_path};
+pub(super) use replace::ClosedStore;
 
 const COUNTS: &str = concat!("SELECT ", count_columns!(), " FROM counts");
 

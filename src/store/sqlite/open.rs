@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Read},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -131,7 +131,7 @@ pub(super) fn open(
 }
 
 /// Resolves symbolic links, so that one file has one lock.
-fn canonical_path(path: &Path) -> io::Result<PathBuf> {
+pub(super) fn canonical_path(path: &Path) -> io::Result<PathBuf> {
     match fs::canonicalize(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let folder = match path.parent() {
@@ -151,7 +151,7 @@ fn canonical_path(path: &Path) -> io::Result<PathBuf> {
 /// Must not be called while this process has the file open: closing any
 /// descriptor of a file drops all POSIX locks that SQLite holds on it in the
 /// same process.
-fn sniff_header(path: &Path, options: &Options) -> Result<SchemaState, OpenError> {
+pub(super) fn sniff_header(path: &Path, options: &Options) -> Result<SchemaState, OpenError> {
     let mut head = Vec::new();
     // Opening a FIFO would block forever.
     if fs::metadata(path).is_ok_and(|file| !file.is_file() && !file.is_dir()) {
@@ -198,7 +198,7 @@ fn sniff_header(path: &Path, options: &Options) -> Result<SchemaState, OpenError
 /// record locks. The kernel releases it when the process ends, however it ends.
 /// A new file is for its owner only, and SQLite creates the `-wal` and `-shm` files with
 /// the same mode.
-fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
+pub(super) fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
     let file = File::options()
         .read(true)
         .write(true)
@@ -207,7 +207,12 @@ fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
         .truncate(false)
         .open(path)?;
     match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
+        Ok(()) => {
+            // It may have been replaced by a restored backup since it was opened.
+            let (locked, found) = (file.metadata()?, fs::metadata(path)?);
+            let is_same = (locked.dev(), locked.ino()) == (found.dev(), found.ino());
+            Ok(is_same.then_some(file))
+        }
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(cause)) => Err(cause),
     }

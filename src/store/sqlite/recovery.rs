@@ -138,7 +138,7 @@ pub(super) fn index_path(path: &Path) -> PathBuf {
     side_file(path, "-shm")
 }
 
-fn side_file(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn side_file(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
