@@ -7,9 +7,11 @@
 //! `cache` or `error`. `server` handles the sockets.
 
 mod admission;
+mod assets;
 mod auth;
 mod cache;
 mod categories;
+mod console;
 mod context;
 mod cors;
 mod docs;

@@ -4,7 +4,7 @@ use http::{Method, request::Parts};
 use hyper::body::Incoming;
 
 use super::{
-    categories,
+    assets, categories, console,
     context::RequestContext,
     docs,
     error::ApiError,
@@ -33,7 +33,9 @@ pub async fn route(
     }
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
     let response = match path {
-        "/" | "/docs/" if api.docs => docs::redirect(),
+        "/" | "/console/" if api.console => assets::redirect("/console"),
+        "/" | "/docs/" if api.docs => assets::redirect("/docs"),
+        "/console" if api.console => console::page(),
         "/docs" if api.docs => docs::page(),
         "/healthz" => api.health.live(),
         "/readyz" if is_read => api.health.ready().await?,
@@ -41,8 +43,9 @@ pub async fn route(
         "/readyz" => return Err(ApiError::READ_ONLY_PATH),
         "/v1/openapi.yaml" => api.contract_yaml.respond(&head.headers)?,
         "/v1/openapi.json" => api.contract_json.respond(&head.headers)?,
-        _ => match path.strip_prefix("/docs/assets/") {
-            Some(name) if api.docs => docs::asset(name, &head.headers)?,
+        _ => match path.split_once("/assets/") {
+            Some(("/console", name)) if api.console => console::asset(name, &head.headers)?,
+            Some(("/docs", name)) if api.docs => docs::asset(name, &head.headers)?,
             _ => return Err(NO_SUCH_PATH),
         },
     };

@@ -36,7 +36,9 @@ pub struct Config {
     /// How long an order reserves its pet; `None` means until the order is closed.
     pub reserve_for: Option<SignedDuration>,
     pub cors_origins: Vec<Origin>,
-    /// Serves the pages for people: the API reference.
+    /// Serves the console.
+    pub console: bool,
+    /// Serves the API reference.
     pub docs: bool,
     /// Logs every request, not only failed and slow ones.
     pub access_log: bool,
@@ -57,6 +59,7 @@ impl Default for Config {
             staging_url: None,
             reserve_for: None,
             cors_origins: Vec::new(),
+            console: true,
             docs: true,
             access_log: false,
             rate_limit: None,
@@ -80,7 +83,9 @@ pub(crate) struct Api {
     pub(super) links: Links,
     pub(super) reserve_for: Option<SignedDuration>,
     pub(super) cors_origins: Vec<Origin>,
-    /// Whether the pages for people are served.
+    /// Whether the console is served.
+    pub(super) console: bool,
+    /// Whether the API reference is served.
     pub(super) docs: bool,
     /// Whether clients connect over TLS.
     pub(super) is_https: bool,
@@ -131,6 +136,7 @@ impl Api {
             links: Links::new(config.public_url.as_ref(), config.docs),
             reserve_for: config.reserve_for,
             cors_origins: config.cors_origins,
+            console: config.console,
             docs: config.docs,
             is_https: matches!(scheme, Scheme::Https),
             access_log: AccessLog {

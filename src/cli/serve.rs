@@ -77,7 +77,10 @@ pub struct Serve {
         value_name = "ORIGIN"
     )]
     cors_origins: Vec<Origin>,
-    /// Don't serve the pages for people: / and /docs respond with 404.
+    /// Don't serve the console: /console responds with 404.
+    #[arg(long, env = "PETSTORE_NO_CONSOLE")]
+    no_console: bool,
+    /// Don't serve the API reference: /docs responds with 404.
     ///
     /// The contract is still served, at /v1/openapi.yaml and /v1/openapi.json.
     #[arg(long, env = "PETSTORE_NO_DOCS")]
@@ -257,6 +260,7 @@ impl Serve {
                 staging_url: self.urls.staging_url,
                 reserve_for: self.reserve_for,
                 cors_origins: self.cors_origins,
+                console: !self.no_console,
                 docs: !self.no_docs,
                 rate_limit: self.rate_limit,
                 failed_auth_limit: self.failed_auth_limit,

@@ -56,40 +56,87 @@ pub async fn the_contract_names_its_server_urls(backend: Backend) {
     assert_eq!(json, same);
 }
 
-pub async fn the_root_redirects_to_the_docs(backend: Backend) {
-    let server = Server::start(backend).await;
-    let root = server.request(Method::GET, "/").without_key().send().await;
-    assert_eq!(
-        (root.status.as_u16(), root.header("location")),
-        (307, Some("/docs"))
-    );
-    let docs = server
-        .request(Method::GET, "/docs")
-        .without_key()
-        .send()
+pub async fn the_root_redirects_to_a_page(backend: Backend) {
+    for (console, docs, location) in [
+        (true, true, Some("/console")),
+        (true, false, Some("/console")),
+        (false, true, Some("/docs")),
+        (false, false, None),
+    ] {
+        let server = Server::start_with(backend, |config| {
+            config.service.api.console = console;
+            config.service.api.docs = docs;
+        })
         .await;
-    assert_eq!(
-        docs.header("content-type"),
-        Some("text/html; charset=utf-8")
-    );
-    assert!(docs.text().contains("petstore keys create"));
+        let root = server.request(Method::GET, "/").without_key().send().await;
+        let status = if location.is_some() { 307 } else { 404 };
+        assert_eq!(root.status, status);
+        assert_eq!(root.header("location"), location);
+    }
 }
 
-pub async fn the_docs_can_be_turned_off(backend: Backend) {
+/// Without a key, and only if they are turned on.
+pub async fn pages_are_served_with_their_files(backend: Backend) {
     let server = Server::start(backend).await;
-    let page = server.get("/docs").await.text();
-    let asset = page.split('"').find(|text| text.contains("docs/assets/"));
-    let asset = format!("/{}", asset.unwrap().trim_start_matches('/'));
-    assert_eq!(server.get(&asset).await.status, 200);
-    let server = Server::start_with(backend, |config| config.service.api.docs = false).await;
-    for path in ["/", "/docs", "/docs/", &asset] {
-        server.get(path).await.assert_error(404, "not_found");
+    let get = |path: String| async {
+        let request = server.request(Method::GET, &path).without_key();
+        request.send().await
+    };
+    let without_pages = Server::start_with(backend, |config| {
+        config.service.api.console = false;
+        config.service.api.docs = false;
+    })
+    .await;
+    for (page, text, trusted_types) in [
+        ("console", "js/main.js", true),
+        ("docs", "petstore keys create", false),
+    ] {
+        let html = get(format!("/{page}")).await;
+        let media_type = html.header("content-type");
+        assert_eq!(media_type, Some("text/html; charset=utf-8"));
+        let policy = html.header("content-security-policy").unwrap();
+        assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';"));
+        assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
+        let requires = policy.contains("require-trusted-types-for 'script'; trusted-types 'none'");
+        assert_eq!(requires, trusted_types, "{policy}");
+        assert_eq!(html.header("referrer-policy"), Some("no-referrer"));
+        let html = html.text();
+        assert!(html.contains(text), "{html}");
+        assert!(!html.contains('{'), "a placeholder remains: {html}");
+        let folder = format!("{page}/assets/");
+        let files = html.split('"').filter(|text| text.starts_with(&folder));
+        let files: Vec<_> = files.map(|file| format!("/{file}")).collect();
+        assert!(files.len() >= 5, "{files:?}");
+        for file in &files {
+            let plain = get(file.clone()).await;
+            assert_eq!(plain.status, 200, "{file}");
+            let immutable = Some("public, max-age=31536000, immutable");
+            assert_eq!(plain.header("cache-control"), immutable);
+            let media_type = plain.header("content-type").unwrap();
+            assert!(!file.ends_with(".js") || media_type.starts_with("text/javascript"));
+            let gzip = server
+                .request(Method::GET, file)
+                .header("accept-encoding", "gzip");
+            let gzip = gzip.send().await;
+            assert_eq!(gzip.header("content-encoding"), Some("gzip"));
+            assert_eq!(gzip.header("vary"), Some("accept-encoding"));
+            assert!(gzip.body.starts_with(&[0x1f, 0x8b]));
+        }
+        let slash = get(format!("/{page}/")).await;
+        let location = format!("/{page}");
+        assert_eq!(slash.header("location"), Some(location.as_str()));
+        let nothing = get(format!("/{page}/assets/nothing.js")).await;
+        nothing.assert_error(404, "not_found");
+        for path in [&location, &format!("/{page}/"), &files[0]] {
+            let response = without_pages.get(path).await;
+            response.assert_error(404, "not_found");
+        }
     }
     for path in ["/v1/openapi.yaml", "/v1/openapi.json", "/healthz"] {
-        assert_eq!(server.get(path).await.status, 200);
+        assert_eq!(without_pages.get(path).await.status, 200);
     }
     // Links lead to the contract instead.
-    let link = server.get("/v1/pets/1").await;
+    let link = without_pages.get("/v1/pets/1").await;
     let link = link.header("link").unwrap();
     assert!(
         link.contains("</v1/openapi.yaml>; rel=\"deprecation\""),
@@ -165,6 +212,8 @@ pub async fn unknown_paths_get_404_and_unsupported_methods_405(backend: Backend)
         "/favicon.ico",
         "/v1/openapi",
         "/docs/x",
+        "/console/x",
+        "/console/assets/",
         "/%00",
         "/v1/%70ets/x/y",
     ] {
@@ -183,6 +232,7 @@ pub async fn unknown_paths_get_404_and_unsupported_methods_405(backend: Backend)
         ("/v1/store/orders/1/return", "POST"),
         ("/v1/openapi.yaml", "GET, HEAD"),
         ("/docs", "GET, HEAD"),
+        ("/console", "GET, HEAD"),
         ("/", "GET, HEAD"),
     ] {
         let methods = ["POST", "DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "BREW"];

@@ -1,0 +1,56 @@
+// The names of categories and API keys, which events and animals refer to by id.
+
+export class Names {
+  /** @param {import("./api.js").Api} api */
+  constructor(api) {
+    this.api = api;
+    /** @type {Map<string, string>} */
+    this.categories = new Map();
+    /** @type {Map<string, string>} */
+    this.keys = new Map();
+    /** @type {Promise<void> | null} */
+    this.loadingKeys = null;
+  }
+
+  async loadCategories() {
+    this.categories = await this.#load("categories");
+  }
+
+  /** Loads the keys, if one of these ids is new. @param {(string | undefined)[]} ids */
+  async loadKeys(ids) {
+    if (ids.every((id) => !id || this.keys.has(id))) return;
+    this.loadingKeys ??= this.#load("keys").then((keys) => void (this.keys = keys), () => {});
+    await this.loadingKeys;
+    this.loadingKeys = null;
+  }
+
+  /** @param {string} list */
+  async #load(list) {
+    const names = new Map();
+    /** @type {string | null} */
+    let query = "?limit=100";
+    while (query) {
+      const { data, next } = await this.api.get(list + query);
+      for (const { id, name } of data) names.set(String(id), name);
+      query = next;
+    }
+    return names;
+  }
+
+  /** @param {import("./api.js").Event} event */
+  onEvent({ type, data }) {
+    if (type === "category.updated") this.categories.set(String(data.id), data.name);
+    if (type === "category.deleted") this.categories.delete(String(data.id));
+  }
+
+  /** @param {number | bigint | string} id */
+  category(id) {
+    return this.categories.get(String(id)) ?? `no. ${id}`;
+  }
+
+  /** Who made a change. @param {string | undefined} id */
+  who(id) {
+    if (!id) return "the service";
+    return `“${this.keys.get(id) ?? `key ${id}`}”`;
+  }
+}
