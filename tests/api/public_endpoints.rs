@@ -78,9 +78,9 @@ pub async fn the_root_redirects_to_a_page(backend: Backend) {
 /// Without a key, and only if they are turned on.
 pub async fn pages_are_served_with_their_files(backend: Backend) {
     let server = Server::start(backend).await;
-    let get = |path: String| async {
+    let get = |path: String| {
         let request = server.request(Method::GET, &path).without_key();
-        request.send().await
+        request.send()
     };
     let without_pages = Server::start_with(backend, |config| {
         config.service.api.console = false;

@@ -9,7 +9,7 @@ import { parse, stringify } from "./json.js";
  * @typedef {{ id: number, petId: number, status: "placed" | "completed" | "cancelled" | "returned",
  *   createdAt: string, updatedAt: string, expiresAt?: string }} Order
  * @typedef {{ id: number | bigint, name: string }} Category
- * @typedef {{ id: string, type: string, subject: string, time: string, keyid?: string, data: any }} Event
+ * @typedef {{ id: string, type: string, subject: string, time: string, sequence: string, keyid?: string, data: any }} Event
  * @typedef {{ data: any, etag: string | null, next: string | null }} Result
  *   `next` is the query of the next page.
  */

@@ -55,7 +55,7 @@ export const button = (label, attributes, ...children) =>
  * A form field with its label, and a place for what is wrong with it.
  * @param {string} label
  * @param {HTMLElement} control
- * @param {string} [hint]
+ * @param {Child} [hint]
  */
 export const field = (label, control, hint) =>
-  el("label", { class: "field" }, el("span", null, label), control, hint && el("small", null, hint));
+  el("label", { class: "field" }, el("span", null, label), control, hint);
