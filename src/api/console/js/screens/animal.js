@@ -234,8 +234,10 @@ export function animalPanel(app, pet, changed) {
     /** @param {Event} event */
     onEvent(event) {
       if (event.type.startsWith("order.") && event.data.petId === id) {
-        order = event.data;
-        paint();
+        const now = /** @type {Order} */ (event.data);
+        order = now;
+        // The event of the animal follows; until then the two would not agree.
+        update({ ...pet, status: OUTCOMES[now.status] });
       }
       if (event.subject !== `pets/${id}`) return;
       if (event.type === "pet.deleted") return isDeleted();
