@@ -5,6 +5,8 @@ import { App, setOnline, toast } from "./app.js";
 import { button, byId, el, field, fill } from "./dom.js";
 import { ago } from "./format.js";
 import { animals } from "./screens/animals.js";
+import { categories } from "./screens/categories.js";
+import { orders } from "./screens/orders.js";
 import { explain, forgetKey, signIn, takeKey } from "./session.js";
 import { follow } from "./stream.js";
 
@@ -14,6 +16,8 @@ import { follow } from "./stream.js";
  */
 const SCREENS = {
   animals: { title: "Animals", scopes: ["pets:read"], mount: animals },
+  orders: { title: "Orders", scopes: ["orders:read"], mount: orders },
+  categories: { title: "Categories", scopes: ["pets:read"], mount: categories },
 };
 
 const root = byId("screen");
