@@ -96,7 +96,7 @@ export class Api {
    * @returns {Promise<Result>}
    */
   async #request(path, options, patience) {
-    const started = Date.now();
+    const giveUpAt = Date.now() + patience;
     for (let attempt = 0; ; attempt++) {
       let response, text;
       try {
@@ -105,9 +105,7 @@ export class Api {
       } catch (error) {
         if (options.signal?.aborted) throw error;
         this.observer.connection(false);
-        if (Date.now() - started >= patience) {
-          throw new ApiError(0, "connection_lost", "The connection to the service was lost.");
-        }
+        if (Date.now() >= giveUpAt) throw new ApiError(0, "connection_lost", "The connection to the service was lost.");
         await sleep(Math.min(250 * 2 ** attempt, 4000));
         continue;
       }
@@ -130,7 +128,7 @@ export class Api {
         if (options.signal?.aborted) throw new DOMException("", "AbortError");
         continue;
       }
-      throw await errorOf(response, text);
+      throw errorOf(response, text);
     }
   }
 }
@@ -139,14 +137,13 @@ export class Api {
  * @param {Response} response
  * @param {string} text
  */
-export async function errorOf(response, text) {
-  let error;
+function errorOf({ status }, text) {
   try {
-    error = JSON.parse(text);
+    const { code, message } = JSON.parse(text);
+    return new ApiError(status, code, message);
   } catch {
-    error = { code: "unknown", message: `The service responded with status ${response.status}.` };
+    return new ApiError(status, "unknown", `The service responded with status ${status}.`);
   }
-  return new ApiError(response.status, error.code, error.message);
 }
 
 /** @param {number} milliseconds */

@@ -27,8 +27,8 @@ export class App {
     this.api = api;
     this.key = key;
     this.names = new Names(api);
-    /** What a screen could not load; tried again when the connection is back. */
-    this.retry = /** @type {(() => void) | null} */ (null);
+    /** Loads what could not be loaded, when the connection is back. */
+    this.retry = () => {};
   }
 
   /** @param {string} scope */
@@ -57,6 +57,19 @@ export class App {
   }
 
   /**
+   * A button that changes something.
+   * @param {string} label
+   * @param {string} kind
+   * @param {(control: HTMLElement) => Promise<unknown>} action
+   * @param {(error: ApiError) => unknown} [onError]
+   */
+  button(label, kind, action, onError) {
+    /** @type {HTMLElement} */
+    const control = button(label, { class: `btn ${kind}`, "data-write": true, onclick: () => this.act(control, () => action(control), onError) });
+    return control;
+  }
+
+  /**
    * Says that something could not be loaded, and offers to try again.
    * @param {HTMLElement} root
    * @param {unknown} error
@@ -64,7 +77,12 @@ export class App {
    */
   failed(root, error, retry) {
     if (!(error instanceof ApiError)) throw error;
-    this.retry = error.status === 0 ? retry : null;
+    if (!error.status) {
+      this.retry = () => {
+        this.retry = () => {};
+        retry();
+      };
+    }
     fill(root, el("div", { class: "empty" }, el("p", null, message(error)), button("Try again", { class: "btn", onclick: retry })));
   }
 }
@@ -74,8 +92,7 @@ export class App {
  * @param {boolean} busy
  */
 function setBusy(control, busy) {
-  if (!control) return;
-  control.ariaBusy = busy ? "true" : null;
+  if (control) control.ariaBusy = busy ? "true" : null;
   disableWrites();
 }
 

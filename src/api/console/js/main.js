@@ -1,8 +1,7 @@
 // The shell: signing in and out, navigation, the live indicator, the keyboard.
 
-import { ApiError } from "./api.js";
-import { App, setOnline, toast } from "./app.js";
-import { button, byId, el, field, fill } from "./dom.js";
+import { App, setOnline } from "./app.js";
+import { byId, el, fill } from "./dom.js";
 import { ago } from "./format.js";
 import { animals } from "./screens/animals.js";
 import { categories } from "./screens/categories.js";
@@ -30,25 +29,17 @@ let online = true;
 let lastContact = Date.now();
 let waitingUntil = 0;
 let waitingFor = 0;
-/** @type {() => void} */
 let endStream = () => {};
 
 /** @type {import("./api.js").Observer} */
 const observer = {
   connection(now) {
-    if (now) {
-      lastContact = Date.now();
-      waitingUntil = 0;
-    }
+    if (now) [lastContact, waitingUntil] = [Date.now(), 0];
     if (now === online) return;
     online = now;
     setOnline(now);
     showBanner();
-    if (now && app?.retry) {
-      const retry = app.retry;
-      app.retry = null;
-      retry();
-    }
+    if (now) app?.retry();
   },
   waiting(seconds, status) {
     [waitingUntil, waitingFor] = [Date.now() + seconds * 1000, status];
@@ -60,13 +51,11 @@ const observer = {
 };
 
 function showBanner() {
-  const banner = byId("banner");
   const seconds = Math.ceil((waitingUntil - Date.now()) / 1000);
   let text = "";
-  if (app && !online) text = `No connection. This is the state of ${ago(lastContact)}; nothing can be changed until the connection is back.`;
-  else if (app && seconds > 0) {
-    text = `${waitingFor === 429 ? "Too many requests" : "The service is busy"}. Trying again in ${seconds} s.`;
-  }
+  if (app && !online) text = `No connection. You see the state of ${ago(lastContact)}, and cannot change anything until the connection is back.`;
+  else if (app && seconds > 0) text = `${waitingFor === 429 ? "Too many requests" : "The service is busy"}. Trying again in ${seconds} s.`;
+  const banner = byId("banner");
   if (banner.textContent !== text) banner.textContent = text;
   banner.hidden = !text;
 }
@@ -86,17 +75,11 @@ async function start(secret) {
   byId("key-name").textContent = name;
   const readOnly = !scopes.some((scope) => scope.endsWith(":write"));
   byId("key-scopes").textContent = `Signed in with the API key “${name}”${readOnly ? ", which can only read" : ""}.`;
-  for (const link of document.querySelectorAll("nav a")) {
-    const target = SCREENS[link.getAttribute("href")?.slice(2) ?? ""];
-    /** @type {HTMLElement} */ (link).hidden = !target || !allowed(target);
-  }
-  byId("header").hidden = false;
-  document.body.classList.remove("signed-out");
+  showPage(true);
   showLive(false);
   open();
-  const { api } = app;
   if (!app.can("pets:read") && !app.can("orders:read")) return;
-  endStream = follow(api, session.position, {
+  endStream = follow(app.api, session.position, {
     event(event) {
       app?.names.onEvent(event);
       screen?.onEvent?.(event);
@@ -109,64 +92,56 @@ async function start(secret) {
   });
 }
 
+/** @param {boolean} signedIn */
+function showPage(signedIn) {
+  byId("header").hidden = root.hidden = !signedIn;
+  byId("sign-in").hidden = signedIn;
+}
+
 /** @param {string} [reason] */
 function signOut(reason) {
   endStream();
   forgetKey();
   screen?.unmount?.();
   [app, screen, shown] = [null, null, ""];
+  byId("account").hidePopover();
   showSignIn(reason);
 }
 
 /** @param {string} [reason] */
-function showSignIn(reason) {
-  byId("header").hidden = true;
-  document.body.classList.add("signed-out");
+function showSignIn(reason = "") {
   document.title = "Sign in · Petstore";
+  showPage(false);
   showBanner();
-  const input = el("input", { type: "password", name: "key", autocomplete: "current-password", required: true, autofocus: true, spellcheck: "false" });
-  const problem = el("p", { class: "problem", role: "alert" }, reason);
-  const submit = el("button", { class: "btn primary" }, "Sign in");
-  const form = el("form", { class: "sign-in" },
-    el("h1", null, "Petstore"),
-    field("API key", input),
-    problem,
-    submit,
-    el("p", { class: "hint" }, "A key is created on the server: ", el("code", null, "petstore keys create NAME")),
-    el("p", { class: "hint" }, el("a", { href: "docs" }, "API reference")));
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    submit.disabled = true;
-    problem.textContent = "";
-    try {
-      await start(input.value);
-    } catch (error) {
-      problem.textContent = explain(error);
-      input.select();
-    }
-    submit.disabled = false;
-  });
-  fill(root, form);
+  byId("sign-in-problem").textContent = reason;
+  const input = /** @type {HTMLInputElement} */ (document.querySelector("[name=key]"));
+  input.value = "";
   input.focus();
 }
 
-/** @param {{ scopes: string[] }} target */
-const allowed = (target) => target.scopes.some((scope) => app?.can(scope));
+byId("sign-in").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const form = new FormData(/** @type {HTMLFormElement} */ (event.target));
+  await start(String(form.get("key"))).catch((error) => showSignIn(explain(error)));
+});
+
+/** @param {string} name */
+const isAllowed = (name) => SCREENS[name]?.scopes.some((scope) => app?.can(scope));
 
 /** Shows the screen of the address. @param {boolean} [again] even if it is shown already */
 function open(again) {
   if (!app) return;
-  const [, name, rest = ""] = location.hash.match(/^#\/(\w+)\/?(.*)/) ?? [];
-  const names = Object.keys(SCREENS).filter((name) => allowed(SCREENS[name]));
-  if (!names.includes(name)) {
-    if (names[0]) location.replace(`#/${names[0]}`);
-    else fill(root, el("p", { class: "empty" }, "Your API key allows nothing that can be shown here."));
+  const [, name = "", rest = ""] = location.hash.match(/^#\/(\w+)\/?(.*)/) ?? [];
+  if (!isAllowed(name)) {
+    const first = Object.keys(SCREENS).find(isAllowed);
+    if (first) location.replace(`#/${first}`);
+    else fill(root, el("p", { class: "empty" }, "Your API key allows nothing that is shown here."));
     return;
   }
   for (const link of document.querySelectorAll("nav a")) {
-    const current = link.getAttribute("href") === `#/${name}`;
-    if (current) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    const target = link.getAttribute("href")?.slice(2) ?? "";
+    /** @type {HTMLElement} */ (link).hidden = !isAllowed(target);
+    link.ariaCurrent = target === name ? "page" : null;
   }
   if (name === shown && !again) return screen?.show?.(rest);
   screen?.unmount?.();
@@ -180,23 +155,15 @@ function open(again) {
 
 addEventListener("hashchange", () => open());
 byId("sign-out").addEventListener("click", () => signOut());
-document.addEventListener("click", (event) => {
-  const account = /** @type {HTMLDetailsElement} */ (byId("account"));
-  if (!account.contains(/** @type {Node} */ (event.target))) account.open = false;
-});
 document.addEventListener("keydown", (event) => {
   const target = /** @type {HTMLElement} */ (event.target);
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog")) return;
-  const typing = target.matches("input, select, textarea");
-  if (typing && event.key !== "Escape") return;
-  const control = { "/": "[data-search]", n: "[data-new]" }[event.key];
+  if (target.matches("input, select, textarea") && event.key !== "Escape") return;
   /** @type {HTMLElement | null} */
-  const found = control ? document.querySelector(control) : null;
-  if (found) event.key === "n" ? found.click() : found.focus();
-  if (found || screen?.onKey?.(event)) event.preventDefault();
-});
-addEventListener("unhandledrejection", (event) => {
-  if (!(event.reason instanceof ApiError)) toast("Something went wrong. Reload the page.", "danger");
+  const control = event.key === "/" || event.key === "n" ? document.querySelector(event.key === "n" ? "[data-new]" : "[data-search]") : null;
+  if (event.key === "n") control?.click();
+  control?.focus();
+  if (control || screen?.onKey?.(event)) event.preventDefault();
 });
 
 const key = takeKey();

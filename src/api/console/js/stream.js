@@ -1,11 +1,17 @@
 // Follows the event log over `fetch`, which can send the key. Resumes where it stopped;
 // a hidden page closes the stream.
 
-import { parse } from "./json.js";
 import { sleep } from "./api.js";
+import { parse } from "./json.js";
 
 /** Something arrives every 15 seconds; after this time the connection is dead. */
 const SILENCE = 40_000;
+
+/** The id of the newest event. @param {import("./api.js").Api} api */
+export async function newest(api) {
+  const { next } = await api.get("events?after=now&limit=1");
+  return new URLSearchParams(next ?? "").get("after");
+}
 
 /**
  * @param {import("./api.js").Api} api
@@ -17,10 +23,10 @@ const SILENCE = 40_000;
  * @returns {() => void} ends it
  */
 export function follow(api, position, on) {
-  let ended = false;
   let retry = 3000;
   let connection = new AbortController();
   let wake = () => {};
+  const end = new AbortController();
 
   /** @param {string} block */
   const take = (block) => {
@@ -34,55 +40,56 @@ export function follow(api, position, on) {
     if (data) on.event(parse(data));
   };
 
+  /** Returns whether there was a connection. */
   const read = async () => {
     connection = new AbortController();
-    let silence = setTimeout(() => connection.abort(), SILENCE);
+    const isSilent = () => connection.abort();
+    let silence = setTimeout(isSilent, SILENCE);
+    let connected = false;
     try {
       const headers = position ? { "Last-Event-ID": position } : undefined;
       const response = await api.fetch("events/stream", { headers, signal: connection.signal });
       if (response.status === 410) {
-        position = null;
-        return on.gone();
+        position = await newest(api);
+        on.gone();
       }
-      if (!response.ok || !response.body) {
-        if (response.status === 403) ended = true;
-        return;
-      }
+      connected = response.ok || response.status === 410;
+      if (!response.ok || !response.body) return connected;
       on.state(true);
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       for (let rest = ""; ;) {
         const { done, value } = await reader.read();
-        if (done) return;
+        if (done) return connected;
         clearTimeout(silence);
-        silence = setTimeout(() => connection.abort(), SILENCE);
+        silence = setTimeout(isSilent, SILENCE);
         const blocks = (rest + value).split("\n\n");
         rest = blocks.pop() ?? "";
         blocks.forEach(take);
       }
     } catch {
-      // Lost, or closed: see below.
+      return connected;
     } finally {
       clearTimeout(silence);
     }
   };
 
-  const visibility = () => (document.hidden ? connection.abort() : wake());
-  document.addEventListener("visibilitychange", visibility);
-  addEventListener("online", visibility);
+  const reconnect = () => (connection.abort(), document.hidden || wake());
+  document.addEventListener("visibilitychange", () => (document.hidden ? connection.abort() : wake()), end);
+  addEventListener("online", reconnect, end);
+  addEventListener("offline", reconnect, end);
   (async () => {
-    while (!ended) {
-      if (document.hidden) await new Promise((resolve) => (wake = () => resolve(null)));
-      await read();
-      if (ended || document.hidden) continue;
-      on.state(false);
-      await Promise.race([sleep(retry), new Promise((resolve) => (wake = () => resolve(null)))]);
+    while (!end.signal.aborted) {
+      const woken = new Promise((resolve) => (wake = () => resolve(null)));
+      if (document.hidden) await woken;
+      const connected = await read();
+      if (end.signal.aborted || document.hidden) continue;
+      if (!connected) on.state(false);
+      await Promise.race([sleep(connected ? 100 : retry), woken]);
     }
   })();
   return () => {
-    ended = true;
+    end.abort();
     connection.abort();
     wake();
-    document.removeEventListener("visibilitychange", visibility);
-    removeEventListener("online", visibility);
   };
 }

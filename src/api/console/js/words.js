@@ -1,37 +1,24 @@
 // Events in words.
 
-/** @import { Event, Pet } from "./api.js" */
-/** @import { Names } from "./names.js" */
-
-/** @param {Pet["status"]} status */
-export const statusWord = (status) => status ?? "no status";
+const STEPS = { "available pending": "reserved", "pending sold": "sold", "pending available": "released", "sold available": "returned" };
 
 /**
  * What happened to an animal, and who did it.
- * @param {Event} event
- * @param {Pet | undefined} before the animal before the event, if it is known
- * @param {Names} names
+ * @param {import("./api.js").Event} event
+ * @param {import("./api.js").Pet | undefined} before the animal before it, if that is known
+ * @param {import("./names.js").Names} names
  */
-export function describe(event, before, names) {
-  const by = ` by ${names.who(event.keyid)}`;
-  if (event.type === "pet.created") return `Added${by}`;
-  if (event.type === "pet.deleted") return `Deleted${by}`;
-  /** @type {Pet} */
-  const after = event.data;
-  if (!before) return `Changed${by}`;
-  const changes = [];
-  if (before.name !== after.name) changes.push(`renamed from “${before.name}”`);
-  if (before.categoryId !== after.categoryId) changes.push(`moved from ${names.category(before.categoryId)} to ${names.category(after.categoryId)}`);
-  if (before.status !== after.status) {
-    if (before.status === "pending" && !event.keyid) return "Reservation expired";
-    const change = `${before.status} ${after.status}`;
-    changes.push({
-      "available pending": "reserved",
-      "pending sold": "sold",
-      "pending available": "released",
-      "sold available": "returned",
-    }[change] ?? (after.status ? `marked as ${after.status}` : "taken off sale"));
+export function describe({ type, data: after, keyid }, before, names) {
+  const what = [];
+  if (type === "pet.created") what.push("added");
+  else if (type === "pet.deleted") what.push("deleted");
+  else if (before) {
+    if (before.name !== after.name) what.push(`renamed from “${before.name}”`);
+    if (before.categoryId !== after.categoryId) what.push(`moved from ${names.category(before.categoryId)} to ${names.category(after.categoryId)}`);
+    if (before.status === "pending" && before.status !== after.status && !keyid) return "Reservation expired";
+    const step = `${before.status} ${after.status}`;
+    if (before.status !== after.status) what.push(STEPS[/** @type {keyof STEPS} */ (step)] ?? (after.status ? `marked as ${after.status}` : "taken off sale"));
   }
-  const text = changes.join(", ") || "changed";
-  return text[0].toUpperCase() + text.slice(1) + by;
+  const text = what.join(", ") || "changed";
+  return `${text[0].toUpperCase()}${text.slice(1)} by ${names.who(keyid)}`;
 }

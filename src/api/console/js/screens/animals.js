@@ -94,7 +94,7 @@ export function animals(root, app, rest) {
         canWrite ? el("p", null, "Add the first one, import a spreadsheet, or look around with examples.") : el("p", null, "Your key can only read."),
         canWrite && el("div", { class: "actions" },
           button("Add the first animal", { class: "btn primary", "data-write": true, onclick: openNew }),
-          button("Load examples", { class: "btn", "data-write": true, onclick: (/** @type {MouseEvent} */ event) => app.act(/** @type {HTMLElement} */ (event.currentTarget), () => loadExamples(app)) }))));
+          app.button("Load examples", "", () => loadExamples(app)))));
     } else {
       fill(more, el("div", { class: "empty" }, el("h2", null, "No animal matches"), button("Show all animals", { class: "btn", onclick: showAll })));
     }

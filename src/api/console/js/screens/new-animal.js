@@ -13,7 +13,7 @@ import { button, el } from "../dom.js";
  * @param {(pet: Pet) => void} added
  */
 export function addAnimal(app, categoryId, added) {
-  const fields = animalFields(app, { name: "", categoryId, status: "available" });
+  const fields = animalFields(app.names, { name: "", categoryId, status: "available" });
   const problem = el("p", { class: "problem", role: "alert" });
   const submit = el("button", { class: "btn primary", "data-write": true }, "Add animal");
   const form = el("form", null, ...fields.elements, problem,
