@@ -5,6 +5,7 @@ import { byId, el, fill } from "./dom.js";
 import { ago } from "./format.js";
 import { animals } from "./screens/animals.js";
 import { categories } from "./screens/categories.js";
+import { imports } from "./screens/import.js";
 import { orders } from "./screens/orders.js";
 import { explain, forgetKey, signIn, takeKey } from "./session.js";
 import { follow } from "./stream.js";
@@ -17,6 +18,7 @@ const SCREENS = {
   animals: { title: "Animals", scopes: ["pets:read"], mount: animals },
   orders: { title: "Orders", scopes: ["orders:read"], mount: orders },
   categories: { title: "Categories", scopes: ["pets:read"], mount: categories },
+  import: { title: "Import", scopes: ["pets:write"], mount: imports },
 };
 
 const root = byId("screen");
