@@ -23,6 +23,7 @@ export function orders(root, app) {
   /** @type {Map<string, string | undefined>} the keys that have changed orders last */
   const keys = new Map();
   const body = el("tbody");
+  names.pets.clear();
   const sheet = table(["Animal", "Status", "Changed", "Order", ""], body);
 
   /** @param {Order} order */
@@ -103,7 +104,6 @@ export function orders(root, app) {
         update(data);
         complete([data]);
       } else if (type.startsWith("pet.")) {
-        if (type === "pet.deleted") names.pets.set(data.id, "");
         for (const entry of shown.values()) if (entry.order.petId === data.id) paint(entry);
         tick();
       }
