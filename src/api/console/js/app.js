@@ -44,15 +44,15 @@ export class App {
    * @param {(error: ApiError) => unknown} [onError] returns false if it does not handle it
    */
   async act(control, action, onError) {
-    if (control?.ariaBusy === "true") return;
-    setBusy(control, true);
+    if (control?.ariaBusy) return;
+    if (control) control.ariaBusy = "true";
     try {
       await action();
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       if (!onError || (await onError(error)) === false) toast(message(error), "danger");
     } finally {
-      setBusy(control, false);
+      if (control) control.ariaBusy = null;
     }
   }
 
@@ -87,15 +87,6 @@ export class App {
   }
 }
 
-/**
- * @param {HTMLElement | null} control
- * @param {boolean} busy
- */
-function setBusy(control, busy) {
-  if (control) control.ariaBusy = busy ? "true" : null;
-  disableWrites();
-}
-
 let isOnline = true;
 
 /** @param {boolean} online */
@@ -104,11 +95,9 @@ export function setOnline(online) {
   disableWrites();
 }
 
-/** Disables what is pending, and what changes something while there is no connection. */
-export function disableWrites() {
-  for (const control of document.querySelectorAll("[data-write]")) {
-    /** @type {HTMLButtonElement} */ (control).disabled = !isOnline || control.ariaBusy === "true";
-  }
+/** What changes something is disabled while there is no connection. */
+function disableWrites() {
+  for (const control of document.querySelectorAll("[data-write]")) /** @type {HTMLButtonElement} */ (control).disabled = !isOnline;
 }
 new MutationObserver(() => isOnline || disableWrites()).observe(document, { childList: true, subtree: true });
 

@@ -77,6 +77,11 @@ export function animalPanel(app, pet, changed) {
     /** @param {...HTMLElement} buttons */
     const actions = (...buttons) => app.can("orders:write") && el("div", { class: "actions" }, ...buttons);
     paintTime();
+    // Painted again only if it changes, so that the focus stays.
+    const state = `${pet.status} ${claim}`;
+    if (state === sale.dataset.state) return;
+    sale.dataset.state = state;
+    const hadFocus = sale.contains(document.activeElement);
     if (pet.status === "available") fill(sale, notice("ok", "Available"), actions(step("Reserve", "", "primary")));
     else if (pet.status && !claim) fill(sale, notice("", `Marked as ${pet.status}, without an order`));
     else if (pet.status === "pending") {
@@ -85,6 +90,7 @@ export function animalPanel(app, pet, changed) {
     } else if (pet.status === "sold") {
       fill(sale, notice("", el("span", null, `Sold, ${claim}`), when(order?.updatedAt ?? "")), actions(step("Return", "return", "")));
     } else fill(sale, notice("", "Not for sale: it has no status"));
+    if (hadFocus) (sale.querySelector("button") ?? title).focus();
   };
 
   /** A button that places an order, or moves it on. @param {string} label @param {string} path @param {string} kind */
@@ -94,7 +100,6 @@ export function animalPanel(app, pet, changed) {
     const now = /** @type {Order} */ ((await sent).data);
     order = now;
     update({ ...pet, status: OUTCOMES[now.status] });
-    (sale.querySelector("button") ?? title).focus();
   }, async (error) => {
     if (error.status !== 409) return false;
     const [{ data }] = await Promise.all([api.get(`pets?id=${id}`), loadOrder()]);

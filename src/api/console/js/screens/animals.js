@@ -38,9 +38,9 @@ export function animals(root, app, rest) {
   const search = el("input", { type: "search", "data-search": true, placeholder: "Search by name", "aria-label": "Search by name", maxlength: 64 });
   const category = el("select", { "aria-label": "Category" });
   const add = canWrite
-    ? button("Add animal", { class: "btn primary add", "data-new": true, "data-write": true, onclick: () => openNew() }, el("kbd", null, "n"))
+    ? button("Add animal", { class: "btn primary add", "data-new": true, "data-write": true, onclick: () => openNew() }, el("kbd", { "aria-hidden": "true" }, "n"))
     : el("span", { class: "pill" }, "read-only key");
-  const bar = el("div", { class: "bar" }, el("span", { class: "search" }, search, el("kbd", null, "/")), category, add);
+  const bar = el("div", { class: "bar" }, el("span", { class: "search" }, search, el("kbd", { "aria-hidden": "true" }, "/")), category, add);
   const body = el("tbody");
   const heads = el("tr", null, el("th", null, "Name"), el("th", null, "Category"), el("th", null, "Status"), el("th", { class: "wide" }, "Id"));
   const sheet = el("div", { class: "sheet" }, el("table", null, el("thead", null, heads), body));
