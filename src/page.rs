@@ -46,7 +46,7 @@ pub enum Sort {
 }
 
 impl Sort {
-    fn parse(text: &str) -> Result<Self, Invalid> {
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
         match text {
             "asc" => Ok(Self::Asc),
             "desc" => Ok(Self::Desc),

@@ -104,7 +104,7 @@ impl Operation {
             Self::ListOrders => &["limit", "cursor", "sort", "status", "petId"],
             Self::ListCategories | Self::ListWebhooks | Self::ListKeys => &["limit", "cursor"],
             Self::ListDeliveries => &["limit", "cursor", "state"],
-            Self::ListEvents => &["after", "limit", "types", "subject", "wait"],
+            Self::ListEvents => &["after", "limit", "sort", "types", "subject", "wait"],
             Self::StreamEvents => &["after", "types", "subject"],
             _ => &[],
         }

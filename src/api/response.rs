@@ -188,13 +188,13 @@ pub fn no_store(mut response: Response) -> Response {
     response
 }
 
-/// A page of the event log. Every response links to the next page.
-pub fn events(json: Bytes, link: HeaderValue) -> Response {
+/// A page of the event log.
+pub fn events(json: Bytes, link: Option<HeaderValue>) -> Response {
     let mut response = Response::new(json.into());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, JSON);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(header::LINK, link);
+    headers.extend(link.map(|link| (header::LINK, link)));
     response
 }
 

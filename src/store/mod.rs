@@ -42,7 +42,7 @@ use crate::{
     event::{Event, EventId, EventRetention, Gone},
     idempotency::{Idempotent, IdempotentRequest},
     order::{Order, OrderFilter, OrderId, OrderRejection, Transition},
-    page::{ListQuery, Page},
+    page::{ListQuery, Page, Sort},
     pet::{NewPet, Pet, PetChange, PetFilter, PetId, PetRejection},
     webhook::{
         NewWebhook, WebhookChange, WebhookFilter, WebhookId, WebhookRejection,
@@ -419,15 +419,17 @@ impl Store {
     }
 
     /// Reads up to `limit` events after a position, up to the head; without a position,
-    /// from the oldest event that is kept.
+    /// from the oldest event that is kept. Descending, those before the position; without
+    /// one, from the head.
     pub async fn event_read(
         &self,
         after: Option<EventId>,
+        sort: Sort,
         limit: usize,
     ) -> Result<Result<Vec<Event>, Gone>, Error> {
         match self {
-            Self::Sqlite(db) => db.event_read(after, limit).await,
-            Self::Postgres(db) => db.event_read(after, limit).await,
+            Self::Sqlite(db) => db.event_read(after, sort, limit).await,
+            Self::Postgres(db) => db.event_read(after, sort, limit).await,
         }
     }
 

@@ -90,6 +90,7 @@ const CASES: &[(&str, Case)] = cases![
     events::a_long_poll_waits_for_an_event,
     events::a_long_poll_ends_with_its_client,
     events::a_stalled_http2_stream_is_closed,
+    events::events_are_listed_newest_first,
     events::a_position_that_is_gone_gets_410,
     events::invalid_event_queries_get_400,
     events::a_stream_sends_events_as_they_happen,

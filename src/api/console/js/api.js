@@ -10,8 +10,8 @@ import { parse, stringify } from "./json.js";
  *   createdAt: string, updatedAt: string, expiresAt?: string }} Order
  * @typedef {{ id: number | bigint, name: string }} Category
  * @typedef {{ id: string, type: string, subject: string, time: string, sequence: string, keyid?: string, data: any }} Event
- * @typedef {{ data: any, etag: string | null, next: string | null }} Result
- *   `next` is the query of the next page.
+ * @typedef {{ data: any, etag: string | null, next: string | null, replayed?: boolean }} Result
+ *   `next` is the query of the next page; `replayed`: an earlier request had the same key.
  */
 
 /** An error response of the API, or `status` 0 if the connection was lost. */
@@ -78,11 +78,12 @@ export class Api {
    * @param {string} path
    * @param {object} [body]
    * @param {string | null} [ifMatch]
+   * @param {string} [key] the `Idempotency-Key`
    */
-  send(method, path, body, ifMatch) {
+  send(method, path, body, ifMatch, key = randomId()) {
     /** @type {Record<string, string>} */
     const headers = {};
-    if (method === "POST") headers["Idempotency-Key"] = randomId();
+    if (method === "POST") headers["Idempotency-Key"] = key;
     if (body) headers["Content-Type"] = method === "PATCH" ? "application/merge-patch+json" : "application/json";
     if (ifMatch) headers["If-Match"] = ifMatch;
     return this.#request(path, { method, headers, body: body && stringify(body) }, GIVE_UP_AFTER);
@@ -115,6 +116,7 @@ export class Api {
           data: text ? parse(text) : null,
           etag: response.headers.get("etag"),
           next: link ? new URL(link, document.baseURI).search : null,
+          replayed: response.headers.has("idempotent-replayed"),
         };
       }
       // A lost response: the first attempt has deleted it.

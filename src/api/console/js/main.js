@@ -3,7 +3,12 @@
 import { App, setOnline } from "./app.js";
 import { byId, el, fill } from "./dom.js";
 import { ago } from "./format.js";
+import { activity } from "./screens/activity.js";
 import { animals } from "./screens/animals.js";
+import { categories } from "./screens/categories.js";
+import { imports } from "./screens/import.js";
+import { orders } from "./screens/orders.js";
+import { webhooks } from "./screens/webhooks.js";
 import { explain, forgetKey, signIn, takeKey } from "./session.js";
 import { follow } from "./stream.js";
 
@@ -13,6 +18,11 @@ import { follow } from "./stream.js";
  */
 const SCREENS = {
   animals: { title: "Animals", scopes: ["pets:read"], mount: animals },
+  orders: { title: "Orders", scopes: ["orders:read"], mount: orders },
+  categories: { title: "Categories", scopes: ["pets:read"], mount: categories },
+  activity: { title: "Activity", scopes: ["pets:read", "orders:read"], mount: activity },
+  webhooks: { title: "Webhooks", scopes: ["webhooks:read"], mount: webhooks },
+  import: { title: "Import", scopes: ["pets:write"], mount: imports },
 };
 
 const root = byId("screen");

@@ -1,4 +1,4 @@
-// The names of categories and API keys, which events and animals refer to by id.
+// The names of animals, categories and API keys, which events and orders refer to by id.
 
 export class Names {
   /** @param {import("./api.js").Api} api */
@@ -8,6 +8,8 @@ export class Names {
     this.categories = new Map();
     /** @type {Map<string, string>} */
     this.keys = new Map();
+    /** @type {Map<number, string>} "" if there is no such animal */
+    this.pets = new Map();
     /** @type {Promise<void> | null} */
     this.loadingKeys = null;
   }
@@ -22,6 +24,17 @@ export class Names {
     this.loadingKeys ??= this.#load("keys").then((keys) => void (this.keys = keys), () => {});
     await this.loadingKeys;
     this.loadingKeys = null;
+  }
+
+  /** Loads the names of these animals, if they are new. @param {number[]} ids */
+  async loadPets(ids) {
+    const unknown = [...new Set(ids)].filter((id) => !this.pets.has(id));
+    while (unknown.length) {
+      const some = unknown.splice(0, 100);
+      const { data } = await this.api.get(`pets?limit=100&id=${some}`);
+      for (const id of some) this.pets.set(id, "");
+      for (const { id, name } of data) this.pets.set(id, name);
+    }
   }
 
   /** @param {string} list */
@@ -39,6 +52,7 @@ export class Names {
 
   /** @param {import("./api.js").Event} event */
   onEvent({ type, data }) {
+    if (type.startsWith("pet.")) this.pets.set(data.id, type === "pet.deleted" ? "" : data.name);
     if (type === "category.updated") this.categories.set(String(data.id), data.name);
     if (type === "category.deleted") this.categories.delete(String(data.id));
   }
