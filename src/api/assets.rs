@@ -3,7 +3,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
-use super::error::ApiError;
+use super::{compression::accepts_gzip, error::ApiError};
 use crate::server::Response;
 
 /// A file of a page. Its path contains a hash of the content, so clients can cache it
@@ -58,17 +58,4 @@ fn response(body: &'static [u8], headers: &[(HeaderName, &'static str)]) -> Resp
         response.headers_mut().insert(name, value);
     }
     response
-}
-
-/// Whether the client accepts gzip; `q=0` means that it does not.
-fn accepts_gzip(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(header::ACCEPT_ENCODING).iter();
-    let mut codings = values
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|v| v.split(','));
-    codings.any(|coding| {
-        let (name, weight) = coding.split_once(';').unwrap_or((coding, "q=1"));
-        let weight = weight.trim().trim_start_matches("q=").parse::<f32>();
-        name.trim().eq_ignore_ascii_case("gzip") && weight.is_ok_and(|weight| weight > 0.0)
-    })
 }

@@ -11,6 +11,7 @@ mod assets;
 mod auth;
 mod cache;
 mod categories;
+mod compression;
 mod console;
 mod context;
 mod cors;

@@ -1,6 +1,9 @@
 //! Endpoints without authentication (contract, docs, health checks), request ids, and
 //! unknown paths and methods.
 
+use std::io::Read;
+
+use flate2::read::GzDecoder;
 use http::Method;
 use petstore::api::Contract;
 use serde_json::{Value, json};
@@ -56,6 +59,57 @@ pub async fn the_contract_names_its_server_urls(backend: Backend) {
     assert_eq!(json, same);
 }
 
+pub async fn the_contract_is_compressed_on_request(backend: Backend) {
+    let server = Server::start(backend).await;
+    for path in ["/v1/openapi.yaml", "/v1/openapi.json"] {
+        let request = |method, coding| {
+            let request = server.request(method, path).without_key();
+            request.header("accept-encoding", coding)
+        };
+        let plain = request(Method::GET, "gzip;q=0").send().await;
+        assert_eq!(plain.header("content-encoding"), None);
+        assert_eq!(plain.header("vary"), Some("accept-encoding"));
+        let plain_tag = plain.header("etag").unwrap();
+
+        let gzip = request(Method::GET, "br, gzip").send().await;
+        assert_eq!(gzip.header("content-encoding"), Some("gzip"));
+        assert_eq!(gzip.header("content-type"), plain.header("content-type"));
+        assert_eq!(gzip.header("vary"), Some("accept-encoding"));
+        let gzip_tag = gzip.header("etag").unwrap();
+        assert_ne!(gzip_tag, plain_tag);
+        assert!(gzip.body.len() * 4 < plain.body.len());
+        let mut decoded = Vec::new();
+        GzDecoder::new(&gzip.body[..])
+            .read_to_end(&mut decoded)
+            .unwrap();
+        assert_eq!(decoded, plain.body);
+
+        let head = request(Method::HEAD, "gzip").send().await;
+        let length = gzip.body.len().to_string();
+        assert_eq!(head.header("content-length"), Some(length.as_str()));
+        assert_eq!(head.header("content-encoding"), Some("gzip"));
+        assert_eq!(head.header("etag"), Some(gzip_tag));
+
+        // An entity tag stands for one of the two only.
+        for (coding, tag, status) in [
+            ("gzip", gzip_tag, 304),
+            ("gzip", plain_tag, 200),
+            ("identity", plain_tag, 304),
+            ("identity", gzip_tag, 200),
+        ] {
+            let again = request(Method::GET, coding).header("if-none-match", tag);
+            let again = again.send().await;
+            assert_eq!(again.status, status, "{coding} {tag}");
+            assert_eq!(again.header("vary"), Some("accept-encoding"));
+            if status == 304 {
+                assert_eq!(again.header("etag"), Some(tag));
+                assert_eq!(again.header("content-encoding"), None);
+                assert!(again.body.is_empty());
+            }
+        }
+    }
+}
+
 pub async fn the_root_redirects_to_a_page(backend: Backend) {
     for (console, docs, location) in [
         (true, true, Some("/console")),
@@ -72,6 +126,10 @@ pub async fn the_root_redirects_to_a_page(backend: Backend) {
         let status = if location.is_some() { 307 } else { 404 };
         assert_eq!(root.status, status);
         assert_eq!(root.header("location"), location);
+        if docs {
+            let page = server.get("/docs").await.text();
+            assert_eq!(page.contains("href=\"console\""), console);
+        }
     }
 }
 
