@@ -20,12 +20,7 @@ const OURS: [&str; 4] = [
     "docs/docs.css",
     "docs/icon.svg",
 ];
-const SWAGGER_UI: [&str; 4] = [
-    "dist/swagger-ui-bundle.js",
-    "dist/swagger-ui.css",
-    "LICENSE",
-    "NOTICE",
-];
+const SWAGGER_UI: [&str; 3] = ["dist/swagger-ui-bundle.js", "LICENSE", "NOTICE"];
 /// The files of the console that are not in its own folder.
 const SHARED: [(&str, &str); 2] = [
     ("theme.css", "src/api/theme.css"),

@@ -1,5 +1,7 @@
 //! The API reference: a page that shows the contract in Swagger UI.
 
+use std::sync::LazyLock;
+
 use http::HeaderMap;
 
 use super::{
@@ -15,9 +17,17 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
                       img-src 'self' data:; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'";
 
-pub fn page() -> Response {
-    let html = include_bytes!(concat!(env!("OUT_DIR"), "/docs.html"));
-    assets::page(html, CONTENT_SECURITY_POLICY)
+const HTML: &str = include_str!(concat!(env!("OUT_DIR"), "/docs.html"));
+const CONSOLE_LINK: &str = "<a href=\"console\">Console</a>\n";
+static WITHOUT_CONSOLE: LazyLock<String> = LazyLock::new(|| HTML.replace(CONSOLE_LINK, ""));
+
+/// The page. It links to the console, if there is one.
+pub fn page(has_console: bool) -> Response {
+    let html = match has_console {
+        true => HTML,
+        false => &WITHOUT_CONSOLE,
+    };
+    assets::page(html.as_bytes(), CONTENT_SECURITY_POLICY)
 }
 
 pub fn asset(name: &str, headers: &HeaderMap) -> Result<Response, ApiError> {

@@ -36,7 +36,7 @@ pub async fn route(
         "/" | "/console/" if api.console => assets::redirect("/console"),
         "/" | "/docs/" if api.docs => assets::redirect("/docs"),
         "/console" if api.console => console::page(),
-        "/docs" if api.docs => docs::page(),
+        "/docs" if api.docs => docs::page(api.console),
         "/healthz" => api.health.live(),
         "/readyz" if is_read => api.health.ready().await?,
         // Without probing the store.
