@@ -20,10 +20,12 @@ export function pagedList(app, { append, apply, foot }) {
   /** @type {Event[] | null} what happens while the first page is loaded */
   let missed = null;
 
-  const paint = () => missed || fill(more, foot(!next));
+  let loading = false;
+  const paint = () => loading || fill(more, foot(!next));
   const load = async (/** @type {string} */ query) => {
     const { signal } = abort;
     next = null;
+    loading = true;
     fill(more, "Loading…");
     try {
       const page = await app.api.get(path + query, signal);
@@ -32,6 +34,7 @@ export function pagedList(app, { append, apply, foot }) {
       append(page.data);
       missed?.forEach(apply);
       missed = null;
+      loading = false;
       paint();
       // The end may be in view still.
       watcher.unobserve(more);
@@ -44,7 +47,7 @@ export function pagedList(app, { append, apply, foot }) {
 
   return {
     more,
-    isLast: () => !next,
+    isLast: () => !next && !loading,
     paint,
     /** @param {string} list @param {string} query */
     start(list, query) {

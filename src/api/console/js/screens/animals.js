@@ -5,6 +5,7 @@ import { toast } from "../app.js";
 import { button, el, fill } from "../dom.js";
 import { count, plural } from "../format.js";
 import { stringify } from "../json.js";
+import { arrows, pagedList } from "../list.js";
 import { animalPanel } from "./animal.js";
 import { addAnimal, loadExamples } from "./new-animal.js";
 
@@ -20,14 +21,10 @@ export function animals(root, app, rest) {
   const filter = { status: "", categoryId: "", name: "" };
   /** @type {Map<number, Entry>} in the order of the list */
   const entries = new Map();
-  /** @type {Event[] | null} what happens while the first page is loaded */
-  let missed = null;
-  let loading = new AbortController();
-  /** @type {string | null} */
-  let next = null;
   /** @type {Record<string, number>} */
   let counts = {};
   let inserted = 0;
+  let isFirstPage = true;
   /** @type {ReturnType<typeof animalPanel> | null} */
   let panel = null;
 
@@ -44,13 +41,9 @@ export function animals(root, app, rest) {
   const body = el("tbody");
   const heads = el("tr", null, el("th", null, "Name"), el("th", null, "Category"), el("th", null, "Status"), el("th", { class: "wide" }, "Id"));
   const sheet = el("div", { class: "sheet" }, el("table", null, el("thead", null, heads), body));
-  const more = el("div", { class: "more", role: "status" });
-  const split = el("div", { class: "split" },
-    el("section", { "aria-label": "List" }, el("div", { class: "cards" }, ...cards.map((card) => card.element)), bar, sheet, more));
-  root.append(split);
-
   const openNew = () => addAnimal(app, filter.categoryId, (pet) => {
     apply({ type: "pet.created", data: pet });
+    list.paint();
     location.hash = `#/animals/${pet.id}`;
   });
 
@@ -81,23 +74,21 @@ export function animals(root, app, rest) {
     return entry;
   };
 
-  const paintMore = () => {
+  /** What is below the list. @param {boolean} isLast */
+  const foot = (isLast) => {
     const { size } = entries;
-    const filtered = filter.name || filter.categoryId;
-    const total = filtered ? undefined : counts[filter.status || "total"];
+    const total = filter.name || filter.categoryId ? 0 : counts[filter.status || "total"];
+    const isEmpty = !size && counts.total === 0;
     sheet.hidden = !size;
-    bar.hidden = counts.total === 0;
-    if (missed) fill(more, "Loading…");
-    else if (size) fill(more, next ? `${count(size)}${total ? ` of ${count(total)}` : ""} · scroll for more` : plural(size, "animal"));
-    else if (counts.total === 0) {
-      fill(more, el("div", { class: "empty" }, el("h2", null, "No animals yet"),
-        canWrite ? el("p", null, "Add the first one, import a spreadsheet, or look around with examples.") : el("p", null, "Your key can only read."),
-        canWrite && el("div", { class: "actions" },
-          button("Add the first animal", { class: "btn primary", "data-write": true, onclick: openNew }),
-          app.button("Load examples", "", () => loadExamples(app)))));
-    } else {
-      fill(more, el("div", { class: "empty" }, el("h2", null, "No animal matches"), button("Show all animals", { class: "btn", onclick: showAll })));
-    }
+    bar.hidden = isEmpty;
+    if (!isLast) return `${count(size)}${total ? ` of ${count(total)}` : ""} · scroll for more`;
+    if (size) return plural(size, "animal");
+    if (!isEmpty) return el("div", { class: "empty" }, el("h2", null, "No animal matches"), button("Show all animals", { class: "btn", onclick: showAll }));
+    return el("div", { class: "empty" }, el("h2", null, "No animals yet"),
+      el("p", null, canWrite ? "Add the first one, import a spreadsheet, or look around with examples." : "Your key can only read."),
+      canWrite && el("div", { class: "actions" },
+        button("Add the first animal", { class: "btn primary", "data-write": true, onclick: openNew }),
+        app.button("Load examples", "", () => loadExamples(app))));
   };
 
   const showAll = () => {
@@ -109,70 +100,33 @@ export function animals(root, app, rest) {
   const loadCounts = async () => {
     counts = (await api.get("store/inventory")).data;
     for (const { key, element } of cards) /** @type {Element} */ (element.firstElementChild).textContent = count(counts[key]);
-    paintMore();
+    list.paint();
   };
 
-  /** Loads the first page. */
-  const load = async () => {
-    loading.abort();
-    const { signal } = (loading = new AbortController());
-    missed = [];
+  const load = () => {
     inserted = 0;
-    for (const { status, element } of cards) element.setAttribute("aria-pressed", String(status === filter.status));
+    isFirstPage = true;
+    for (const { status, element } of cards) element.ariaPressed = String(status === filter.status);
     const query = new URLSearchParams({ limit: "50", sort: filter.name ? "asc" : "desc" });
     for (const [name, value] of Object.entries(filter)) if (value) query.set(name, value);
-    try {
-      const [page] = await Promise.all([pageOf(`?${query}`, signal), loadCounts()]);
+    list.start("pets", `?${query}`);
+    loadCounts().catch(() => {});
+  };
+
+  /** @param {Pet[]} page */
+  const append = (page) => {
+    if (isFirstPage) {
       entries.clear();
       body.replaceChildren();
-      append(page);
-      const happened = missed;
-      missed = null;
-      happened.forEach(apply);
-      paintMore();
-      // The end of the list may be in view already.
-      watcher.unobserve(more);
-      watcher.observe(more);
-    } catch (error) {
-      if (!signal.aborted) app.failed(more, error, load);
+      isFirstPage = false;
     }
-  };
-
-  /** A page with at least one animal, if there is one. @param {string} query @param {AbortSignal} signal */
-  const pageOf = async (query, signal) => {
-    for (;;) {
-      const page = await api.get(`pets${query}`, signal);
-      if (page.data.length || !page.next) return page;
-      query = page.next;
-    }
-  };
-
-  /** @param {import("../api.js").Result} page */
-  const append = (page) => {
-    next = page.next;
-    for (const pet of page.data) {
+    for (const pet of page) {
       if (entries.has(pet.id)) continue;
       const entry = newEntry(pet);
       entries.set(pet.id, entry);
       body.append(entry.row);
     }
   };
-
-  const watcher = new IntersectionObserver(async ([{ isIntersecting }]) => {
-    if (!isIntersecting || !next || missed) return;
-    const query = next;
-    next = null;
-    const { signal } = loading;
-    try {
-      append(await pageOf(query, signal));
-      paintMore();
-      watcher.unobserve(more);
-      watcher.observe(more);
-    } catch (error) {
-      next ??= query;
-      if (!signal.aborted) app.failed(more, error, paintMore);
-    }
-  }, { rootMargin: "800px" });
 
   /** @param {Pet} pet */
   const matches = (pet) =>
@@ -184,7 +138,7 @@ export function animals(root, app, rest) {
   const apply = ({ type, data: pet }) => {
     const entry = entries.get(pet.id);
     if (entry && (type === "pet.deleted" || (!matches(pet) && panel?.id !== pet.id))) {
-      if (entry.row.contains(document.activeElement)) move(entry.row, 1);
+      if (entry.row.contains(document.activeElement)) /** @type {HTMLElement | null | undefined} */ (entry.row.nextElementSibling?.querySelector("a"))?.focus();
       entry.row.remove();
       entries.delete(pet.id);
     } else if (entry) {
@@ -197,14 +151,15 @@ export function animals(root, app, rest) {
       if (++inserted > 200) return void load();
       let behind = body.firstElementChild;
       while (behind && !filter.name && Number(behind.lastElementChild?.textContent) > pet.id) behind = behind.nextElementSibling;
-      if (!behind && next) return;
+      if (!behind && !list.isLast()) return;
       const added = newEntry(pet);
       entries.set(pet.id, added);
       body.insertBefore(added.row, behind);
       added.row.classList.add("changed");
     }
-    paintMore();
   };
+
+  const moveFocus = arrows(body);
 
   /** The counts follow, but not each change. */
   let countsTimer = 0;
@@ -212,11 +167,10 @@ export function animals(root, app, rest) {
     countsTimer ||= setTimeout(() => ((countsTimer = 0), loadCounts().catch(() => {})), 300);
   };
 
-  /** @param {Element | null | undefined} row @param {1 | -1} step */
-  const move = (row, step) => {
-    const target = step > 0 ? row?.nextElementSibling : row?.previousElementSibling;
-    target?.querySelector("a")?.focus();
-  };
+  const list = pagedList(app, { append, apply, foot });
+  const split = el("div", { class: "split" },
+    el("section", { "aria-label": "List" }, el("div", { class: "cards" }, ...cards.map((card) => card.element)), bar, sheet, list.more));
+  root.append(split);
 
   /** Shows the animal with an id, or none. @param {string} id */
   const show = async (id) => {
@@ -239,7 +193,7 @@ export function animals(root, app, rest) {
         return location.replace("#/animals");
       }
     }
-    panel = animalPanel(app, pet, apply);
+    panel = animalPanel(app, pet, (event) => (apply(event), list.paint()));
     split.append(panel.element);
     split.classList.add("open");
     panel.focus();
@@ -258,7 +212,8 @@ export function animals(root, app, rest) {
 
   paintCategories();
   names.loadCategories().then(() => (paintCategories(), entries.forEach(paint)), () => {});
-  load().then(() => show(rest));
+  load();
+  show(rest);
 
   return {
     show,
@@ -270,20 +225,16 @@ export function animals(root, app, rest) {
       }
       if (!event.type.startsWith("pet.")) return;
       countSoon();
-      missed ? missed.push(event) : apply(event);
+      list.onEvent(event);
     },
     onKey(event) {
-      const row = document.activeElement?.closest("tbody tr");
-      if (event.key === "Escape" && panel) location.hash = "#/animals";
-      else if (event.key === "Escape" && document.activeElement === search) search.blur();
-      else if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return false;
-      else if (row) move(row, event.key === "ArrowDown" ? 1 : -1);
-      else /** @type {HTMLElement | null} */ (body.querySelector("tr.selected a") ?? body.querySelector("a"))?.focus();
+      if (event.key !== "Escape") return moveFocus(event);
+      if (panel) location.hash = "#/animals";
+      else search.blur();
       return true;
     },
     unmount() {
-      loading.abort();
-      watcher.disconnect();
+      list.unmount();
       panel?.close();
     },
   };
