@@ -3,6 +3,7 @@
 
 import { toast } from "../app.js";
 import { button, el, fill } from "../dom.js";
+import { exportAnimals } from "../export.js";
 import { count, plural } from "../format.js";
 import { stringify } from "../json.js";
 import { animalPanel } from "./animal.js";
@@ -40,7 +41,8 @@ export function animals(root, app, rest) {
   const add = canWrite
     ? button("Add animal", { class: "btn primary add", "data-new": true, "data-write": true, onclick: () => openNew() }, el("kbd", { "aria-hidden": "true" }, "n"))
     : el("span", { class: "pill" }, "read-only key");
-  const bar = el("div", { class: "bar" }, el("span", { class: "search" }, search, el("kbd", { "aria-hidden": "true" }, "/")), category, add);
+  const save = button("Export", { class: "btn", title: "Save the animals of this list as CSV", onclick: () => app.act(save, () => exportAnimals(app, queryOf(100), (done) => (save.textContent = done)).finally(() => (save.textContent = "Export"))) });
+  const bar = el("div", { class: "bar" }, el("span", { class: "search" }, search, el("kbd", { "aria-hidden": "true" }, "/")), category, save, add);
   const body = el("tbody");
   const heads = el("tr", null, el("th", null, "Name"), el("th", null, "Category"), el("th", null, "Status"), el("th", { class: "wide" }, "Id"));
   const sheet = el("div", { class: "sheet" }, el("table", null, el("thead", null, heads), body));
@@ -112,6 +114,13 @@ export function animals(root, app, rest) {
     paintMore();
   };
 
+  /** @param {number} limit */
+  const queryOf = (limit) => {
+    const query = new URLSearchParams({ limit: String(limit), sort: filter.name ? "asc" : "desc" });
+    for (const [name, value] of Object.entries(filter)) if (value) query.set(name, value);
+    return `?${query}`;
+  };
+
   /** Loads the first page. */
   const load = async () => {
     loading.abort();
@@ -119,10 +128,8 @@ export function animals(root, app, rest) {
     missed = [];
     inserted = 0;
     for (const { status, element } of cards) element.setAttribute("aria-pressed", String(status === filter.status));
-    const query = new URLSearchParams({ limit: "50", sort: filter.name ? "asc" : "desc" });
-    for (const [name, value] of Object.entries(filter)) if (value) query.set(name, value);
     try {
-      const [page] = await Promise.all([pageOf(`?${query}`, signal), loadCounts()]);
+      const [page] = await Promise.all([pageOf(queryOf(50), signal), loadCounts()]);
       entries.clear();
       body.replaceChildren();
       append(page);
