@@ -1,6 +1,6 @@
 // A live list that is loaded page by page as its end comes into view.
 
-import { el, fill } from "./dom.js";
+import { button, el, fill } from "./dom.js";
 
 /** @import { Event } from "./api.js" */
 
@@ -84,6 +84,16 @@ export function tabs(label, options, choose) {
   press(Object.keys(options)[0]);
   return el("div", { class: "tabs", role: "group", "aria-label": label }, ...all);
 }
+
+/**
+ * The button that adds something.
+ * @param {boolean} canWrite
+ * @param {string} label
+ * @param {() => void} onclick
+ */
+export const newButton = (canWrite, label, onclick) => canWrite
+  ? button(label, { class: "btn primary add", "data-new": true, "data-write": true, onclick }, el("kbd", { "aria-hidden": "true" }, "n"))
+  : el("span", { class: "pill" }, "read-only key");
 
 /** Moves the focus up and down the rows of a table. @param {Element} body */
 export const arrows = (body) => (/** @type {KeyboardEvent} */ { key }) => {

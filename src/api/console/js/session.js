@@ -15,7 +15,8 @@ export function takeKey() {
   return key;
 }
 
-export const forgetKey = () => sessionStorage.removeItem(STORAGE_KEY);
+/** Forgets the key, and a file that is imported with it. */
+export const forgetKey = () => sessionStorage.clear();
 
 /**
  * Tests a key with one request. At the same time it asks where the event log ends, so

@@ -27,6 +27,8 @@ export function activity(root, app) {
   let entries = [];
   /** @type {Entry[]} whose state before is looked up */
   let unclear = [];
+  /** @type {Map<number, string>} */
+  const deleted = new Map();
   const log = el("ol", { class: "sheet log" });
   names.pets.clear();
 
@@ -35,9 +37,9 @@ export function activity(root, app) {
     const { type, subject, time, data } = event;
     const id = type.startsWith("order.") ? data.petId : data.id;
     const isPet = !type.startsWith("category.");
-    const name = data.name ?? (names.pets.get(id) || `Animal ${id}`);
-    fill(item, el("span", null, isPet && names.pets.get(id) ? el("a", { href: `#/animals/${id}` }, name) : el("b", null, isPet ? name : `Category ${name}`), " ",
-      describe(event, before, names), type.startsWith("order.") && `, order ${subject.slice(7)}`),
+    const name = data.name ?? (names.pets.get(id) || deleted.get(id) || `Animal ${id}`);
+    const text = describe(event, before, names);
+    fill(item, el("span", null, isPet && names.pets.get(id) ? el("a", { href: `#/animals/${id}` }, name) : el("b", null, isPet ? name : `Category ${name}`), `: ${text[0].toLowerCase()}${text.slice(1)}`, type.startsWith("order.") && `, order ${subject.slice(7)}`),
       el("time", { datetime: time, title: exactly(time) }, when(time)));
   };
 
@@ -47,6 +49,7 @@ export function activity(root, app) {
   /** Finds out what has changed, names and all. @param {Entry[]} some */
   const complete = async (some) => {
     for (const entry of some) {
+      if (entry.event.type === "pet.deleted") deleted.set(entry.event.data.id, entry.event.data.name);
       if (!entry.event.type.endsWith(".updated")) continue;
       const older = entries.slice(entries.indexOf(entry) + 1).find(({ event }) => event.subject === entry.event.subject);
       if (older) entry.before = older.event.data;

@@ -3,6 +3,7 @@
 
 import { toast } from "../app.js";
 import { button, el, fill } from "../dom.js";
+import { exportAnimals } from "../export.js";
 import { count, plural } from "../format.js";
 import { stringify } from "../json.js";
 import { arrows, pagedList } from "../list.js";
@@ -37,7 +38,8 @@ export function animals(root, app, rest) {
   const add = canWrite
     ? button("Add animal", { class: "btn primary add", "data-new": true, "data-write": true, onclick: () => openNew() }, el("kbd", { "aria-hidden": "true" }, "n"))
     : el("span", { class: "pill" }, "read-only key");
-  const bar = el("div", { class: "bar" }, el("span", { class: "search" }, search, el("kbd", { "aria-hidden": "true" }, "/")), category, add);
+  const save = button("Export", { class: "btn", title: "Save the animals of this list as CSV", onclick: () => app.act(save, () => exportAnimals(app, queryOf(100), (done) => (save.textContent = done)).finally(() => (save.textContent = "Export"))) });
+  const bar = el("div", { class: "bar" }, el("span", { class: "search" }, search, el("kbd", { "aria-hidden": "true" }, "/")), category, save, add);
   const body = el("tbody");
   const heads = el("tr", null, el("th", null, "Name"), el("th", null, "Category"), el("th", null, "Status"), el("th", { class: "wide" }, "Id"));
   const sheet = el("div", { class: "sheet" }, el("table", null, el("thead", null, heads), body));
@@ -103,13 +105,18 @@ export function animals(root, app, rest) {
     list.paint();
   };
 
+  /** @param {number} limit */
+  const queryOf = (limit) => {
+    const query = new URLSearchParams({ limit: String(limit), sort: filter.name ? "asc" : "desc" });
+    for (const [name, value] of Object.entries(filter)) if (value) query.set(name, value);
+    return `?${query}`;
+  };
+
   const load = () => {
     inserted = 0;
     isFirstPage = true;
     for (const { status, element } of cards) element.ariaPressed = String(status === filter.status);
-    const query = new URLSearchParams({ limit: "50", sort: filter.name ? "asc" : "desc" });
-    for (const [name, value] of Object.entries(filter)) if (value) query.set(name, value);
-    list.start("pets", `?${query}`);
+    list.start("pets", queryOf(50));
     loadCounts().catch(() => {});
   };
 

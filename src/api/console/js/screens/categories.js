@@ -3,7 +3,8 @@
 import { confirm, dialog, message, toast } from "../app.js";
 import { button, el, field, fill } from "../dom.js";
 import { plural } from "../format.js";
-import { arrows, table } from "../list.js";
+import { arrows, newButton, table } from "../list.js";
+import { fold } from "../pet-rows.js";
 
 const LIMIT = 2n ** 63n;
 
@@ -14,10 +15,7 @@ export function categories(root, app) {
   const body = el("tbody");
   const sheet = table(["Name", "Number", ""], body);
   const more = el("div", { class: "more", role: "status" });
-  const add = canWrite
-    ? button("Name a category", { class: "btn primary add", "data-new": true, "data-write": true, onclick: () => edit("") }, el("kbd", null, "n"))
-    : el("span", { class: "pill" }, "read-only key");
-  root.append(el("div", { class: "bar" }, el("p", { class: "hint" }, "Animals have the number of a category. Give it a name that people know."), add), sheet, more);
+  root.append(el("div", { class: "bar" }, el("p", { class: "hint" }, "Animals have the number of a category. Give it a name that people know."), newButton(canWrite, "Name a category", () => edit(""))), sheet, more);
 
   const paint = () => {
     const all = [...names.categories].sort(([, a], [, b]) => a.localeCompare(b));
@@ -44,7 +42,7 @@ export function categories(root, app) {
     const check = () => {
       const now = names.categories.get(id) ?? "";
       const target = id || String(BigInt(number.value.trim()));
-      const taken = [...names.categories].find(([other, text]) => other !== target && same(text, name.value));
+      const taken = [...names.categories].find(([other, text]) => other !== target && fold(text) === fold(name.value));
       if (taken) return `Category ${taken[0]} is named “${taken[1]}” already. Choose another name.`;
       if (!id && names.categories.has(target)) return `Category ${target} is named “${names.category(target)}” already. Rename it, or choose another number.`;
       if (BigInt(target) >= LIMIT || BigInt(target) < -LIMIT) return `The number must be from ${-LIMIT} to ${LIMIT - 1n}.`;
@@ -86,6 +84,3 @@ export function categories(root, app) {
   load();
   return { onEvent: ({ type }) => void (type.startsWith("category.") && paint()), onKey: arrows(body) };
 }
-
-/** Whether two names differ at most in case. @param {string} a @param {string} b */
-const same = (a, b) => a.normalize().toLowerCase() === b.normalize().toLowerCase();

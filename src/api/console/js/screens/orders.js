@@ -1,7 +1,7 @@
 // Orders: the open ones first, live, each with what can be done with it.
 
 import { toast } from "../app.js";
-import { button, el, fill } from "../dom.js";
+import { el, fill } from "../dom.js";
 import { count, exactly, left, plural, when } from "../format.js";
 import { arrows, pagedList, table, tabs } from "../list.js";
 
@@ -40,19 +40,16 @@ export function orders(root, app) {
         order.status === "placed" && el("small", { class: "left", "data-until": order.expiresAt })),
       el("td", { class: "muted", title: exactly(updatedAt) }, when(updatedAt), keys.has(subject) && ` by ${names.who(keys.get(subject))}`),
       el("td", { class: "wide number" }, String(id)),
-      el("td", { class: "steps" }, ...(app.can("orders:write") && STEPS[order.status] || []).map(({ label, kind, result }) => button(label, {
-        class: `btn small ${kind}`, "data-write": true, "aria-label": `${label} order ${id}, ${name}`,
-        onclick: (/** @type {MouseEvent} */ { currentTarget }) => app.act(/** @type {HTMLElement} */ (currentTarget), async () => {
-          const { data } = await api.send("POST", `store/${subject}/${label.toLowerCase()}`);
-          keys.set(subject, String(app.key.id));
-          toast(`${name} ${result}.`);
-          update(data);
-        }, async (error) => {
-          const { data } = error.status === 409 ? await api.get(`store/${subject}`) : { data: order };
-          if (data.status === order.status) return false;
-          toast(`Somebody was faster: order ${id} is ${data.status}.`, "danger");
-          update(data);
-        }),
+      el("td", { class: "steps" }, ...(app.can("orders:write") && STEPS[order.status] || []).map(({ label, kind, result }) => app.button(label, `small ${kind}`, async () => {
+        const { data } = await api.send("POST", `store/${subject}/${label.toLowerCase()}`);
+        keys.set(subject, String(app.key.id));
+        toast(`${name} ${result}.`);
+        update(data);
+      }, async (error) => {
+        const { data } = error.status === 409 ? await api.get(`store/${subject}`) : { data: order };
+        if (data.status === order.status) return false;
+        toast(`Somebody was faster: order ${id} is ${data.status}.`, "danger");
+        update(data);
       }))));
   };
 

@@ -3,7 +3,7 @@
 import { confirm, dialog, message, toast } from "../app.js";
 import { button, el, field, fill } from "../dom.js";
 import { ago, exactly, plural, when } from "../format.js";
-import { arrows, table } from "../list.js";
+import { arrows, newButton, table } from "../list.js";
 
 /**
  * @typedef {{ id: number, url: string, types: string[], description?: string, state: "enabled" | "disabled", disabledReason?: string,
@@ -28,13 +28,14 @@ export function webhooks(root, app, rest) {
   /** @type {Map<number, string>} since when events wait, if they do */
   const waiting = new Map();
   let chosen = 0;
+  let refresh = () => {};
   const body = el("tbody");
   const sheet = table(["URL", "State", "Deliveries"], body);
   const more = el("div", { class: "more", role: "status" });
   const panel = el("aside", { class: "panel", "aria-label": "Webhook" });
   const split = el("div", { class: "split" }, el("section", { "aria-label": "List" },
     el("div", { class: "bar" }, el("p", { class: "hint" }, "Every change is sent to the URLs of other programs."),
-      canWrite ? button("Add webhook", { class: "btn primary add", "data-new": true, "data-write": true, onclick: () => create() }, el("kbd", null, "n")) : el("span", { class: "pill" }, "read-only key")),
+      newButton(canWrite, "Add webhook", () => create())),
     sheet, more));
   root.append(split);
 
@@ -73,6 +74,7 @@ export function webhooks(root, app, rest) {
         waiting.set(id, data[0] && Date.now() - Date.parse(data[0].time) > BEHIND ? data[0].time : "");
       }
       paint();
+      refresh();
     } catch (error) {
       if (!all.length) app.failed(more, error, load);
     }
@@ -84,9 +86,11 @@ export function webhooks(root, app, rest) {
     const webhook = all.find((webhook) => webhook.id === chosen);
     split.classList.toggle("open", !!webhook);
     paint();
+    refresh = () => {};
     if (!webhook) return panel.remove();
     const { url, description, types, state, keyId, createdAt } = webhook;
     const result = el("div", { role: "status" });
+    const notice = el("div");
     const failed = el("div");
     /** @param {object} change */
     const set = async (change) => {
@@ -97,7 +101,7 @@ export function webhooks(root, app, rest) {
     const heading = el("h2", { tabindex: -1 }, url);
     await names.loadKeys([String(keyId)]);
     fill(panel, heading, el("p", { class: "meta" }, description && `${description} · `, `added ${when(createdAt)} by ${names.who(String(keyId))}`),
-      el("div", { class: `notice ${state === "disabled" ? "danger" : webhook.failingSince ? "warn" : "ok"}` }, el("span", null, state), el("span", null, progress(webhook))),
+      notice,
       canWrite && el("div", { class: "actions" },
         app.button("Send a test", "primary", async () => {
           fill(result);
@@ -118,9 +122,11 @@ export function webhooks(root, app, rest) {
     split.append(panel);
     heading.focus();
 
+    let shown = "";
     const loadFailed = async () => {
       /** @type {Delivery[]} */
       const deliveries = (await api.get(`webhooks/${id}/deliveries?limit=100`)).data;
+      if (shown === (shown = JSON.stringify(deliveries))) return;
       fill(failed, deliveries.length ? el("ol", { class: "log" }, ...deliveries.map((delivery) => {
         const { eventId, state, attempts, lastAttemptAt, nextAttemptAt } = delivery;
         return el("li", null, el("span", null, el("span", { class: `pill ${state}` }, state), ` ${reason(delivery)}, ${plural(attempts, "attempt")}, `,
@@ -128,11 +134,17 @@ export function webhooks(root, app, rest) {
         canWrite && app.button("Retry", "small", async () => {
           await api.send("POST", `webhooks/${id}/deliveries/${eventId}/retry`);
           toast("The delivery is attempted again.");
-          setTimeout(loadFailed, 1500);
+          setTimeout(load, 1500);
         }));
       })) : el("p", { class: "hint" }, "None."));
     };
-    loadFailed().catch((error) => app.failed(failed, error, loadFailed));
+    refresh = () => {
+      const now = all.find((webhook) => webhook.id === chosen) ?? webhook;
+      notice.className = `notice ${now.state === "disabled" ? "danger" : now.failingSince ? "warn" : "ok"}`;
+      fill(notice, el("span", null, now.state), el("span", null, progress(now)));
+      loadFailed().catch((error) => app.failed(failed, error, refresh));
+    };
+    refresh();
   };
 
   const create = () => {
