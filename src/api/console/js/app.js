@@ -129,9 +129,8 @@ export function toast(text, kind = "") {
  * @param {...import("./dom.js").Child} content
  */
 export function dialog(title, ...content) {
-  const box = el("dialog", { "aria-labelledby": "dialog-title" }, el("h2", { id: "dialog-title" }, title), ...content);
+  const box = el("dialog", { "aria-labelledby": "dialog-title", closedby: "any" }, el("h2", { id: "dialog-title" }, title), ...content);
   box.addEventListener("close", () => box.remove());
-  box.addEventListener("click", (event) => event.target === box && box.close());
   document.body.append(box);
   box.showModal();
   return box;

@@ -60,7 +60,7 @@ function showBanner() {
   const seconds = Math.ceil((waitingUntil - Date.now()) / 1000);
   let text = "";
   if (app && !online) text = `No connection. You see the state of ${ago(lastContact)}, and cannot change anything until the connection is back.`;
-  else if (app && seconds > 0) text = `${waitingFor === 429 ? "Too many requests" : "The service is busy"}. Trying again in ${seconds} s.`;
+  else if (seconds > 0) text = `${waitingFor === 429 ? "Too many requests" : "The service is busy"}. Trying again in ${seconds} s.`;
   const banner = byId("banner");
   if (banner.textContent !== text) banner.textContent = text;
   banner.hidden = !text;
@@ -69,8 +69,10 @@ setInterval(showBanner, 1000);
 
 /** @param {boolean} live */
 function showLive(live) {
+  const text = live ? "live" : "connecting…";
+  if (byId("live").textContent === text) return;
   byId("live").className = live ? "on" : "";
-  byId("live").textContent = live ? "live" : "connecting…";
+  byId("live").textContent = text;
 }
 
 /** @param {string} secret */
@@ -88,11 +90,16 @@ async function start(secret) {
   endStream = follow(app.api, session.position, {
     event(event) {
       app?.names.onEvent(event);
-      screen?.onEvent?.(event);
+      try {
+        screen?.onEvent?.(event);
+      } catch (error) {
+        // The stream goes on.
+        reportError(error);
+      }
     },
-    state(live) {
+    state(live, reached) {
       showLive(live);
-      observer.connection(live);
+      observer.connection(reached);
     },
     gone: () => open(true),
   });
@@ -127,8 +134,12 @@ function showSignIn(reason = "") {
 
 byId("sign-in").addEventListener("submit", async (event) => {
   event.preventDefault();
-  const form = new FormData(/** @type {HTMLFormElement} */ (event.target));
-  await start(String(form.get("key"))).catch((error) => showSignIn(explain(error)));
+  const form = /** @type {HTMLFormElement} */ (event.target);
+  const submit = form.querySelector(".btn");
+  if (submit?.ariaBusy) return;
+  if (submit) submit.ariaBusy = "true";
+  await start(String(new FormData(form).get("key"))).catch((error) => showSignIn(explain(error)));
+  if (submit) submit.ariaBusy = null;
 });
 
 /** @param {string} name */
@@ -159,7 +170,8 @@ function open(again) {
   screen = SCREENS[name].mount(box, app, rest);
 }
 
-addEventListener("hashchange", () => open());
+// A link with a key can be opened in a tab that is signed in.
+addEventListener("hashchange", () => (location.hash.startsWith("#key=") ? location.reload() : open()));
 byId("sign-out").addEventListener("click", () => signOut());
 document.addEventListener("keydown", (event) => {
   const target = /** @type {HTMLElement} */ (event.target);

@@ -18,7 +18,8 @@ export async function newest(api) {
  * @param {string | null} position the event to start after; null: now
  * @param {object} on
  * @param {(event: import("./api.js").Event) => void} on.event
- * @param {(live: boolean) => void} on.state
+ * @param {(live: boolean, reached: boolean) => void} on.state whether events arrive, and
+ *   whether the service responds
  * @param {() => void} on.gone the position is no longer kept: load everything again
  * @returns {() => void} ends it
  */
@@ -27,6 +28,7 @@ export function follow(api, position, on) {
   let connection = new AbortController();
   let wake = () => {};
   const end = new AbortController();
+  const { signal } = end;
 
   /** @param {string} block */
   const take = (block) => {
@@ -40,26 +42,26 @@ export function follow(api, position, on) {
     if (data) on.event(parse(data));
   };
 
-  /** Returns whether there was a connection. */
+  /** Reads until the stream ends, for any reason. */
   const read = async () => {
     connection = new AbortController();
     const isSilent = () => connection.abort();
     let silence = setTimeout(isSilent, SILENCE);
-    let connected = false;
+    let reached = false;
     try {
       const headers = position ? { "Last-Event-ID": position } : undefined;
       const response = await api.fetch("events/stream", { headers, signal: connection.signal });
+      reached = true;
       if (response.status === 410) {
         position = await newest(api);
         on.gone();
       }
-      connected = response.ok || response.status === 410;
-      if (!response.ok || !response.body) return connected;
-      on.state(true);
+      if (!response.ok || !response.body) return { opened: response.status === 410, reached };
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       for (let rest = ""; ;) {
+        on.state(true, true);
         const { done, value } = await reader.read();
-        if (done) return connected;
+        if (done) break;
         clearTimeout(silence);
         silence = setTimeout(isSilent, SILENCE);
         const blocks = (rest + value).split("\n\n");
@@ -67,24 +69,25 @@ export function follow(api, position, on) {
         blocks.forEach(take);
       }
     } catch {
-      return connected;
+      // Lost, or closed by this page.
     } finally {
       clearTimeout(silence);
     }
+    return { opened: reached, reached };
   };
 
   const reconnect = () => (connection.abort(), document.hidden || wake());
-  document.addEventListener("visibilitychange", () => (document.hidden ? connection.abort() : wake()), end);
-  addEventListener("online", reconnect, end);
-  addEventListener("offline", reconnect, end);
+  document.addEventListener("visibilitychange", () => (document.hidden ? connection.abort() : wake()), { signal });
+  addEventListener("online", reconnect, { signal });
+  addEventListener("offline", reconnect, { signal });
   (async () => {
-    while (!end.signal.aborted) {
+    while (!signal.aborted) {
       const woken = new Promise((resolve) => (wake = () => resolve(null)));
       if (document.hidden) await woken;
-      const connected = await read();
-      if (end.signal.aborted || document.hidden) continue;
-      if (!connected) on.state(false);
-      await Promise.race([sleep(connected ? 100 : retry), woken]);
+      const { opened, reached } = await read();
+      if (signal.aborted || document.hidden) continue;
+      if (!opened) on.state(false, reached);
+      await Promise.race([sleep(opened ? 100 : retry), woken]);
     }
   })();
   return () => {
