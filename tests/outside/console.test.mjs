@@ -153,7 +153,11 @@ for (const [device, size] of Object.entries({ desktop: { width: 1440, height: 90
       await focused(`Kim ${look}`);
       await keyboard.press("Tab");
       await focused("Reserve");
-      await keyboard.press("Enter");
+      // Held down, the key acts once.
+      await keyboard.down("Enter");
+      await focused("Complete sale");
+      await keyboard.down("Enter");
+      await keyboard.up("Enter");
       await focused("Complete sale");
       await keyboard.press("Enter");
       await focused("Return");

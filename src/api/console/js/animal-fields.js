@@ -21,7 +21,7 @@ const OTHER = "other";
 export function animalFields({ categories }, initial) {
   const name = el("input", { name: "name", required: true, maxlength: 255, autocomplete: "off" });
   const category = el("select", { name: "category" });
-  const number = el("input", { name: "number", required: true, inputmode: "numeric", pattern: "-?[0-9]{1,19}", title: "A whole number", "aria-label": "Number of the category", placeholder: "Number" });
+  const number = el("input", { name: "number", required: true, inputmode: "numeric", pattern: "-?[0-9]{1,19}", title: "A whole number", "aria-label": "Number of the category", placeholder: "Number, such as 3" });
   const status = el("select", { name: "status" }, ...["available", "pending", "sold", ""].map((value) => el("option", { value }, value || "no status")));
   const hint = el("small");
   const showNumber = () => (number.hidden = number.disabled = category.value !== OTHER);

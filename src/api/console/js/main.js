@@ -59,7 +59,7 @@ const observer = {
 function showBanner() {
   const seconds = Math.ceil((waitingUntil - Date.now()) / 1000);
   let text = "";
-  if (app && !online) text = `No connection. You see the state of ${ago(lastContact)}, and cannot change anything until the connection is back.`;
+  if (app && !online) text = `No connection. Showing data from ${ago(lastContact)}; changes are disabled until it is back.`;
   else if (seconds > 0) text = `${waitingFor === 429 ? "Too many requests" : "The service is busy"}. Trying again in ${seconds} s.`;
   const banner = byId("banner");
   if (banner.textContent !== text) banner.textContent = text;
@@ -175,6 +175,8 @@ addEventListener("hashchange", () => (location.hash.startsWith("#key=") ? locati
 byId("sign-out").addEventListener("click", () => signOut());
 document.addEventListener("keydown", (event) => {
   const target = /** @type {HTMLElement} */ (event.target);
+  // A key that is held down must not sell an animal and take it back.
+  if (event.repeat && event.key === "Enter") return event.preventDefault();
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog")) return;
   if (target.matches("input, select, textarea") && event.key !== "Escape") return;
   /** @type {HTMLElement | null} */

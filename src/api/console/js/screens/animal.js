@@ -106,6 +106,8 @@ export function animalPanel(app, pet, changed) {
     if (data[0]) update(data[0]);
     const now = pet.status === "pending" ? "reserved" : (pet.status ?? "not for sale");
     warn(`Somebody was faster: ${pet.name} is ${now}${isClaimed() ? `, order ${order?.id}` : ""}.`);
+    // Not on a button that would change the order of somebody else.
+    title.focus();
   });
 
   const paintForm = () => (saving.hidden = conflict.hasChildNodes() || !Object.keys(changes(fields.values, base)).length);
