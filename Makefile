@@ -43,7 +43,8 @@ test-outside: tools outside-tools
 
 screenshots: tools outside-tools
 	cargo build --locked
-	cd $(OUTSIDE) && PETSTORE_BINARY=$(BUILT)/debug/petstore node screenshots.mjs
+	cd $(OUTSIDE) && PETSTORE_BINARY=$(BUILT)/debug/petstore \
+		ARTEFACTS=$(CURDIR)/target/outside/artefacts node screenshots.mjs
 
 outside-tools: tools $(OUTSIDE)/node_modules/.installed target/outside/.installed
 
