@@ -159,14 +159,16 @@ export function imports(root, app) {
     }
 
     const progress = el("progress", { max: total, "aria-label": "Progress" });
-    const text = el("p", { role: "status" });
+    const text = el("p");
+    const trouble = el("p", { role: "status" });
     const actions = el("div", { class: "bar" });
-    fill(root, el("div", { class: "drop" }, el("h2", null, `Importing ${source.name}`), progress, text, actions));
+    fill(root, el("div", { class: "drop" }, el("h2", null, `Importing ${source.name}`), progress, text, trouble, actions));
 
     const paint = (problem = "") => {
       const done = added + repeated + rejected.length - (pets.length - total);
       progress.value = done;
-      text.textContent = `${problem} ${count(done)} of ${count(total)}`;
+      text.textContent = `${count(done)} of ${count(total)}`;
+      if (trouble.textContent !== problem) trouble.textContent = problem;
     };
 
     const work = async () => {
@@ -176,7 +178,7 @@ export function imports(root, app) {
           replayed ? repeated++ : added++;
         } catch (error) {
           if (!(error instanceof ApiError)) throw error;
-          if (error.status === 400) {
+          if ([400, 409, 413, 422].includes(error.status)) {
             rejected.push({ ...row, problems: [message(error), "", ""] });
             continue;
           }
@@ -233,10 +235,10 @@ export function imports(root, app) {
     const file = event.dataTransfer?.files[0];
     if (event.type === "drop" && file && !running) open(file);
   };
-  root.addEventListener("dragover", drag);
-  root.addEventListener("drop", drag);
-  const leaving = (/** @type {Event} */ event) => running && event.preventDefault();
-  addEventListener("beforeunload", leaving);
+  const end = new AbortController();
+  document.addEventListener("dragover", drag, end);
+  document.addEventListener("drop", drag, end);
+  addEventListener("beforeunload", (event) => running && event.preventDefault(), end);
 
   const saved = JSON.parse(sessionStorage.getItem(STORAGE) ?? "null");
   if (saved?.key === key.id && Date.now() - saved.time < DAY) check(saved);
@@ -245,7 +247,7 @@ export function imports(root, app) {
   return {
     unmount() {
       running = false;
-      removeEventListener("beforeunload", leaving);
+      end.abort();
     },
   };
 }
