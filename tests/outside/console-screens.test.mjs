@@ -40,7 +40,6 @@ async function open(screen, options, secret = key, address = service.address) {
 }
 const addAnimal = (name, more) => call("POST", "pets", { name, categoryId: 1, status: "available", ...more });
 const order = async (name) => call("POST", "store/orders", { petId: (await addAnimal(name)).id });
-const phone = { width: 390, height: 844, dark: true };
 
 // Looks at a screen on a desktop and on a phone, light and dark.
 async function inspect(page, name) {
@@ -352,7 +351,12 @@ test("a spreadsheet is checked before anything is added", async () => {
   await page.getByText("Check names with accents.").waitFor();
   await page.getByRole("cell", { name: "Ärmel" }).waitFor();
   await page.button("Another file").click();
-  await choose(page, csv("broken.csv", "name,category\nRex,Dogs\n\"Max,Dogs\n"));
+  const dataTransfer = await page.evaluateHandle(() => {
+    const transfer = new DataTransfer();
+    transfer.items.add(new File(["name,category\nRex,Dogs\n\"Max,Dogs\n"], "broken.csv"));
+    return transfer;
+  });
+  await page.dispatchEvent("#screen", "drop", { dataTransfer });
   await page.getByText("Line 3: a quote is not closed.").waitFor();
   assert.deepEqual(page.problems(), []);
   await page.leave();
