@@ -52,6 +52,7 @@ async fn read_desc(server: &Server, path: &str) -> Vec<Value> {
         assert_eq!(page.status, 200, "{}", page.text());
         events.extend(page.json().as_array().unwrap().iter().cloned());
         next = page.next();
+        assert_ne!(next, Some(path), "the link leads to older events");
     }
     events
 }
