@@ -1,13 +1,14 @@
 # Commands for developers. Run `make` alone to list them.
 
 .PHONY: help run test test-rust test-outside outside-tools soak torture lint lint-rust deny \
-	advisories fuzz bench package reproducible tools
+	advisories fuzz bench package reproducible screenshots tools
 
 help:
 	@echo "make run           build and run the service on petstore.db"
 	@echo "make test          run all tests, after installing the tools they need"
 	@echo "make test-rust     run only the tests in Rust, including those that need tools"
 	@echo "make test-outside  run only the tests with external tools: browser, linter, fuzzer, client generators"
+	@echo "make screenshots   take the pictures of the console in the README"
 	@echo "make soak          run the soak tests of sales and events, with crashes, for ten minutes each"
 	@echo "                   (set SOAK_SECONDS and SEED to change length and random seed)"
 	@echo "make torture       run the fault campaigns at full length (hours; set SEED to repeat one)"
@@ -39,6 +40,11 @@ test-outside: tools outside-tools
 	cargo test --locked --no-run
 	cd $(OUTSIDE) && PETSTORE_BINARY=$(BUILT)/debug/petstore \
 		PYTHON_TOOLS=$(PYTHON_TOOLS) ARTEFACTS=$(CURDIR)/target/outside/artefacts npm test
+
+screenshots: tools outside-tools
+	cargo build --locked
+	cd $(OUTSIDE) && PETSTORE_BINARY=$(BUILT)/debug/petstore \
+		ARTEFACTS=$(CURDIR)/target/outside/artefacts node screenshots.mjs
 
 outside-tools: tools $(OUTSIDE)/node_modules/.installed target/outside/.installed
 

@@ -1,5 +1,6 @@
 //! Prepares what the service serves: the contract as JSON, so that the binary needs no
-//! YAML parser, and the files of the docs page, compressed and named by content hash.
+//! YAML parser, and the files of the docs page and the console, compressed and named by
+//! content hash.
 
 use std::{
     env,
@@ -12,13 +13,18 @@ use std::{
 
 use flate2::{Compression, Crc, write::GzEncoder};
 
-/// The files of the page: our own, and Swagger UI's.
-const OURS: [&str; 3] = ["docs.js", "docs.css", "icon.svg"];
-const SWAGGER_UI: [&str; 4] = [
-    "dist/swagger-ui-bundle.js",
-    "dist/swagger-ui.css",
-    "LICENSE",
-    "NOTICE",
+/// The files of the docs page: our own, and Swagger UI's.
+const OURS: [&str; 4] = [
+    "theme.css",
+    "docs/docs.js",
+    "docs/docs.css",
+    "docs/icon.svg",
+];
+const SWAGGER_UI: [&str; 3] = ["dist/swagger-ui-bundle.js", "LICENSE", "NOTICE"];
+/// The files of the console that are not in its own folder.
+const SHARED: [(&str, &str); 2] = [
+    ("theme.css", "src/api/theme.css"),
+    ("icon.svg", "src/api/docs/icon.svg"),
 ];
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -26,7 +32,9 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 fn main() -> Result<()> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     contract(&out)?;
-    docs_page(&out)
+    println!("cargo::rerun-if-changed=src/api/theme.css");
+    docs_page(&out)?;
+    console(&out)
 }
 
 fn contract(out: &Path) -> Result<()> {
@@ -37,44 +45,27 @@ fn contract(out: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Each file has a hash in its name.
 fn docs_page(out: &Path) -> Result<()> {
     println!("cargo::rerun-if-changed=src/api/docs");
     let mut page = fs::read_to_string("src/api/docs/index.html")?;
-    let mut table = String::from("[\n");
-    for (name, bytes) in page_files()? {
+    let mut files = Vec::new();
+    for (name, bytes) in docs_files()? {
         let mut checksum = Crc::new();
         checksum.update(&bytes);
         let (stem, extension) = name.rsplit_once('.').unwrap_or((name, "txt"));
         let hashed = format!("{stem}.{:08x}.{extension}", checksum.sum());
-        let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
-        gzip.write_all(&bytes)?;
-        fs::write(out.join(&hashed), &bytes)?;
-        fs::write(out.join(format!("{hashed}.gz")), gzip.finish()?)?;
         page = page.replace(&format!("{{{name}}}"), &hashed);
-        let media_type = match extension {
-            "js" => "text/javascript; charset=utf-8",
-            "css" => "text/css; charset=utf-8",
-            "txt" => "text/plain; charset=utf-8",
-            _ => "image/svg+xml",
-        };
-        let here = "env!(\"OUT_DIR\"), \"/";
-        writeln!(
-            table,
-            "Asset {{ name: {hashed:?}, media_type: {media_type:?}, \
-             plain: include_bytes!(concat!({here}{hashed}\")), \
-             gzip: include_bytes!(concat!({here}{hashed}.gz\")) }},"
-        )?;
+        files.push((hashed, bytes));
     }
-    table.push(']');
-    fs::write(out.join("docs_assets.rs"), table)?;
-    fs::write(out.join("docs.html"), page)?;
-    Ok(())
+    embed(out, "docs", &page, &files)
 }
 
-fn page_files() -> Result<Vec<(&'static str, Vec<u8>)>> {
+fn docs_files() -> Result<Vec<(&'static str, Vec<u8>)>> {
     let mut files = Vec::new();
-    for name in OURS {
-        files.push((name, fs::read(Path::new("src/api/docs").join(name))?));
+    for path in OURS {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        files.push((name, fs::read(Path::new("src/api").join(path))?));
     }
     let archive = utoipa_swagger_ui_vendored::SWAGGER_UI_VENDORED;
     let mut archive = zip::ZipArchive::new(Cursor::new(archive))?;
@@ -92,4 +83,75 @@ fn page_files() -> Result<Vec<(&'static str, Vec<u8>)>> {
         files.push((name, bytes));
     }
     Ok(files)
+}
+
+/// All files are in a folder that is named by one hash, so that modules can import each
+/// other by relative paths.
+fn console(out: &Path) -> Result<()> {
+    let root = Path::new("src/api/console");
+    println!("cargo::rerun-if-changed={}", root.display());
+    let mut files = Vec::new();
+    for (name, path) in SHARED {
+        files.push((name.to_string(), fs::read(path)?));
+    }
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path != root.join("index.html") {
+                let name = path.strip_prefix(root)?.display().to_string();
+                files.push((name, fs::read(path)?));
+            }
+        }
+    }
+    files.sort();
+    let mut checksum = Crc::new();
+    for (name, bytes) in &files {
+        checksum.update(name.as_bytes());
+        checksum.update(bytes);
+    }
+    let folder = format!("{:08x}", checksum.sum());
+    let mut preloads = String::new();
+    for (name, _) in files.iter().filter(|(name, _)| name.ends_with(".js")) {
+        let href = format!("console/assets/{folder}/{name}");
+        writeln!(preloads, "<link rel=\"modulepreload\" href=\"{href}\">")?;
+    }
+    let page = fs::read_to_string(root.join("index.html"))?;
+    let page = page.replace("{hash}", &folder);
+    let page = page.replace("{modules}\n", &preloads);
+    for (name, _) in &mut files {
+        *name = format!("{folder}/{name}");
+    }
+    embed(out, "console", &page, &files)
+}
+
+/// Writes a page, and a table of its files with their compressed form.
+fn embed(out: &Path, page_name: &str, page: &str, files: &[(String, Vec<u8>)]) -> Result<()> {
+    let mut table = String::from("[\n");
+    for (at, (name, bytes)) in files.iter().enumerate() {
+        let stored = format!("{page_name}.{at}");
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+        gzip.write_all(bytes)?;
+        fs::write(out.join(&stored), bytes)?;
+        fs::write(out.join(format!("{stored}.gz")), gzip.finish()?)?;
+        let media_type = match name.rsplit('.').next() {
+            Some("js") => "text/javascript; charset=utf-8",
+            Some("css") => "text/css; charset=utf-8",
+            Some("svg") => "image/svg+xml",
+            _ => "text/plain; charset=utf-8",
+        };
+        let here = "env!(\"OUT_DIR\"), \"/";
+        writeln!(
+            table,
+            "Asset {{ name: {name:?}, media_type: {media_type:?}, \
+             plain: include_bytes!(concat!({here}{stored}\")), \
+             gzip: include_bytes!(concat!({here}{stored}.gz\")) }},"
+        )?;
+    }
+    table.push(']');
+    fs::write(out.join(format!("{page_name}_assets.rs")), table)?;
+    fs::write(out.join(format!("{page_name}.html")), page)?;
+    Ok(())
 }

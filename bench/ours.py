@@ -46,14 +46,23 @@ class Ours:
         command = [self.programs / name, *map(str, arguments)]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
+    def new_store(self, database: Path, name: str) -> str:
+        """Creates a database, as the first start of the service does, and an API key in it."""
+        database.unlink(missing_ok=True)
+        serve = [self.programs / "petstore", "serve", "--port=0", f"--database=sqlite:{database}"]
+        with subprocess.Popen(serve, stderr=subprocess.PIPE) as service:
+            service.stderr.readline()  # It listens.
+            service.terminate()
+            service.communicate()
+        return self.program("petstore", "keys", "create", name, f"--database=sqlite:{database}")
+
     def fill(self, animals: int) -> Path:
         """A database with that many animals, created once and kept."""
         kept = self.work / "stores" / f"{animals}.db"
         key = kept.with_suffix(".key")
         if not key.exists():
             kept.parent.mkdir(parents=True, exist_ok=True)
-            kept.unlink(missing_ok=True)
-            secret = self.program("petstore", "keys", "create", "bench", f"--database=sqlite:{kept}")
+            secret = self.new_store(kept, "bench")
             self.program("raw-sqlite", kept, "fill", animals)
             key.write_text(secret)
         # Migrates a database that an earlier run left with an older schema.
@@ -113,8 +122,7 @@ class Ours:
 
     def unknown_key(self) -> str:
         """A well-formed key of another database."""
-        other = self.work / "other.db"
-        return self.program("petstore", "keys", "create", "other", f"--database=sqlite:{other}")
+        return self.new_store(self.work / "other.db", "other")
 
     def simplest(self, animals: int) -> Started:
         store, key = self.store(animals)

@@ -4,9 +4,13 @@ use std::{fmt, slice, str::FromStr};
 
 use jiff::Timestamp;
 use rand::{RngExt, distr::Alphanumeric, rngs::SysRng};
+use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
-use crate::invalid::{Invalid, quoted};
+use crate::{
+    invalid::{Invalid, quoted},
+    page::{Filter, ListKind, Parameters},
+};
 
 const RANDOM_CHARS: usize = 32;
 const CHECKSUM_CHARS: usize = 6;
@@ -105,7 +109,53 @@ pub struct ApiKeyUsage {
     pub last_deprecated_call_at: Option<Timestamp>,
 }
 
+/// An API key as its owner sees it.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApiKeyDescription {
+    id: i64,
+    name: KeyName,
+    scopes: Scopes,
+    created_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<Timestamp>,
+}
+
+/// The name of an API key, valid or not, for whoever sees its id in the history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ApiKeyLabel {
+    pub id: i64,
+    pub name: KeyName,
+}
+
+/// The list of API keys has no filter.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct ApiKeyFilter;
+
+impl Filter for ApiKeyFilter {
+    const LIST: ListKind = ListKind::ApiKeys;
+    const SORTABLE: bool = false;
+
+    fn set(&mut self, _: &str, _: &str) -> Result<(), Invalid> {
+        Ok(())
+    }
+
+    fn parameters(&self) -> Parameters<'_> {
+        Vec::new()
+    }
+}
+
 impl ApiKey {
+    pub fn describe(&self) -> ApiKeyDescription {
+        ApiKeyDescription {
+            id: self.id,
+            name: self.name.clone(),
+            scopes: self.scopes,
+            created_at: self.created_at,
+            expires_at: self.expires_at,
+        }
+    }
+
     pub fn is_valid_at(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|expiry| now < expiry)
     }
@@ -120,9 +170,22 @@ pub struct NewApiKey {
     pub expires_at: Option<Timestamp>,
 }
 
+impl NewApiKey {
+    /// A key with all scopes that never expires.
+    pub fn new(name: KeyName, created_at: Timestamp) -> Self {
+        Self {
+            name,
+            scopes: Scopes::all(),
+            created_at,
+            expires_at: None,
+        }
+    }
+}
+
 /// The display name of a key: 1 to 100 characters, not only whitespace, no
 /// control characters.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
 pub struct KeyName(String);
 
 impl KeyName {
@@ -226,6 +289,11 @@ impl Scopes {
         self.0 & scope as u8 != 0
     }
 
+    fn names(self) -> impl Iterator<Item = &'static str> {
+        let granted = Scope::ALL.into_iter().filter(move |scope| self.has(*scope));
+        granted.map(Scope::as_str)
+    }
+
     /// Parses stored scopes. A name that this version does not know grants
     /// nothing.
     pub(crate) fn from_store(text: &str) -> Self {
@@ -243,7 +311,12 @@ impl FromIterator<Scope> for Scopes {
 
 impl fmt::Display for Scopes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = Scope::ALL.into_iter().filter(|scope| self.has(*scope));
-        f.write_str(&names.map(Scope::as_str).collect::<Vec<_>>().join(" "))
+        f.write_str(&self.names().collect::<Vec<_>>().join(" "))
+    }
+}
+
+impl Serialize for Scopes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.names())
     }
 }

@@ -20,6 +20,7 @@ use tokio::{
 
 use crate::{
     event::{Event, EventId, EventType, Gone, Subject},
+    page::Sort,
     store::{self, Store},
     telemetry::error_latch::ErrorLatch,
 };
@@ -79,6 +80,8 @@ pub type Events = Vec<Arc<SerializedEvent>>;
 pub enum ReadFrom {
     /// Every event that was acknowledged before the read.
     Store,
+    /// The same, in descending order: after a position means before it.
+    StoreDesc,
     /// What is in memory, if the position is. Only for subscribers: they are told when there
     /// is more.
     Memory,
@@ -158,7 +161,7 @@ impl EventTail {
         changes
     }
 
-    /// Reads up to `limit` events after a position; without one, from the oldest.
+    /// Reads up to `limit` events after a position; without one, from the first.
     pub async fn read(
         &self,
         from: ReadFrom,
@@ -170,7 +173,12 @@ impl EventTail {
         {
             return Ok(Ok(events));
         }
-        let events = self.store.event_read(after, limit.min(MAX_READ)).await?;
+        let sort = match from {
+            ReadFrom::StoreDesc => Sort::Desc,
+            ReadFrom::Store | ReadFrom::Memory => Sort::Asc,
+        };
+        let read = self.store.event_read(after, sort, limit.min(MAX_READ));
+        let events = read.await?;
         Ok(events.map(|events| self.serialize(&events)))
     }
 
@@ -218,7 +226,8 @@ impl EventTail {
             let Some(end) = end else {
                 return self.start_over().await;
             };
-            let events = match self.store.event_read(Some(end), MAX_READ).await? {
+            let read = self.store.event_read(Some(end), Sort::Asc, MAX_READ);
+            let events = match read.await? {
                 Ok(events) if events.is_empty() => return Ok(()),
                 Ok(events) => self.serialize(&events),
                 Err(_) => return self.start_over().await,

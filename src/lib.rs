@@ -25,6 +25,7 @@ mod telemetry;
 pub mod webhook;
 
 pub mod event;
+mod import;
 
 mod category;
 mod order;

@@ -46,7 +46,7 @@ pub enum Sort {
 }
 
 impl Sort {
-    fn parse(text: &str) -> Result<Self, Invalid> {
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
         match text {
             "asc" => Ok(Self::Asc),
             "desc" => Ok(Self::Desc),
@@ -67,6 +67,7 @@ pub enum ListKind {
     Categories = b'c',
     Webhooks = b'w',
     Deliveries = b'd',
+    ApiKeys = b'k',
 }
 
 /// Where a page ends: what its last item is sorted by.

@@ -27,10 +27,12 @@ pub struct Pet {
 }
 
 /// A pet that has not been stored yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct NewPet {
     pub name: PetName,
     pub category_id: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<PetStatus>,
 }
 

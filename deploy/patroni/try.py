@@ -405,14 +405,14 @@ def run(directory, arguments):
         primary = cluster.node(next(n for n, role in roles.items() if role == "leader"))
         cluster.psql(primary, "CREATE ROLE petstore LOGIN PASSWORD 'a/secret'")
         cluster.psql(primary, "CREATE DATABASE petstore OWNER petstore")
+        replicas = [Petstore(arguments.petstore, cluster.url(), directory, n) for n in (1, 2)]
+        report(f"two replicas of petstore on {', '.join(r.address for r in replicas)}")
         environment = os.environ | {"PETSTORE_DATABASE": cluster.url()}
         made = subprocess.run(
             [arguments.petstore, "keys", "create", "try"],
             env=environment, capture_output=True, text=True, check=True,
         )
         key = made.stdout.strip()
-        replicas = [Petstore(arguments.petstore, cluster.url(), directory, n) for n in (1, 2)]
-        report(f"two replicas of petstore on {', '.join(r.address for r in replicas)}")
 
         readers = [EventReader(replica, key) for replica in replicas]
         load = LoadGenerator(replicas, key)

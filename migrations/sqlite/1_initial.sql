@@ -190,6 +190,14 @@ CREATE TABLE idempotency_keys (
 
 CREATE INDEX idempotency_keys_created_at_idx ON idempotency_keys (created_at);
 
+-- Imports that were interrupted, or are running: how many records of a file are done, so
+-- that the same command continues after them. digest: SHA-256 of the file and the options.
+CREATE TABLE imports (
+    digest     BLOB    PRIMARY KEY CHECK (length(digest) = 32),
+    records    INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- Receivers of events, with their secrets: deliveries are signed with them.
 -- types: names separated by spaces. api_key_id: the API key that created it.
 -- position: the id of the last event that needs no first attempt anymore.

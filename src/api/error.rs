@@ -248,8 +248,8 @@ impl ApiError {
                     .into()
             }
             Self::EventsGone(Gone::Expired) => {
-                "the events after this position are no longer kept; start over: take the position \
-                 of after=now, list everything, and follow from there"
+                "events are no longer kept as far back as this position; to follow the log, start \
+                 over: take the position of after=now, list everything, and follow from there"
                     .into()
             }
             Self::EventsGone(Gone::Unknown) => {

@@ -21,7 +21,7 @@ use super::{
     single_flight::SingleFlight,
 };
 use crate::{
-    api_key::{ApiKey, ApiKeyUsage, KeyHash, Scopes},
+    api_key::{ApiKey, ApiKeyDescription, ApiKeyUsage, KeyHash, Scopes},
     store::{self, Store},
     telemetry::audit_log,
 };
@@ -42,7 +42,7 @@ pub struct KeyCache {
     refresh: SingleFlight<RefreshResult>,
     /// Whether the table was read once, so that what differs from it has changed.
     loaded: AtomicBool,
-    /// Changes when keys are revoked or removed.
+    /// Changes when keys are revoked or removed, or expire at another time.
     revocations: watch::Sender<()>,
 }
 
@@ -94,7 +94,7 @@ impl KeyCache {
         }
     }
 
-    /// Tells when keys were revoked or removed.
+    /// Tells when keys were revoked or removed, or expire at another time.
     pub fn revocations(&self) -> watch::Receiver<()> {
         self.revocations.subscribe()
     }
@@ -113,6 +113,12 @@ impl KeyCache {
             Some(expiry) => Ok(Some(expiry.duration_since(now).unsigned_abs())),
             None => Ok(None),
         }
+    }
+
+    /// What its owner may know about a key.
+    pub fn describe(&self, hash: &KeyHash) -> Option<ApiKeyDescription> {
+        let keys = self.keys.load();
+        Some(keys.get(hash)?.key.describe())
     }
 
     /// Finds a valid key and charges the request to its rate limit.
@@ -207,18 +213,16 @@ impl KeyCache {
             (hash, CachedKey { key, usage })
         });
         let fresh: HashMap<_, _> = fresh.collect();
-        let is_revoked = |hash| {
-            let key: Option<&CachedKey> = fresh.get(hash);
-            key.is_none_or(|CachedKey { key, .. }| key.revoked_at.is_some())
-        };
-        let any_revoked = cached
-            .iter()
-            .any(|(hash, old)| old.key.revoked_at.is_none() && is_revoked(hash));
+        let any_changed = cached.iter().any(|(hash, CachedKey { key: old, .. })| {
+            let new = fresh.get(hash).map(|new| &new.key);
+            let validity = |key: &ApiKey| (key.revoked_at.is_some(), key.expires_at);
+            new.map(validity) != Some(validity(old))
+        });
         if self.loaded.swap(true, Ordering::Relaxed) {
             audit(&cached, &fresh);
         }
         self.keys.store(Arc::new(fresh));
-        if any_revoked {
+        if any_changed {
             self.revocations.send_replace(());
         }
         Ok(())
@@ -277,6 +281,9 @@ fn audit(before: &HashMap<KeyHash, CachedKey>, after: &HashMap<KeyHash, CachedKe
         }
         if key.revoked_at.is_some() && old.is_none_or(|old| old.revoked_at.is_none()) {
             audit_log::api_key_revoked(key);
+        }
+        if old.is_some_and(|old| old.expires_at != key.expires_at) {
+            audit_log::api_key_expiry_changed(key);
         }
     }
     for (_, CachedKey { key, .. }) in before.iter().filter(|(hash, _)| !after.contains_key(*hash)) {

@@ -7,9 +7,12 @@
 //! `cache` or `error`. `server` handles the sockets.
 
 mod admission;
+mod assets;
 mod auth;
 mod cache;
 mod categories;
+mod compression;
+mod console;
 mod context;
 mod cors;
 mod docs;
@@ -17,6 +20,7 @@ mod error;
 mod events;
 mod health;
 pub(crate) mod key_cache;
+mod keys;
 pub(crate) mod metrics;
 mod middleware;
 mod openapi;

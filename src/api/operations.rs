@@ -6,7 +6,7 @@ use http::Method;
 use crate::api_key::Scope;
 
 macro_rules! routes {
-    ($($method:ident $path:literal $operation:ident $id:literal $($scope:ident)|+),* $(,)?) => {
+    ($($method:ident $path:literal $operation:ident $id:literal $($scope:ident)|*),* $(,)?) => {
         /// An operation of the contract.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Operation {
@@ -21,7 +21,7 @@ macro_rules! routes {
                     method: Method::$method,
                     path: concat!("/v1/", $path),
                     id: $id,
-                    scopes: &[$(Scope::$scope),+],
+                    scopes: &[$(Scope::$scope),*],
                 }),*];
                 &ROUTES[self as usize]
             }
@@ -64,6 +64,9 @@ routes! {
     POST   "webhooks/{webhookId}/replay"                     ReplayWebhook       "replayWebhook"       WebhooksWrite,
     GET    "webhooks/{webhookId}/deliveries"                 ListDeliveries      "listDeliveries"      WebhooksRead,
     POST   "webhooks/{webhookId}/deliveries/{eventId}/retry" RetryDelivery       "retryDelivery"       WebhooksWrite,
+    GET    "keys"                                            ListKeys            "listKeys"            PetsRead | OrdersRead | WebhooksRead,
+    // Any valid key.
+    GET    "keys/current"                                    GetCurrentKey       "getCurrentKey",
 }
 
 impl Operation {
@@ -81,7 +84,7 @@ impl Operation {
         self.route().path
     }
 
-    /// The scopes of which an API key needs one.
+    /// The scopes of which an API key needs one; empty if it needs none.
     pub fn scopes(self) -> &'static [Scope] {
         self.route().scopes
     }
@@ -99,9 +102,9 @@ impl Operation {
                 "id",
             ],
             Self::ListOrders => &["limit", "cursor", "sort", "status", "petId"],
-            Self::ListCategories | Self::ListWebhooks => &["limit", "cursor"],
+            Self::ListCategories | Self::ListWebhooks | Self::ListKeys => &["limit", "cursor"],
             Self::ListDeliveries => &["limit", "cursor", "state"],
-            Self::ListEvents => &["after", "limit", "types", "subject", "wait"],
+            Self::ListEvents => &["after", "limit", "sort", "types", "subject", "wait"],
             Self::StreamEvents => &["after", "types", "subject"],
             _ => &[],
         }

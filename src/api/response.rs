@@ -1,5 +1,7 @@
 //! Responses: JSON bodies, entity tags, links, and those that can be cached.
 
+use std::sync::OnceLock;
+
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -9,6 +11,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{
+    compression::{accepts_gzip, gzip},
     error::{ApiError, JSON},
     openapi::PublicUrl,
     preconditions::{Preconditions, Unmet},
@@ -70,6 +73,7 @@ impl CachedResponse {
                 *response.status_mut() = StatusCode::NOT_MODIFIED;
                 *response.body_mut() = Full::default();
                 response.headers_mut().remove(header::CONTENT_TYPE);
+                response.headers_mut().remove(header::CONTENT_ENCODING);
             }
         }
         Ok(response.map(ResponseBody::Complete))
@@ -188,13 +192,13 @@ pub fn no_store(mut response: Response) -> Response {
     response
 }
 
-/// A page of the event log. Every response links to the next page.
-pub fn events(json: Bytes, link: HeaderValue) -> Response {
+/// A page of the event log.
+pub fn events(json: Bytes, link: Option<HeaderValue>) -> Response {
     let mut response = Response::new(json.into());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, JSON);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(header::LINK, link);
+    headers.extend(link.map(|link| (header::LINK, link)));
     response
 }
 
@@ -234,12 +238,50 @@ pub fn idempotent<T>(
     }
 }
 
-/// A public document that stays the same while the service runs.
-pub fn public_document(body: String, media_type: &'static str) -> CachedResponse {
-    let cache_control = HeaderValue::from_static("no-cache");
-    let media_type = HeaderValue::from_static(media_type);
-    let response = with_etag(body.into(), media_type, cache_control, None);
-    CachedResponse::new(response, Invalidation::OnUpdate)
+/// A public document that stays the same while the service runs. The compressed one has
+/// an entity tag of its own, as a strong one stands for the bytes that are sent.
+pub struct PublicDocument {
+    body: Bytes,
+    media_type: &'static str,
+    plain: OnceLock<CachedResponse>,
+    gzip: OnceLock<CachedResponse>,
+}
+
+impl PublicDocument {
+    pub fn new(body: String, media_type: &'static str) -> Self {
+        Self {
+            body: body.into(),
+            media_type,
+            plain: OnceLock::new(),
+            gzip: OnceLock::new(),
+        }
+    }
+
+    pub fn respond(&self, request: &HeaderMap) -> Result<Response, ApiError> {
+        let response = match accepts_gzip(request) {
+            // On the first such request, not at every start.
+            true => self.gzip.get_or_init(|| {
+                let coding = HeaderValue::from_static("gzip");
+                self.response(gzip(&self.body), Some(coding))
+            }),
+            false => self
+                .plain
+                .get_or_init(|| self.response(self.body.clone(), None)),
+        };
+        response.respond(request)
+    }
+
+    fn response(&self, body: Bytes, coding: Option<HeaderValue>) -> CachedResponse {
+        let media_type = HeaderValue::from_static(self.media_type);
+        let cache_control = HeaderValue::from_static("no-cache");
+        let mut response = with_etag(body, media_type, cache_control, None);
+        let headers = response.headers_mut();
+        headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+        if let Some(coding) = coding {
+            headers.insert(header::CONTENT_ENCODING, coding);
+        }
+        CachedResponse::new(response, Invalidation::OnUpdate)
+    }
 }
 
 /// The entity tag of a resource, as `resource` sends it.

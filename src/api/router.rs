@@ -4,11 +4,11 @@ use http::{Method, request::Parts};
 use hyper::body::Incoming;
 
 use super::{
-    categories,
+    assets, categories, console,
     context::RequestContext,
     docs,
     error::ApiError,
-    events,
+    events, keys,
     operations::{self, Match, Operation},
     orders, pets, prefer,
     request::ApiRequest,
@@ -33,16 +33,19 @@ pub async fn route(
     }
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
     let response = match path {
-        "/" | "/docs/" if api.docs => docs::redirect(),
-        "/docs" if api.docs => docs::page(),
+        "/" | "/console/" if api.console => assets::redirect("/console"),
+        "/" | "/docs/" if api.docs => assets::redirect("/docs"),
+        "/console" if api.console => console::page(),
+        "/docs" if api.docs => docs::page(api.console),
         "/healthz" => api.health.live(),
         "/readyz" if is_read => api.health.ready().await?,
         // Without probing the store.
         "/readyz" => return Err(ApiError::READ_ONLY_PATH),
         "/v1/openapi.yaml" => api.contract_yaml.respond(&head.headers)?,
         "/v1/openapi.json" => api.contract_json.respond(&head.headers)?,
-        _ => match path.strip_prefix("/docs/assets/") {
-            Some(name) if api.docs => docs::asset(name, &head.headers)?,
+        _ => match path.split_once("/assets/") {
+            Some(("/console", name)) if api.console => console::asset(name, &head.headers)?,
+            Some(("/docs", name)) if api.docs => docs::asset(name, &head.headers)?,
             _ => return Err(NO_SUCH_PATH),
         },
     };
@@ -103,5 +106,7 @@ async fn dispatch(
         Operation::ReplayWebhook => webhooks::replay_webhook(api, request).await,
         Operation::ListDeliveries => webhooks::list_deliveries(api, request).await,
         Operation::RetryDelivery => webhooks::retry_delivery(api, request).await,
+        Operation::ListKeys => keys::list_keys(api, request).await,
+        Operation::GetCurrentKey => keys::get_current_key(api, request),
     }
 }

@@ -16,7 +16,7 @@ use super::{
     metrics::Metrics,
     openapi::{Contract, PublicUrl, Scheme},
     rate_limit::{FailedAuthLimiter, RateLimit},
-    response::{self, CachedResponse, Links},
+    response::{Links, PublicDocument},
     webhooks::TestLimit,
 };
 use crate::{
@@ -36,7 +36,9 @@ pub struct Config {
     /// How long an order reserves its pet; `None` means until the order is closed.
     pub reserve_for: Option<SignedDuration>,
     pub cors_origins: Vec<Origin>,
-    /// Serves the pages for people: the API reference.
+    /// Serves the console.
+    pub console: bool,
+    /// Serves the API reference.
     pub docs: bool,
     /// Logs every request, not only failed and slow ones.
     pub access_log: bool,
@@ -57,6 +59,7 @@ impl Default for Config {
             staging_url: None,
             reserve_for: None,
             cors_origins: Vec::new(),
+            console: true,
             docs: true,
             access_log: false,
             rate_limit: None,
@@ -75,12 +78,14 @@ pub(crate) struct Api {
     pub(super) auth: Authenticator,
     pub(super) admission: Admission,
     pub(super) cache: ResponseCache,
-    pub(super) contract_yaml: CachedResponse,
-    pub(super) contract_json: CachedResponse,
+    pub(super) contract_yaml: PublicDocument,
+    pub(super) contract_json: PublicDocument,
     pub(super) links: Links,
     pub(super) reserve_for: Option<SignedDuration>,
     pub(super) cors_origins: Vec<Origin>,
-    /// Whether the pages for people are served.
+    /// Whether the console is served.
+    pub(super) console: bool,
+    /// Whether the API reference is served.
     pub(super) docs: bool,
     /// Whether clients connect over TLS.
     pub(super) is_https: bool,
@@ -126,11 +131,12 @@ impl Api {
             webhook_tests: TestLimit::default(),
             health: Health::new(store.clone(), draining.clone()),
             draining,
-            contract_yaml: response::public_document(contract.yaml, "application/yaml"),
-            contract_json: response::public_document(contract.json, "application/json"),
+            contract_yaml: PublicDocument::new(contract.yaml, "application/yaml"),
+            contract_json: PublicDocument::new(contract.json, "application/json"),
             links: Links::new(config.public_url.as_ref(), config.docs),
             reserve_for: config.reserve_for,
             cors_origins: config.cors_origins,
+            console: config.console,
             docs: config.docs,
             is_https: matches!(scheme, Scheme::Https),
             access_log: AccessLog {

@@ -42,6 +42,8 @@ pub(crate) fn start(
         &(store.clone(), event_retention),
         tasks::purge_deliveries,
     );
+    supervisor.spawn("purge_imports", store, tasks::purge_imports);
+    supervisor.spawn("accept_imports", store, tasks::accept_imports);
     supervisor.spawn("poll_event_log", store, tasks::poll_event_log);
     supervisor.spawn(
         "cache_newest_events",

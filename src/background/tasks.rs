@@ -10,7 +10,7 @@ use crate::{
     dispatcher::Dispatcher,
     event::EventRetention,
     event_tail::EventTail,
-    idempotency,
+    idempotency, import,
     server::Tls,
     store::{self, Store},
     telemetry::error_latch::ErrorLatch,
@@ -23,6 +23,7 @@ const ORDER_EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 const IDEMPOTENCY_PURGE_INTERVAL: Duration = Duration::from_secs(1);
 const EVENT_PURGE_INTERVAL: Duration = Duration::from_secs(1);
 const DELIVERY_PURGE_INTERVAL: Duration = Duration::from_secs(60);
+const IMPORT_PURGE_INTERVAL: Duration = Duration::from_secs(3600);
 const SHED_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 pub async fn refresh_api_keys(keys: Arc<KeyCache>) {
@@ -91,6 +92,21 @@ pub async fn purge_deliveries((store, retention): (Arc<Store>, EventRetention)) 
         let before = before.unwrap_or(Timestamp::MIN);
         latch.observe(in_batches(|| store.delivery_purge(before)).await);
     }
+}
+
+/// Forgets imports that were interrupted and never continued.
+pub async fn purge_imports(store: Arc<Store>) {
+    let mut ticks = interval(IMPORT_PURGE_INTERVAL);
+    let mut latch = ErrorLatch::new("import purge");
+    loop {
+        ticks.tick().await;
+        latch.observe(store.import_purge(import::RETENTION).await);
+    }
+}
+
+/// Accepts animals from `petstore import` and `petstore seed`.
+pub async fn accept_imports(store: Arc<Store>) {
+    store::accept_imports(store).await;
 }
 
 /// Moves the head of the event log.

@@ -23,7 +23,8 @@ impl Backup {
             return Err(message.into());
         };
         let bar = progress_bar("pages");
-        status!("Copying {} to {}", source.display(), self.file.display());
+        let (from, to) = (self.database.location(), self.file.display());
+        status!("Copying {from} to {to}");
         let result = backup(source, &self.file, |done, total| {
             bar.set_length(total);
             bar.set_position(done);

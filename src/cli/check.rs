@@ -14,7 +14,7 @@ pub struct Check {
 impl Check {
     pub fn run(self) -> CommandResult {
         block_on(async {
-            let database = &self.database.database;
+            let database = self.database.location();
             let problems =
                 check(&self.database.url()?, |what| status!("Checking for {what}")).await?;
             if problems.is_empty() {

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{
-    CommandResult, PasswordFile, UrlParser, block_on, counted, print_warning, progress_bar, status,
+    CommandResult, PasswordFile, UrlParser, block_on, counted, database::location, print_warning,
+    progress_bar, status,
 };
 use crate::{
     invalid::Invalid,
@@ -44,14 +45,15 @@ impl Copy {
     async fn copy(mut self) -> CommandResult {
         self.password.apply(&mut self.to, print_warning)?;
         let bar = progress_bar("rows");
-        status!("Copying {} to {}", self.from.display(), self.to);
+        let from = location(&DatabaseUrl::Sqlite(self.from.clone()));
+        status!("Copying {from} to {}", self.to);
         let copied = copy(&self.from, &self.to, |done, total| {
             bar.set_length(total);
             bar.set_position(done);
         })
         .await;
         bar.finish_and_clear();
-        let [pets, categories, orders, keys, webhooks, _] = copied?;
+        let [pets, categories, orders, keys, webhooks, ..] = copied?;
         status!(
             "Copied {}, {}, {}, {} and {}.",
             counted(pets, "animal"),

@@ -3,18 +3,31 @@
 use std::{
     error::Error,
     fs,
+    ops::Deref,
     os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
+    process,
 };
 
-use clap::Args;
+use clap::{ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
 
-use super::{DEFAULT_DATABASE, UrlParser, status};
+use super::{UrlParser, packaged_settings, status};
 use crate::store::{DatabaseUrl, PostgresUrl};
 
+const DEFAULT_FILE: &str = "petstore.db";
+pub const DEFAULT_DATABASE: &str = "sqlite:petstore.db";
+
+/// The database of a command on an existing store. By default, it is that of the packaged
+/// service, if there is one and no file in the current directory.
+pub struct Database(ServedDatabase);
+
+/// The database that the command line names.
 #[derive(Args)]
-pub struct Database {
-    /// Database to use: sqlite:PATH or postgres://USER@HOST/DATABASE.
+pub struct ServedDatabase {
+    /// Database to use: an SQLite file, or postgres://USER@HOST/DATABASE.
+    ///
+    /// If there is no petstore.db in the current directory, commands other than `serve` use
+    /// the database of the service that the Debian package has installed.
     #[arg(
         long,
         env = "PETSTORE_DATABASE",
@@ -37,7 +50,12 @@ pub struct PasswordFile {
     pub database_password_file: Option<PathBuf>,
 }
 
-impl Database {
+impl ServedDatabase {
+    /// The database as shown to people.
+    pub fn location(&self) -> String {
+        location(&self.database)
+    }
+
     /// The URL to connect to. Prints warnings to standard error.
     pub fn url(&self) -> Result<DatabaseUrl, Box<dyn Error>> {
         self.url_with_warnings(print_warning)
@@ -55,6 +73,56 @@ impl Database {
             DatabaseUrl::Sqlite(_) => {}
         }
         Ok(url)
+    }
+}
+
+/// A database as shown to people: with the whole path of a file, because they may be in
+/// another directory than they think.
+pub fn location(database: &DatabaseUrl) -> String {
+    match database {
+        DatabaseUrl::Sqlite(file) => {
+            let absolute = file.canonicalize().or_else(|_| path::absolute(file));
+            absolute.as_ref().unwrap_or(file).display().to_string()
+        }
+        DatabaseUrl::Postgres(url) => url.to_string(),
+    }
+}
+
+impl Deref for Database {
+    type Target = ServedDatabase;
+
+    fn deref(&self) -> &ServedDatabase {
+        &self.0
+    }
+}
+
+impl FromArgMatches for Database {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut database = ServedDatabase::from_arg_matches(matches)?;
+        let is_default = matches.value_source("database") == Some(ValueSource::DefaultValue);
+        if is_default && !Path::new(DEFAULT_FILE).exists() {
+            packaged_settings::apply(&mut database).unwrap_or_else(|reason| {
+                // Not an error of usage, for which clap would end the process with 2.
+                status!("petstore: {reason}");
+                process::exit(1);
+            });
+        }
+        Ok(Self(database))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for Database {
+    fn augment_args(command: Command) -> Command {
+        ServedDatabase::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        ServedDatabase::augment_args_for_update(command)
     }
 }
 

@@ -31,24 +31,55 @@ pub struct Healthcheck {
 
 impl Healthcheck {
     pub fn run(self) -> CommandResult {
-        let address = loopback_if_unspecified(self.listen.listen);
-        let (sender, receiver) = mpsc::channel();
-        // On a thread, to bound the total time: the socket's timeouts apply to
-        // each read, and whatever listens there may send one byte at a time.
-        thread::spawn(move || sender.send(probe(address, self.tls_cert.is_some())));
-        let response = match receiver.recv_timeout(TIMEOUT) {
-            Ok(result) => result.map_err(|cause| format!("no response from {address}: {cause}"))?,
-            Err(_) => return Err(format!("no response from {address} within {TIMEOUT:?}").into()),
-        };
-        let (head, body) = response.split_once("\r\n\r\n").unwrap_or((&response, ""));
-        let status_line = head.lines().next().unwrap_or_default();
-        if status_line.split(' ').nth(1) != Some("200") || !body.contains(r#""ready""#) {
-            let (status_line, body) = (status_line.escape_debug(), body.escape_debug());
-            return Err(format!("{address} is not ready: {status_line} {body}").into());
+        let address = loopback_if_unspecified(self.listen.address());
+        match check_readiness(address, self.tls_cert.is_some()) {
+            Readiness::Ready => status!("{address} is ready"),
+            Readiness::NotReady(response) => {
+                return Err(format!("{address} is not ready: {response}").into());
+            }
+            Readiness::NoResponse(cause) => {
+                return Err(format!("no response from {address}{cause}").into());
+            }
+            Readiness::Refused(cause) => {
+                return Err(format!("no response from {address}: {cause}").into());
+            }
         }
-        status!("{address} is ready");
         Ok(())
     }
+}
+
+/// What came of a readiness probe.
+pub enum Readiness {
+    Ready,
+    /// With the status line and the body.
+    NotReady(String),
+    /// With the cause, as the end of a sentence.
+    NoResponse(String),
+    /// Nothing listens there.
+    Refused(io::Error),
+}
+
+/// Sends a readiness probe.
+pub fn check_readiness(address: SocketAddr, tls: bool) -> Readiness {
+    let (sender, receiver) = mpsc::channel();
+    // On a thread, to bound the total time: the socket's timeouts apply to
+    // each read, and whatever listens there may send one byte at a time.
+    thread::spawn(move || sender.send(probe(address, tls)));
+    let response = match receiver.recv_timeout(TIMEOUT) {
+        Ok(Ok(response)) => response,
+        Ok(Err(cause)) if cause.kind() == io::ErrorKind::ConnectionRefused => {
+            return Readiness::Refused(cause);
+        }
+        Ok(Err(cause)) => return Readiness::NoResponse(format!(": {cause}")),
+        Err(_) => return Readiness::NoResponse(format!(" within {TIMEOUT:?}")),
+    };
+    let (head, body) = response.split_once("\r\n\r\n").unwrap_or((&response, ""));
+    let status_line = head.lines().next().unwrap_or_default();
+    if status_line.split(' ').nth(1) == Some("200") && body.contains(r#""ready""#) {
+        return Readiness::Ready;
+    }
+    let (status_line, body) = (status_line.escape_debug(), body.escape_debug());
+    Readiness::NotReady(format!("{status_line} {body}"))
 }
 
 fn probe(address: SocketAddr, tls: bool) -> io::Result<String> {

@@ -1,22 +1,34 @@
-//! `petstore import`: adds the animals of a file, all or nothing.
+//! `petstore import`: adds the animals of a file.
 
-use std::{fs::File, io::BufReader, path::PathBuf};
+use std::{
+    error::Error,
+    fs::File,
+    io::{self, BufReader, Read, Seek},
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
+use indicatif::ProgressBar;
+use sha2::{Digest, Sha256};
 
 use super::{
-    CommandResult, Database, block_on, counted,
+    CommandResult, Database, Interrupt, block_on, bulk, counted,
     pet_file::{self, Format, PetRecord, RecordError},
     progress_bar, status,
 };
-use crate::{category::CategoryNames, store::import};
+use crate::{
+    category::CategoryNames,
+    import::ImportId,
+    pet::NewPet,
+    store::{DatabaseUrl, Importer, category_names},
+};
 
 /// Invalid lines reported one by one; further ones are only counted.
 const MAX_REPORTED: u64 = 100;
 
 #[derive(Args)]
 pub struct Import {
-    /// File to import, .csv or .jsonl.
+    /// File to import, .csv or .jsonl, or - for standard input.
     ///
     /// CSV starts with a header line that names the columns: name, categoryId
     /// and, optionally, status. JSON Lines has one JSON object per line. A
@@ -29,67 +41,215 @@ pub struct Import {
     /// Skip invalid lines and import the rest.
     #[arg(long, env = "PETSTORE_SKIP_INVALID")]
     skip_invalid: bool,
+    /// Only check the file; import nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Import an interrupted file from its beginning.
+    ///
+    /// The animals that were imported before the interruption are then imported again.
+    #[arg(long, conflicts_with = "dry_run")]
+    restart: bool,
     #[command(flatten)]
     database: Database,
 }
 
 impl Import {
     pub fn run(self) -> CommandResult {
-        let path = self.file.display().to_string();
-        let format = self.format.or_else(|| Format::from_extension(&self.file));
-        let format = format.ok_or_else(|| {
-            format!("{path} is neither .csv nor .jsonl; set the format with --format")
-        })?;
-        let failed = |cause| format!("cannot read {path}: {cause}");
-        let file = File::open(&self.file).map_err(failed)?;
+        let format = Format::of(&self.file, self.format)?;
+        let source = Source::open(&self.file, format)?;
         let database = self.database.url()?;
-        let bar = progress_bar("bytes");
-        bar.set_length(file.metadata().map_err(failed)?.len());
-        let file = BufReader::with_capacity(1 << 16, bar.wrap_read(file));
-        let records = pet_file::read(format, file);
-        let mut records = records.map_err(|error| format!("cannot import {path}: {error}"))?;
-        status!("Importing {path} into {database}");
+        let interrupt = Interrupt::listen()?;
+        block_on(self.import(source, database, interrupt))
+    }
 
-        let mut invalid = 0;
-        let skip = self.skip_invalid;
-        let mut next = |names: &CategoryNames| {
-            loop {
-                let record = records.next().map(|(line, record)| {
-                    let resolve = |pet: PetRecord| pet.resolve(names).map_err(RecordError::Invalid);
-                    (line, record.and_then(resolve))
-                });
+    async fn import(
+        self,
+        source: Source,
+        database: DatabaseUrl,
+        interrupt: Interrupt,
+    ) -> CommandResult {
+        let name = source.name.clone();
+        let names = category_names(&database).await?;
+        let Checked { valid, invalid } = source.check(&names, &interrupt)?;
+        let animals = counted(valid, "animal");
+        let skipped = match invalid {
+            0 => String::new(),
+            1.. => format!(", skipped {}", counted(invalid, "invalid line")),
+        };
+        if invalid > 0 && !self.skip_invalid {
+            let (are, them) = match invalid {
+                1 => ("is", "it"),
+                _ => ("are", "them"),
+            };
+            return Err(format!(
+                "nothing was imported, because {} {are} invalid; correct {them}, or leave {them} \
+                 out with --skip-invalid",
+                counted(invalid, "line")
+            )
+            .into());
+        }
+        if self.dry_run {
+            status!("Checked {name}: {animals}{skipped}. Nothing was imported.");
+            return Ok(());
+        }
+        let id = source.id(self.skip_invalid)?;
+        let mut importer = Importer::open(&database, id).await?;
+        if self.restart {
+            importer.restart().await?;
+        }
+        status!("Importing {name} into {}", self.database.location());
+
+        let bar = progress_bar("animals");
+        bar.set_length(valid);
+        let mut records = source.records(&names, &ProgressBar::hidden())?;
+        let mut number = importer.done();
+        let earlier = records.by_ref().take(number as usize);
+        bar.set_position(earlier.filter(|(_, record)| record.is_ok()).count() as u64);
+        if number > 0 {
+            let earlier = bar.position();
+            bar.suspend(|| {
+                status!(
+                    "Continuing: {earlier} of {animals} were imported before the interruption. \
+                     To import them again, use --restart."
+                );
+            });
+        }
+        let next = || {
+            for (line, record) in records.by_ref() {
+                number += 1;
                 match record {
-                    Some((_, Ok(pet))) if invalid == 0 || skip => return Ok(Some(pet)),
-                    // The import has failed; read on only to report all errors.
-                    Some((_, Ok(_))) => {}
-                    Some((line, Err(RecordError::Invalid(reason)))) => {
-                        invalid += 1;
-                        if invalid <= MAX_REPORTED {
-                            bar.suspend(|| status!("{path}, line {line}: {reason}"));
-                        }
+                    Ok(pet) => return Ok(Some((number, pet))),
+                    Err(RecordError::Invalid(_)) if self.skip_invalid => {}
+                    Err(RecordError::Invalid(reason) | RecordError::Fatal(reason)) => {
+                        return Err(format!("{name} has changed, line {line}: {reason}"));
                     }
-                    Some((line, Err(RecordError::Fatal(reason)))) => {
-                        return Err(format!(
-                            "{path}, line {line}: {reason}; nothing was imported"
-                        ));
-                    }
-                    None if invalid > 0 && !skip => return Err("nothing was imported".into()),
-                    None => return Ok(None),
+                }
+            }
+            Ok(None)
+        };
+        let added = bulk::add(&database, importer, Vec::new(), next, &bar, &interrupt).await;
+        bar.finish_and_clear();
+        if let Err(stopped) = added {
+            let message = stopped.message(valid, "imported");
+            return Err(match stopped.can_continue {
+                true => format!("{message}; run the same command again to import the rest"),
+                false => message,
+            }
+            .into());
+        }
+        status!("Imported {animals}{skipped}.");
+        Ok(())
+    }
+}
+
+/// A file to import. It is read several times.
+struct Source {
+    /// For messages.
+    name: String,
+    format: Format,
+    file: File,
+}
+
+/// What a file has.
+struct Checked {
+    valid: u64,
+    invalid: u64,
+}
+
+impl Source {
+    /// Opens a file. What cannot be read twice, such as a pipe, is copied to a temporary file.
+    fn open(path: &Path, format: Format) -> Result<Self, Box<dyn Error>> {
+        let is_stdin = path.as_os_str() == "-";
+        let name = match is_stdin {
+            true => "standard input".into(),
+            false => path.display().to_string(),
+        };
+        let failed = |cause: io::Error| format!("cannot read {name}: {cause}");
+        let file = match is_stdin {
+            true => spool(io::stdin().lock())?,
+            false => {
+                let file = File::open(path).map_err(failed)?;
+                let kind = file.metadata().map_err(failed)?;
+                match kind.is_file() || kind.is_dir() {
+                    true => file,
+                    false => spool(file)?,
                 }
             }
         };
-        let imported = block_on(async { Ok(import(&database, &mut next).await) })?;
+        Ok(Self { name, format, file })
+    }
+
+    /// Reads the file from its start. Yields each record with the number of its first line.
+    fn records<'n>(
+        &self,
+        names: &'n CategoryNames,
+        bar: &ProgressBar,
+    ) -> Result<impl Iterator<Item = (u64, Result<NewPet, RecordError>)> + use<'n>, String> {
+        let failed = |cause: io::Error| format!("cannot read {}: {cause}", self.name);
+        let mut file = self.file.try_clone().map_err(failed)?;
+        file.rewind().map_err(failed)?;
+        let file = BufReader::with_capacity(1 << 16, bar.wrap_read(file));
+        let records = pet_file::read(self.format, file);
+        let records = records.map_err(|error| format!("cannot import {}: {error}", self.name))?;
+        let resolve = |pet: PetRecord| pet.resolve(names).map_err(RecordError::Invalid);
+        Ok(records.map(move |(line, record)| (line, record.and_then(resolve))))
+    }
+
+    /// Reads the whole file, and reports its invalid lines.
+    fn check(
+        &self,
+        names: &CategoryNames,
+        interrupt: &Interrupt,
+    ) -> Result<Checked, Box<dyn Error>> {
+        let bar = progress_bar("bytes checked");
+        bar.set_length(self.file.metadata()?.len());
+        let name = &self.name;
+        let (mut valid, mut invalid) = (0, 0);
+        for (line, record) in self.records(names, &bar)? {
+            if interrupt.is_set() {
+                return Err("interrupted; nothing was imported".into());
+            }
+            match record {
+                Ok(_) => valid += 1,
+                Err(RecordError::Invalid(reason)) => {
+                    invalid += 1;
+                    if invalid <= MAX_REPORTED {
+                        bar.suspend(|| status!("{name}, line {line}: {reason}"));
+                    }
+                }
+                Err(RecordError::Fatal(reason)) => {
+                    let reason = format!("{name}, line {line}: {reason}; nothing was imported");
+                    return Err(reason.into());
+                }
+            }
+        }
         bar.finish_and_clear();
         if invalid > MAX_REPORTED {
             status!("… and {} more", invalid - MAX_REPORTED);
         }
-        let invalid = (invalid > 0).then(|| counted(invalid, "invalid line"));
-        match (imported.map(|count| counted(count, "animal")), invalid) {
-            (Ok(animals), Some(lines)) => status!("Imported {animals}, skipped {lines}."),
-            (Ok(animals), None) => status!("Imported {animals}."),
-            (Err(error), Some(lines)) => return Err(format!("{error}: {lines}").into()),
-            (Err(error), None) => return Err(error.into()),
-        }
-        Ok(())
+        Ok(Checked { valid, invalid })
     }
+
+    /// Identifies the import of the same content with the same options.
+    fn id(&self, skip_invalid: bool) -> io::Result<ImportId> {
+        let mut hash = Sha256::new();
+        hash.update([self.format as u8, u8::from(skip_invalid)]);
+        let mut file = self.file.try_clone()?;
+        file.rewind()?;
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            match file.read(&mut buffer)? {
+                0 => return Ok(ImportId(hash.finalize().into())),
+                length => hash.update(&buffer[..length]),
+            }
+        }
+    }
+}
+
+/// Copies a stream to a temporary file without a name, which vanishes with the process.
+fn spool(mut from: impl Read) -> Result<File, String> {
+    let failed = |cause| format!("cannot copy the input to a temporary file: {cause}");
+    let mut file = tempfile::tempfile().map_err(failed)?;
+    io::copy(&mut from, &mut file).map_err(failed)?;
+    Ok(file)
 }

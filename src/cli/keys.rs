@@ -1,13 +1,17 @@
 //! `petstore keys`: manages API keys.
 
-use clap::{Args, Subcommand};
-use jiff::{Span, Timestamp, Zoned, tz::TimeZone};
+mod list;
 
-use super::{CommandResult, Database, block_on, print, status, table};
+use std::error::Error;
+
+use clap::{Args, Subcommand};
+use jiff::{SignedDuration, Span, Timestamp, Zoned, tz::TimeZone};
+
+use super::{CommandResult, Database, block_on, duration::grace, print, status};
 use crate::{
-    api_key::{ApiKey, ApiKeySecret, KeyName, NewApiKey, Scope, Scopes},
+    api_key::{ApiKey, ApiKeySecret, KeyName, NewApiKey, Scope},
     clock::Clock,
-    store::{Error, Options, Role, Store},
+    store::{self, Options, Role, Store},
 };
 
 #[derive(Subcommand)]
@@ -18,10 +22,17 @@ pub enum Keys {
     /// variable. A running service accepts the key immediately.
     Create(Create),
     /// List all API keys, including revoked and expired ones.
-    List(List),
+    List(list::List),
+    /// Replace an API key: create its successor and print the secret once.
+    ///
+    /// The successor has the same name, scopes and lifetime. The old key expires after the
+    /// time of grace, in which clients can change over. Only the secret goes to standard
+    /// output.
+    Rotate(Rotate),
     /// Revoke an API key permanently.
     ///
     /// A running service rejects the key within a second.
+    #[command(visible_aliases = ["delete", "rm"])]
     Revoke(Revoke),
 }
 
@@ -51,16 +62,29 @@ pub struct Create {
 }
 
 #[derive(Args)]
-pub struct List {
+pub struct Rotate {
+    /// Id of the key, or its name if no other key has it.
+    #[arg(value_name = "ID|NAME")]
+    key: String,
+    /// How long the old key stays valid, such as 1h, 24h or 7d; 0s ends it at once.
+    #[arg(
+        long,
+        env = "PETSTORE_GRACE",
+        value_name = "DURATION",
+        value_parser = grace,
+        default_value = "24h",
+        allow_hyphen_values = true
+    )]
+    grace: SignedDuration,
     #[command(flatten)]
     database: Database,
 }
 
 #[derive(Args)]
 pub struct Revoke {
-    /// Id of the key, as shown by `petstore keys list`.
-    #[arg(value_parser = key_id)]
-    id: i64,
+    /// Id of the key, or its name if no other key has it.
+    #[arg(value_name = "ID|NAME")]
+    key: String,
     #[command(flatten)]
     database: Database,
 }
@@ -71,6 +95,7 @@ impl Keys {
             match self {
                 Self::Create(create) => create.run().await,
                 Self::List(list) => list.run().await,
+                Self::Rotate(rotate) => rotate.run().await,
                 Self::Revoke(revoke) => revoke.run().await,
             }
         })
@@ -79,117 +104,155 @@ impl Keys {
 
 impl Create {
     async fn run(self) -> CommandResult {
-        let scopes = match self.scopes.as_slice() {
-            [] => Scopes::all(),
-            scopes => scopes.iter().copied().collect(),
-        };
-        let new = NewApiKey {
-            name: self.name,
-            scopes,
-            created_at: Clock::system().now(),
-            expires_at: self.expires,
-        };
-        let store = Store::open(&self.database.url()?, &Options::new(Role::Command)).await?;
+        let now = Clock::system().now();
+        let mut new = NewApiKey::new(self.name, now);
+        new.expires_at = self.expires;
+        if !self.scopes.is_empty() {
+            new.scopes = self.scopes.iter().copied().collect();
+        }
+        let store = open(&self.database).await?;
+        let others = store.api_key_list().await?;
         let (key, secret) = create(&store, new).await?;
         store.close().await;
-        let expiry = key
-            .expires_at
-            .map_or("never expires".into(), |at| format!("expires {at:.0}"));
         status!(
-            "Created key {} ({}): scopes {}; {expiry}.",
-            key.id,
-            key.name.as_str(),
-            key.scopes
+            "Created {} in {}: scopes {}; {}.",
+            shown(&key),
+            self.database.location(),
+            key.scopes,
+            validity(&key)
         );
-        status!("Its secret, which won't be shown again:");
-        print(format!("{}\n", secret.reveal()).as_bytes())
+        let others = others.iter().map(|(_, key)| key);
+        let others: Vec<_> = others
+            .filter(|other| other.name == key.name && other.is_valid_at(now))
+            .map(|other| format!("key {}", other.id))
+            .collect();
+        if !others.is_empty() {
+            status!("Also valid under this name: {}.", others.join(", "));
+        }
+        print_secret(&secret)
     }
 }
 
-impl List {
+impl Rotate {
     async fn run(self) -> CommandResult {
-        let store = open_existing(&self.database).await?;
-        let keys = store.api_key_list().await?;
-        store.close().await;
-        if keys.is_empty() {
-            status!("There are no API keys yet. Create one with: petstore keys create NAME");
-            return Ok(());
-        }
         let now = Clock::system().now();
-        let header = [
-            "ID",
-            "NAME",
-            "STATE",
-            "SCOPES",
-            "CREATED",
-            "LAST USED",
-            "EXPIRES",
-            "DEPRECATED CALLS",
-        ];
-        let rows = keys.iter().map(|(_, key)| row(key, now));
-        print(table(header, rows).as_bytes())
+        let store = open(&self.database).await?;
+        let old = find(&store, &self.key, now).await?;
+        let lifetime = old.expires_at.map(|at| at.duration_since(old.created_at));
+        let successor = NewApiKey {
+            name: old.name.clone(),
+            scopes: old.scopes,
+            created_at: now,
+            expires_at: lifetime.and_then(|lifetime| now.checked_add(lifetime).ok()),
+        };
+        let (secret, end) = (ApiKeySecret::generate(), now + self.grace);
+        let created = store.api_key_rotate(old.id, end, successor, secret.hash());
+        let created = created.await?;
+        store.close().await;
+        let old_key = shown(&old);
+        let Some(key) = created else {
+            let message = format!("{old_key} was revoked; create a new key instead");
+            return Err(message.into());
+        };
+        let end = old.expires_at.map_or(end, |expiry| expiry.min(end));
+        let until = match end > now {
+            true => format!("stays valid until {end:.0}"),
+            false => "is no longer valid".into(),
+        };
+        status!(
+            "Created {} in {}: scopes {}; {}.",
+            shown(&key),
+            self.database.location(),
+            key.scopes,
+            validity(&key)
+        );
+        status!("It replaces {old_key}, which {until}.");
+        print_secret(&secret)
     }
 }
 
 impl Revoke {
     async fn run(self) -> CommandResult {
-        let store = open_existing(&self.database).await?;
-        let previous = store.api_key_revoke(self.id, Clock::system().now()).await?;
+        let now = Clock::system().now();
+        let store = open(&self.database).await?;
+        let key = find(&store, &self.key, now).await?;
+        let key = store.api_key_revoke(key.id, now).await?.unwrap_or(key);
         store.close().await;
-        let id = self.id;
-        let Some(key) = previous else {
-            let message = format!("there is no key {id}; run `petstore keys list` to see all keys");
-            return Err(message.into());
-        };
-        let name = key.name.as_str();
-        match key.revoked_at {
-            None => status!("Revoked key {id} ({name}). Services reject it within a second."),
-            Some(at) => status!("Key {id} ({name}) was already revoked at {at:.0}."),
+        let (key, before, location) = (shown(&key), key.revoked_at, self.database.location());
+        match before {
+            None => {
+                status!("Revoked {key} in {location}. Services reject it within a second.");
+            }
+            Some(at) => status!("In {location}, {key} was already revoked at {at:.0}."),
         }
         Ok(())
     }
 }
 
 /// Generates a secret and stores a new key with its hash.
-pub async fn create(store: &Store, new: NewApiKey) -> Result<(ApiKey, ApiKeySecret), Error> {
+pub async fn create(store: &Store, new: NewApiKey) -> Result<(ApiKey, ApiKeySecret), store::Error> {
     let secret = ApiKeySecret::generate();
     let key = store.api_key_create(new, secret.hash()).await?;
     Ok((key, secret))
 }
 
-async fn open_existing(database: &Database) -> Result<Store, Box<dyn std::error::Error>> {
-    let options = Options {
-        create: false,
-        ..Options::new(Role::Command)
-    };
-    Ok(Store::open(&database.url()?, &options).await?)
+async fn open(database: &Database) -> Result<Store, Box<dyn Error>> {
+    Ok(Store::open(&database.url()?, &Options::new(Role::Command)).await?)
 }
 
-fn row(key: &ApiKey, now: Timestamp) -> [String; 8] {
-    let state = match key.revoked_at {
-        Some(_) => "revoked",
-        None if key.is_valid_at(now) => "valid",
-        None => "expired",
-    };
-    let time = |at: Option<Timestamp>| at.map_or("never".into(), |at| format!("{at:.0}"));
-    [
-        key.id.to_string(),
-        key.name.as_str().into(),
-        state.into(),
-        key.scopes.to_string(),
-        time(Some(key.created_at)),
-        time(key.last_used_at),
-        time(key.expires_at),
-        match key.last_deprecated_call_at {
-            None => "none".into(),
-            Some(last) => format!("{}, last {last:.0}", key.deprecated_calls),
-        },
-    ]
+/// Finds a key by its id, or by a name. Of several with that name, it is the only valid one.
+async fn find(store: &Store, id_or_name: &str, now: Timestamp) -> Result<ApiKey, String> {
+    let keys = store.api_key_list().await.map_err(|e| e.to_string())?;
+    let keys: Vec<_> = keys.into_iter().map(|(_, key)| key).collect();
+    let id: Option<i64> = id_or_name.parse().ok();
+    if let Some(key) = keys.iter().find(|key| Some(key.id) == id) {
+        return Ok(key.clone());
+    }
+    let named = |key: &&ApiKey| key.name.as_str() == id_or_name;
+    let all: Vec<_> = keys.iter().filter(named).collect();
+    let valid: Vec<_> = keys
+        .iter()
+        .filter(named)
+        .filter(|key| key.is_valid_at(now))
+        .collect();
+    match (&valid[..], &all[..]) {
+        ([key], _) | ([], [key]) => Ok((*key).clone()),
+        ([], []) => {
+            let name = id_or_name.escape_debug();
+            Err(format!(
+                "there is no key {name}; run `petstore keys list` to see all keys"
+            ))
+        }
+        ([], several) | (several, _) => {
+            let ids = several.iter().map(|key| {
+                let used = key
+                    .last_used_at
+                    .map_or("never used".into(), |at| format!("last used {at:.0}"));
+                format!("\n  {} (created {:.0}, {used})", key.id, key.created_at)
+            });
+            Err(format!(
+                "{} keys are named {id_or_name}; give the id of one of them:{}",
+                several.len(),
+                ids.collect::<String>()
+            ))
+        }
+    }
 }
 
-fn key_id(text: &str) -> Result<i64, &'static str> {
-    text.parse()
-        .map_err(|_| "must be a number; run `petstore keys list` to see the ids")
+/// A key in messages: by its id, because names are not unique.
+fn shown(key: &ApiKey) -> String {
+    format!("key {} ({})", key.id, key.name.as_str())
+}
+
+fn validity(key: &ApiKey) -> String {
+    let never = || "never expires".into();
+    key.expires_at
+        .map_or_else(never, |at| format!("expires {at:.0}"))
+}
+
+fn print_secret(secret: &ApiKeySecret) -> CommandResult {
+    status!("Its secret, which won't be shown again:");
+    print(format!("{}\n", secret.reveal()).as_bytes())
 }
 
 /// Parses the lifetime of a key and returns when a key created now expires.

@@ -1,19 +1,29 @@
 //! The command line, with one module per subcommand.
 
 mod backup;
+mod bulk;
 mod check;
 mod client;
 mod copy;
 mod database;
+mod demo;
+mod doctor;
+mod duration;
 mod events;
 mod export;
 mod formula;
 mod healthcheck;
 mod import;
+mod interrupt;
 mod keys;
+mod line_numbers;
+mod listen;
 mod man;
 mod openapi;
+mod packaged_settings;
 mod pet_file;
+mod record_writer;
+mod restore;
 mod seed;
 mod serve;
 mod webhooks;
@@ -22,7 +32,6 @@ use std::{
     error::Error,
     ffi::OsStr,
     io::{self, Write},
-    net::SocketAddr,
     path::PathBuf,
     process::ExitCode,
     sync::Arc,
@@ -30,7 +39,7 @@ use std::{
 
 use clap::{Arg, Args, CommandFactory, Parser, Subcommand, builder::TypedValueParser};
 use clap_complete::Shell;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
 use crate::{
     api::PublicUrl,
@@ -39,14 +48,16 @@ use crate::{
     store::redact_password,
     webhook::{address::Network, url::UrlPolicy},
 };
-use database::{Database, PasswordFile, print_warning};
+use database::{Database, PasswordFile, ServedDatabase, print_warning};
+use interrupt::Interrupt;
+use listen::{Listen, socket_address};
 
 type CommandResult = Result<(), Box<dyn Error>>;
 
 /// Pet store inventory service: HTTP and JSON over SQLite or PostgreSQL.
 ///
-/// Start the service with `petstore serve`, create an API key with `petstore keys
-/// create NAME`, and send it as `Authorization: Bearer <KEY>`. Every option can
+/// Start the service with `petstore serve`, open the console that it prints, or create an
+/// API key with `petstore keys create NAME` and send it as `Authorization: Bearer <KEY>`. Every option can
 /// also be set with the environment variable shown next to it.
 #[derive(Parser)]
 #[command(version, after_help = EXAMPLES, max_term_width = 100)]
@@ -59,9 +70,11 @@ const EXAMPLES: &str = "\
 Examples:
   petstore serve
       Serve petstore.db on 127.0.0.1:8080, creating the file if it doesn't exist
-  KEY=$(petstore keys create till)
-      Create an API key with all scopes and store its secret in KEY
-  curl -H \"Authorization: Bearer $KEY\" http://127.0.0.1:8080/v1/pets
+  petstore serve --demo
+      Serve made-up animals and orders from a temporary database, to look around
+  PETSTORE_KEY=$(petstore keys create till)
+      Create an API key with all scopes and store its secret in PETSTORE_KEY
+  curl -H \"Authorization: Bearer $PETSTORE_KEY\" http://127.0.0.1:8080/v1/pets
       List the animals";
 
 #[derive(Subcommand)]
@@ -70,10 +83,11 @@ enum Command {
     ///
     /// On SIGTERM or SIGINT the service finishes the requests in flight, closes the
     /// database and exits; a second signal stops it immediately. If it is started on a
-    /// terminal with a new database, it also creates the first API key. While an SQLite file is being served, its
+    /// terminal with a new database, it also creates the first API key, and prints a link to
+    /// the console that is signed in with it. While an SQLite file is being served, its
     /// write-ahead log (-wal) and shared-memory index (-shm) are next to it.
     Serve(serve::Serve),
-    /// Create, list and revoke API keys.
+    /// Create, list, rotate and revoke API keys.
     ///
     /// Changes take effect while the service is running.
     #[command(subcommand)]
@@ -85,27 +99,45 @@ enum Command {
     /// Back up an SQLite store to a file, even while it is being served.
     ///
     /// The backup contains everything that was acknowledged before it started. It
-    /// appears under its name once it is complete and verified. To restore it,
-    /// stop the service, replace the database file with the backup, and delete
-    /// the -wal and -shm files next to it.
+    /// appears under its name once it is complete and verified. `petstore restore`
+    /// puts it in place.
     Backup(backup::Backup),
+    /// Put a backup in place of an SQLite store that is not being served.
+    ///
+    /// Checks the integrity of the backup before anything is changed. The store that was
+    /// there is kept beside the new one, under a name with the time. After a crash, either
+    /// of them is in place, complete.
+    Restore(restore::Restore),
     /// Check the integrity of a store, even while it is being served.
     ///
     /// Checks the pages of an SQLite file, the schema, the inventory counts, and
     /// that orders and animals agree. Prints one problem per line to standard
     /// output; if there are any, the exit code is 1.
     Check(check::Check),
-    /// Import animals from a CSV or JSON Lines file, all or nothing.
+    /// Look at everything that an operator would, and say what to do.
+    ///
+    /// Checks the store, its API keys, the clock, the free space, whether the service
+    /// responds, its certificate, and the settings of the packaged service. Prints one line
+    /// per finding: ok, warning or problem. If there is a problem, the exit code is 1. The
+    /// options are those of `petstore serve`. Changes nothing, and works beside a running
+    /// service.
+    Doctor(doctor::Doctor),
+    /// Import animals from a CSV or JSON Lines file, even while the store is being served.
     ///
     /// Reads CSV as spreadsheets write it: with or without a byte order mark,
-    /// separated by commas, semicolons or tabs, with or without quotes. Stop the
-    /// service before you import into an SQLite file.
-    Import(import::Import),
-    /// Export all animals to a file or to standard output.
-    Export(export::Export),
-    /// Add random sample animals.
+    /// separated by commas, semicolons or tabs, with or without quotes. The whole file is
+    /// checked first; if a line is invalid, nothing is imported.
     ///
-    /// Stop the service before you add animals to an SQLite file.
+    /// If an import is interrupted, run the same command again within a week: it continues
+    /// where it stopped. Into an SQLite file that is not being served, a file is imported
+    /// completely or not at all.
+    Import(import::Import),
+    /// Export all animals, or all orders, to a file or to standard output.
+    Export(export::Export),
+    /// Add random sample animals, even while the store is being served.
+    ///
+    /// If the store has no categories with the same numbers or names yet, the categories of
+    /// the animals get names, too.
     Seed(seed::Seed),
     /// Print the event log of a service, and follow it.
     ///
@@ -138,31 +170,6 @@ enum Command {
     },
     /// Write the manual pages to a directory, one per command.
     Man(man::Man),
-}
-
-#[derive(Args)]
-struct Listen {
-    /// Address and port of the service; port 0 picks a free port.
-    #[arg(
-        long,
-        env = "PETSTORE_LISTEN",
-        value_parser = socket_address,
-        default_value = "127.0.0.1:8080",
-        value_name = "ADDRESS",
-        allow_hyphen_values = true
-    )]
-    listen: SocketAddr,
-}
-
-/// Parses an IP address and a port, or `localhost` and a port.
-fn socket_address(text: &str) -> Result<SocketAddr, &'static str> {
-    let ip = text
-        .strip_prefix("localhost:")
-        .map(|port| format!("127.0.0.1:{port}"));
-    ip.as_deref()
-        .unwrap_or(text)
-        .parse()
-        .map_err(|_| "must be an IP address and a port, such as 127.0.0.1:8080")
 }
 
 #[derive(Args)]
@@ -225,8 +232,6 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for UrlParser<T> {
         })
     }
 }
-
-const DEFAULT_DATABASE: &str = "sqlite:petstore.db";
 
 #[derive(Args)]
 struct PublicUrls {
@@ -316,6 +321,29 @@ fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{plural}")
 }
 
+/// Quotes a word for a POSIX shell if it needs quoting.
+fn shell_quote(word: &str) -> String {
+    if word
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b"-_./:".contains(&b))
+    {
+        return word.into();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// A message for people: without the codes of the operating system, whose errors say in
+/// words what they mean.
+fn without_os_codes(message: &str) -> String {
+    let mut parts = message.split(" (os error ");
+    let mut text = String::from(parts.next().unwrap_or_default());
+    for part in parts {
+        let (_, rest) = part.split_once(')').unwrap_or(("", part));
+        text += rest;
+    }
+    text
+}
+
 /// Runs a one-off command's future on the current thread.
 fn block_on<T>(
     future: impl Future<Output = Result<T, Box<dyn Error>>>,
@@ -326,11 +354,15 @@ fn block_on<T>(
     runtime.block_on(future)
 }
 
-/// A progress bar, drawn only if standard error is a terminal.
+/// A progress bar, drawn only if standard error is a terminal, and cleared when it is
+/// dropped, so that an error is reported on a line of its own.
 fn progress_bar(unit: &str) -> ProgressBar {
-    let template = format!("{{bar:40}} {{human_pos}} of {{human_len}} {unit}, {{eta}} left");
+    // Narrow enough for 80 columns: a line that wraps is not cleared completely.
+    let template = format!("{{bar:24}} {{human_pos}} of {{human_len}} {unit}, {{eta}} left");
     let style = ProgressStyle::with_template(&template).expect("a valid template");
-    ProgressBar::new(0).with_style(style)
+    ProgressBar::new(0)
+        .with_style(style)
+        .with_finish(ProgressFinish::AndClear)
 }
 
 /// Runs the command line. Exits with 2 for a usage error and 1 for any other.
@@ -340,7 +372,9 @@ pub fn main() -> ExitCode {
         Command::Keys(keys) => keys.run(),
         Command::Copy(copy) => copy.run(),
         Command::Backup(backup) => backup.run(),
+        Command::Restore(restore) => restore.run(),
         Command::Check(check) => check.run(),
+        Command::Doctor(doctor) => doctor.run(),
         Command::Import(import) => import.run(),
         Command::Export(export) => export.run(),
         Command::Seed(seed) => seed.run(),
@@ -358,7 +392,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            status!("petstore: {error}");
+            status!("petstore: {}", without_os_codes(&error.to_string()));
             ExitCode::FAILURE
         }
     }

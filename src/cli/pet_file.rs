@@ -2,21 +2,20 @@
 
 use std::{
     ffi::OsStr,
-    io::{self, BufRead, BufWriter, Cursor, Read, Write},
+    io::{self, BufRead, Cursor, Read},
     path::Path,
 };
 
 use clap::ValueEnum;
 use csv::StringRecord;
-use serde::Serialize;
 
-use super::formula;
+use super::{formula, line_numbers::LineNumbers};
 use crate::{
-    category::{CategoryName, CategoryNames},
+    category::CategoryNames,
     invalid::{Invalid, combine, join_messages, quoted},
     json::Object,
     page::Status,
-    pet::{NewPet, Pet, PetName, PetStatus, category_id},
+    pet::{NewPet, PetName, PetStatus, category_id},
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -28,8 +27,22 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that a file's extension stands for.
-    pub fn from_extension(path: &Path) -> Option<Self> {
+    /// The format that was chosen, or else that of the file's extension.
+    pub fn of(path: &Path, chosen: Option<Self>) -> Result<Self, String> {
+        let format = chosen.or_else(|| Self::from_extension(path));
+        format.ok_or_else(|| match path.as_os_str().as_encoded_bytes() {
+            b"-" => "the format of standard input is not known; add --format csv or --format \
+                     jsonl"
+                .into(),
+            _ => format!(
+                "{} is neither .csv nor .jsonl; use one of these, or add --format csv or \
+                 --format jsonl",
+                path.display()
+            ),
+        })
+    }
+
+    fn from_extension(path: &Path) -> Option<Self> {
         let extension = path.extension().and_then(OsStr::to_str)?;
         match &*extension.to_ascii_lowercase() {
             "csv" => Some(Self::Csv),
@@ -182,30 +195,31 @@ fn pet_from_json(line: &[u8]) -> Result<PetRecord, String> {
 fn read_csv(
     mut file: impl BufRead + 'static,
 ) -> Result<Box<dyn Iterator<Item = (u64, Record)>>, String> {
-    let (sep_line, header) = read_header(&mut file)?;
+    let Header {
+        line,
+        sep_line,
+        text,
+    } = Header::read(&mut file)?;
+    let delimiter = detect_delimiter(&sep_line, &text);
+    let lines = LineNumbers::new(Cursor::new(text).chain(file), line);
     let mut reader = csv::ReaderBuilder::new()
-        .delimiter(detect_delimiter(&sep_line, &header))
+        .delimiter(delimiter)
         .flexible(true)
-        .from_reader(RecordLimit::new(Cursor::new(header).chain(file)));
+        .from_reader(RecordLimit::new(lines));
     let columns = Columns::from_headers(reader.headers().map_err(|error| error.to_string())?)?;
-    let skipped_lines = u64::from(!sep_line.is_empty());
-    let mut line = 1;
     Ok(Box::new(std::iter::from_fn(move || {
         loop {
             reader.get_mut().reset();
+            let start = reader.position().byte();
             let mut record = StringRecord::new();
             let read = reader.read_record(&mut record);
-            let position = match &read {
-                Ok(false) => return None,
-                Ok(true) => record.position(),
-                Err(error) => error.position(),
-            };
-            line = position.map_or(line + 1, |position| position.line() + skipped_lines);
             let pet = match read {
-                Ok(_) => columns.pet(&record).map_err(RecordError::Invalid),
+                Ok(false) => return None,
+                Ok(true) => columns.pet(&record).map_err(RecordError::Invalid),
                 Err(error) if error.is_io_error() => Err(RecordError::Fatal(error.to_string())),
                 Err(error) => Err(RecordError::Invalid(error.to_string())),
             };
+            let line = reader.get_mut().file.line_from(start);
             // Spreadsheets write empty rows; skip them.
             if let Some(record) = pet.transpose() {
                 return Some((line, record));
@@ -214,30 +228,61 @@ fn read_csv(
     })))
 }
 
-/// Reads the `sep=` line in which Excel names the delimiter (empty if there is
-/// none) and the header line.
-fn read_header(file: &mut impl BufRead) -> Result<(String, Vec<u8>), String> {
-    let mut read_line = || {
-        let mut line = Vec::new();
-        let read = file
-            .take(MAX_RECORD_BYTES as u64)
-            .read_until(b'\n', &mut line);
-        read.map_err(|cause| format!("cannot be read: {cause}"))?;
-        if line.starts_with(b"\xff\xfe") || line.starts_with(b"\xfe\xff") {
-            return Err("the file is encoded in UTF-16; save it as CSV in UTF-8".to_string());
+/// The start of a CSV file.
+struct Header {
+    /// The number of the line that names the columns.
+    line: u64,
+    /// The line before it in which Excel names the delimiter; empty if there is none.
+    sep_line: String,
+    text: Vec<u8>,
+}
+
+impl Header {
+    fn read(file: &mut impl BufRead) -> Result<Self, String> {
+        let mut sep_line = String::new();
+        for line in 1.. {
+            let text = read_line(file).map_err(|cause| format!("cannot be read: {cause}"))?;
+            if text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") {
+                return Err("the file is encoded in UTF-16; save it as CSV in UTF-8".into());
+            }
+            let is_end = text.is_empty();
+            let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
+            let is_sep = |start: &[u8]| start.eq_ignore_ascii_case(b"sep=");
+            if is_end {
+                break;
+            } else if sep_line.is_empty() && text.get(..4).is_some_and(is_sep) {
+                sep_line = String::from_utf8_lossy(text).into();
+            } else if !text.trim_ascii().is_empty() {
+                let text = text.to_vec();
+                return Ok(Self {
+                    line,
+                    sep_line,
+                    text,
+                });
+            }
         }
-        match line.strip_prefix(b"\xef\xbb\xbf") {
-            Some(rest) => Ok(rest.to_vec()),
-            None => Ok(line),
-        }
-    };
-    let first = read_line()?;
-    match first.get(..4) {
-        Some(start) if start.eq_ignore_ascii_case(b"sep=") => {
-            Ok((String::from_utf8_lossy(&first).into(), read_line()?))
-        }
-        _ => Ok((String::new(), first)),
+        Err("the file is empty; its first line must name the columns".into())
     }
+}
+
+/// Reads a line with its end, which is LF, CRLF or CR, or the start of a very long one.
+fn read_line(file: &mut impl BufRead) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    while line.len() < MAX_RECORD_BYTES {
+        let buffer = file.fill_buf()?;
+        let after_cr = line.ends_with(b"\r");
+        if buffer.is_empty() || after_cr && buffer[0] != b'\n' {
+            break;
+        }
+        let end = memchr::memchr2(b'\r', b'\n', buffer).map(|end| end + 1);
+        let length = end.unwrap_or(buffer.len());
+        line.extend(&buffer[..length]);
+        file.consume(length);
+        if line.ends_with(b"\n") {
+            break;
+        }
+    }
+    Ok(line)
 }
 
 /// Takes the delimiter from the `sep=` line, or else the most frequent candidate in the
@@ -366,83 +411,4 @@ impl<R: Read> Read for RecordLimit<R> {
         self.remaining -= read;
         Ok(read)
     }
-}
-
-/// Writes animals to a file.
-pub struct PetWriter<W: Write> {
-    output: Output<W>,
-    /// Whether to write the names of categories beside their numbers.
-    category_names: bool,
-}
-
-enum Output<W: Write> {
-    Csv(Box<csv::Writer<W>>),
-    Jsonl(BufWriter<W>),
-}
-
-impl<W: Write> PetWriter<W> {
-    pub fn new(format: Format, category_names: bool, file: W) -> io::Result<Self> {
-        let output = match format {
-            Format::Csv => {
-                let mut csv = csv::Writer::from_writer(file);
-                let columns: &[_] = match category_names {
-                    true => &["id", "name", "categoryId", "category", "status"],
-                    false => &["id", "name", "categoryId", "status"],
-                };
-                csv.write_record(columns)?;
-                Output::Csv(Box::new(csv))
-            }
-            Format::Jsonl => Output::Jsonl(BufWriter::new(file)),
-        };
-        Ok(Self {
-            output,
-            category_names,
-        })
-    }
-
-    pub fn write(&mut self, pet: &Pet, names: &CategoryNames) -> io::Result<()> {
-        let category = names.name(pet.category_id).map_or("", CategoryName::as_str);
-        match &mut self.output {
-            Output::Csv(csv) => {
-                // Without `..`, so that a new field is not forgotten.
-                let Pet {
-                    id,
-                    name,
-                    category_id,
-                    status,
-                } = pet;
-                // A negative number is no formula, so only names are escaped.
-                let (id, category_id) = (id.get().to_string(), category_id.to_string());
-                let (name, category) = (formula::escape(name.as_str()), formula::escape(category));
-                let status = status.map_or("", PetStatus::as_str);
-                match self.category_names {
-                    true => csv.write_record([&*id, &name, &category_id, &category, status])?,
-                    false => csv.write_record([&*id, &name, &category_id, status])?,
-                }
-                Ok(())
-            }
-            Output::Jsonl(file) => {
-                match self.category_names && !category.is_empty() {
-                    true => serde_json::to_writer(&mut *file, &WithCategory { pet, category })?,
-                    false => serde_json::to_writer(&mut *file, pet)?,
-                }
-                file.write_all(b"\n")
-            }
-        }
-    }
-
-    pub fn finish(self) -> io::Result<()> {
-        match self.output {
-            Output::Csv(mut csv) => csv.flush(),
-            Output::Jsonl(mut file) => file.flush(),
-        }
-    }
-}
-
-/// A pet with the name of its category.
-#[derive(Serialize)]
-struct WithCategory<'a> {
-    #[serde(flatten)]
-    pet: &'a Pet,
-    category: &'a str,
 }

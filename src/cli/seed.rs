@@ -3,59 +3,113 @@
 use clap::Args;
 use rand::{RngExt, rngs::SmallRng};
 
-use super::{CommandResult, Database, block_on, counted, progress_bar, status};
+use super::{CommandResult, Database, Interrupt, block_on, bulk, counted, progress_bar, status};
 use crate::{
+    category::{Category, CategoryId, CategoryName, CategoryNames},
+    import::ImportId,
     pet::{NewPet, PetName, PetStatus},
-    store::import,
+    store::{Importer, category_names},
 };
+
+const MAX_COUNT: u64 = 10_000_000;
 
 #[derive(Args)]
 pub struct Seed {
     /// Number of animals to add, from 1 to 10000000.
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    #[arg(value_parser = count)]
     count: u64,
     #[command(flatten)]
     database: Database,
 }
 
-/// Names to choose from, by category. The first has id 1.
-const CATEGORIES: [&[&str]; 5] = [
-    &[
-        "Biscuit", "Rex", "Bella", "Waldi", "Luna", "Balu", "Frieda", "Socks",
-    ],
-    &[
-        "Moss", "Minka", "Tiger", "Felix", "Schnurri", "Cleo", "Mimi",
-    ],
-    &["Hoppel", "Flocke", "Klee", "Nibbles", "Löffel"],
-    &["Kiwi", "Coco", "Pepe", "Sunny", "Rio"],
-    &["Shelly", "Crush", "Turbo", "Dot"],
+/// The names of the sample categories, and names of animals to choose from. The first
+/// category has id 1.
+const CATEGORIES: [(&str, &[&str]); 5] = [
+    (
+        "Dogs",
+        &[
+            "Biscuit", "Rex", "Bella", "Waldi", "Luna", "Balu", "Frieda", "Socks",
+        ],
+    ),
+    (
+        "Cats",
+        &[
+            "Moss", "Minka", "Tiger", "Felix", "Schnurri", "Cleo", "Mimi",
+        ],
+    ),
+    (
+        "Rabbits",
+        &["Hoppel", "Flocke", "Klee", "Nibbles", "Löffel"],
+    ),
+    ("Birds", &["Kiwi", "Coco", "Pepe", "Sunny", "Rio"]),
+    ("Turtles", &["Shelly", "Crush", "Turbo", "Dot"]),
 ];
 
 impl Seed {
     pub fn run(self) -> CommandResult {
+        let interrupt = Interrupt::listen()?;
+        block_on(self.seed(interrupt))
+    }
+
+    async fn seed(self, interrupt: Interrupt) -> CommandResult {
+        let database = self.database.url()?;
+        let names = category_names(&database).await?;
+        let mut random: SmallRng = rand::make_rng();
+        let importer = Importer::open(&database, ImportId(random.random())).await?;
         let bar = progress_bar("animals");
         bar.set_length(self.count);
-        let mut random: SmallRng = rand::make_rng();
-        let mut left = self.count;
-        let next = |_: &_| {
-            if left == 0 {
-                return Ok(None);
-            }
-            left -= 1;
-            bar.inc(1);
-            Ok(Some(random_pet(&mut random)))
+        let mut numbers = 1..=self.count;
+        let next = || {
+            Ok(numbers
+                .next()
+                .map(|number| (number, random_pet(&mut random))))
         };
-        let added = block_on(async { Ok(import(&self.database.url()?, next).await?) });
+        let categories = unused_categories(&names);
+        let added = bulk::add(&database, importer, categories, next, &bar, &interrupt).await;
         bar.finish_and_clear();
-        let (added, database) = (counted(added?, "animal"), &self.database.database);
-        status!("Added {added} to {database}.");
+        if let Err(stopped) = added {
+            let message = stopped.message(self.count, "added");
+            return Err(match stopped.added.map(|added| self.count - added) {
+                Some(rest @ 1..) if stopped.can_continue => {
+                    format!("{message}; add the rest with petstore seed {rest}")
+                }
+                _ => message,
+            }
+            .into());
+        }
+        let count = counted(self.count, "animal");
+        status!("Added {count} to {}.", self.database.location());
         Ok(())
+    }
+}
+
+fn count(text: &str) -> Result<u64, String> {
+    let count = text
+        .parse()
+        .ok()
+        .filter(|count| (1..=MAX_COUNT).contains(count));
+    count.ok_or_else(|| format!("must be a number from 1 to {MAX_COUNT}, such as 1000"))
+}
+
+/// The sample categories, unless a shop already uses one of their ids or names.
+fn unused_categories(names: &CategoryNames) -> Vec<Category> {
+    let categories = (1..).zip(CATEGORIES).map(|(id, (name, _))| Category {
+        id: CategoryId::from_store(id),
+        name: CategoryName::parse(name).expect("a valid name"),
+    });
+    let categories: Vec<_> = categories.collect();
+    let is_used = |category: &Category| {
+        names.name(category.id.get()).is_some() || names.id(category.name.as_str()).is_some()
+    };
+    match categories.iter().any(is_used) {
+        true => Vec::new(),
+        false => categories,
     }
 }
 
 fn random_pet(random: &mut SmallRng) -> NewPet {
     let category = random.random_range(0..CATEGORIES.len());
-    let names = CATEGORIES[category];
+    let (_, names) = CATEGORIES[category];
     let name = names[random.random_range(0..names.len())];
     // Most are available, some are sold, and a few are pending or have no status.
     let status = match random.random_range(0..20) {

@@ -42,13 +42,13 @@ impl EventId {
         (id.to_bytes() == bytes && id.sequence >= 0).then_some(id)
     }
 
-    /// Where a read has to start, and how many events it takes to get `limit` of them after
-    /// a position: the event of the position comes first, to be verified.
-    pub fn read_range(after: Option<Self>, limit: usize) -> (i64, i64) {
-        match after {
-            Some(id) if id != Self::START => (id.sequence, limit as i64 + 1),
-            _ => (0, limit as i64),
-        }
+    /// Where a read in either direction has to start, and how many events it takes to get
+    /// `limit` of them beyond a position: the event of the position comes first, to be
+    /// verified.
+    pub fn read_range(after: Option<Self>, limit: usize) -> (Option<i64>, i64) {
+        let is_event = after.is_some_and(|id| id != Self::START);
+        let start = after.map(|id| id.sequence);
+        (start, limit as i64 + i64::from(is_event))
     }
 
     /// Verifies that the log still has the event of this position. `events` are those read

@@ -21,13 +21,18 @@ impl AtomicFile {
     /// Creates an empty file (mode 0600) in the folder of `target`, which must
     /// not exist yet.
     pub(crate) fn create(target: &Path) -> io::Result<Self> {
+        if fs::symlink_metadata(target).is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        Self::create_beside(target)
+    }
+
+    /// Creates an empty file (mode 0600) in the folder of `target`, which may exist.
+    pub(crate) fn create_beside(target: &Path) -> io::Result<Self> {
         // Absolute: SQLite would parse a relative path that starts with `file:`
         // as a URI.
         let target = std::path::absolute(target)?;
         let name = target.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-        if fs::symlink_metadata(&target).is_ok() {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
         let mut prefix = name.to_owned();
         prefix.push(".partial-");
         let temporary = Builder::new()
@@ -53,8 +58,20 @@ impl AtomicFile {
     pub(crate) fn persist(self) -> io::Result<()> {
         self.file().sync_all()?;
         self.temporary.persist_noclobber(&self.target)?;
-        File::open(folder(&self.target))?.sync_all()
+        sync_folder(&self.target)
     }
+
+    /// Like [`persist`](Self::persist), but replaces the file that is there.
+    pub(crate) fn persist_over(self) -> io::Result<()> {
+        self.file().sync_all()?;
+        self.temporary.persist(&self.target)?;
+        sync_folder(&self.target)
+    }
+}
+
+/// Makes new, renamed and deleted names in the folder of a file durable.
+pub(super) fn sync_folder(file: &Path) -> io::Result<()> {
+    File::open(folder(file))?.sync_all()
 }
 
 fn folder(target: &Path) -> &Path {

@@ -1,14 +1,26 @@
 //! Errors from opening a store and from calls to it.
 
-use std::{error, io, path::PathBuf, sync::Arc};
+use std::{
+    error, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 pub(super) type Cause = Arc<dyn error::Error + Send + Sync>;
 
 /// Why a store cannot be opened. Nothing was changed in it.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("there is no database at {0}; `petstore serve` and `petstore keys create` create one")]
+    #[error(
+        "there is no database at {0}; name another one with --database, or start \
+         `petstore serve` first, which creates it"
+    )]
     Missing(PathBuf),
+    #[error(
+        "{0} has no tables of petstore yet; name another database with --database, or start \
+         `petstore serve` on this one first, which creates them"
+    )]
+    Empty(String),
     #[error("{0} is not a petstore database; specify another file, or move this one away")]
     NotAPetstore(PathBuf),
     #[error(
@@ -39,7 +51,7 @@ pub enum OpenError {
          SIGTERM, so that it saves its changes"
     )]
     WalDeleted(PathBuf),
-    #[error("cannot open {path}: {cause}")]
+    #[error("cannot open {path}: {}", explain(path, cause))]
     File { path: PathBuf, cause: io::Error },
     #[error("cannot open {path}: {cause}")]
     Database {
@@ -55,6 +67,23 @@ pub enum OpenError {
     Encoding { server: String, encoding: String },
     #[error("cannot set up TLS for {server}: {cause}")]
     Tls { server: String, cause: io::Error },
+}
+
+/// Says what is in the way of opening a file, and what to do about it.
+fn explain(path: &Path, cause: &io::Error) -> String {
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let missing = folder.filter(|folder| !folder.exists()).map(Path::display);
+    match cause.kind() {
+        io::ErrorKind::NotFound if let Some(folder) = missing => {
+            format!("the folder {folder} does not exist; create it, or specify another file")
+        }
+        io::ErrorKind::NotADirectory => "part of the path is a file, not a folder".into(),
+        io::ErrorKind::IsADirectory => "it is a folder; specify a file in it".into(),
+        io::ErrorKind::PermissionDenied => {
+            "permission denied; run this as the user that owns the file, or with sudo".into()
+        }
+        _ => cause.to_string(),
+    }
 }
 
 /// Why a call to the store failed.

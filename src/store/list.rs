@@ -6,6 +6,7 @@
 //! per page: it may have fewer items than its limit, and still a next page.
 
 use crate::{
+    api_key::ApiKeyFilter,
     category::CategoryFilter,
     order::OrderFilter,
     page::{Filter, ListQuery, Position, Sort, Status},
@@ -112,6 +113,10 @@ impl Select {
 
     pub(super) fn webhooks(query: &ListQuery<WebhookFilter>, dialect: Dialect) -> Self {
         Builder::new(dialect, "webhooks", webhook_columns!()).finish(query)
+    }
+
+    pub(super) fn api_key_labels(query: &ListQuery<ApiKeyFilter>, dialect: Dialect) -> Self {
+        Builder::new(dialect, "api_keys", api_key_label_columns!()).finish(query)
     }
 
     /// The deliveries of a webhook by the sequence number of their events.

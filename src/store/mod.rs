@@ -37,12 +37,13 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 
 use crate::{
-    api_key::{ApiKey, ApiKeyUsage, KeyHash, NewApiKey, Scopes},
+    api_key::{ApiKey, ApiKeyFilter, ApiKeyLabel, ApiKeyUsage, KeyHash, NewApiKey, Scopes},
     category::{Category, CategoryFilter, CategoryId, CategoryName, CategoryRejection, Naming},
     event::{Event, EventId, EventRetention, Gone},
     idempotency::{Idempotent, IdempotentRequest},
+    import::{ImportChunk, ImportId},
     order::{Order, OrderFilter, OrderId, OrderRejection, Transition},
-    page::{ListQuery, Page},
+    page::{ListQuery, Page, Sort},
     pet::{NewPet, Pet, PetChange, PetFilter, PetId, PetRejection},
     webhook::{
         NewWebhook, WebhookChange, WebhookFilter, WebhookId, WebhookRejection,
@@ -53,7 +54,10 @@ use crate::{
 use postgres::Postgres;
 use sqlite::Sqlite;
 
-pub(crate) use admin::{backup, check, copy, export, import};
+pub(crate) use admin::{
+    ImportError, Importer, Inspected, Restored, Server, accept_imports, backup, category_names,
+    check, copy, export_orders, export_pets, inspect, restore,
+};
 pub(crate) use atomic_file::AtomicFile;
 pub use error::{Error, OpenError};
 pub(crate) use metrics::StoreMetrics;
@@ -75,7 +79,8 @@ pub enum Role {
 #[derive(Debug, Clone)]
 pub struct Options {
     pub role: Role,
-    /// Whether to create an SQLite file that does not exist.
+    /// Whether to create the store if it does not exist. Only a service does: a command in
+    /// the wrong folder would create another one.
     pub create: bool,
     /// The capacity of each write queue. Writes beyond it are rejected.
     pub write_queue_capacity: usize,
@@ -85,7 +90,7 @@ impl Options {
     pub fn new(role: Role) -> Self {
         Self {
             role,
-            create: true,
+            create: role == Role::Service,
             write_queue_capacity: 4096,
         }
     }
@@ -212,6 +217,42 @@ impl Store {
         match self {
             Self::Sqlite(db) => db.pet_list(query).await,
             Self::Postgres(db) => db.pet_list(query).await,
+        }
+    }
+
+    /// Writes a chunk of an import, all or nothing: its pets, the names of categories, and the
+    /// progress. Returns the sequence number of the newest event before it, or `None`, having
+    /// changed nothing, if the import is not where the chunk begins: somebody else continues
+    /// it, or it is not known anymore.
+    pub async fn pet_import(&self, chunk: ImportChunk) -> Result<Option<i64>, Error> {
+        match self {
+            Self::Sqlite(db) => db.pet_import(chunk).await,
+            Self::Postgres(db) => db.pet_import(chunk).await,
+        }
+    }
+
+    /// How many records of an import are done.
+    pub async fn import_progress(&self, id: ImportId) -> Result<i64, Error> {
+        match self {
+            Self::Sqlite(db) => db.import_progress(id).await,
+            Self::Postgres(db) => db.import_progress(id).await,
+        }
+    }
+
+    /// Deletes the progress of an import, because it is complete or to be repeated.
+    pub async fn import_forget(&self, id: ImportId) -> Result<(), Error> {
+        match self {
+            Self::Sqlite(db) => db.import_forget(id).await,
+            Self::Postgres(db) => db.import_forget(id).await,
+        }
+    }
+
+    /// Deletes the progress of imports that were interrupted longer than `retention` ago.
+    /// Returns of how many.
+    pub async fn import_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
+        match self {
+            Self::Sqlite(db) => db.import_purge(retention).await,
+            Self::Postgres(db) => db.import_purge(retention).await,
         }
     }
 
@@ -349,12 +390,38 @@ impl Store {
         }
     }
 
+    /// Lists the names of API keys, including revoked and expired ones.
+    pub async fn api_key_labels(
+        &self,
+        query: ListQuery<ApiKeyFilter>,
+    ) -> Result<Page<ApiKeyLabel>, Error> {
+        match self {
+            Self::Sqlite(db) => db.api_key_labels(query).await,
+            Self::Postgres(db) => db.api_key_labels(query).await,
+        }
+    }
+
     /// Revokes an API key and returns it as it was before; `None` if there is no
     /// such key. Revoking again keeps the time of the first revocation.
     pub async fn api_key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<ApiKey>, Error> {
         match self {
             Self::Sqlite(db) => db.api_key_revoke(id, now).await,
             Self::Postgres(db) => db.api_key_revoke(id, now).await,
+        }
+    }
+
+    /// Creates the successor of a key, which itself expires at `expires_at`, unless it does
+    /// so earlier. `None` if there is no such key, or it is revoked.
+    pub async fn api_key_rotate(
+        &self,
+        id: i64,
+        expires_at: Timestamp,
+        successor: NewApiKey,
+        hash: KeyHash,
+    ) -> Result<Option<ApiKey>, Error> {
+        match self {
+            Self::Sqlite(db) => db.api_key_rotate(id, expires_at, successor, hash).await,
+            Self::Postgres(db) => db.api_key_rotate(id, expires_at, successor, hash).await,
         }
     }
 
@@ -408,15 +475,17 @@ impl Store {
     }
 
     /// Reads up to `limit` events after a position, up to the head; without a position,
-    /// from the oldest event that is kept.
+    /// from the oldest event that is kept. Descending, those before the position; without
+    /// one, from the head.
     pub async fn event_read(
         &self,
         after: Option<EventId>,
+        sort: Sort,
         limit: usize,
     ) -> Result<Result<Vec<Event>, Gone>, Error> {
         match self {
-            Self::Sqlite(db) => db.event_read(after, limit).await,
-            Self::Postgres(db) => db.event_read(after, limit).await,
+            Self::Sqlite(db) => db.event_read(after, sort, limit).await,
+            Self::Postgres(db) => db.event_read(after, sort, limit).await,
         }
     }
 

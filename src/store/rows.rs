@@ -10,7 +10,7 @@ use compact_str::CompactString;
 use jiff::Timestamp;
 
 use crate::{
-    api_key::{ApiKey, KeyHash, KeyName, Scopes},
+    api_key::{ApiKey, ApiKeyLabel, KeyHash, KeyName, Scopes},
     category::{Category, CategoryId, CategoryName},
     event::{Event, EventType, Resource},
     order::{Order, OrderCounts, OrderId, OrderStatus},
@@ -73,6 +73,8 @@ define_columns!($ api_key_columns:
     "deprecated_calls" INT8, "last_deprecated_call_at" INT8
 );
 
+define_columns!($ api_key_label_columns: "id" INT8, "name" TEXT);
+
 define_columns!($ new_api_key_columns:
     "hash" BYTEA, "name" TEXT, "scopes" TEXT, "created_at" INT8, "expires_at" INT8
 );
@@ -81,6 +83,8 @@ define_columns!($ idempotency_key_columns:
     "api_key_id" INT8, "key" TEXT, "fingerprint" BYTEA,
     "outcome" TEXT, "resource_id" INT8, "created_at" INT8
 );
+
+define_columns!($ import_columns: "digest" BYTEA, "records" INT8, "updated_at" INT8);
 
 // What is stored of an event. The columns after `resource_id` are those of its resource.
 define_columns!($ event_columns:
@@ -326,6 +330,16 @@ impl Entity for (KeyHash, ApiKey) {
             last_deprecated_call_at: columns.optional_timestamp()?,
         };
         Ok((hash, key))
+    }
+}
+
+/// `api_key_label_columns!()`
+impl Entity for ApiKeyLabel {
+    fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
+        Ok(Self {
+            id: columns.int()?,
+            name: KeyName::from_store(columns.text()?),
+        })
     }
 }
 

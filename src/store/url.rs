@@ -5,7 +5,8 @@ use std::{fmt, path::PathBuf, str::FromStr};
 use super::postgres::PostgresUrl;
 use crate::invalid::Invalid;
 
-/// Where the data is stored. The scheme selects the database.
+/// Where the data is stored. The scheme selects the database; a path without one is an
+/// SQLite file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DatabaseUrl {
     Sqlite(PathBuf),
@@ -23,12 +24,23 @@ impl FromStr for DatabaseUrl {
             None if PostgresUrl::SCHEMES.iter().any(|s| text.starts_with(s)) => {
                 Ok(Self::Postgres(Box::new(text.parse()?)))
             }
+            None if is_path(text) => Ok(Self::Sqlite(text.into())),
             _ => {
-                let reason = "must be sqlite:PATH or postgres://USER@HOST/DATABASE";
+                let reason = "must be a file such as pets.db or sqlite:PATH, or \
+                              postgres://USER@HOST/DATABASE";
                 Err(Invalid::new("database", reason))
             }
         }
     }
+}
+
+/// Whether a text without a known scheme is evidently a path: a misspelt scheme is not, nor
+/// is a word that may have been meant as the name of a database.
+fn is_path(text: &str) -> bool {
+    let start = text.split('/').next().unwrap_or_default();
+    let extensions = [".db", ".sqlite", ".sqlite3"];
+    !start.contains([':', '@'])
+        && (text.contains('/') || extensions.iter().any(|e| text.ends_with(e)))
 }
 
 /// Never shows a password.
@@ -51,4 +63,35 @@ pub(crate) fn redact_password(text: &str) -> String {
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
     let scheme = scheme.filter(|scheme| scheme.chars().all(|c| c.is_ascii_alphanumeric()));
     scheme.map_or("…".into(), |scheme| format!("{scheme}://…"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_need_no_scheme() {
+        for (text, path) in [
+            ("pets.db", "pets.db"),
+            ("./pets.db", "./pets.db"),
+            ("/var/lib/pets", "/var/lib/pets"),
+            ("shop/a:b.sqlite", "shop/a:b.sqlite"),
+            ("pets.sqlite3", "pets.sqlite3"),
+            ("sqlite:pets", "pets"),
+        ] {
+            assert_eq!(text.parse(), Ok(DatabaseUrl::Sqlite(path.into())), "{text}");
+        }
+        for text in [
+            "pets",
+            "",
+            "mysql://x/y",
+            "sqllite:pets.db",
+            "sqlite:",
+            "sqlite::memory:",
+            "petstore:secret@db/petstore",
+            "user@db/petstore",
+        ] {
+            assert!(text.parse::<DatabaseUrl>().is_err(), "{text}");
+        }
+    }
 }

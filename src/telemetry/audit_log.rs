@@ -9,6 +9,9 @@ pub(super) const TARGET: &str = "petstore::audit";
 
 macro_rules! event {
     ($key:expr, $message:literal) => {{
+        event!($key, $message,)
+    }};
+    ($key:expr, $message:literal, $($field:ident = $value:expr)?) => {{
         let ApiKey { id, name, scopes, .. } = $key;
         tracing::info!(
             target: TARGET,
@@ -16,6 +19,7 @@ macro_rules! event {
             api_key_id = id,
             name = name.as_str(),
             %scopes,
+            $($field = $value,)?
             $message
         );
     }};
@@ -27,6 +31,12 @@ pub fn api_key_created(key: &ApiKey) {
 
 pub fn api_key_revoked(key: &ApiKey) {
     event!(key, "api key revoked");
+}
+
+/// Its successor was created: it expires earlier than before.
+pub fn api_key_expiry_changed(key: &ApiKey) {
+    let expires_at = key.expires_at.map(|at| at.to_string());
+    event!(key, "api key expiry changed", expires_at = expires_at);
 }
 
 /// The row was deleted, by another program.

@@ -32,6 +32,13 @@ pub fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
+/// Whether the terminal shows colours and its user wants them (<https://no-color.org>).
+pub fn stderr_has_color() -> bool {
+    let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = env::var_os("TERM").is_none_or(|term| term == "dumb");
+    stderr_is_terminal() && !is_set("NO_COLOR") && !is_dumb
+}
+
 /// Installs the global subscriber and a panic hook that logs.
 ///
 /// Hold the returned guards until the process exits: dropping them flushes the
@@ -50,14 +57,13 @@ pub fn init() -> [WorkerGuard; 2] {
     let own_events = Targets::new().with_target("petstore", Level::INFO);
     let registry = tracing_subscriber::registry();
     if stderr_is_terminal() {
-        let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let text = fmt::layer()
             .with_writer(Writers {
                 audit,
                 other,
                 wrap: SingleLine,
             })
-            .with_ansi(!no_color)
+            .with_ansi(stderr_has_color())
             .with_target(false);
         registry.with(text.with_filter(own_events)).init();
     } else {

@@ -42,6 +42,21 @@ async fn read(server: &Server, path: &str) -> (Vec<Value>, String) {
     }
 }
 
+const DESC: &str = "/v1/events?sort=desc";
+
+/// All events before a position, page by page.
+async fn read_desc(server: &Server, path: &str) -> Vec<Value> {
+    let (mut events, mut next) = (Vec::new(), Some(path.to_string()));
+    while let Some(path) = next {
+        let page = server.get(&path).await;
+        assert_eq!(page.status, 200, "{}", page.text());
+        events.extend(page.json().as_array().unwrap().iter().cloned());
+        next = page.next();
+        assert_ne!(next, Some(path), "the link leads to older events");
+    }
+    events
+}
+
 fn types(events: &[Value]) -> Vec<&str> {
     let types = events.iter().map(|event| event["type"].as_str().unwrap());
     types.collect()
@@ -278,6 +293,68 @@ pub async fn a_long_poll_waits_for_an_event(backend: Backend) {
     assert_eq!(types(page.json().as_array().unwrap()), ["pet.created"]);
 }
 
+pub async fn events_are_listed_newest_first(backend: Backend) {
+    let server = Server::start(backend).await;
+    assert!(read_desc(&server, DESC).await.is_empty());
+    let start = position(&server.get("/v1/events").await);
+    server.put_category(1, "Dogs").await;
+    let pet = server.create(json!({"name": "A", "categoryId": 1, "status": "available"}));
+    let pet = pet.await;
+    let order = server.place_order(pet).await;
+    server.transition(order, "cancel").await;
+    let (mut all, _) = read(&server, "/v1/events").await;
+    all.reverse();
+    for parameters in ["limit=1", "limit=4", "after=now", "wait=0"] {
+        let events = read_desc(&server, &format!("{DESC}&{parameters}")).await;
+        assert_eq!(events, all, "{parameters}");
+    }
+    // The page with the oldest event is the last one.
+    for (limit, has_next) in [(all.len() - 1, true), (all.len(), false)] {
+        let page = server.get(&format!("{DESC}&limit={limit}")).await;
+        assert_eq!(page.next().is_some(), has_next);
+    }
+    // A position is the same in both directions.
+    let middle = all[2]["id"].as_str().unwrap();
+    let older = server.get(&format!("{DESC}&limit=2&after={middle}")).await;
+    assert_eq!(older.json().as_array().unwrap(), &all[3..5]);
+    let newer = server.get(&format!("/v1/events?after={middle}")).await;
+    assert_eq!(newer.json(), json!([all[1], all[0]]));
+    let oldest = read_desc(&server, &format!("{DESC}&after={start}")).await;
+    assert_eq!(oldest, [] as [Value; 0]);
+
+    let history = format!("subject=pets/{pet}&limit=1");
+    for (filter, expected) in [
+        (&*history, "pet.updated pet.updated pet.created"),
+        (
+            "types=order.placed,order.cancelled",
+            "order.cancelled order.placed",
+        ),
+        ("types=category.updated&limit=1", "category.updated"),
+        ("types=pet.deleted", ""),
+    ] {
+        let events = read_desc(&server, &format!("{DESC}&{filter}")).await;
+        assert_eq!(types(&events).join(" "), expected, "{filter}");
+    }
+    let orders = server.create_key(&[Scope::OrdersRead], None).await;
+    let get = |path: &str| server.request(Method::GET, path).with_key(&orders).send();
+    let seen = get(DESC).await.json();
+    let expected = ["order.cancelled", "order.placed"];
+    assert_eq!(types(seen.as_array().unwrap()), expected);
+    let rejected = get(&format!("{DESC}&{history}")).await;
+    rejected.assert_error(403, "insufficient_scope");
+
+    // More than a page examines.
+    server.database.execute(
+        "INSERT INTO events (at, type, resource_id, name)
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10001)
+         SELECT at, type, 2, 'Cats' FROM n, events WHERE sequence = 1",
+    );
+    let page = server.get(&format!("{DESC}&{history}")).await;
+    assert_eq!(page.json(), json!([]));
+    let found = read_desc(&server, &page.next().unwrap()).await;
+    assert_eq!(types(&found), ["pet.updated", "pet.updated", "pet.created"]);
+}
+
 pub async fn a_position_that_is_gone_gets_410(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.event_retention.count = 3;
@@ -305,15 +382,28 @@ pub async fn a_position_that_is_gone_gets_410(backend: Backend) {
     for gone in [&start, oldest] {
         let response = server.get(&format!("/v1/events?after={gone}")).await;
         response.assert_error(410, "cursor_expired");
+        let response = server.get(&format!("{DESC}&after={gone}")).await;
+        response.assert_error(410, "cursor_expired");
         stream(gone).await.assert_error(410, "cursor_expired");
     }
+    // The oldest that is kept ends the list, and can still be a position in it.
+    assert_eq!(read_desc(&server, DESC).await.len(), 3);
     let kept = kept[0]["id"].as_str().unwrap();
     let (rest, _) = read(&server, &format!("/v1/events?after={kept}")).await;
     assert_eq!(rest.len(), 2);
+    assert!(
+        read_desc(&server, &format!("{DESC}&after={kept}"))
+            .await
+            .is_empty()
+    );
 
     // Of another store: the number exists, the event does not.
-    let response = server.get(&format!("/v1/events?after={UNKNOWN}")).await;
-    response.assert_error(410, "cursor_unknown");
+    for query in ["", "sort=desc&"] {
+        let response = server
+            .get(&format!("/v1/events?{query}after={UNKNOWN}"))
+            .await;
+        response.assert_error(410, "cursor_unknown");
+    }
     stream(UNKNOWN).await.assert_error(410, "cursor_unknown");
 }
 
@@ -334,6 +424,10 @@ pub async fn invalid_event_queries_get_400(backend: Backend) {
         "wait=-1",
         "wait=1.5",
         "wait=1&wait=1",
+        "sort=",
+        "sort=DESC",
+        "sort=asc&sort=desc",
+        "wait=1&sort=desc",
         "types=",
         "types=pet",
         "types=pet.created,",
@@ -350,7 +444,7 @@ pub async fn invalid_event_queries_get_400(backend: Backend) {
         let response = server.get(&format!("/v1/events?{query}")).await;
         response.assert_error(400, "invalid_parameter");
         // These are no parameters of the stream.
-        let is_ignored = query.starts_with("limit") || query.starts_with("wait");
+        let is_ignored = ["limit", "wait", "sort"].contains(&query.split('=').next().unwrap());
         let response = server.get(&format!("/v1/events/stream?{query}")).await;
         match is_ignored {
             true => assert_eq!(response.status, 200, "{query}"),

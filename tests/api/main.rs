@@ -30,6 +30,7 @@ mod http2_floods;
 mod idempotency;
 #[path = "../support/identity.rs"]
 mod identity;
+mod keys;
 mod list_pets;
 mod metrics;
 mod orders;
@@ -89,6 +90,7 @@ const CASES: &[(&str, Case)] = cases![
     events::a_long_poll_waits_for_an_event,
     events::a_long_poll_ends_with_its_client,
     events::a_stalled_http2_stream_is_closed,
+    events::events_are_listed_newest_first,
     events::a_position_that_is_gone_gets_410,
     events::invalid_event_queries_get_400,
     events::a_stream_sends_events_as_they_happen,
@@ -136,8 +138,9 @@ const CASES: &[(&str, Case)] = cases![
     metrics::client_disconnects_are_counted_as_499,
     metrics::the_dashboard_shows_exactly_the_exported_metrics,
     public_endpoints::the_contract_names_its_server_urls,
-    public_endpoints::the_root_redirects_to_the_docs,
-    public_endpoints::the_docs_can_be_turned_off,
+    public_endpoints::the_contract_is_compressed_on_request,
+    public_endpoints::the_root_redirects_to_a_page,
+    public_endpoints::pages_are_served_with_their_files,
     public_endpoints::security_headers_are_sent,
     public_endpoints::valid_request_ids_are_echoed,
     public_endpoints::unknown_paths_get_404_and_unsupported_methods_405,
@@ -198,6 +201,8 @@ const PLAIN_CASES: &[(&str, Case)] = cases![
     idempotency::invalid_idempotency_keys_get_400,
     idempotency::concurrent_retries_execute_once,
     idempotency::idempotency_keys_expire_after_24_hours,
+    keys::a_key_can_be_fetched_with_itself,
+    keys::the_names_of_keys_are_listed,
     list_pets::the_page_size_defaults_to_20,
     list_pets::the_list_can_be_filtered_by_status,
     list_pets::keyset_pagination_visits_every_pet_once,

@@ -1,6 +1,9 @@
 //! Endpoints without authentication (contract, docs, health checks), request ids, and
 //! unknown paths and methods.
 
+use std::io::Read;
+
+use flate2::read::GzDecoder;
 use http::Method;
 use petstore::api::Contract;
 use serde_json::{Value, json};
@@ -56,40 +59,142 @@ pub async fn the_contract_names_its_server_urls(backend: Backend) {
     assert_eq!(json, same);
 }
 
-pub async fn the_root_redirects_to_the_docs(backend: Backend) {
+pub async fn the_contract_is_compressed_on_request(backend: Backend) {
     let server = Server::start(backend).await;
-    let root = server.request(Method::GET, "/").without_key().send().await;
-    assert_eq!(
-        (root.status.as_u16(), root.header("location")),
-        (307, Some("/docs"))
-    );
-    let docs = server
-        .request(Method::GET, "/docs")
-        .without_key()
-        .send()
-        .await;
-    assert_eq!(
-        docs.header("content-type"),
-        Some("text/html; charset=utf-8")
-    );
-    assert!(docs.text().contains("petstore keys create"));
+    for path in ["/v1/openapi.yaml", "/v1/openapi.json"] {
+        let request = |method, coding| {
+            let request = server.request(method, path).without_key();
+            request.header("accept-encoding", coding)
+        };
+        let plain = request(Method::GET, "gzip;q=0").send().await;
+        assert_eq!(plain.header("content-encoding"), None);
+        assert_eq!(plain.header("vary"), Some("accept-encoding"));
+        let plain_tag = plain.header("etag").unwrap();
+
+        let gzip = request(Method::GET, "br, gzip").send().await;
+        assert_eq!(gzip.header("content-encoding"), Some("gzip"));
+        assert_eq!(gzip.header("content-type"), plain.header("content-type"));
+        assert_eq!(gzip.header("vary"), Some("accept-encoding"));
+        let gzip_tag = gzip.header("etag").unwrap();
+        assert_ne!(gzip_tag, plain_tag);
+        assert!(gzip.body.len() * 4 < plain.body.len());
+        let mut decoded = Vec::new();
+        GzDecoder::new(&gzip.body[..])
+            .read_to_end(&mut decoded)
+            .unwrap();
+        assert_eq!(decoded, plain.body);
+
+        let head = request(Method::HEAD, "gzip").send().await;
+        let length = gzip.body.len().to_string();
+        assert_eq!(head.header("content-length"), Some(length.as_str()));
+        assert_eq!(head.header("content-encoding"), Some("gzip"));
+        assert_eq!(head.header("etag"), Some(gzip_tag));
+
+        // An entity tag stands for one of the two only.
+        for (coding, tag, status) in [
+            ("gzip", gzip_tag, 304),
+            ("gzip", plain_tag, 200),
+            ("identity", plain_tag, 304),
+            ("identity", gzip_tag, 200),
+        ] {
+            let again = request(Method::GET, coding).header("if-none-match", tag);
+            let again = again.send().await;
+            assert_eq!(again.status, status, "{coding} {tag}");
+            assert_eq!(again.header("vary"), Some("accept-encoding"));
+            if status == 304 {
+                assert_eq!(again.header("etag"), Some(tag));
+                assert_eq!(again.header("content-encoding"), None);
+                assert!(again.body.is_empty());
+            }
+        }
+    }
 }
 
-pub async fn the_docs_can_be_turned_off(backend: Backend) {
+pub async fn the_root_redirects_to_a_page(backend: Backend) {
+    for (console, docs, location) in [
+        (true, true, Some("/console")),
+        (true, false, Some("/console")),
+        (false, true, Some("/docs")),
+        (false, false, None),
+    ] {
+        let server = Server::start_with(backend, |config| {
+            config.service.api.console = console;
+            config.service.api.docs = docs;
+        })
+        .await;
+        let root = server.request(Method::GET, "/").without_key().send().await;
+        let status = if location.is_some() { 307 } else { 404 };
+        assert_eq!(root.status, status);
+        assert_eq!(root.header("location"), location);
+        if docs {
+            let page = server.get("/docs").await.text();
+            assert_eq!(page.contains("href=\"console\""), console);
+        }
+    }
+}
+
+/// Without a key, and only if they are turned on.
+pub async fn pages_are_served_with_their_files(backend: Backend) {
     let server = Server::start(backend).await;
-    let page = server.get("/docs").await.text();
-    let asset = page.split('"').find(|text| text.contains("docs/assets/"));
-    let asset = format!("/{}", asset.unwrap().trim_start_matches('/'));
-    assert_eq!(server.get(&asset).await.status, 200);
-    let server = Server::start_with(backend, |config| config.service.api.docs = false).await;
-    for path in ["/", "/docs", "/docs/", &asset] {
-        server.get(path).await.assert_error(404, "not_found");
+    let get = |path: String| {
+        let request = server.request(Method::GET, &path).without_key();
+        request.send()
+    };
+    let without_pages = Server::start_with(backend, |config| {
+        config.service.api.console = false;
+        config.service.api.docs = false;
+    })
+    .await;
+    for (page, text, trusted_types) in [
+        ("console", "js/main.js", true),
+        ("docs", "petstore keys create", false),
+    ] {
+        let html = get(format!("/{page}")).await;
+        let media_type = html.header("content-type");
+        assert_eq!(media_type, Some("text/html; charset=utf-8"));
+        let policy = html.header("content-security-policy").unwrap();
+        assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';"));
+        assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
+        let requires = policy.contains("require-trusted-types-for 'script'; trusted-types 'none'");
+        assert_eq!(requires, trusted_types, "{policy}");
+        assert_eq!(html.header("referrer-policy"), Some("no-referrer"));
+        let html = html.text();
+        assert!(html.contains(text), "{html}");
+        assert!(!html.contains('{'), "a placeholder remains: {html}");
+        let folder = format!("{page}/assets/");
+        let files = html.split('"').filter(|text| text.starts_with(&folder));
+        let files: Vec<_> = files.map(|file| format!("/{file}")).collect();
+        assert!(files.len() >= 5, "{files:?}");
+        for file in &files {
+            let plain = get(file.clone()).await;
+            assert_eq!(plain.status, 200, "{file}");
+            let immutable = Some("public, max-age=31536000, immutable");
+            assert_eq!(plain.header("cache-control"), immutable);
+            let media_type = plain.header("content-type").unwrap();
+            assert!(!file.ends_with(".js") || media_type.starts_with("text/javascript"));
+            let gzip = server
+                .request(Method::GET, file)
+                .header("accept-encoding", "gzip");
+            let gzip = gzip.send().await;
+            assert_eq!(gzip.header("content-encoding"), Some("gzip"));
+            assert_eq!(gzip.header("vary"), Some("accept-encoding"));
+            assert!(gzip.body.starts_with(&[0x1f, 0x8b]));
+        }
+        let slash = get(format!("/{page}/")).await;
+        let location = format!("/{page}");
+        assert_eq!(slash.header("location"), Some(location.as_str()));
+        let nothing = get(format!("/{page}/assets/nothing.js")).await;
+        nothing.assert_error(404, "not_found");
+        for path in [&location, &format!("/{page}/"), &files[0]] {
+            let response = without_pages.get(path).await;
+            response.assert_error(404, "not_found");
+        }
     }
     for path in ["/v1/openapi.yaml", "/v1/openapi.json", "/healthz"] {
-        assert_eq!(server.get(path).await.status, 200);
+        assert_eq!(without_pages.get(path).await.status, 200);
     }
     // Links lead to the contract instead.
-    let link = server.get("/v1/pets/1").await;
+    let link = without_pages.get("/v1/pets/1").await;
     let link = link.header("link").unwrap();
     assert!(
         link.contains("</v1/openapi.yaml>; rel=\"deprecation\""),
@@ -165,6 +270,8 @@ pub async fn unknown_paths_get_404_and_unsupported_methods_405(backend: Backend)
         "/favicon.ico",
         "/v1/openapi",
         "/docs/x",
+        "/console/x",
+        "/console/assets/",
         "/%00",
         "/v1/%70ets/x/y",
     ] {
@@ -183,6 +290,7 @@ pub async fn unknown_paths_get_404_and_unsupported_methods_405(backend: Backend)
         ("/v1/store/orders/1/return", "POST"),
         ("/v1/openapi.yaml", "GET, HEAD"),
         ("/docs", "GET, HEAD"),
+        ("/console", "GET, HEAD"),
         ("/", "GET, HEAD"),
     ] {
         let methods = ["POST", "DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "BREW"];

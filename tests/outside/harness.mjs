@@ -9,10 +9,12 @@ import { createInterface } from "node:readline";
 const binary = process.env.PETSTORE_BINARY;
 if (!binary) throw new Error("PETSTORE_BINARY must name the binary under test; `make test` sets it");
 
-export async function startService({ wrapper = [], args: more = [] } = {}) {
+// With `seed`, the store has that many animals before the service starts.
+export async function startService({ wrapper = [], args: more = [], database: url, seed } = {}) {
   const dir = mkdtempSync(join(tmpdir(), "petstore-"));
   const file = join(dir, "petstore.db");
-  const database = ["--database", `sqlite:${file}`];
+  const database = ["--database", url ?? `sqlite:${file}`];
+  if (seed) execFileSync(binary, ["seed", String(seed), ...database], { stdio: "pipe" });
   let service, ended;
   // Starts it and returns what it says when it listens.
   const start = async (address) => {
@@ -35,6 +37,8 @@ export async function startService({ wrapper = [], args: more = [] } = {}) {
     metrics: listening.metrics_url,
     file,
     createKey: (...args) => keys("create", "test", ...args).toString().trim(),
+    createKeyNamed: (name, ...args) => keys("create", name, ...args).toString().trim(),
+    revokeKey: (id) => keys("revoke", String(id)),
     // Overwrites the database files under the running service.
     corrupt() {
       for (const path of [`${file}-wal`, file]) {

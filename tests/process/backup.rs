@@ -18,8 +18,9 @@ fn check(home: &Home, url: &str) -> Finished {
     home.petstore(&["check", "--database", url])
 }
 
-/// Restore drill: back up under load, lose the database file, restore the
-/// backup. Every write acknowledged before the backup began is there.
+/// Restore drill: back up under load, kill the service, restore the backup. Every write
+/// acknowledged before the backup began is there, and every later one in the store that
+/// was kept.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_taken_under_load_can_be_restored() {
     let home = Home::new();
@@ -42,10 +43,19 @@ async fn a_backup_taken_under_load_can_be_restored() {
     during.until(|results| results.unavailable == 0).await;
     let concurrent = during.finish().await;
     service.kill();
-    for name in ["petstore.db", "petstore.db-wal", "petstore.db-shm"] {
-        let _ = fs::remove_file(home.path(name));
-    }
-    fs::rename(home.path("copy.db"), home.database()).unwrap();
+    assert!(fs::metadata(home.path("petstore.db-wal")).unwrap().len() > 0);
+    let restored = home.petstore(&["restore", "copy.db", "--database", &home.url()]);
+    let restored = restored.success().stderr;
+    let kept = home
+        .files()
+        .into_iter()
+        .find(|name| name.contains("before"));
+    let kept = kept.unwrap();
+    assert!(restored.contains(&kept), "{restored}");
+    let all = home.petstore(&["export", "--database", &format!("sqlite:{kept}")]);
+    let all = all.success().stdout;
+    let acknowledged = results.acknowledged.len() + concurrent.acknowledged.len();
+    assert!(all.lines().count() >= acknowledged, "{kept}");
 
     let service = home.serve();
     let client = Client::new(&service, &key);
@@ -273,7 +283,8 @@ fn check_reports_inconsistencies() {
         execute("damaged.db", damage);
         let found = check(&home, "sqlite:damaged.db");
         assert_eq!(found.stdout.trim_end(), reported, "{damage}");
-        found.assert_fails(1, "found in sqlite:");
+        let file = home.path("damaged.db").display().to_string();
+        found.assert_fails(1, &format!("found in {file}"));
     }
     // All in one.
     execute(
@@ -282,7 +293,7 @@ fn check_reports_inconsistencies() {
          UPDATE orders SET updated_at = 4 WHERE id = 4",
     );
     let found = check(&home, &home.url());
-    found.assert_fails(1, "3 problems found in sqlite:");
+    found.assert_fails(1, "3 problems found in /");
     assert_eq!(
         found.stdout,
         "1 open orders whose pet is not pending\n\

@@ -92,7 +92,7 @@ async fn copy_preserves_all_data() {
     assert_eq!(next.body["id"], 1235);
 
     let again = copy(&home, &there.url());
-    again.assert_fails(1, "pets has 1234 rows");
+    again.assert_fails(1, "its table pets has rows (1234)");
     assert_eq!(client.pets().await.len(), 1234);
 }
 

@@ -68,8 +68,8 @@ async fn ids_are_never_reused() {
     }
 }
 
-/// Kills the first command at each of its disk operations in turn. The next
-/// command completes the half-created database.
+/// Kills the command that creates the database at each of its disk operations in turn. The
+/// next command completes the half-created database.
 #[test]
 #[ignore = "needs strace; make test installs it and runs this"]
 fn database_creation_resumes_after_sigkill() {
@@ -77,18 +77,18 @@ fn database_creation_resumes_after_sigkill() {
     for syscall in ["pwrite64", "fsync", "fdatasync", "ftruncate", "unlink"] {
         for count in 1.. {
             let home = Home::new();
-            let url = home.url();
+            let seed = ["seed", "1", "--database", &home.url()];
             let (trace, kill) = (
                 format!("trace={syscall}"),
                 format!("inject={syscall}:signal=KILL:when={count}"),
             );
             let mut first = home.traced(&["-e", &trace, "-e", &kill]);
-            let first = Finished::of(first.args(["keys", "create", "first", "--database", &url]));
+            let first = Finished::of(first.args(seed));
             if first.code == Some(0) {
                 break;
             }
             assert_eq!(first.code, None, "not killed: {first:?}");
-            let next = home.keys(&["create", "next"]);
+            let next = home.petstore(&seed);
             if next.code != Some(0) {
                 failures.push(format!("after {syscall} {count}: {}", next.stderr.trim()));
             }

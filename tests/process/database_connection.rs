@@ -36,7 +36,8 @@ fn sslmode_verify_full_verifies_the_certificate() {
     let verify = |root: &tempfile::NamedTempFile| {
         format!("sslmode=verify-full&sslrootcert={}", root.path().display())
     };
-    let home = Home::new();
+    let home = Home::with_database(cluster.url(&database));
+    home.create_store();
     let create = |url: String| home.petstore(&["keys", "create", "test", "--database", &url]);
     for good in [
         url("127.0.0.1", "sslmode=disable".into()),
@@ -168,6 +169,7 @@ fn the_password_can_come_from_a_file() {
         let mut command = home.command(PETSTORE);
         Finished::of(command.args(["keys", "create", "test"]).args(arguments))
     };
+    Home::with_database(cluster.url(&database)).create_store();
     for text in ["a/secret", "a/secret\n", "a/secret\r\n"] {
         write_password(&file, text, 0o600);
         let created = create().success();

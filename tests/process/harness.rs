@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     env, fs,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use petstore::store::{DatabaseUrl, Options, Role, Store};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -127,6 +128,8 @@ impl Home {
             }
         }
         command
+            // Tests don't use a service that is installed on the machine.
+            .env("PETSTORE_PACKAGED_SETTINGS", "/dev/null/none")
             .current_dir(self.dir.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -146,9 +149,33 @@ impl Home {
         Finished::of(command.args(["--database", &self.url()]))
     }
 
-    /// Creates an API key with all scopes and returns its secret.
+    /// Creates an API key with all scopes and returns its secret. Creates the store first, if
+    /// there is none.
     pub fn new_key(&self) -> String {
-        self.keys(&["create", "test"]).success().secret()
+        let created = self.keys(&["create", "test"]);
+        if created.stderr.contains("start `petstore serve`") {
+            self.create_store();
+            return self.keys(&["create", "test"]).success().secret();
+        }
+        created.success().secret()
+    }
+
+    /// Creates the store, as the first start of a service does.
+    pub fn create_store(&self) {
+        let url: DatabaseUrl = self.url().parse().unwrap();
+        let options = Options {
+            create: true,
+            ..Options::new(Role::Command)
+        };
+        let create = async { Store::open(&url, &options).await.unwrap().close().await };
+        // On a thread of its own: the caller may be in a runtime.
+        thread::scope(|scope| {
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            scope
+                .spawn(move || runtime.block_on(create))
+                .join()
+                .unwrap();
+        });
     }
 
     /// The command that serves the database on a free port.
@@ -371,6 +398,11 @@ impl Service {
         signal(self.pid(), name);
     }
 
+    /// Types keys on its terminal.
+    pub fn press(&mut self, keys: &[u8]) {
+        self.child.stdin.as_mut().unwrap().write_all(keys).unwrap();
+    }
+
     /// Waits until it exits.
     pub fn wait(&mut self) -> ExitStatus {
         wait_for("the service to exit", || self.child.try_wait().unwrap())
@@ -397,15 +429,30 @@ impl Drop for Service {
     }
 }
 
-/// The URL in the startup event, or in its line on a terminal.
+/// The URL in the startup event, or on the start screen, once that is complete.
 fn listening_url(output: &str) -> Option<String> {
+    if output.contains("Press Ctrl-C to stop.") {
+        let screen = without_colors(output);
+        let url = |label| {
+            screen
+                .lines()
+                .find_map(|line| line.trim().strip_prefix(label))
+        };
+        let url = url("Listening ").or_else(|| url("API   "))?.trim();
+        return Some(url.strip_suffix("/v1").unwrap_or(url).into());
+    }
     output.lines().find_map(|line| {
-        if let Some((_, url)) = line.split_once("is listening on ") {
-            return Some(url.trim_end().into());
-        }
         let event: serde_json::Value = serde_json::from_str(line).ok()?;
         (event["message"] == "listening").then(|| event["url"].as_str().unwrap().into())
     })
+}
+
+/// Text without the escape sequences that select colours.
+pub fn without_colors(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let first = parts.next().unwrap_or_default();
+    let rest = parts.map(|part| part.split_once('m').unwrap_or(("", part)).1);
+    first.to_string() + &rest.collect::<String>()
 }
 
 /// Sends a signal to a process that the test has started.

@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use crate::{
     client::Client,
-    first_start::Terminal,
     harness::{Home, Service},
     strace,
+    terminal::Terminal,
 };
 
 /// Sends a raw request and reads until the connection closes.
@@ -255,7 +255,7 @@ async fn slow_requests_are_logged() {
 async fn terminal_output_is_human_readable() {
     let home = Home::new();
     let key = home.new_key();
-    let terminal = Terminal::start(&home, "--access-log");
+    let terminal = Terminal::serve(&home, "--access-log");
     let client = Client::new(&terminal.service, &key);
     assert_eq!(client.get("/v1/pets").await.status, 200);
     let output = terminal.stop();

@@ -115,8 +115,12 @@ fn execute_sql(home: &Home, sql: &str) {
 #[test]
 fn invalid_paths_are_rejected() {
     let home = Home::new();
-    assert_fails(&home, &home.dir(), "Is a directory");
-    assert_fails(&home, &home.path("nowhere/petstore.db"), "No such file");
+    assert_fails(&home, &home.dir(), "it is a folder");
+    assert_fails(
+        &home,
+        &home.path("nowhere/petstore.db"),
+        "does not exist; create it",
+    );
     assert_fails(&home, Path::new("/dev/null"), "is not a petstore database");
 }
 
@@ -125,8 +129,8 @@ fn invalid_paths_are_rejected() {
 fn an_empty_file_is_initialized() {
     let home = Home::new();
     fs::write(home.database(), "").unwrap();
-    home.new_key();
     home.serve().stop();
+    home.new_key();
 }
 
 fn schema_version(home: &Home) -> i64 {
@@ -203,35 +207,28 @@ async fn only_one_service_opens_the_file() {
     home.serve().stop();
 }
 
-/// Concurrent `keys create` on a missing database: all succeed, on one database.
+/// Concurrent commands wait for each other.
 #[test]
-fn concurrent_first_keys_share_one_database() {
-    for _ in 0..3 {
-        let home = Home::new();
-        let created: Vec<_> = thread::scope(|scope| {
-            let create = |number: usize| {
-                let name = format!("till {number}");
-                let mut command = home.command(PETSTORE);
-                let arguments = ["keys", "create", &name, "--database", &home.url()];
-                command.args(arguments);
-                scope.spawn(move || Finished::of(&mut command))
-            };
-            let running: Vec<_> = (0..12).map(create).collect();
-            running.into_iter().map(|one| one.join().unwrap()).collect()
-        });
-        let mut secrets: Vec<_> = created.into_iter().map(|c| c.success().secret()).collect();
-        secrets.sort();
-        secrets.dedup();
-        assert_eq!(secrets.len(), 12);
-        let list = home.keys(&["list"]).success();
-        let ids = list
-            .stdout
-            .lines()
-            .skip(1)
-            .map(|row| row.split(' ').next().unwrap());
-        let expected: Vec<_> = (1..=12).map(|id| id.to_string()).collect();
-        assert_eq!(ids.collect::<Vec<_>>(), expected);
-    }
+fn concurrent_keys_get_different_ids() {
+    let home = Home::new();
+    home.create_store();
+    let created: Vec<_> = thread::scope(|scope| {
+        let create = |number: usize| {
+            let home = &home;
+            scope.spawn(move || home.keys(&["create", &format!("till {number}")]))
+        };
+        let running: Vec<_> = (0..12).map(create).collect();
+        running.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let mut secrets: Vec<_> = created.into_iter().map(|c| c.success().secret()).collect();
+    secrets.sort();
+    secrets.dedup();
+    assert_eq!(secrets.len(), 12);
+    let list = home.keys(&["list"]).success();
+    let rows = list.stdout.lines().skip(1);
+    let ids = rows.map(|row| row.split(' ').next().unwrap());
+    let expected: Vec<_> = (1..=12).map(|id| id.to_string()).collect();
+    assert_eq!(ids.collect::<Vec<_>>(), expected);
 }
 
 /// The permission bits of a file.
@@ -254,10 +251,24 @@ fn new_files_are_for_their_owner_only() {
         service.stop();
 
         let home = Home::new();
-        let mut create = home.command("sh");
-        create.args(["-c", command, PETSTORE, "keys", "create", "till"]);
-        Finished::of(&mut create).success();
-        assert_eq!(mode(&home.database()), 0o600);
+        fs::write(home.path("pets.csv"), "name,categoryId\nRex,1\n").unwrap();
+        for (name, arguments) in [
+            ("seeded.db", ["seed", "1"]),
+            ("imported.db", ["import", "pets.csv"]),
+        ] {
+            let mut create = home.command("sh");
+            create.args(["-c", command, PETSTORE]).args(arguments);
+            Finished::of(create.args(["--database", name])).success();
+            let created = home
+                .files()
+                .into_iter()
+                .filter(|file| file.starts_with(name));
+            let modes: Vec<_> = created.map(|file| mode(&home.path(&file))).collect();
+            assert!(
+                !modes.is_empty() && modes.iter().all(|mode| *mode == 0o600),
+                "{modes:?}"
+            );
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 use futures_util::future::join_all;
 use petstore::{
     event::EventRetention,
+    page::Sort,
     store::{DatabaseUrl, Options, Role, Store},
 };
 use reqwest::Method;
@@ -33,9 +34,17 @@ async fn open(deployment: &Deployment) -> Store {
         .unwrap()
 }
 
-/// The names of the pets whose events may be read.
+/// The names of the pets whose events may be read, in either direction.
 async fn names(store: &Store) -> Vec<String> {
-    let events = store.event_read(None, 1000).await.unwrap().unwrap();
+    let events = store
+        .event_read(None, Sort::Asc, 1000)
+        .await
+        .unwrap()
+        .unwrap();
+    let newest_first = store.event_read(None, Sort::Desc, 1000).await;
+    let mut newest_first = newest_first.unwrap().unwrap();
+    newest_first.reverse();
+    assert_eq!(newest_first, events);
     let data = events.iter().map(|event| json!(event.resource));
     data.map(|pet| pet["name"].as_str().unwrap().into())
         .collect()
@@ -233,7 +242,10 @@ async fn a_replica_that_starts_knows_what_is_decided() {
     new.event_sync().await.unwrap();
     assert_eq!(names(&new).await, ["b"]);
     let newest = new.event_newest().await.unwrap().unwrap().id();
-    assert_eq!(new.event_read(Some(newest), 10).await.unwrap(), Ok(vec![]));
+    assert_eq!(
+        new.event_read(Some(newest), Sort::Asc, 10).await.unwrap(),
+        Ok(vec![])
+    );
 }
 
 /// Nobody reads, and yet the operator learns of it.
@@ -286,9 +298,14 @@ async fn positions_survive_other_replicas_and_restarts_but_not_a_purge() {
     let newest = store.event_newest().await.unwrap().unwrap().id();
     // This one has decided nothing yet.
     assert_eq!(
-        lagging.event_read(Some(newest), 10).await.unwrap(),
+        lagging
+            .event_read(Some(newest), Sort::Asc, 10)
+            .await
+            .unwrap(),
         Ok(vec![])
     );
+    let before = lagging.event_read(Some(newest), Sort::Desc, 10).await;
+    assert_eq!(before.unwrap().unwrap().len(), 2);
 
     deployment.cluster.crash();
     deployment.cluster.restart();
@@ -298,10 +315,14 @@ async fn positions_survive_other_replicas_and_restarts_but_not_a_purge() {
 
     // The event is another one now.
     deployment.sql("UPDATE events SET name = 'x' WHERE name = 'c'");
-    let read = store.event_read(Some(newest), 10).await.unwrap();
+    let read = store.event_read(Some(newest), Sort::Asc, 10).await.unwrap();
     assert_eq!(format!("{read:?}"), "Err(Unknown)");
 
-    let all = store.event_read(None, 10).await.unwrap().unwrap();
+    let all = store
+        .event_read(None, Sort::Asc, 10)
+        .await
+        .unwrap()
+        .unwrap();
     let second = all[1].id();
     let keep = |count| EventRetention {
         count,
@@ -310,12 +331,16 @@ async fn positions_survive_other_replicas_and_restarts_but_not_a_purge() {
     assert_eq!(store.event_purge(keep(10)).await.unwrap(), 0);
     assert_eq!(store.event_purge(keep(2)).await.unwrap(), 1);
     assert_eq!(names(&store).await, ["b", "x"]);
-    let read = store.event_read(Some(second), 10).await.unwrap().unwrap();
+    let read = store
+        .event_read(Some(second), Sort::Asc, 10)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(read, all[2..]);
     // Never the newest.
     assert_eq!(store.event_purge(keep(0)).await.unwrap(), 1);
     assert_eq!(store.event_purge(keep(0)).await.unwrap(), 0);
-    let read = store.event_read(Some(second), 10).await.unwrap();
+    let read = store.event_read(Some(second), Sort::Asc, 10).await.unwrap();
     assert_eq!(format!("{read:?}"), "Err(Expired)");
     assert_eq!(names(&store).await, ["x"]);
     deployment.sql("UPDATE events SET at = 0");

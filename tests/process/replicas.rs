@@ -264,7 +264,7 @@ fn a_failed_migration_changes_nothing() {
     // In the way of the first migration, after its first table.
     cluster.psql(&database, "CREATE TABLE orders (text text)");
     let home = Home::with_database(cluster.url(&database));
-    let failed = home.keys(&["create", "till"]);
+    let failed = home.petstore(&["seed", "1", "--database", &home.url()]);
     failed.assert_fails(1, "relation \"orders\" already exists");
     let tables = "SELECT string_agg(tablename, ' ') FROM pg_tables WHERE schemaname = 'public'";
     assert_eq!(cluster.psql(&database, tables), "orders");

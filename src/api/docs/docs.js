@@ -1,12 +1,15 @@
-// The API reference: Swagger UI plus the extensions of the contract.
+// The API reference: Swagger UI, with a plugin for what this page shows differently.
 "use strict";
 
-(async () => {
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const follow = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
-  dark.addEventListener("change", follow);
-  follow();
+// "Try it out" and the examples use the service that serves this page.
+const here = new URL("v1", location.href).href;
 
+// Described once, in the guide to response headers, and not with every response.
+const SHARED_HEADERS = [
+  "Cache-Control", "Preference-Applied", "RateLimit", "RateLimit-Policy", "Retry-After", "WWW-Authenticate", "X-Request-Id",
+];
+
+(async () => {
   const root = document.getElementById("reference");
   const response = await fetch("v1/openapi.json").catch(() => null);
   if (!response?.ok) {
@@ -16,30 +19,85 @@
   // JavaScript rounds int64 bounds. Drop them rather than show wrong ones: the
   // format implies them.
   const rounded = (value) => Number.isInteger(value) && !Number.isSafeInteger(value);
-  // "Try it out" and the examples use the service that serves this page.
-  const here = new URL("v1", location.href).href;
   const text = (await response.text()).replaceAll("http://127.0.0.1:8080/v1", here);
   const contract = JSON.parse(text, (_, value) => rounded(value) ? undefined : value);
-  contract.servers = [{ url: here, description: "This service" }];
-  // The header of the page already shows these.
-  delete contract.info.title;
-  delete contract.info.summary;
+  contract.servers = [{ url: here }];
 
   root.replaceChildren();
   SwaggerUIBundle({
     spec: contract,
     domNode: root,
     deepLinking: true,
-    displayRequestDuration: true,
     defaultModelsExpandDepth: 0,
-    plugins: [extensions],
+    syntaxHighlight: false,
+    plugins: [reference],
     onComplete: () => document.documentElement.classList.add("ready"),
   });
 })();
 
-// Plugin: the GitBook extensions of the contract, and response bodies with exact numbers.
-function extensions({ React }) {
+// The plugin.
+function reference({ React }) {
   const element = React.createElement;
+  const { useEffect, useRef, useState } = React;
+
+  // The guides are the sections of the contract's description. They never change, and
+  // rendering them takes long.
+  const Guides = React.memo(({ specSelectors, getComponent }) => {
+    const Markdown = getComponent("Markdown", true);
+    const [introduction, ...sections] = specSelectors.info().get("description").split(/^## /m);
+    const guides = sections.map((section) => {
+      const [title, ...text] = section.split("\n");
+      return { id: title.toLowerCase().replaceAll(" ", "-"), title, text: text.join("\n") };
+    });
+    // The browser looked for the target of the link before it was there.
+    useEffect(() => document.getElementById(location.hash.slice(1))?.scrollIntoView(), []);
+    return element("section", { id: "guides", "aria-labelledby": "guides-title" },
+      element("h2", { id: "guides-title" }, "Guides"),
+      element(Markdown, { source: introduction }),
+      element("nav", { "aria-label": "All guides" },
+        guides.map(({ id, title }) => element("a", { key: id, href: `#${id}` }, title))),
+      guides.map(({ id, title, text }) => element("section", { key: id, id, "aria-labelledby": `${id}-title` },
+        element("h3", { id: `${id}-title` }, title),
+        element(Markdown, { source: text }))));
+  }, () => true);
+
+  const authorizeBtn = (_, system) => ({ isAuthorized, showPopup, onClick, getComponent }) => {
+    const Dialog = getComponent("authorizationPopup", true);
+    const key = system.authSelectors.authorized().get("bearerAuth");
+    return element("div", { className: "authorization" },
+      element("span", { role: "status" }, key && `Key accepted${key.get("keyName") ? `: ${key.get("keyName")}` : ""}`),
+      element("button", { className: "authorize primary", onClick }, isAuthorized ? "Change key" : "Authorize"),
+      showPopup && element(Dialog));
+  };
+
+  const KeyDialog = ({ authActions }) => {
+    const dialog = useRef();
+    const [problem, setProblem] = useState();
+    useEffect(() => dialog.current.showModal(), []);
+    const close = () => dialog.current.close();
+    const submit = async (event) => {
+      event.preventDefault();
+      setProblem();
+      const secret = secretIn(new FormData(event.target).get("key"));
+      try {
+        const keyName = (await currentKey(secret)).name;
+        authActions.authorize({ bearerAuth: { schema: { type: "http" }, value: secret, keyName } });
+        close();
+      } catch (error) {
+        setProblem(error.message);
+      }
+    };
+    return element("dialog", { ref: dialog, onClose: () => authActions.showDefinitions(false), "aria-labelledby": "key-title" },
+      element("form", { onSubmit: submit },
+        element("h2", { id: "key-title" }, "Authorize"),
+        element("label", null, "API key",
+          element("input", { name: "key", type: "password", placeholder: "psk_…", autoComplete: "off", required: true, "aria-describedby": "key-note key-problem" })),
+        element("p", { id: "key-note" }, "It is kept until you leave the page."),
+        element("p", { id: "key-problem", role: "alert" }, problem),
+        element("menu", null,
+          element("button", { type: "button", onClick: close }, "Cancel"),
+          element("button", { className: "primary" }, "Authorize"))));
+  };
 
   const operationOf = (system, path, method) => {
     const contract = system.specSelectors.specJson();
@@ -55,25 +113,158 @@ function extensions({ React }) {
     const sunset = operation.get("x-deprecated-sunset");
     return element(React.Fragment, null,
       element(Original, props),
-      stability && element("span", { className: `badge badge-${stability}` }, stability),
+      stability && element("span", { className: "badge" }, stability),
       sunset && element("span", { className: "badge badge-sunset" }, `to be removed on ${readable(sunset)}`));
   };
 
-  const responseBody = (Original) => (props) => {
-    if (!/json/i.test(props.contentType) || typeof props.content !== "string") {
-      return element(Original, props);
-    }
-    const Code = props.getComponent("HighlightCode", true);
-    const code = { language: "json", downloadable: true, fileName: "response.json", canCopy: true };
-    return element("div", null,
-      element("h5", null, "Response body"),
-      element(Code, code, indented(props.content)));
+  // Optional request headers are the same everywhere: they are folded.
+  const Folded = React.createContext();
+  const isOptionalHeader = (parameter) => parameter.get("in") === "header" && !parameter.get("required");
+
+  const parameters = (Original) => (props) => {
+    const [isOpen, setOpen] = useState(false);
+    const names = props.parameters.filter(isOptionalHeader).map((parameter) => parameter.get("name"));
+    const reason = props.operation.get("x-hideTryItReason");
+    return element(Folded.Provider, { value: { names, isOpen, toggle: () => setOpen(!isOpen) } },
+      reason && element("p", { className: "nothing-to-try" }, reason),
+      element(Original, props));
   };
 
-  return {
-    statePlugins: { spec: { wrapSelectors: { allowTryItOutFor: tryItOut } } },
-    wrapComponents: { OperationSummaryPath: badges, responseBody },
+  const parameterRow = (Original) => (props) => {
+    const { names, isOpen, toggle } = React.useContext(Folded);
+    if (!isOptionalHeader(props.rawParam)) return element(Original, props);
+    const isFirst = names.first() === props.rawParam.get("name");
+    return element(React.Fragment, null,
+      isFirst && element("tr", null, element("td", { colSpan: 2 },
+        element("button", { className: "fold", "aria-expanded": isOpen, onClick: toggle }, `Optional headers: ${names.join(", ")}`))),
+      isOpen && element(Original, props));
   };
+
+  // A success in full, without the shared headers; an error as its codes, to unfold.
+  const response = (Original) => (props) => {
+    const headers = props.response.get("headers")?.filterNot((_, name) => SHARED_HEADERS.includes(name));
+    if (props.code < 300) {
+      return element(Original, { ...props, response: props.response.set("headers", headers?.size ? headers : undefined) });
+    }
+    const description = element(props.getComponent("Markdown", true), { source: props.response.get("description") });
+    const examples = props.response.getIn(["content", "application/json", "examples"])?.valueSeq().map((example) => example.get("value"));
+    const codes = examples?.map((example) => example.get("code")).toSet().join(", ");
+    return element("tr", { className: "response", "data-code": props.code },
+      element("td", { className: "response-col_status" }, props.code),
+      element("td", { className: "response-col_description" },
+        codes
+          ? element("details", null, element("summary", null, codes), description,
+            element("ul", null, examples.map((example, at) => element("li", { key: at }, example.get("message")))))
+          : description));
+  };
+
+  const responses = (Original) => (props) => element("div", { className: "responses" },
+    element(Original, props),
+    element("p", null, "For all operations: ", element("a", { href: "#response-headers" }, "response headers"), ", ",
+      element("a", { href: "#errors" }, "errors"), "."));
+
+  const LiveResponse = ({ response, specSelectors, path, method, getComponent }) => {
+    const section = useRef();
+    // `response` is another object with every change of the page.
+    const stored = specSelectors.responseFor(path, method);
+    useEffect(() => {
+      const { top } = section.current.getBoundingClientRect();
+      if (top < 0 || top > innerHeight / 2) section.current.scrollIntoView();
+    }, [stored]);
+    const Code = getComponent("HighlightCode", true);
+    const headers = Object.entries(response.get("headers")?.toJS() ?? {});
+    const body = response.get("text");
+    const isJson = /json/.test(response.getIn(["headers", "content-type"]));
+    const status = response.get("status");
+    return element("section", { className: "live-response", ref: section, "aria-label": "Response" },
+      element("div", { role: "status" }, element("h4", null, "Response ",
+        element("b", { className: status < 400 ? "good" : "bad" }, status ?? "none"),
+        ` in ${response.get("duration")} ms`)),
+      response.get("error") && !status && element("p", null, "The service did not respond. Is it still running?"),
+      element(Code, { className: "body" }, body ? (isJson ? indented(body) : body) : "No body."),
+      element("details", null,
+        element("summary", null, "Response headers"),
+        element(Code, null, headers.map(([name, value]) => `${name}: ${value}`).join("\n"))),
+      element("details", null,
+        element("summary", null, "As a curl command"),
+        element(Code, { className: "curl" }, curl(specSelectors.requestFor(path, method)))));
+  };
+
+  // Swagger UI leaves controls without a name for screen readers.
+  const labelled = (label) => (Original) => (props) => {
+    const parent = useRef();
+    useEffect(() => parent.current.querySelector("input, select, textarea")?.setAttribute("aria-label", label ?? props.description));
+    return element("div", { ref: parent }, element(Original, props));
+  };
+
+  const Code = ({ className, children }) => element("div", { className: "highlight-code" },
+    // Only secure origins have a clipboard.
+    navigator.clipboard && element("button", { className: "copy", type: "button", onClick: () => navigator.clipboard.writeText(children) }, "Copy"),
+    element("pre", { className, tabIndex: 0 }, element("code", null, children)));
+
+  return {
+    statePlugins: {
+      spec: { wrapSelectors: { allowTryItOutFor: tryItOut } },
+      // Other fragments are links to guides.
+      layout: { wrapActions: { parseDeepLinkHash: (original) => (hash) => hash.startsWith("#/") ? original(hash) : { type: "none" } } },
+    },
+    components: {
+      InfoContainer: Guides,
+      ServersContainer: () => element("p", { className: "base-url" }, "Base URL ", element("code", null, here)),
+      authorizationPopup: KeyDialog,
+      authorizeOperationBtn: () => null,
+      liveResponse: LiveResponse,
+      HighlightCode: Code,
+      // A link inside the button that opens the operation: the button sets the fragment, too.
+      DeepLink: ({ text }) => element("span", null, text),
+    },
+    wrapComponents: {
+      OperationSummaryPath: badges,
+      authorizeBtn,
+      parameters,
+      parameterRow,
+      responses,
+      response,
+      JsonSchemaForm: labelled(),
+      ExamplesSelect: labelled("Example"),
+      RequestBodyEditor: labelled("Request body"),
+    },
+  };
+}
+
+// Takes the secret out of what was pasted, such as `export PETSTORE_KEY=psk_…`.
+function secretIn(text) {
+  return text.match(/psk_\w+/)?.[0] ?? text.trim();
+}
+
+// The key, as the service sees it.
+async function currentKey(secret) {
+  // What a header cannot carry is no key either.
+  const headers = { Authorization: `Bearer ${encodeURI(secret)}` };
+  const response = await fetch(`${here}/keys/current`, { headers }).catch(() => {
+    throw new Error("The service did not respond. Is it still running?");
+  });
+  if (response.status === 401) {
+    throw new Error("The service does not accept this key. Copy it completely, or create another on the server.");
+  }
+  const body = await response.json();
+  if (!response.ok) throw new Error(`The key could not be checked: ${body.message}`);
+  return body;
+}
+
+// The request as a command, without the secret.
+function curl(request) {
+  const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+  const body = request.get("body");
+  const method = request.get("method");
+  const isImplied = method === (body ? "POST" : "GET");
+  const lines = [`curl -i ${isImplied ? "" : `-X ${method} `}${quoted(request.get("url"))}`];
+  request.get("headers").forEach((value, name) => {
+    if (/^authorization$/i.test(name)) lines.push('-H "Authorization: Bearer $PETSTORE_KEY"');
+    else if (!/^accept$/i.test(name)) lines.push(`-H ${quoted(`${name}: ${value}`)}`);
+  });
+  if (body) lines.push(`-d ${quoted(body)}`);
+  return lines.join(" \\\n  ");
 }
 
 // Indents JSON without parsing its numbers, which keeps every digit.

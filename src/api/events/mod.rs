@@ -15,8 +15,9 @@ use super::{
     state::Api,
 };
 use crate::{
-    event::{After, EventId, VisibleEvents},
+    event::{After, EventId, Gone, VisibleEvents},
     event_tail::{EventTail, Events, MAX_READ, ReadFrom},
+    page::Sort,
     server::Response,
     store::Store,
     telemetry::metrics::{Counter, Gauge},
@@ -112,7 +113,7 @@ impl EventFeed {
         Ok(newest.map_or(EventId::START, |event| event.id()))
     }
 
-    /// Reads up to `limit` events after a position; without one, from the oldest.
+    /// Reads up to `limit` events after a position; without one, from the first.
     async fn read(
         &self,
         from: ReadFrom,
@@ -150,6 +151,18 @@ impl EventFeed {
         }
         Ok(page)
     }
+
+    /// Whether events are kept that are older than a position.
+    async fn has_older(&self, position: EventId) -> Result<bool, ApiError> {
+        let older = self.tail.read(ReadFrom::StoreDesc, Some(position), 1);
+        Ok(match older.await? {
+            Ok(events) => !events.is_empty(),
+            // Purged meanwhile, and everything before it too.
+            Err(Gone::Expired) => false,
+            // The next page says so.
+            Err(Gone::Unknown) => true,
+        })
+    }
 }
 
 fn shutting_down() -> ApiError {
@@ -163,17 +176,18 @@ pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
     let visible = request.visible_events(query.filter)?;
     let (feed, limit) = (&api.events, query.limit.get());
     feed.store.event_sync().await?;
+    let from = match query.sort {
+        Sort::Asc => ReadFrom::Store,
+        Sort::Desc => ReadFrom::StoreDesc,
+    };
     let mut page = match query.after {
-        None => feed.read(ReadFrom::Store, None, &visible, limit).await?,
-        Some(After::Id(id)) => {
-            feed.read(ReadFrom::Store, Some(id), &visible, limit)
-                .await?
-        }
-        Some(After::Now) => Page {
+        Some(After::Id(id)) => feed.read(from, Some(id), &visible, limit).await?,
+        Some(After::Now) if query.sort == Sort::Asc => Page {
             events: Events::new(),
             end: feed.newest().await?,
             is_complete: true,
         },
+        None | Some(After::Now) => feed.read(from, None, &visible, limit).await?,
     };
     let may_wait = request.head.method != Method::HEAD && !query.wait.is_zero();
     if page.events.is_empty() && page.is_complete && may_wait {
@@ -197,7 +211,9 @@ pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
         body.pop();
     }
     body.push(b']');
-    let link = api.links.events(&query.next(page.end));
+    // The log grows at one end only.
+    let has_next = query.sort == Sort::Asc || feed.has_older(page.end).await?;
+    let link = has_next.then(|| api.links.events(&query.next(page.end)));
     Ok(response::events(body.into(), link))
 }
 

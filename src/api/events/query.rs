@@ -8,7 +8,7 @@ use super::super::{error::ApiError, operations::Operation};
 use crate::{
     event::{After, EventFilter, EventId, EventLimit},
     invalid::{Invalid, quoted},
-    page::{parse_decimal, set_once},
+    page::{Sort, parse_decimal, set_once},
 };
 
 const LAST_EVENT_ID: &str = "Last-Event-ID";
@@ -20,8 +20,9 @@ pub struct EventQuery {
     /// `None` if it is not given.
     pub after: Option<After>,
     pub limit: EventLimit,
+    pub sort: Sort,
     pub filter: EventFilter,
-    /// How long a page without events is held back.
+    /// How long a page without events is held back. Zero if the newest come first.
     pub wait: Duration,
 }
 
@@ -33,22 +34,30 @@ impl EventQuery {
     }
 
     fn parse_query(operation: Operation, query: &str) -> Result<Self, Invalid> {
-        let (mut after, mut limit, mut wait) = (None, None, None);
+        let (mut after, mut limit, mut sort, mut wait) = (None, None, None, None);
         let mut filter = EventFilter::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
                 other if !operation.query_parameters().contains(&other) => {}
                 "after" => set_once("after", &mut after, After::parse("after", &value)?)?,
                 "limit" => set_once("limit", &mut limit, EventLimit::parse(&value)?)?,
+                "sort" => set_once("sort", &mut sort, Sort::parse(&value)?)?,
                 "wait" => set_once("wait", &mut wait, parse_wait(&value)?)?,
                 _ => filter.set(&name, &value)?,
             }
         }
+        let (sort, wait) = (sort.unwrap_or_default(), wait.unwrap_or_default());
+        if sort == Sort::Desc && wait != Duration::ZERO {
+            let reason = "cannot be combined with sort=desc, which reads back from the newest \
+                          event; to wait for new events, leave sort out";
+            return Err(Invalid::new("wait", reason));
+        }
         Ok(Self {
             after,
             limit: limit.unwrap_or(EventLimit::DEFAULT),
+            sort,
             filter,
-            wait: wait.unwrap_or_default(),
+            wait,
         })
     }
 
@@ -57,6 +66,9 @@ impl EventQuery {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.append_pair("after", &position.to_string());
         query.append_pair("limit", &self.limit.get().to_string());
+        if self.sort == Sort::Desc {
+            query.append_pair("sort", "desc");
+        }
         query.extend_pairs(self.filter.parameters());
         if !self.wait.is_zero() {
             query.append_pair("wait", &self.wait.as_secs().to_string());

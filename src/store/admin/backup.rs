@@ -53,6 +53,18 @@ pub(crate) fn backup(
         },
     };
     let file = AtomicFile::create(to).map_err(failed)?;
+    let (target, _) = copy_and_check(from, &file, &mut progress)?;
+    target.close().map_err(|(_, cause)| cause)?;
+    file.persist().map_err(failed)
+}
+
+/// Copies a store, live or not, into an empty file, checks the integrity of the copy, and
+/// returns it open, and whether its schema is current.
+pub(super) fn copy_and_check(
+    from: &Path,
+    file: &AtomicFile,
+    progress: &mut impl FnMut(u64, u64),
+) -> Result<(Connection, bool), BackupError> {
     let (source, is_current) = sqlite::open_read_only(from)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut target = Connection::open_with_flags(file.path(), flags)?;
@@ -79,6 +91,5 @@ pub(crate) fn backup(
     if !problems.is_empty() {
         return Err(BackupError::Damaged(problems.join("; ")));
     }
-    target.close().map_err(|(_, cause)| cause)?;
-    file.persist().map_err(failed)
+    Ok((target, is_current))
 }

@@ -8,7 +8,7 @@ use futures_util::TryStreamExt;
 use rusqlite::Connection;
 
 use super::super::{
-    error::OpenError,
+    error::{Error, OpenError},
     postgres::{self, PostgresError, PostgresUrl},
     rows::Columns,
     sqlite,
@@ -177,7 +177,7 @@ const POSTGRES_INVARIANTS: [(&str, &str); 6] = [
              'orders_pkey', 'orders_status_id_idx', 'orders_pet_id_id_idx',
              'orders_active_pet_id_key', 'orders_expires_at_idx',
              'idempotency_keys_pkey', 'idempotency_keys_created_at_idx', 'counts_pkey',
-             'api_keys_pkey', 'api_keys_hash_key', 'events_pkey', 'event_log_pkey',
+             'api_keys_pkey', 'api_keys_hash_key', 'imports_pkey', 'events_pkey', 'event_log_pkey',
              'webhooks_pkey', 'webhook_deliveries_pkey',
              'webhook_deliveries_next_attempt_at_idx',
              'webhook_deliveries_last_attempt_at_idx']) AS index_name
@@ -238,6 +238,8 @@ pub(crate) enum CheckError {
     File(#[from] rusqlite::Error),
     #[error("cannot read from the database server: {0}")]
     Server(PostgresError),
+    #[error(transparent)]
+    Store(#[from] Error),
 }
 
 impl From<tokio_postgres::Error> for CheckError {
@@ -316,7 +318,7 @@ async fn check_server(
     url: &PostgresUrl,
     mut progress: impl FnMut(&str),
 ) -> Result<Vec<String>, CheckError> {
-    let (mut client, _) = postgres::open_connection(url).await?;
+    let mut client = postgres::open_existing(url).await?;
     let snapshot = postgres::start_snapshot(&mut client).await?;
     let mut problems = Vec::new();
     for (what, sql) in POSTGRES_INVARIANTS.into_iter().chain(INVARIANTS) {

@@ -1,5 +1,5 @@
 //! Copying a store from an SQLite file to a PostgreSQL server. Ids, API keys, webhooks with
-//! their secrets, and idempotency keys are preserved.
+//! their secrets, idempotency keys and unfinished imports are preserved.
 
 use std::{error::Error, path::Path, pin::pin};
 
@@ -23,7 +23,9 @@ use crate::event::EventId;
 pub(crate) enum CopyError {
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error("the target is not empty: {table} has {rows} rows; specify an empty database")]
+    #[error(
+        "the target is not empty: its table {table} has rows ({rows}); specify an empty database"
+    )]
     NotEmpty { table: &'static str, rows: i64 },
     #[error("cannot read the database file: {0}")]
     Read(#[from] rusqlite::Error),
@@ -48,7 +50,7 @@ struct Table {
     types: &'static [Type],
 }
 
-static TABLES: [Table; 6] = [
+static TABLES: [Table; 7] = [
     Table {
         name: "pets",
         columns: stored_pet_columns!(),
@@ -79,6 +81,11 @@ static TABLES: [Table; 6] = [
         columns: idempotency_key_columns!(),
         types: idempotency_key_columns!(types),
     },
+    Table {
+        name: "imports",
+        columns: import_columns!(),
+        types: import_columns!(types),
+    },
 ];
 
 /// Only PostgreSQL keeps the status of the active order in the pet's row.
@@ -90,21 +97,21 @@ const SET_ACTIVE_ORDER: &str = "UPDATE pets SET active_order = orders.status FRO
 const SET_POSITION: &str = "UPDATE webhooks SET position = $1";
 
 /// Copies everything in one transaction. Returns the number of rows of pets,
-/// categories, orders, API keys, webhooks and idempotency keys. Calls `progress` with the number of
-/// rows copied and in total.
+/// categories, orders, API keys, webhooks, idempotency keys and imports. Calls `progress`
+/// with the number of rows copied and in total.
 ///
 /// The file must not be served meanwhile, and the target must be empty.
 pub(crate) async fn copy(
     from: &Path,
     to: &PostgresUrl,
     mut progress: impl FnMut(u64, u64),
-) -> Result<[u64; 6], CopyError> {
+) -> Result<[u64; 7], CopyError> {
     let (source, _lock) = sqlite::open_exclusive_read_only(from)?;
     // One snapshot: the command line may change API keys meanwhile.
     source.execute_batch("BEGIN")?;
     let (mut client, warnings) = postgres::open_connection(to).await?;
     let target = client.transaction().await?;
-    let mut counts = [0; 6];
+    let mut counts = [0; 7];
     for (table, count) in TABLES.iter().zip(&mut counts) {
         let name = table.name;
         // Keeps other writers out until the commit.

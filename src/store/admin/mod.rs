@@ -1,12 +1,20 @@
-//! Administration from the command line: backup, integrity check, copy to another
+//! Administration from the command line: backup and restore, integrity check, copy to another
 //! database, bulk import and export.
 
 mod backup;
-mod bulk;
 mod check;
 mod copy;
+mod export;
+mod import;
+mod import_socket;
+mod inspect;
+mod restore;
 
 pub(crate) use backup::backup;
-pub(crate) use bulk::{export, import};
 pub(crate) use check::check;
 pub(crate) use copy::copy;
+pub(crate) use export::{category_names, export_orders, export_pets};
+pub(crate) use import::{ImportError, Importer};
+pub(crate) use import_socket::accept_imports;
+pub(crate) use inspect::{Inspected, Server, inspect};
+pub(crate) use restore::{Restored, restore};

@@ -8,13 +8,17 @@ use tokio_postgres::types::Type;
 use super::{
     super::{
         error::Error,
+        list::{Dialect, Select},
         rows::{Entity, Row},
     },
     Postgres,
     error::MissingRow,
     pool::{Parameters, Sql},
 };
-use crate::api_key::{ApiKey, ApiKeyUsage, KeyHash, NewApiKey};
+use crate::{
+    api_key::{ApiKey, ApiKeyFilter, ApiKeyLabel, ApiKeyUsage, KeyHash, NewApiKey},
+    page::{ListQuery, Page, Position},
+};
 
 impl Postgres {
     pub(in super::super) async fn api_key_create(
@@ -39,6 +43,15 @@ impl Postgres {
         rows.iter().map(Entity::from_row).collect()
     }
 
+    pub(in super::super) async fn api_key_labels(
+        &self,
+        query: ListQuery<ApiKeyFilter>,
+    ) -> Result<Page<ApiKeyLabel>, Error> {
+        let select = Select::api_key_labels(&query, Dialect::Postgres);
+        let position = |key: &ApiKeyLabel| Position::of_id(key.id);
+        self.list(select, query.limit, position).await
+    }
+
     pub(in super::super) async fn api_key_revoke(
         &self,
         id: i64,
@@ -51,6 +64,28 @@ impl Postgres {
             .map(<(KeyHash, ApiKey)>::from_row)
             .transpose()?;
         Ok(before.map(|(_, key)| key))
+    }
+
+    pub(in super::super) async fn api_key_rotate(
+        &self,
+        id: i64,
+        expires_at: Timestamp,
+        successor: NewApiKey,
+        hash: KeyHash,
+    ) -> Result<Option<ApiKey>, Error> {
+        let (created, expires) = (
+            successor.created_at.as_microsecond(),
+            successor.expires_at.map(Timestamp::as_microsecond),
+        );
+        let (hash, name) = (hash.as_bytes().as_slice(), successor.name.as_str());
+        let (scopes, end) = (successor.scopes.to_string(), expires_at.as_microsecond());
+        let parameters: Parameters = &[&hash, &name, &scopes, &created, &expires, &id, &end];
+        let rows = self.background.write(&ROTATE, parameters).await?;
+        let created = rows
+            .first()
+            .map(<(KeyHash, ApiKey)>::from_row)
+            .transpose()?;
+        Ok(created.map(|(_, key)| key))
     }
 
     pub(in super::super) async fn api_key_record_usage(
@@ -82,6 +117,29 @@ static CREATE: Sql = Sql {
         api_key_columns!()
     ),
     types: new_api_key_columns!(types),
+};
+
+/// An earlier expiry stays: `least` ignores nulls.
+static ROTATE: Sql = Sql {
+    text: concat!(
+        "WITH rotated AS (
+             UPDATE api_keys SET expires_at = least(expires_at, $7)
+             WHERE id = $6 AND revoked_at IS NULL RETURNING id
+         )
+         INSERT INTO api_keys (",
+        new_api_key_columns!(),
+        ") SELECT $1, $2, $3, $4, $5 FROM rotated RETURNING ",
+        api_key_columns!()
+    ),
+    types: &[
+        Type::BYTEA,
+        Type::TEXT,
+        Type::TEXT,
+        Type::INT8,
+        Type::INT8,
+        Type::INT8,
+        Type::INT8,
+    ],
 };
 
 /// Returns the key as it was before.

@@ -31,6 +31,7 @@ use super::{
 };
 use crate::{
     event::{Event, EventId, EventRetention, Gone},
+    page::Sort,
     telemetry::error_latch::ErrorLatch,
 };
 
@@ -208,14 +209,17 @@ impl Postgres {
     pub(in super::super) async fn event_read(
         &self,
         after: Option<EventId>,
+        sort: Sort,
         limit: usize,
     ) -> Result<Result<Vec<Event>, Gone>, Error> {
         let (start, limit) = EventId::read_range(after, limit);
         let Decided { server, head } = self.events.decided();
-        let rows = self
-            .reads
-            .read(&READ, &[&server, &head, &start, &limit])
-            .await?;
+        let statement = match sort {
+            Sort::Asc => &READ,
+            Sort::Desc => &READ_DESC,
+        };
+        let parameters: Parameters = &[&server, &head, &start, &limit];
+        let rows = self.reads.read(statement, parameters).await?;
         let mut columns = Columns::of(rows.first().ok_or(MissingRow)?);
         let (is_same_server, purged_through) = (columns.boolean()?, columns.int()?);
         let mut events = Vec::with_capacity(rows.len());
@@ -404,6 +408,25 @@ static READ: Sql = Sql {
          ) AS page ON page.sequence <= greatest($3, ",
         head!(),
         ") WHERE event_log.id = 1"
+    ),
+    types: &[Type::INT8, Type::INT8, Type::INT8, Type::INT8],
+};
+
+/// As [`READ`], in descending order: from the event of the position `$3`, and without one,
+/// from the head. What is before a position was decided when somebody was given it.
+static READ_DESC: Sql = Sql {
+    text: concat!(
+        "SELECT ",
+        server!(),
+        " = $1, purged_through, ",
+        event_columns!("page"),
+        " FROM event_log LEFT JOIN LATERAL (
+             SELECT ",
+        event_columns!(),
+        " FROM events WHERE sequence > purged_through AND sequence <= coalesce($3, ",
+        head!(),
+        ") ORDER BY sequence DESC LIMIT $4
+         ) AS page ON true WHERE event_log.id = 1"
     ),
     types: &[Type::INT8, Type::INT8, Type::INT8, Type::INT8],
 };

@@ -9,6 +9,9 @@ use super::{super::error::OpenError, error::PostgresError};
 /// The migrations in order. A released one is never changed.
 const MIGRATIONS: [&str; 1] = [include_str!("../../../migrations/postgres/1_initial.sql")];
 
+/// The version of the current schema.
+pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
+
 /// The oldest program, by the number of migrations it knows, that works with the
 /// current schema. During a rolling upgrade, replicas of the previous version
 /// are still running.
@@ -56,12 +59,9 @@ impl SchemaVersion {
     }
 }
 
-/// Runs the missing migrations in one transaction.
-pub(super) async fn migrate(client: &mut Client, url: &str) -> Result<(), OpenError> {
-    let failed = |cause: tokio_postgres::Error| OpenError::Postgres {
-        server: url.into(),
-        cause: Arc::new(PostgresError::from(cause)),
-    };
+/// The version of a schema that is not up to date, 0 if there is none; otherwise `None`.
+pub(super) async fn outdated_version(client: &Client, url: &str) -> Result<Option<i32>, OpenError> {
+    let failed = failed(url);
     // Nothing is prepared outside a transaction: a pooler may run each statement
     // in another session.
     let encoding = client.query_typed("SHOW server_encoding", &[]).await;
@@ -75,12 +75,21 @@ pub(super) async fn migrate(client: &mut Client, url: &str) -> Result<(), OpenEr
     // Checked first, so that an up-to-date schema needs no DDL privileges.
     let exists = "SELECT to_regclass('schema_version') IS NOT NULL";
     let exists = client.query_typed(exists, &[]).await.map_err(failed)?;
-    if exists[0].get(0) {
-        let seen = SchemaVersion::read(client).await.map_err(failed)?;
-        if seen.is_current(url)? {
-            return Ok(());
-        }
+    let seen = match exists[0].get(0) {
+        true => SchemaVersion::read(client).await.map_err(failed)?,
+        false => SchemaVersion::NONE,
+    };
+    Ok((!seen.is_current(url)?).then_some(seen.version))
+}
+
+/// Runs the missing migrations in one transaction. With `create`, also in an empty database.
+pub(super) async fn migrate(client: &mut Client, url: &str, create: bool) -> Result<(), OpenError> {
+    match outdated_version(client, url).await? {
+        None => return Ok(()),
+        Some(0) if !create => return Err(OpenError::Empty(url.into())),
+        Some(_) => {}
     }
+    let failed = failed(url);
     let transaction = client.transaction().await.map_err(failed)?;
     transaction
         .execute("SELECT pg_advisory_xact_lock($1)", &[&ADVISORY_LOCK])
@@ -114,4 +123,11 @@ pub(super) async fn migrate(client: &mut Client, url: &str) -> Result<(), OpenEr
         .await
         .map_err(failed)?;
     transaction.commit().await.map_err(failed)
+}
+
+fn failed(url: &str) -> impl Fn(tokio_postgres::Error) -> OpenError + Copy {
+    move |cause| OpenError::Postgres {
+        server: url.into(),
+        cause: Arc::new(PostgresError::from(cause)),
+    }
 }

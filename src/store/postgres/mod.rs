@@ -11,6 +11,7 @@ mod deliveries;
 mod error;
 mod events;
 mod fence;
+mod imports;
 mod lock_wait;
 mod migrate;
 mod orders;
@@ -80,12 +81,32 @@ pub struct Postgres {
 }
 
 /// Opens one connection to a database whose schema is up to date, with a counter
-/// of the server's warnings.
+/// of the server's warnings. Creates the tables in an empty database.
 pub(super) async fn open_connection(
     url: &PostgresUrl,
 ) -> Result<(Client, Arc<AtomicU64>), OpenError> {
-    let (_, client, warnings) = prepare(url).await?;
+    let (_, client, warnings) = prepare(url, true).await?;
     Ok((client, warnings))
+}
+
+/// Like [`open_connection`], but an empty database is an error.
+pub(super) async fn open_existing(url: &PostgresUrl) -> Result<Client, OpenError> {
+    let (_, client, _) = prepare(url, false).await?;
+    Ok(client)
+}
+
+/// Opens one connection and changes nothing: fails if the schema is not up to date.
+pub(super) async fn open_connection_to_current(url: &PostgresUrl) -> Result<Client, OpenError> {
+    let (client, shown) = (connect(url).await?.1, url.to_string());
+    match migrate::outdated_version(&client, &shown).await? {
+        None => Ok(client),
+        Some(0) => Err(OpenError::Empty(shown)),
+        Some(found) => Err(OpenError::Older {
+            database: shown,
+            found: i64::from(found),
+            supported: migrate::VERSION,
+        }),
+    }
 }
 
 /// Starts a read-only transaction that sees one snapshot.
@@ -107,25 +128,40 @@ pub(super) async fn commit_confirmed(transaction: Transaction<'_>, warnings: &At
     transaction.commit().await.is_ok() && warnings.load(Ordering::Acquire) == before
 }
 
-async fn prepare(url: &PostgresUrl) -> Result<(Connector, Client, Arc<AtomicU64>), OpenError> {
-    let shown = url.to_string();
+type Connected = (Connector, Client, Arc<AtomicU64>);
+
+async fn connect(url: &PostgresUrl) -> Result<Connected, OpenError> {
     let connector = Connector::new(url).map_err(|cause| OpenError::Tls {
-        server: shown.clone(),
+        server: url.to_string(),
         cause,
     })?;
+    let connected = connector.connect().await;
+    let (client, warnings) = connected.map_err(|cause| OpenError::Postgres {
+        server: url.to_string(),
+        cause: Arc::new(cause),
+    })?;
+    Ok((connector, client, warnings))
+}
+
+async fn prepare(url: &PostgresUrl, create: bool) -> Result<Connected, OpenError> {
+    let shown = url.to_string();
+    let (connector, mut client, warnings) = connect(url).await?;
     let failed = |cause: PostgresError| OpenError::Postgres {
         server: shown.clone(),
         cause: Arc::new(cause),
     };
-    let (mut client, warnings) = connector.connect().await.map_err(failed)?;
-    let migrated = timeout(MIGRATION_TIMEOUT, migrate::migrate(&mut client, &shown)).await;
+    let migration = timeout(
+        MIGRATION_TIMEOUT,
+        migrate::migrate(&mut client, &shown, create),
+    );
+    let migrated = migration.await;
     migrated.map_err(|elapsed| failed(elapsed.into()))??;
     Ok((connector, client, warnings))
 }
 
 impl Postgres {
     pub(super) async fn open(url: &PostgresUrl, options: &Options) -> Result<Self, OpenError> {
-        let (connector, client, _) = prepare(url).await?;
+        let (connector, client, _) = prepare(url, options.create).await?;
         let source = client
             .query_typed("SELECT source FROM event_log", &[])
             .await;

@@ -5,8 +5,18 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{super::error::Error, Sqlite, read_row, writer::Effect};
-use crate::api_key::{ApiKey, ApiKeyUsage, KeyHash, NewApiKey};
+use super::{
+    super::{
+        error::Error,
+        list::{Dialect, Select},
+    },
+    Sqlite, list, read_row,
+    writer::Effect,
+};
+use crate::{
+    api_key::{ApiKey, ApiKeyFilter, ApiKeyLabel, ApiKeyUsage, KeyHash, NewApiKey},
+    page::{ListQuery, Page, Position},
+};
 
 const GET: &str = concat!(
     "SELECT ",
@@ -24,6 +34,10 @@ const INSERT: &str = concat!(
 
 const REVOKE: &str = "UPDATE api_keys SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL";
 
+// An earlier expiry stays. SQLite's min() is null if an argument is.
+const SHORTEN: &str = "UPDATE api_keys SET expires_at = min(?2, coalesce(expires_at, ?2))
+     WHERE id = ?1 AND revoked_at IS NULL";
+
 // SQLite's max() is null if an argument is.
 const RECORD_USAGE: &str = "UPDATE api_keys
      SET last_used_at = max(?2, coalesce(last_used_at, ?2)),
@@ -39,20 +53,23 @@ impl Sqlite {
         hash: KeyHash,
     ) -> Result<ApiKey, Error> {
         self.writer
+            .run(|_| Effect::None, move |db| insert(db, &new, &hash))
+            .await
+    }
+
+    pub(in super::super) async fn api_key_rotate(
+        &self,
+        id: i64,
+        expires_at: Timestamp,
+        successor: NewApiKey,
+        hash: KeyHash,
+    ) -> Result<Option<ApiKey>, Error> {
+        self.writer
             .run(
                 |_| Effect::None,
-                move |db| {
-                    db.execute(
-                        INSERT,
-                        params![
-                            hash.as_bytes(),
-                            new.name.as_str(),
-                            new.scopes.to_string(),
-                            new.created_at.as_microsecond(),
-                            new.expires_at.map(Timestamp::as_microsecond)
-                        ],
-                    )?;
-                    get(db, db.last_insert_rowid())
+                move |db| match db.execute(SHORTEN, params![id, expires_at.as_microsecond()])? {
+                    0 => Ok(None),
+                    _ => insert(db, &successor, &hash).map(Some),
                 },
             )
             .await
@@ -62,6 +79,18 @@ impl Sqlite {
         self.readers
             .run(|db| db.prepare_cached(LIST)?.query_map([], read_row)?.collect())
             .await
+    }
+
+    pub(in super::super) async fn api_key_labels(
+        &self,
+        query: ListQuery<ApiKeyFilter>,
+    ) -> Result<Page<ApiKeyLabel>, Error> {
+        let read = move |db: &Connection| {
+            let select = Select::api_key_labels(&query, Dialect::Sqlite);
+            let position = |key: &ApiKeyLabel| Position::of_id(key.id);
+            list(db, &select, &query, |_| true, position)
+        };
+        self.readers.run(read).await
     }
 
     pub(in super::super) async fn api_key_revoke(
@@ -106,6 +135,20 @@ impl Sqlite {
             )
             .await
     }
+}
+
+fn insert(db: &Connection, new: &NewApiKey, hash: &KeyHash) -> rusqlite::Result<ApiKey> {
+    db.execute(
+        INSERT,
+        params![
+            hash.as_bytes(),
+            new.name.as_str(),
+            new.scopes.to_string(),
+            new.created_at.as_microsecond(),
+            new.expires_at.map(Timestamp::as_microsecond)
+        ],
+    )?;
+    get(db, db.last_insert_rowid())
 }
 
 fn get(db: &Connection, id: i64) -> rusqlite::Result<ApiKey> {

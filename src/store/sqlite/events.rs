@@ -10,7 +10,7 @@ use crate::{
     category::Category,
     event::{Event, EventId, EventRetention, EventType, Gone},
     order::Order,
-    page::Status,
+    page::{Sort, Status},
     pet::Pet,
 };
 
@@ -43,7 +43,14 @@ const NEWEST: &str = concat!(
 const READ: &str = concat!(
     "SELECT ",
     event_columns!(),
-    " FROM events WHERE sequence >= ?1 ORDER BY sequence LIMIT ?2"
+    " FROM events WHERE sequence >= coalesce(?1, 0) ORDER BY sequence LIMIT ?2"
+);
+
+const READ_DESC: &str = concat!(
+    "SELECT ",
+    event_columns!(),
+    " FROM events WHERE sequence <= coalesce(?1, 9223372036854775807)
+     ORDER BY sequence DESC LIMIT ?2"
 );
 
 const GET: &str = concat!(
@@ -168,13 +175,17 @@ impl Sqlite {
     pub(in super::super) async fn event_read(
         &self,
         after: Option<EventId>,
+        sort: Sort,
         limit: usize,
     ) -> Result<Result<Vec<Event>, Gone>, Error> {
         let read = move |db: &Connection| {
             let (start, limit) = EventId::read_range(after, limit);
             let snapshot = db.unchecked_transaction()?;
-            let mut select = snapshot.prepare_cached(READ)?;
-            let events = select.query_map([start, limit], read_row::<Event>)?;
+            let mut select = snapshot.prepare_cached(match sort {
+                Sort::Asc => READ,
+                Sort::Desc => READ_DESC,
+            })?;
+            let events = select.query_map(params![start, limit], read_row::<Event>)?;
             let mut events: Vec<_> = events.collect::<Result<_, _>>()?;
             let Some(id) = after else {
                 return Ok(Ok(events));

@@ -8,18 +8,26 @@ mod connect;
 mod events;
 mod files;
 mod idempotency;
+mod imports;
 mod migrate;
 mod open;
 mod orders;
 mod pets;
 mod readers;
 mod recovery;
+mod replace;
 mod version;
 mod webhooks;
 mod writable_file;
 mod writer;
 
-use std::{error, fs::File, path::Path, sync::Arc, time::Duration};
+use std::{
+    error,
+    fs::File,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use rusqlite::{Connection, types::Type};
 
@@ -39,15 +47,18 @@ use readers::Readers;
 use writer::Writer;
 
 pub(super) use events::Origin;
+pub(super) use imports::{forget_import, import_progress, write_chunk};
 pub(super) use migrate::{in_memory, schema};
-pub(super) use open::{open_current, open_exclusive, open_exclusive_read_only, open_read_only};
-pub(super) use pets::insert as insert_pet;
+pub(super) use open::{Exclusive, open_current, open_exclusive_read_only, open_read_only};
+pub(super) use recovery::{is_open, wal_path};
+pub(super) use replace::ClosedStore;
 
 const COUNTS: &str = concat!("SELECT ", count_columns!(), " FROM counts");
 
 /// An open SQLite file.
 #[derive(Debug)]
 pub struct Sqlite {
+    path: PathBuf,
     writer: Writer,
     readers: Readers,
     /// The clock of orders and idempotency keys.
@@ -72,12 +83,18 @@ impl Sqlite {
         let readers = Readers::start(&path, reader_count(options.role)).map_err(failed)?;
         let writer = Writer::start(opened, &path, readers.clone(), options).map_err(failed)?;
         Ok(Self {
+            path,
             writer,
             readers,
             clock: Clock::steady(),
             event_source,
             _lock: lock,
         })
+    }
+
+    /// The canonical path of the file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Closes the readers first, so that the writer can copy the whole WAL into the

@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Read},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -112,11 +112,30 @@ pub(crate) fn open_exclusive_read_only(
     Ok((db, lock))
 }
 
-/// Opens a file that is not being served, for writing, and creates it if needed. While
-/// the lock is held, no service can open it.
-pub(crate) fn open_exclusive(path: &Path) -> Result<(Opened, Option<File>), OpenError> {
-    let (_, opened, lock) = open(path, &Options::new(Role::Service))?;
-    Ok((opened, lock))
+/// A file that is not being served, open for writing. While it is locked, no service can
+/// open it.
+pub(crate) struct Exclusive {
+    opened: Opened,
+    _lock: Option<File>,
+}
+
+impl Exclusive {
+    /// Opens a file, and creates it if needed.
+    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
+        let (_, opened, _lock) = open(path, &Options::new(Role::Service))?;
+        Ok(Self { opened, _lock })
+    }
+
+    pub(crate) fn db(&self) -> &Connection {
+        &self.opened.db
+    }
+
+    /// Commits the transaction and closes the file.
+    pub(crate) fn commit(self) -> rusqlite::Result<()> {
+        self.opened.db.execute_batch("COMMIT")?;
+        self.opened.checkpoint_and_close();
+        Ok(())
+    }
 }
 
 /// Opens a file for the role in `options`.
@@ -131,7 +150,7 @@ pub(super) fn open(
 }
 
 /// Resolves symbolic links, so that one file has one lock.
-fn canonical_path(path: &Path) -> io::Result<PathBuf> {
+pub(super) fn canonical_path(path: &Path) -> io::Result<PathBuf> {
     match fs::canonicalize(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let folder = match path.parent() {
@@ -151,7 +170,7 @@ fn canonical_path(path: &Path) -> io::Result<PathBuf> {
 /// Must not be called while this process has the file open: closing any
 /// descriptor of a file drops all POSIX locks that SQLite holds on it in the
 /// same process.
-fn sniff_header(path: &Path, options: &Options) -> Result<SchemaState, OpenError> {
+pub(super) fn sniff_header(path: &Path, options: &Options) -> Result<SchemaState, OpenError> {
     let mut head = Vec::new();
     // Opening a FIFO would block forever.
     if fs::metadata(path).is_ok_and(|file| !file.is_file() && !file.is_dir()) {
@@ -198,7 +217,7 @@ fn sniff_header(path: &Path, options: &Options) -> Result<SchemaState, OpenError
 /// record locks. The kernel releases it when the process ends, however it ends.
 /// A new file is for its owner only, and SQLite creates the `-wal` and `-shm` files with
 /// the same mode.
-fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
+pub(super) fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
     let file = File::options()
         .read(true)
         .write(true)
@@ -207,7 +226,12 @@ fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
         .truncate(false)
         .open(path)?;
     match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
+        Ok(()) => {
+            // It may have been replaced by a restored backup since it was opened.
+            let (locked, found) = (file.metadata()?, fs::metadata(path)?);
+            let is_same = (locked.dev(), locked.ino()) == (found.dev(), found.ino());
+            Ok(is_same.then_some(file))
+        }
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(cause)) => Err(cause),
     }

@@ -62,7 +62,7 @@ pub(super) fn open_recovered(path: &Path, role: Role) -> Result<Opened, OpenErro
     };
     let index_path = index_path(path);
     let file_error = |path| |cause| OpenError::File { path, cause };
-    let is_new = !File::open(&index_path).is_ok_and(|file| is_in_use(&file));
+    let is_new = !is_open(path);
     let wal = wal_path(path);
     if !is_new && !wal.exists() {
         return Err(OpenError::WalDeleted(wal));
@@ -99,6 +99,11 @@ impl WalIndex {
     }
 }
 
+/// Whether another process has a connection to the file. This process must have none.
+pub(crate) fn is_open(path: &Path) -> bool {
+    File::open(index_path(path)).is_ok_and(|file| is_in_use(&file))
+}
+
 fn is_in_use(index: &File) -> bool {
     let lock = Flock {
         start: CONNECTION_LOCK,
@@ -125,7 +130,7 @@ fn rewrite(path: &Path) -> io::Result<()> {
     }
 }
 
-pub(super) fn wal_path(path: &Path) -> PathBuf {
+pub(crate) fn wal_path(path: &Path) -> PathBuf {
     side_file(path, "-wal")
 }
 
@@ -133,7 +138,7 @@ pub(super) fn index_path(path: &Path) -> PathBuf {
     side_file(path, "-shm")
 }
 
-fn side_file(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn side_file(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()

@@ -29,6 +29,8 @@ complete_order = importlib.import_module(f"{api}.complete_order")
 cancel_order = importlib.import_module(f"{api}.cancel_order")
 return_order = importlib.import_module(f"{api}.return_order")
 get_inventory = importlib.import_module(f"{api}.get_inventory")
+get_current_key = importlib.import_module("petstore_client.api.keys.get_current_key")
+list_keys = importlib.import_module("petstore_client.api.keys.list_keys")
 models = importlib.import_module("petstore_client.models")
 
 
@@ -161,6 +163,10 @@ assert put_category.sync(-1, client=shop, body=dogs).id == -1
 assert [category.id for category in list_categories.sync(client=shop)] == [-1, large]
 assert delete_category.sync_detailed(-1, client=shop).status_code == 204
 expect(delete_category.sync_detailed(-1, client=shop), 404, "not_found")
+
+current = get_current_key.sync(client=client(narrow_key))
+assert (current.name, current.scopes) == ("test", ["orders:read"]), current
+assert current.id in [key.id for key in list_keys.sync(client=shop)]
 
 strict = {"prefer": "handling=strict"}
 typo = models.NewPet(name="A", category_id=1)

@@ -149,6 +149,10 @@ for (const [failure, code] of [
   assert.match(failure.error?.message ?? "", /stauts/);
   assert.equal(failure.response.headers.get("preference-applied"), "handling=strict");
 }
+const current = await client(narrowKey).GET("/keys/current", {});
+assert.deepEqual(current.data?.scopes, ["orders:read"]);
+const keys = await shop.GET("/keys", {});
+assert.ok(keys.data?.some(({ id, name }) => id === current.data?.id && name === "test"));
 expect(await shop.GET("/pets", { params: { query: { limit: 0 } } }), 400, "invalid_parameter");
 expect(await shop.POST("/pets", { body: { ...animal, name: "" } }), 400, "invalid_body");
 expect(await shop.POST("/pets", { body: animal, bodySerializer: () => "{" }), 400, "invalid_json");

@@ -10,7 +10,7 @@ use petstore::{
     api_key::Scopes,
     event::EventId,
     idempotency::{IdempotencyKey, Idempotent, IdempotentRequest},
-    page::ListQuery,
+    page::{ListQuery, Sort},
     pet::{NewPet, PetName},
     store::{DatabaseUrl, Options, Role, Store},
     webhook::{
@@ -117,7 +117,12 @@ impl<'c> Database<'c> {
             self.store.pet_create(1, pet, None).await.unwrap();
         }
         self.store.event_sync().await.unwrap();
-        let events = self.store.event_read(None, 1000).await.unwrap().unwrap();
+        let events = self
+            .store
+            .event_read(None, Sort::Asc, 1000)
+            .await
+            .unwrap()
+            .unwrap();
         events.iter().map(|event| event.id()).collect()
     }
 
@@ -140,7 +145,11 @@ impl<'c> Database<'c> {
 
 async fn open(home: &Home) -> Store {
     let url: DatabaseUrl = home.url().parse().unwrap();
-    let store = Store::open(&url, &Options::new(Role::Command)).await;
+    let options = Options {
+        create: true,
+        ..Options::new(Role::Command)
+    };
+    let store = Store::open(&url, &options).await;
     store.unwrap()
 }
 

@@ -1,34 +1,39 @@
 //! `petstore serve`: runs the service until it receives a signal.
 
+mod bind;
+mod start_screen;
+mod startup;
+
 use std::{
-    env,
     error::Error,
-    net::{SocketAddr, TcpListener},
-    ops::RangeInclusive,
+    fs, future,
+    net::SocketAddr,
     pin::pin,
     process::{self, ExitCode},
 };
 
 use clap::{Args, builder::RangedU64ValueParser};
-use jiff::{SignedDuration, Span, SpanRelativeTo};
+use jiff::SignedDuration;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
-    CommandResult, DEFAULT_DATABASE, Database, Listen, PublicUrls, TlsFiles, WebhookTargets, keys,
-    socket_address, status,
+    CommandResult, Listen, PublicUrls, ServedDatabase, TlsFiles, WebhookTargets,
+    demo::{self, DemoDatabase},
+    duration::{drain_delay, event_age, reservation},
+    socket_address, status, without_os_codes,
 };
 use crate::{
     api::{self, Origin, RateLimit, Scheme, StreamLimits},
-    api_key::{NewApiKey, Scopes},
-    clock::Clock,
     dispatcher,
     event::EventRetention,
     server,
     service::{self, Config, Listeners},
-    store::{self, Options, Role, Store},
+    store::{DatabaseUrl, Options, Role, Store},
     telemetry::log::{self, stderr_is_terminal},
 };
+use bind::bind;
+use startup::Start;
 
 #[derive(Args)]
 pub struct Serve {
@@ -47,7 +52,16 @@ pub struct Serve {
     )]
     metrics_listen: Option<SocketAddr>,
     #[command(flatten)]
-    database: Database,
+    database: ServedDatabase,
+    /// Serve made-up animals and orders from a temporary database, to look around.
+    ///
+    /// The database is deleted when the service stops.
+    #[arg(
+        long,
+        env = "PETSTORE_DEMO",
+        conflicts_with_all = ["database", "database_password_file"]
+    )]
+    demo: bool,
     #[command(flatten)]
     urls: PublicUrls,
     #[command(flatten)]
@@ -77,7 +91,10 @@ pub struct Serve {
         value_name = "ORIGIN"
     )]
     cors_origins: Vec<Origin>,
-    /// Don't serve the pages for people: / and /docs respond with 404.
+    /// Don't serve the console: /console responds with 404.
+    #[arg(long, env = "PETSTORE_NO_CONSOLE")]
+    no_console: bool,
+    /// Don't serve the API reference: /docs responds with 404.
     ///
     /// The contract is still served, at /v1/openapi.yaml and /v1/openapi.json.
     #[arg(long, env = "PETSTORE_NO_DOCS")]
@@ -189,24 +206,42 @@ impl Serve {
         match result {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
+                let error = without_os_codes(&error.to_string());
                 if stderr_is_terminal() {
                     status!("petstore: {error}");
                 } else {
-                    tracing::error!(%error, "service failed");
+                    tracing::error!(error, "service failed");
                 }
                 ExitCode::FAILURE
             }
         }
     }
 
-    async fn serve(self) -> CommandResult {
+    async fn serve(mut self) -> CommandResult {
+        let demo = self.demo.then(DemoDatabase::create).transpose()?;
+        let demo_directory = demo.as_ref().map(|demo| demo.directory().to_owned());
+        if let Some(demo) = &demo {
+            self.database.database = demo.url();
+        }
         // Installed first, so that a signal during startup is not lost.
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        // A closed terminal ends the service, which would leave the demo's files behind.
+        let mut hangup = demo
+            .is_some()
+            .then(|| signal(SignalKind::hangup()))
+            .transpose()?;
         let shutdown = async move {
+            let hangup = async {
+                match &mut hangup {
+                    Some(hangup) => hangup.recv().await,
+                    None => future::pending().await,
+                }
+            };
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
+                _ = hangup => {}
             }
             if stderr_is_terminal() {
                 status!(
@@ -220,6 +255,8 @@ impl Serve {
                     _ = terminate.recv() => {}
                     _ = interrupt.recv() => {}
                 }
+                // The process ends here, so nothing else deletes it.
+                let _ = demo_directory.map(fs::remove_dir_all);
                 process::exit(1);
             });
         };
@@ -227,24 +264,36 @@ impl Serve {
         let tls = self.tls.load()?;
         let warn = |warning: String| tracing::warn!(warning, "insecure database connection");
         let database = self.database.url_with_warnings(warn)?;
-        let (listener, address) = bind("--listen", self.listen.listen)?;
+        let (listener, address) = bind("--listen", self.listen.address())?;
         let metrics = self
             .metrics_listen
             .map(|address| bind("--metrics-listen", address));
         let metrics = metrics.transpose()?;
-        let url = format!("{}://{address}", Scheme::new(tls.is_some()));
+        let scheme = Scheme::new(tls.is_some());
+        let start = Start {
+            scheme,
+            address,
+            url: format!("{scheme}://{address}"),
+            metrics_url: metrics
+                .as_ref()
+                .map(|(_, address)| format!("http://{address}/metrics")),
+            is_new: matches!(&database, DatabaseUrl::Sqlite(file) if !file.exists()),
+            database,
+        };
         let mut shutdown = pin!(shutdown);
-        let options = Options::new(Role::Service);
-        let store = tokio::select! {
-            opened = Store::open(&database, &options) => opened?,
+        let opening = async {
+            let store = Store::open(&start.database, &Options::new(Role::Service)).await?;
+            let demo_key = match &demo {
+                Some(_) => Some(demo::fill(&store).await?),
+                None => None,
+            };
+            Ok::<_, Box<dyn Error>>((store, demo_key))
+        };
+        let (store, demo_key) = tokio::select! {
+            opened = opening => opened?,
             () = &mut shutdown => return Ok(()),
         };
-
-        self.log_startup(&url, metrics.as_ref().map(|(_, address)| *address));
-        // The service is useful without the advice.
-        if let Err(error) = self.offer_first_key(&store, &url).await {
-            tracing::warn!(%error, "api keys not read at startup");
-        }
+        self.report_startup(&store, &start, demo_key).await;
 
         let mut limits = server::Limits::default();
         limits.max_connections += self.max_streams;
@@ -257,6 +306,7 @@ impl Serve {
                 staging_url: self.urls.staging_url,
                 reserve_for: self.reserve_for,
                 cors_origins: self.cors_origins,
+                console: !self.no_console,
                 docs: !self.no_docs,
                 rate_limit: self.rate_limit,
                 failed_auth_limit: self.failed_auth_limit,
@@ -285,83 +335,11 @@ impl Serve {
                 .transpose()?,
         };
         service::run(listeners, store, config, shutdown).await?;
+        if stderr_is_terminal() {
+            status!("Stopped.");
+        }
         Ok(())
     }
-
-    /// Reports where the service listens.
-    fn log_startup(&self, url: &str, metrics: Option<SocketAddr>) {
-        let (version, database) = (env!("CARGO_PKG_VERSION"), &self.database.database);
-        let metrics_url = metrics.map(|address| format!("http://{address}/metrics"));
-        if !stderr_is_terminal() {
-            tracing::info!(url, version, %database, metrics_url, "listening");
-            return;
-        }
-        status!("Petstore {version} is listening on {url}");
-        if !self.no_docs {
-            status!("  docs      {url}/docs");
-        }
-        status!("  contract  {url}/v1/openapi.yaml");
-        if let Some(metrics_url) = metrics_url {
-            status!("  metrics   {metrics_url}");
-        }
-        status!("  database  {database}");
-    }
-
-    /// If no API key is valid: on a terminal with a new database, creates the first
-    /// key; otherwise reports the command that creates one.
-    async fn offer_first_key(&self, store: &Store, url: &str) -> Result<(), store::Error> {
-        let now = Clock::system().now();
-        let keys = store.api_key_list().await?;
-        if keys.iter().any(|(_, key)| key.is_valid_at(now)) {
-            return Ok(());
-        }
-        if !stderr_is_terminal() {
-            let command = self.create_key_command();
-            tracing::info!(command, "no valid api keys");
-            return Ok(());
-        }
-        if !keys.is_empty() {
-            let command = self.create_key_command();
-            status!("There are no valid API keys. Create one with: {command}");
-            return Ok(());
-        }
-        let new = NewApiKey {
-            name: "first".parse().expect("a valid name"),
-            scopes: Scopes::all(),
-            created_at: now,
-            expires_at: None,
-        };
-        let (_, secret) = keys::create(store, new).await?;
-        status!("Created the first API key. Its secret won't be shown again. Try it:\n");
-        status!(
-            "  curl -H 'Authorization: Bearer {}' {url}/v1/pets\n",
-            secret.reveal()
-        );
-        Ok(())
-    }
-
-    /// The shell command that creates an API key in this database.
-    fn create_key_command(&self) -> String {
-        let program = shell_quote(&env::args().next().unwrap_or("petstore".into()));
-        let database = match self.database.database.to_string() {
-            default if default == DEFAULT_DATABASE => String::new(),
-            other => format!(" --database {}", shell_quote(&other)),
-        };
-        let password_file = &self.database.password.database_password_file;
-        let password_file = password_file.as_ref().map_or(String::new(), |file| {
-            let file = shell_quote(&file.to_string_lossy());
-            format!(" --database-password-file {file}")
-        });
-        format!("{program} keys create NAME{database}{password_file}")
-    }
-}
-
-fn bind(option: &str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), Box<dyn Error>> {
-    let listener = TcpListener::bind(address)
-        .map_err(|cause| format!("cannot listen on {address} ({option}): {cause}"))?;
-    listener.set_nonblocking(true)?;
-    let address = listener.local_addr()?;
-    Ok((listener, address))
 }
 
 /// File descriptors kept free for the database, the log and other files, and for
@@ -383,38 +361,4 @@ fn max_connections() -> usize {
     usize::try_from(limit.saturating_sub(RESERVED_DESCRIPTORS))
         .unwrap_or(usize::MAX)
         .max(1)
-}
-
-fn reservation(text: &str) -> Result<SignedDuration, &'static str> {
-    duration(text, 1..=3660 * 24 * 3600)
-        .ok_or("must be a duration from 1s to 3660d, such as 30m, 12h or 2d")
-}
-
-fn event_age(text: &str) -> Result<SignedDuration, &'static str> {
-    duration(text, 1..=3660 * 24 * 3600)
-        .ok_or("must be a duration from 1s to 3660d, such as 12h or 7d")
-}
-
-fn drain_delay(text: &str) -> Result<SignedDuration, &'static str> {
-    duration(text, 0..=600).ok_or("must be a duration from 0s to 10m, such as 5s")
-}
-
-/// Parses a duration within a range of seconds. A day has 24 hours: the duration
-/// is not relative to a calendar date.
-fn duration(text: &str, seconds: RangeInclusive<i64>) -> Option<SignedDuration> {
-    let span: Span = text.parse().ok()?;
-    let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
-    let in_range = seconds.contains(&duration.as_secs()) && !duration.is_negative();
-    in_range.then_some(duration)
-}
-
-/// Quotes a word for a POSIX shell if it needs quoting.
-fn shell_quote(word: &str) -> String {
-    if word
-        .bytes()
-        .all(|b| b.is_ascii_alphanumeric() || b"-_./:".contains(&b))
-    {
-        return word.into();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }

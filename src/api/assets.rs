@@ -1,0 +1,61 @@
+//! Files of the pages that are embedded in the binary: the console and the API
+//! reference. `build.rs` compresses them.
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+
+use super::{compression::accepts_gzip, error::ApiError};
+use crate::server::Response;
+
+/// A file of a page. Its path contains a hash of the content, so clients can cache it
+/// forever.
+pub struct Asset {
+    pub name: &'static str,
+    pub media_type: &'static str,
+    pub plain: &'static [u8],
+    pub gzip: &'static [u8],
+}
+
+pub fn redirect(location: &'static str) -> Response {
+    let mut redirect = response(b"", &[(header::LOCATION, location)]);
+    *redirect.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    redirect
+}
+
+pub fn page(html: &'static [u8], content_security_policy: &'static str) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CACHE_CONTROL, "no-cache"),
+        (header::CONTENT_SECURITY_POLICY, content_security_policy),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ];
+    response(html, &headers)
+}
+
+pub fn find(assets: &[Asset], name: &str, headers: &HeaderMap) -> Result<Response, ApiError> {
+    const NOT_FOUND: ApiError = ApiError::NotFound("no such file");
+    let mut assets = assets.iter();
+    let asset = assets.find(|asset| asset.name == name).ok_or(NOT_FOUND)?;
+    let file_headers = [
+        (header::CONTENT_TYPE, asset.media_type),
+        (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
+        (header::VARY, "accept-encoding"),
+    ];
+    if !accepts_gzip(headers) {
+        return Ok(response(asset.plain, &file_headers));
+    }
+    let mut response = response(asset.gzip, &file_headers);
+    let gzip = HeaderValue::from_static("gzip");
+    response
+        .headers_mut()
+        .insert(header::CONTENT_ENCODING, gzip);
+    Ok(response)
+}
+
+fn response(body: &'static [u8], headers: &[(HeaderName, &'static str)]) -> Response {
+    let mut response = Response::new(body.into());
+    for (name, value) in headers {
+        let value = HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
+    response
+}

@@ -1,0 +1,154 @@
+// Requests to the API: the key, exact numbers, safe retries, and errors that explain
+// themselves.
+
+import { parse, stringify } from "./json.js";
+
+/**
+ * @typedef {{ id: number, name: string, categoryId: number | bigint, status?: PetStatus }} Pet
+ * @typedef {"available" | "pending" | "sold"} PetStatus
+ * @typedef {{ id: number, petId: number, status: "placed" | "completed" | "cancelled" | "returned",
+ *   createdAt: string, updatedAt: string, expiresAt?: string }} Order
+ * @typedef {{ id: number | bigint, name: string }} Category
+ * @typedef {{ id: string, type: string, subject: string, time: string, sequence: string, keyid?: string, data: any }} Event
+ * @typedef {{ data: any, etag: string | null, next: string | null, replayed?: boolean }} Result
+ *   `next` is the query of the next page; `replayed`: an earlier request had the same key.
+ */
+
+/** An error response of the API, or `status` 0 if the connection was lost. */
+export class ApiError extends Error {
+  /**
+   * @param {number} status
+   * @param {string} code
+   * @param {string} message
+   */
+  constructor(status, code, message) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+/** How long a change is retried over a lost connection. */
+const GIVE_UP_AFTER = 120_000;
+
+/**
+ * What the API tells the page.
+ * @typedef {object} Observer
+ * @property {(online: boolean) => void} connection
+ * @property {(seconds: number, status: number) => void} waiting
+ * @property {() => void} unauthorized
+ */
+
+export class Api {
+  /**
+   * @param {string} key
+   * @param {Observer} observer
+   */
+  constructor(key, observer) {
+    this.key = key;
+    this.observer = observer;
+  }
+
+  /**
+   * One request, without retries.
+   * @param {string} path below /v1/
+   * @param {RequestInit & { headers?: Record<string, string> }} [options]
+   */
+  async fetch(path, options = {}) {
+    const url = new URL(`v1/${path}`, document.baseURI);
+    const headers = { ...options.headers, Authorization: `Bearer ${this.key}` };
+    const response = await fetch(url, { cache: "no-store", ...options, headers });
+    if (response.status === 401) this.observer.unauthorized();
+    return response;
+  }
+
+  /**
+   * Reads. Repeated if the service is busy, but not if the connection is lost.
+   * @param {string} path
+   * @param {AbortSignal} [signal]
+   */
+  get(path, signal) {
+    return this.#request(path, { signal }, 0);
+  }
+
+  /**
+   * Changes something, once: whatever happens to the connection, the request is repeated
+   * until there is a response, and a POST has an `Idempotency-Key`.
+   * @param {"POST" | "PATCH" | "PUT" | "DELETE"} method
+   * @param {string} path
+   * @param {object} [body]
+   * @param {string | null} [ifMatch]
+   * @param {string} [key] the `Idempotency-Key`
+   */
+  send(method, path, body, ifMatch, key = randomId()) {
+    /** @type {Record<string, string>} */
+    const headers = {};
+    if (method === "POST") headers["Idempotency-Key"] = key;
+    if (body) headers["Content-Type"] = method === "PATCH" ? "application/merge-patch+json" : "application/json";
+    if (ifMatch) headers["If-Match"] = ifMatch;
+    return this.#request(path, { method, headers, body: body && stringify(body) }, GIVE_UP_AFTER);
+  }
+
+  /**
+   * @param {string} path
+   * @param {RequestInit & { headers?: Record<string, string> }} options
+   * @param {number} patience
+   * @returns {Promise<Result>}
+   */
+  async #request(path, options, patience) {
+    const giveUpAt = Date.now() + patience;
+    for (let attempt = 0; ; attempt++) {
+      let response, text;
+      try {
+        response = await this.fetch(path, options);
+        text = await response.text();
+      } catch (error) {
+        if (options.signal?.aborted) throw error;
+        this.observer.connection(false);
+        if (Date.now() >= giveUpAt) throw new ApiError(0, "connection_lost", "The connection to the service was lost.");
+        await sleep(Math.min(250 * 2 ** attempt, 4000));
+        continue;
+      }
+      this.observer.connection(true);
+      if (response.ok) {
+        const link = response.headers.get("link")?.match(/<([^>]*)>; rel="next"/)?.[1];
+        return {
+          data: text ? parse(text) : null,
+          etag: response.headers.get("etag"),
+          next: link ? new URL(link, document.baseURI).search : null,
+          replayed: response.headers.has("idempotent-replayed"),
+        };
+      }
+      // A lost response: the first attempt has deleted it.
+      if (response.status === 404 && options.method === "DELETE" && attempt > 0) return { data: null, etag: null, next: null };
+      if (response.status === 429 || (response.status === 503 && attempt < 10)) {
+        const seconds = Number(response.headers.get("retry-after")) || 1;
+        this.observer.waiting(seconds, response.status);
+        await sleep(seconds * 1000);
+        if (options.signal?.aborted) throw new DOMException("", "AbortError");
+        continue;
+      }
+      throw errorOf(response, text);
+    }
+  }
+}
+
+/**
+ * @param {Response} response
+ * @param {string} text
+ */
+function errorOf({ status }, text) {
+  try {
+    const { code, message } = JSON.parse(text);
+    return new ApiError(status, code, message);
+  } catch {
+    return new ApiError(status, "unknown", `The service responded with status ${status}.`);
+  }
+}
+
+/** @param {number} milliseconds */
+export const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+// `crypto.randomUUID` exists only over HTTPS.
+export const randomId = () =>
+  [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");

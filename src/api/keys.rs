@@ -1,0 +1,26 @@
+//! Handlers of the operations on API keys.
+//!
+//! Their responses are not stored by any cache: keys are created and revoked beside the
+//! service, and one response depends on the key that asks.
+
+use super::{
+    error::{ApiError, AuthFailure},
+    request::ApiRequest,
+    response,
+    state::Api,
+};
+use crate::{api_key::ApiKeyFilter, server::Response};
+
+pub async fn list_keys(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let query = request.list_query::<ApiKeyFilter>()?;
+    let page = api.store.api_key_labels(query.clone()).await?;
+    let link = api.links.next_page("keys", &query, page.next.as_ref());
+    Ok(response::unstored_page(&page.items, link))
+}
+
+pub fn get_current_key(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let key = api.auth.keys().describe(&request.key_hash());
+    // It may have been removed since it was authenticated.
+    let key = key.ok_or(AuthFailure::Unknown)?;
+    Ok(response::no_store(response::json(&key)))
+}

@@ -1,0 +1,189 @@
+//! The data of `petstore serve --demo`: a shop in the middle of a day.
+
+use std::{error::Error, io, path::Path};
+
+use tempfile::TempDir;
+
+use super::keys;
+use crate::{
+    api_key::{ApiKeySecret, NewApiKey},
+    category::{CategoryId, CategoryName},
+    clock::Clock,
+    idempotency::Idempotent,
+    order::Transition,
+    pet::{NewPet, PetId, PetName, PetStatus},
+    store::{DatabaseUrl, Store},
+};
+
+/// A temporary database. It is deleted on drop.
+pub struct DemoDatabase(TempDir);
+
+impl DemoDatabase {
+    pub fn create() -> io::Result<Self> {
+        TempDir::with_prefix("petstore-demo-").map(Self)
+    }
+
+    pub fn directory(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn url(&self) -> DatabaseUrl {
+        DatabaseUrl::Sqlite(self.directory().join("petstore.db"))
+    }
+}
+
+/// What happened to an animal.
+#[derive(Clone, Copy)]
+enum Story {
+    /// It has just arrived and has no status yet.
+    Arrived,
+    OnSale,
+    Reserved,
+    Sold,
+    /// It was reserved, and the buyer changed their mind.
+    Cancelled,
+    /// It was sold and came back.
+    Returned,
+    /// It was sold, came back and was sold again.
+    Resold,
+}
+use Story::*;
+
+/// The categories and their animals.
+const SHOP: [(&str, &[(&str, Story)]); 6] = [
+    (
+        "Dogs",
+        &[
+            ("Biscuit", Sold),
+            ("Bella", Reserved),
+            ("Rex", OnSale),
+            ("Frieda", Returned),
+            ("Balu", OnSale),
+            ("Waldi", Sold),
+            ("Luna", Cancelled),
+            ("Pepper", OnSale),
+        ],
+    ),
+    (
+        "Cats",
+        &[
+            ("Minka", Resold),
+            ("Moss", OnSale),
+            ("Cleo", Reserved),
+            ("Tiger", OnSale),
+            ("Mimi", Sold),
+            ("Felix", Cancelled),
+            ("Shadow", OnSale),
+            ("Olive", Arrived),
+        ],
+    ),
+    (
+        "Rabbits",
+        &[
+            ("Clover", OnSale),
+            ("Flocke", Sold),
+            ("Thumper", Reserved),
+            ("Hazel", OnSale),
+            ("Löffel", OnSale),
+            ("Dandelion", Returned),
+        ],
+    ),
+    (
+        "Guinea pigs",
+        &[
+            ("Nibbles", OnSale),
+            ("Peanut", Sold),
+            ("Caramel", OnSale),
+            ("Button", Cancelled),
+            ("Truffle", OnSale),
+        ],
+    ),
+    (
+        "Birds",
+        &[
+            ("Kiwi", Reserved),
+            ("Sunny", OnSale),
+            ("Coco", Sold),
+            ("Rio", OnSale),
+            ("Sky", Arrived),
+            ("Mango", OnSale),
+        ],
+    ),
+    (
+        "Tortoises",
+        &[
+            ("Shelly", OnSale),
+            ("Turbo", Reserved),
+            ("Morla", OnSale),
+            ("Crush", Sold),
+        ],
+    ),
+];
+
+/// Fills an empty store the way the clients of a shop would, and returns the secret of an API
+/// key with all scopes.
+pub async fn fill(store: &Store) -> Result<ApiKeySecret, Box<dyn Error>> {
+    let create = async |name: &str| {
+        let new = NewApiKey::new(name.parse()?, Clock::system().now());
+        Ok::<_, Box<dyn Error>>(keys::create(store, new).await?)
+    };
+    let (_, secret) = create("demo").await?;
+    let (counter, _) = create("counter").await?;
+    let (web_shop, _) = create("web shop").await?;
+    for (number, (category, animals)) in (1..).zip(SHOP) {
+        let name = CategoryName::parse(category)?;
+        let id = CategoryId::from_store(number);
+        let _ = store.category_put(counter.id, id, name, None).await?;
+        let mut pets = Vec::new();
+        for (name, story) in animals {
+            let new = NewPet {
+                name: PetName::parse(name)?,
+                category_id: number,
+                status: (!matches!(story, Arrived)).then_some(PetStatus::Available),
+            };
+            let pet = executed(store.pet_create(counter.id, new, None).await?)?;
+            pets.push((pet.id, story));
+        }
+        for (n, (pet, story)) in pets.into_iter().enumerate() {
+            let key = if n % 2 == 0 { counter.id } else { web_shop.id };
+            use Transition::{Cancel, Complete, Return};
+            let orders: &[&[Transition]] = match story {
+                Arrived | OnSale => &[],
+                Reserved => &[&[]],
+                Sold => &[&[Complete]],
+                Cancelled => &[&[Cancel]],
+                Returned => &[&[Complete, Return]],
+                Resold => &[&[Complete, Return], &[Complete]],
+            };
+            for transitions in orders {
+                order(store, key, pet, transitions).await?;
+            }
+        }
+    }
+    Ok(secret)
+}
+
+/// Places an order and takes it through its transitions.
+async fn order(
+    store: &Store,
+    key: i64,
+    pet: PetId,
+    transitions: &[Transition],
+) -> Result<(), Box<dyn Error>> {
+    let placed = executed(store.order_place(key, pet, None, None).await?)?;
+    let order = placed.map_err(|_| REJECTED)?;
+    for transition in transitions {
+        let done = store.order_transition(key, order.id, *transition, None);
+        executed(done.await?)?.map_err(|_| REJECTED)?;
+    }
+    Ok(())
+}
+
+const REJECTED: &str = "the store rejected the data of the demo";
+
+fn executed<T>(result: Idempotent<T>) -> Result<T, &'static str> {
+    match result {
+        Idempotent::Executed(value) | Idempotent::Replayed(value) => Ok(value),
+        Idempotent::KeyReused => Err(REJECTED),
+    }
+}

@@ -1,0 +1,153 @@
+//! `petstore doctor`: looks at what an operator would, and says what to do.
+
+mod checks;
+
+use std::{collections::BTreeSet, path::PathBuf};
+
+use clap::{Args, CommandFactory, builder::FalseyValueParser};
+use serde::Serialize;
+
+use super::{
+    CommandLine, CommandResult, Database, Listen, TlsFiles, block_on, counted, print, status,
+};
+
+#[derive(Args)]
+pub struct Doctor {
+    #[command(flatten)]
+    listen: Listen,
+    #[command(flatten)]
+    database: Database,
+    #[command(flatten)]
+    tls: TlsFiles,
+    /// Settings of the packaged service, to look for mistakes in.
+    #[arg(
+        long,
+        env = "PETSTORE_PACKAGED_SETTINGS",
+        default_value = "/etc/petstore/petstore.env",
+        value_name = "FILE"
+    )]
+    settings: PathBuf,
+    /// Print the findings as a JSON array.
+    #[arg(long, env = "PETSTORE_JSON", value_parser = FalseyValueParser::new())]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Level {
+    Ok,
+    Warning,
+    Problem,
+}
+
+/// One line of the report.
+#[derive(Debug, Serialize)]
+struct Finding {
+    check: &'static str,
+    level: Level,
+    message: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+/// The findings so far, and what is being checked.
+#[derive(Default)]
+struct Report {
+    check: &'static str,
+    findings: Vec<Finding>,
+}
+
+impl Report {
+    fn on(&mut self, check: &'static str) -> &mut Self {
+        self.check = check;
+        self
+    }
+
+    fn add(&mut self, level: Level, message: impl Into<String>, advice: Option<String>) {
+        self.findings.push(Finding {
+            check: self.check,
+            level,
+            message: message.into(),
+            advice,
+        });
+    }
+
+    fn ok(&mut self, message: impl Into<String>) {
+        self.add(Level::Ok, message, None);
+    }
+
+    fn warning(&mut self, message: impl Into<String>, advice: impl Into<String>) {
+        self.add(Level::Warning, message, Some(advice.into()));
+    }
+
+    fn problem(&mut self, message: impl Into<String>, advice: impl Into<String>) {
+        self.add(Level::Problem, message, Some(advice.into()));
+    }
+}
+
+impl Doctor {
+    pub fn run(self) -> CommandResult {
+        let findings = block_on(async { Ok(self.examine().await) })?;
+        print(self.render(&findings).as_bytes())?;
+        let count = |level| findings.iter().filter(|found| found.level == level).count() as u64;
+        let warnings = counted(count(Level::Warning), "warning");
+        match count(Level::Problem) {
+            0 => status!("No problems found; {warnings}."),
+            problems => {
+                let problems = counted(problems, "problem");
+                return Err(format!("{problems} found; {warnings}").into());
+            }
+        }
+        Ok(())
+    }
+
+    async fn examine(&self) -> Vec<Finding> {
+        let mut report = Report::default();
+        let store = checks::store(report.on("store"), &self.database).await;
+        let store = store.as_ref();
+        if let Some(store) = store {
+            checks::keys(report.on("keys"), &store.keys);
+        }
+        checks::clock(report.on("clock"), store);
+        checks::disk(report.on("disk"), &self.database.database);
+        let has_tls = self.tls.tls_cert.is_some();
+        let server = store.map(|store| &store.server);
+        checks::port(report.on("port"), self.listen.address(), has_tls, server);
+        checks::certificate(report.on("certificate"), &self.tls);
+        checks::settings(report.on("settings"), &self.settings, &known_variables());
+        report.findings
+    }
+
+    fn render(&self, findings: &[Finding]) -> String {
+        if self.json {
+            let json = serde_json::to_string_pretty(findings);
+            return json.expect("findings serialize to JSON") + "\n";
+        }
+        let line = |found: &Finding| {
+            let level = match found.level {
+                Level::Ok => "ok",
+                Level::Warning => "warning",
+                Level::Problem => "problem",
+            };
+            let advice = found.advice.as_ref();
+            let advice = advice.map_or(String::new(), |advice| format!("; {advice}"));
+            format!("{level:7}  {:11}  {}{advice}\n", found.check, found.message)
+        };
+        findings.iter().map(line).collect()
+    }
+}
+
+/// The environment variables of all options, and those that commands read by themselves.
+fn known_variables() -> BTreeSet<String> {
+    let mut known = BTreeSet::from(["PETSTORE_KEY".to_string(), "PETSTORE_URL".to_string()]);
+    let mut commands = vec![CommandLine::command()];
+    while let Some(command) = commands.pop() {
+        let variables = command
+            .get_arguments()
+            .filter_map(|option| option.get_env());
+        known.extend(variables.map(|name| name.to_string_lossy().into_owned()));
+        commands.extend(command.get_subcommands().cloned());
+    }
+    known
+}

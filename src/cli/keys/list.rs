@@ -1,0 +1,209 @@
+//! `petstore keys list`: a table for people, or JSON.
+
+use clap::Args;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{
+    super::{CommandResult, Database, counted, print, status, table},
+    open, shown,
+};
+use crate::{
+    api_key::{ApiKey, Scope, Scopes},
+    clock::Clock,
+};
+
+/// The width of the table.
+const COLUMNS: usize = 100;
+/// Longer names are cut off in the table.
+const NAME_CHARS: usize = 22;
+
+#[derive(Args)]
+pub struct List {
+    /// Print JSON, one object per line, with all details.
+    #[arg(long, env = "PETSTORE_JSON")]
+    json: bool,
+    #[command(flatten)]
+    database: Database,
+}
+
+impl List {
+    pub async fn run(self) -> CommandResult {
+        let store = open(&self.database).await?;
+        let keys = store.api_key_list().await?;
+        store.close().await;
+        let location = self.database.location();
+        let keys: Vec<_> = keys.into_iter().map(|(_, key)| key).collect();
+        let now = Clock::system().now();
+        if keys.is_empty() {
+            status!(
+                "There are no API keys in {location} yet. Create one with: petstore keys create NAME"
+            );
+        } else {
+            status!("{} in {location}:", counted(keys.len() as u64, "API key"));
+        }
+        match self.json {
+            true => print(json_lines(&keys, now)?.as_bytes()),
+            false if keys.is_empty() => Ok(()),
+            false => print(text(&keys, now).as_bytes()),
+        }
+    }
+}
+
+/// A key as JSON, with the members that the API has, and more.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct JsonKey<'a> {
+    id: i64,
+    name: &'a str,
+    state: &'static str,
+    scopes: Vec<&'static str>,
+    created_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_used_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revoked_at: Option<Timestamp>,
+    deprecated_calls: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_deprecated_call_at: Option<Timestamp>,
+}
+
+fn json_lines(keys: &[ApiKey], now: Timestamp) -> serde_json::Result<String> {
+    let mut lines = String::new();
+    for key in keys {
+        let json = JsonKey {
+            id: key.id,
+            name: key.name.as_str(),
+            state: state(key, now),
+            scopes: names(key.scopes),
+            created_at: key.created_at,
+            last_used_at: key.last_used_at,
+            expires_at: key.expires_at,
+            revoked_at: key.revoked_at,
+            deprecated_calls: key.deprecated_calls,
+            last_deprecated_call_at: key.last_deprecated_call_at,
+        };
+        lines += &serde_json::to_string(&json)?;
+        lines.push('\n');
+    }
+    Ok(lines)
+}
+
+/// The table, and a line for each key that calls deprecated operations.
+fn text(keys: &[ApiKey], now: Timestamp) -> String {
+    let header = [
+        "ID",
+        "NAME",
+        "STATE",
+        "CREATED",
+        "LAST USED",
+        "EXPIRES",
+        "SCOPES",
+    ];
+    let rows: Vec<_> = keys.iter().map(|key| row(key, now)).collect();
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0).max(header[column].len())
+    };
+    let others: usize = (0..6).map(|column| width(column) + 2).sum();
+    let scope_width = COLUMNS.saturating_sub(others);
+    let rows = keys.iter().zip(&rows).flat_map(|(key, row)| {
+        let lines = wrap(key.scopes, scope_width).into_iter().enumerate();
+        lines.map(|(n, scopes)| {
+            let [a, b, c, d, e, f] = if n == 0 {
+                row.clone()
+            } else {
+                Default::default()
+            };
+            [a, b, c, d, e, f, scopes]
+        })
+    });
+    let mut text = table(header, rows);
+    for key in keys {
+        if let Some(last) = key.last_deprecated_call_at {
+            let calls = counted(key.deprecated_calls as u64, "deprecated call");
+            text += &format!("{}: {calls}, last {last:.0}\n", shown(key));
+        }
+    }
+    text
+}
+
+/// All cells but the scopes.
+fn row(key: &ApiKey, now: Timestamp) -> [String; 6] {
+    let name = key.name.as_str();
+    let name = match name.chars().count() > NAME_CHARS {
+        true => name.chars().take(NAME_CHARS - 1).chain(['…']).collect(),
+        false => name.into(),
+    };
+    let day = |at: Option<Timestamp>| at.map_or("never".into(), |at| at.strftime("%F").to_string());
+    let minute = |at: Timestamp| at.strftime("%F %R").to_string();
+    [
+        key.id.to_string(),
+        name,
+        state(key, now).into(),
+        day(Some(key.created_at)),
+        day(key.last_used_at),
+        key.expires_at.map_or("never".into(), minute),
+    ]
+}
+
+fn state(key: &ApiKey, now: Timestamp) -> &'static str {
+    match key.revoked_at {
+        Some(_) => "revoked",
+        None if key.is_valid_at(now) => "valid",
+        None => "expired",
+    }
+}
+
+fn names(scopes: Scopes) -> Vec<&'static str> {
+    let granted = Scope::ALL.into_iter().filter(|scope| scopes.has(*scope));
+    granted.map(Scope::as_str).collect()
+}
+
+/// The scopes in lines of at most `width` characters, or of one scope.
+fn wrap(scopes: Scopes, width: usize) -> Vec<String> {
+    if scopes == Scopes::all() {
+        return vec!["all".into()];
+    }
+    let mut lines = vec![String::new()];
+    for name in names(scopes) {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => *line = name.into(),
+            Some(line) if line.len() + 1 + name.len() <= width => *line += &format!(" {name}"),
+            _ => lines.push(name.into()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The widest possible row, short of an id of more than 8 digits.
+    #[test]
+    fn the_table_fits_100_columns() {
+        let now: Timestamp = "2026-11-16T09:30:00Z".parse().expect("a time");
+        let key = ApiKey {
+            id: 12_345_678,
+            name: "ä".repeat(100).parse().expect("a name"),
+            scopes: Scope::ALL[..5].iter().copied().collect(),
+            created_at: now,
+            last_used_at: Some(now),
+            expires_at: Some(now),
+            revoked_at: None,
+            deprecated_calls: 3,
+            last_deprecated_call_at: None,
+        };
+        let text = text(&[key], now);
+        assert!(text.lines().count() > 2, "{text}");
+        for line in text.lines() {
+            assert!(line.chars().count() <= COLUMNS, "{line}");
+        }
+        for scope in &Scope::ALL[..5] {
+            assert!(text.contains(scope.as_str()), "{text}");
+        }
+    }
+}

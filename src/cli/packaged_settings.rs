@@ -1,0 +1,101 @@
+//! The settings of the service that the Debian package installs, so that commands on the same
+//! machine find its database by themselves.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::{database::ServedDatabase, shell_quote, status};
+use crate::store::DatabaseUrl;
+
+/// What deploy/petstore.service sets. The variable is for tests.
+const SETTINGS: &str = "/etc/petstore/petstore.env";
+const SETTINGS_VARIABLE: &str = "PETSTORE_PACKAGED_SETTINGS";
+const DIRECTORY: &str = "/var/lib/petstore";
+const DATABASE: &str = "sqlite:/var/lib/petstore/petstore.db";
+
+/// Takes the database from the settings of the packaged service, if there is one.
+pub fn apply(database: &mut ServedDatabase) -> Result<(), String> {
+    let path = env::var_os(SETTINGS_VARIABLE).map_or(SETTINGS.into(), PathBuf::from);
+    let shown = path.display();
+    let settings = match fs::read_to_string(&path) {
+        Ok(settings) => settings,
+        Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
+            let command: Vec<_> = env::args().map(|word| shell_quote(&word)).collect();
+            return Err(format!(
+                "there is no petstore.db in this directory, and only root can read the settings \
+                 of the installed service, {shown}\n\nUse its database with:\n\n    sudo {}\n\n\
+                 Or name another database with --database.",
+                command.join(" ")
+            ));
+        }
+        // There is no packaged service.
+        Err(_) => return Ok(()),
+    };
+    let url = value(&settings, "PETSTORE_DATABASE");
+    let url = url.as_deref().unwrap_or(DATABASE);
+    database.database = match url.parse() {
+        Ok(DatabaseUrl::Sqlite(file)) => DatabaseUrl::Sqlite(Path::new(DIRECTORY).join(file)),
+        Ok(server) => server,
+        Err(invalid) => {
+            let reason = invalid.reason;
+            return Err(format!("PETSTORE_DATABASE in {shown} {reason}"));
+        }
+    };
+    if database.password.database_password_file.is_none() {
+        let file = value(&settings, "PETSTORE_DATABASE_PASSWORD_FILE");
+        let file = file.map(|file| Path::new(DIRECTORY).join(file));
+        database.password.database_password_file = file;
+    }
+    let database = &database.database;
+    status!("Using {database}, the database of the installed service ({shown}).");
+    Ok(())
+}
+
+/// The value of a variable in a file that systemd reads as an `EnvironmentFile`. The last
+/// assignment counts.
+fn value(settings: &str, name: &str) -> Option<String> {
+    let mut assignments = settings.lines().filter_map(|line| {
+        let (left, right) = line.trim().split_once('=')?;
+        (left.trim_end() == name).then(|| unquote(right.trim()))
+    });
+    assignments.next_back()
+}
+
+fn unquote(text: &str) -> String {
+    let inside = |quote| text.strip_prefix(quote)?.strip_suffix(quote);
+    if let Some(text) = inside('\'') {
+        return text.into();
+    }
+    let text = inside('"').unwrap_or(text);
+    let mut unquoted = String::new();
+    let mut characters = text.chars();
+    while let Some(c) = characters.next() {
+        unquoted.extend(if c == '\\' {
+            characters.next()
+        } else {
+            Some(c)
+        });
+    }
+    unquoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_systemd_does() {
+        let settings = "# A='no'\n; A=no\nA=first\nAB=other\n A = 'it''s'\nB=\"a \\\"b\\\\\"\n\
+                        C=a\\ b\nD=\nE='a\\b'";
+        let read = |name| value(settings, name);
+        assert_eq!(read("A").as_deref(), Some("it''s"));
+        assert_eq!(read("AB").as_deref(), Some("other"));
+        assert_eq!(read("B").as_deref(), Some("a \"b\\"));
+        assert_eq!(read("C").as_deref(), Some("a b"));
+        assert_eq!(read("D").as_deref(), Some(""));
+        assert_eq!(read("E").as_deref(), Some("a\\b"));
+        assert_eq!(read("F"), None);
+    }
+}

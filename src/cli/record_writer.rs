@@ -1,0 +1,124 @@
+//! Writes exported records: CSV with a header line, or JSON Lines.
+
+use std::io::{self, BufWriter, Write};
+
+use serde::Serialize;
+
+use super::{formula, pet_file::Format};
+use crate::{category::CategoryNames, order::Order, page::Status, pet::Pet};
+
+pub enum RecordWriter<W: Write> {
+    Csv(Box<csv::Writer<W>>),
+    Jsonl(BufWriter<W>),
+}
+
+impl<W: Write> RecordWriter<W> {
+    /// `columns` are for CSV.
+    pub fn new(format: Format, columns: &[&str], file: W) -> io::Result<Self> {
+        Ok(match format {
+            Format::Csv => {
+                let mut csv = csv::Writer::from_writer(file);
+                csv.write_record(columns)?;
+                Self::Csv(Box::new(csv))
+            }
+            Format::Jsonl => Self::Jsonl(BufWriter::new(file)),
+        })
+    }
+
+    /// `cells` are for CSV, in the order of the columns.
+    pub fn write(
+        &mut self,
+        record: &impl Serialize,
+        cells: impl FnOnce() -> Vec<String>,
+    ) -> io::Result<()> {
+        match self {
+            Self::Csv(csv) => Ok(csv.write_record(cells())?),
+            Self::Jsonl(file) => {
+                serde_json::to_writer(&mut *file, record)?;
+                file.write_all(b"\n")
+            }
+        }
+    }
+
+    pub fn finish(self) -> io::Result<()> {
+        match self {
+            Self::Csv(mut csv) => csv.flush(),
+            Self::Jsonl(mut file) => file.flush(),
+        }
+    }
+}
+
+/// A pet as it is exported.
+#[derive(Serialize)]
+pub struct PetRow<'a> {
+    #[serde(flatten)]
+    pet: &'a Pet,
+    /// The name of its category, if that is exported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    category: Option<&'a str>,
+}
+
+impl<'a> PetRow<'a> {
+    pub const COLUMNS: [&'static str; 4] = ["id", "name", "categoryId", "status"];
+    pub const COLUMNS_WITH_CATEGORY: [&'static str; 5] =
+        ["id", "name", "categoryId", "category", "status"];
+
+    pub fn new(pet: &'a Pet) -> Self {
+        let category = None;
+        Self { pet, category }
+    }
+
+    pub fn with_category(pet: &'a Pet, names: &'a CategoryNames) -> Self {
+        let category = names.name(pet.category_id).map(|name| name.as_str());
+        Self { pet, category }
+    }
+
+    pub fn cells(&self, with_category: bool) -> Vec<String> {
+        // Without `..`, so that a new field is not forgotten.
+        let Pet {
+            id,
+            name,
+            category_id,
+            status,
+        } = self.pet;
+        // A negative number is no formula, so only names are escaped.
+        let mut cells = vec![
+            id.get().to_string(),
+            formula::escape(name.as_str()),
+            category_id.to_string(),
+        ];
+        cells.extend(with_category.then(|| formula::escape(self.category.unwrap_or_default())));
+        cells.push(status.map_or("", Status::as_str).into());
+        cells
+    }
+}
+
+pub const ORDER_COLUMNS: [&str; 6] = [
+    "id",
+    "petId",
+    "status",
+    "createdAt",
+    "updatedAt",
+    "expiresAt",
+];
+
+/// Numbers, words of ours and times: a spreadsheet runs none of them.
+pub fn order_cells(order: &Order) -> Vec<String> {
+    let Order {
+        id,
+        pet_id,
+        status,
+        created_at,
+        updated_at,
+        expires_at,
+        completed_at: _,
+    } = order;
+    vec![
+        id.get().to_string(),
+        pet_id.get().to_string(),
+        status.as_str().into(),
+        created_at.to_string(),
+        updated_at.to_string(),
+        expires_at.map_or(String::new(), |time| time.to_string()),
+    ]
+}

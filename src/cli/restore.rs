@@ -1,0 +1,69 @@
+//! `petstore restore`: puts a backup in place of an SQLite store.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{CommandResult, Database, counted, progress_bar, status};
+use crate::store::{DatabaseUrl, Restored, restore};
+
+#[derive(Args)]
+pub struct Restore {
+    /// Backup to restore. It is only read.
+    file: PathBuf,
+    #[command(flatten)]
+    database: Database,
+}
+
+impl Restore {
+    pub fn run(self) -> CommandResult {
+        let DatabaseUrl::Sqlite(store) = &self.database.database else {
+            let message = "`petstore restore` is for SQLite files; restore PostgreSQL with its own \
+                           tools: create an empty database, load the dump with pg_restore, and \
+                           check it with `petstore check`";
+            return Err(message.into());
+        };
+        let bar = progress_bar("pages");
+        status!("Copying {} to {}", self.file.display(), store.display());
+        let restored = restore(&self.file, store, |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+            if done == total {
+                bar.finish_and_clear();
+                status!("Verifying the copy");
+            }
+        });
+        let Restored {
+            store,
+            kept,
+            content,
+        } = restored?;
+        status!("Restored {}.", store.display());
+        match content {
+            Some(content) => {
+                let counted = |count: i64, noun| counted(count.unsigned_abs(), noun);
+                let (pets, orders) = (
+                    counted(content.pets, "animal"),
+                    counted(content.orders, "order"),
+                );
+                let keys = counted(content.api_keys, "API key");
+                status!("  It contains {pets}, {orders} and {keys}.");
+                if let Some(last_change) = content.last_change {
+                    status!("  The last change in it is from {last_change:.0}.");
+                }
+            }
+            None => status!("  It is from an older petstore; `petstore serve` upgrades it."),
+        }
+        if let Some(kept) = kept {
+            let kept = kept.display();
+            status!("  The store that was there is {kept} now.");
+            status!("  To undo this, restore that file; delete it when you no longer need it.");
+        }
+        status!("Next:");
+        status!("  Start the service. Clients and webhooks notice that the event log is older.");
+        status!(
+            "  Run `petstore keys list`: keys that were revoked after the backup are valid again."
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! What the service prints on a terminal when it is ready.
+
+use super::super::{counted, shell_quote};
+use crate::api_key::ApiKeySecret;
+
+pub struct StartScreen {
+    /// Where browsers and clients on this machine reach the service, without `/v1`.
+    pub base_url: String,
+    /// Where it listens, if the links don't show it.
+    pub listening: Option<String>,
+    pub console: bool,
+    pub docs: bool,
+    pub metrics_url: Option<String>,
+    pub database: String,
+    pub is_demo: bool,
+    pub keys: KeyAdvice,
+}
+
+/// What to say about API keys.
+pub enum KeyAdvice {
+    /// A key was created; this is the only time its secret is shown.
+    Created(ApiKeySecret),
+    /// How many keys are valid, and the command that creates one.
+    Existing { valid: u64, command: String },
+    /// The keys could not be read.
+    Unknown,
+}
+
+impl StartScreen {
+    pub fn text(&self, color: bool) -> String {
+        let style = |code: &str, text: &str| match color {
+            true => format!("\x1b[{code}m{text}\x1b[0m"),
+            false => text.into(),
+        };
+        let bold = |text: &str| style("1", text);
+        let dim = |text: &str| style("2", text);
+        let link = |path: &str| style("36", &format!("{}{path}", self.base_url));
+
+        let version = env!("CARGO_PKG_VERSION");
+        let what = match self.is_demo {
+            true => "is running a demo. Its data is made up, and deleted when it stops.",
+            false => "is running.",
+        };
+        let mut screen = format!("\n{} {what}\n\n", bold(&format!("Petstore {version}")));
+        let console = self.console.then(|| match &self.keys {
+            KeyAdvice::Created(secret) => {
+                let link = link(&console_path(secret));
+                format!("{link} {}", dim("(opens signed in)"))
+            }
+            _ => link("/console"),
+        });
+        for (label, value) in [
+            ("Console", console),
+            ("API docs", self.docs.then(|| link("/docs"))),
+            ("API", Some(link("/v1"))),
+            ("Metrics", self.metrics_url.clone()),
+            ("Listening", self.listening.clone()),
+            ("Database", Some(self.database.clone())),
+        ] {
+            if let Some(value) = value {
+                screen += &format!("  {} {value}\n", bold(&format!("{label:<9}")));
+            }
+        }
+        screen += &match &self.keys {
+            KeyAdvice::Created(secret) => {
+                let key = secret.reveal();
+                let pets = shell_quote(&format!("{}/v1/pets", self.base_url));
+                format!(
+                    "\n  An API key with all scopes; it is not shown again:\n\n    \
+                     {}\n\n  Try it in another terminal:\n\n    {}\n",
+                    bold(&format!("export PETSTORE_KEY={key}")),
+                    bold(&format!(
+                        "curl -H \"Authorization: Bearer $PETSTORE_KEY\" {pets}"
+                    ))
+                )
+            }
+            KeyAdvice::Existing { valid: 0, command } => {
+                let command = bold(command);
+                format!("\n  No API key is valid. Create one with: {command}\n")
+            }
+            KeyAdvice::Existing { valid, command } => {
+                let keys = counted(*valid, "API key");
+                let are = if *valid == 1 { "is" } else { "are" };
+                let command = bold(command);
+                format!("\n  {keys} {are} valid. Create another with: {command}\n")
+            }
+            KeyAdvice::Unknown => String::new(),
+        };
+        screen + "\n  Press Ctrl-C to stop.\n"
+    }
+}
+
+/// The path of the console, signed in. A browser does not send the fragment to the service.
+pub fn console_path(secret: &ApiKeySecret) -> String {
+    format!("/console#key={}", secret.reveal())
+}

@@ -1,0 +1,148 @@
+//! Reports that the service has started, and how to use it: a screen on a terminal, log events
+//! otherwise.
+
+use std::{env, net::SocketAddr};
+
+use super::{
+    super::{
+        database::{DEFAULT_DATABASE, location},
+        keys, shell_quote, status,
+    },
+    Serve,
+    start_screen::{KeyAdvice, StartScreen, console_path},
+};
+use crate::{
+    api::{PublicUrl, Scheme},
+    api_key::{ApiKeySecret, NewApiKey},
+    clock::Clock,
+    store::{self, DatabaseUrl, Store},
+    telemetry::log::{stderr_has_color, stderr_is_terminal},
+};
+
+/// What is known once the service is ready.
+pub struct Start {
+    pub scheme: Scheme,
+    pub address: SocketAddr,
+    pub url: String,
+    pub metrics_url: Option<String>,
+    pub database: DatabaseUrl,
+    /// Whether the file did not exist.
+    pub is_new: bool,
+}
+
+impl Serve {
+    /// Reports where the service listens, and how to get an API key.
+    pub(super) async fn report_startup(
+        &self,
+        store: &Store,
+        start: &Start,
+        demo_key: Option<ApiKeySecret>,
+    ) {
+        let (version, metrics_url) = (env!("CARGO_PKG_VERSION"), start.metrics_url.clone());
+        let (url, database) = (&start.url, &start.database);
+        let base_url = base_url(self.urls.public_url.as_ref(), start.scheme, start.address);
+        let is_terminal = stderr_is_terminal();
+        if !is_terminal {
+            tracing::info!(url, version, %database, metrics_url, "listening");
+            if let Some(secret) = &demo_key {
+                // Its data is made up, and the link is what the demo is for.
+                let console_url = base_url.clone() + &console_path(secret);
+                tracing::info!(console_url, "demo ready");
+            }
+        }
+        let is_demo = demo_key.is_some();
+        let keys = match demo_key {
+            Some(secret) => KeyAdvice::Created(secret),
+            // The service is useful without the advice.
+            None => self
+                .advise(store, is_terminal)
+                .await
+                .unwrap_or_else(|error| {
+                    tracing::warn!(%error, "api keys not read at startup");
+                    KeyAdvice::Unknown
+                }),
+        };
+        if !is_terminal {
+            if let KeyAdvice::Existing { valid: 0, command } = keys {
+                tracing::info!(command, "no valid api keys");
+            }
+            return;
+        }
+        let note = match (is_demo, start.is_new) {
+            (true, _) => " (temporary)",
+            (false, true) => " (new)",
+            (false, false) => "",
+        };
+        let has_other_url = self.urls.public_url.is_some() || start.address.ip().is_unspecified();
+        let screen = StartScreen {
+            base_url,
+            listening: has_other_url.then(|| url.clone()),
+            console: !self.no_console,
+            docs: !self.no_docs,
+            metrics_url,
+            database: format!("{}{note}", location(database)),
+            is_demo,
+            keys,
+        };
+        status!("{}", screen.text(stderr_has_color()));
+    }
+
+    /// On a terminal with a database that has no API keys, creates the first one.
+    async fn advise(&self, store: &Store, is_terminal: bool) -> Result<KeyAdvice, store::Error> {
+        let now = Clock::system().now();
+        let keys = store.api_key_list().await?;
+        if is_terminal && keys.is_empty() {
+            let name = "first".parse().expect("a valid name");
+            let (_, secret) = keys::create(store, NewApiKey::new(name, now)).await?;
+            return Ok(KeyAdvice::Created(secret));
+        }
+        let valid = keys.iter().filter(|(_, key)| key.is_valid_at(now)).count();
+        Ok(KeyAdvice::Existing {
+            valid: valid as u64,
+            command: self.create_key_command(),
+        })
+    }
+
+    /// The shell command that creates an API key in this database.
+    fn create_key_command(&self) -> String {
+        let program = shell_quote(&env::args().next().unwrap_or("petstore".into()));
+        let database = match self.database.database.to_string() {
+            default if default == DEFAULT_DATABASE => String::new(),
+            other => format!(" --database {}", shell_quote(&other)),
+        };
+        let password_file = &self.database.password.database_password_file;
+        let password_file = password_file.as_ref().map_or(String::new(), |file| {
+            let file = shell_quote(&file.to_string_lossy());
+            format!(" --database-password-file {file}")
+        });
+        format!("{program} keys create NAME{database}{password_file}")
+    }
+}
+
+/// The URL of the service for a browser on this machine, without `/v1`.
+fn base_url(public_url: Option<&PublicUrl>, scheme: Scheme, address: SocketAddr) -> String {
+    let local = || PublicUrl::local(scheme, address);
+    let url = public_url.cloned().unwrap_or_else(local).to_string();
+    url.strip_suffix("/v1").unwrap_or(&url).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_lead_to_the_service() {
+        for (address, scheme, link) in [
+            ("127.0.0.1:8080", Scheme::Http, "http://127.0.0.1:8080"),
+            ("0.0.0.0:80", Scheme::Http, "http://127.0.0.1:80"),
+            ("[::1]:8080", Scheme::Http, "http://[::1]:8080"),
+            ("[::]:8443", Scheme::Https, "https://[::1]:8443"),
+        ] {
+            let address = address.parse().expect("an address");
+            assert_eq!(base_url(None, scheme, address), link);
+            let public = "https://pets.example/shop/v1".parse().expect("a URL");
+            let link = base_url(Some(&public), scheme, address);
+            assert_eq!(link, "https://pets.example/shop");
+        }
+    }
+}

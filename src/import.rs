@@ -1,0 +1,81 @@
+//! Imports of many animals, in chunks, and how far each has come.
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::{
+    category::{Category, CategoryId, CategoryName},
+    invalid::join_messages,
+    json::{FromObject, Object},
+    pet::NewPet,
+};
+
+/// How long an interrupted import can be continued.
+pub const RETENTION: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// The most pets of a chunk: other writes wait for that many.
+pub const MAX_CHUNK_SIZE: usize = 500;
+
+/// The most bytes of a chunk as JSON: pets with the longest names, escaped, and a few
+/// categories.
+pub const MAX_CHUNK_BYTES: usize = 2 << 20;
+
+/// Identifies an import: the SHA-256 of a file and of the options, or random.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportId(pub [u8; 32]);
+
+/// A part of an import, written in one transaction together with the progress.
+#[derive(Debug, Clone, Serialize)]
+pub struct ImportChunk {
+    pub id: ImportId,
+    /// The number of records that were done before it, and are after it. A record that was
+    /// skipped counts.
+    pub from: i64,
+    pub to: i64,
+    pub pets: Vec<NewPet>,
+    /// Names for categories. Those whose id or name is taken are skipped.
+    pub categories: Vec<Category>,
+}
+
+impl ImportChunk {
+    /// Parses the JSON that it serializes to. Returns what is invalid.
+    pub fn parse(json: &str) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Chunk<'a> {
+            id: ImportId,
+            from: i64,
+            to: i64,
+            #[serde(borrow)]
+            pets: Vec<&'a RawValue>,
+            categories: Vec<NamedCategory>,
+        }
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct NamedCategory {
+            id: i64,
+            name: String,
+        }
+        let chunk: Chunk = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        if chunk.pets.len() > MAX_CHUNK_SIZE || !(0..chunk.to).contains(&chunk.from) {
+            return Err("too many pets, or a wrong number of records".into());
+        }
+        let pet = |raw: &&RawValue| {
+            let object = Object::parse(raw.get().as_bytes()).map_err(|error| error.to_string())?;
+            NewPet::from_object(&object).map_err(|invalid| join_messages(&invalid))
+        };
+        let category = |category: &NamedCategory| {
+            let name = CategoryName::parse(&category.name).map_err(|error| error.to_string())?;
+            let id = CategoryId::from_store(category.id);
+            Ok::<_, String>(Category { id, name })
+        };
+        Ok(Self {
+            id: chunk.id,
+            from: chunk.from,
+            to: chunk.to,
+            pets: chunk.pets.iter().map(pet).collect::<Result<_, _>>()?,
+            categories: (chunk.categories.iter().map(category)).collect::<Result<_, _>>()?,
+        })
+    }
+}

@@ -1,0 +1,146 @@
+//! Export of all pets or orders, and the names of categories.
+
+use std::{fs, pin::pin};
+
+use futures_util::TryStreamExt;
+use rusqlite::Connection;
+use tokio_postgres::{GenericClient, types::ToSql};
+
+use super::super::{
+    error::OpenError,
+    postgres::{self, PostgresError},
+    rows::Entity,
+    sqlite,
+    url::DatabaseUrl,
+};
+use crate::{
+    category::{Category, CategoryNames},
+    order::Order,
+    pet::Pet,
+};
+
+/// Why an export failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ExportError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("cannot read the database file: {0}")]
+    File(#[from] rusqlite::Error),
+    #[error("cannot read from the database server: {0}")]
+    Server(PostgresError),
+    /// A row cannot be read, or the caller's callback failed.
+    #[error("{0}")]
+    Aborted(String),
+}
+
+impl From<tokio_postgres::Error> for ExportError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Server(error.into())
+    }
+}
+
+/// A table to export: how many rows it has, and all of them by ascending id.
+struct Table {
+    total: &'static str,
+    rows: &'static str,
+}
+
+const PETS: Table = Table {
+    total: "SELECT CAST(sum(pets) AS bigint) FROM counts",
+    rows: concat!("SELECT ", pet_columns!(), " FROM pets ORDER BY id"),
+};
+
+const ORDERS: Table = Table {
+    total: "SELECT CAST(sum(orders_placed + orders_completed + orders_cancelled
+                            + orders_returned) AS bigint) FROM counts",
+    rows: concat!("SELECT ", order_columns!(), " FROM orders ORDER BY id"),
+};
+
+const ALL_CATEGORIES: &str = concat!("SELECT ", category_columns!(), " FROM categories");
+
+/// Calls `start` with the number of pets, and `take` with every pet by ascending id and the
+/// names of the categories, all from one snapshot. Returns the number of pets.
+pub(crate) async fn export_pets(
+    url: &DatabaseUrl,
+    start: impl FnMut(u64),
+    take: impl FnMut(Pet, &CategoryNames) -> Result<(), String>,
+) -> Result<u64, ExportError> {
+    export(url, PETS, start, take).await
+}
+
+/// Like [`export_pets`], for orders.
+pub(crate) async fn export_orders(
+    url: &DatabaseUrl,
+    start: impl FnMut(u64),
+    take: impl FnMut(Order, &CategoryNames) -> Result<(), String>,
+) -> Result<u64, ExportError> {
+    export(url, ORDERS, start, take).await
+}
+
+async fn export<T: Entity>(
+    url: &DatabaseUrl,
+    table: Table,
+    mut start: impl FnMut(u64),
+    mut take: impl FnMut(T, &CategoryNames) -> Result<(), String>,
+) -> Result<u64, ExportError> {
+    let mut count = 0;
+    match url {
+        DatabaseUrl::Sqlite(path) => {
+            let db = sqlite::open_current(path)?;
+            db.execute_batch("BEGIN")?;
+            let names = read_names(&db)?;
+            start(db.query_row(table.total, [], |row| row.get::<_, i64>(0))? as u64);
+            let mut select = db.prepare(table.rows)?;
+            for row in select.query_map([], sqlite::read_row)? {
+                take(row?, &names).map_err(ExportError::Aborted)?;
+                count += 1;
+            }
+        }
+        DatabaseUrl::Postgres(url) => {
+            let mut client = postgres::open_existing(url).await?;
+            let snapshot = postgres::start_snapshot(&mut client).await?;
+            let names = load_names(&snapshot).await?;
+            let total = snapshot.query_one(table.total, &[]).await?;
+            start(total.get::<_, i64>(0) as u64);
+            let parameters: [&(dyn ToSql + Sync); 0] = [];
+            let mut rows = pin!(snapshot.query_raw(table.rows, parameters).await?);
+            while let Some(row) = rows.try_next().await? {
+                let row =
+                    T::from_row(&row).map_err(|error| ExportError::Aborted(error.to_string()))?;
+                take(row, &names).map_err(ExportError::Aborted)?;
+                count += 1;
+            }
+        }
+    }
+    Ok(count)
+}
+
+/// The names of all categories; none if there is no database yet.
+pub(crate) async fn category_names(url: &DatabaseUrl) -> Result<CategoryNames, ExportError> {
+    match url {
+        DatabaseUrl::Sqlite(path) => {
+            // `petstore serve` would create a database there.
+            if fs::metadata(path).map_or(true, |file| file.is_file() && file.len() == 0) {
+                return Ok(CategoryNames::default());
+            }
+            Ok(read_names(&sqlite::open_current(path)?)?)
+        }
+        DatabaseUrl::Postgres(url) => {
+            let (client, _) = postgres::open_connection(url).await?;
+            load_names(&client).await
+        }
+    }
+}
+
+fn read_names(db: &Connection) -> rusqlite::Result<CategoryNames> {
+    let mut select = db.prepare(ALL_CATEGORIES)?;
+    let categories = select.query_map([], sqlite::read_row::<Category>)?;
+    categories.collect()
+}
+
+async fn load_names(db: &impl GenericClient) -> Result<CategoryNames, ExportError> {
+    let rows = db.query(ALL_CATEGORIES, &[]).await?;
+    let categories = rows.iter().map(Category::from_row);
+    let names = categories.collect::<Result<_, _>>();
+    names.map_err(|error| ExportError::Aborted(error.to_string()))
+}

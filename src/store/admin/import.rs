@@ -1,0 +1,221 @@
+//! Import of many pets: into a file that is not served, through the service that serves it,
+//! or on a database server.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use tokio::time::sleep;
+
+use super::{
+    super::{
+        Options, Role, Store,
+        error::{Error, OpenError},
+        sqlite,
+        url::DatabaseUrl,
+    },
+    import_socket::{ImportConnection, ServiceError},
+};
+use crate::{
+    category::Category,
+    clock::Clock,
+    import::{ImportChunk, ImportId},
+    pet::NewPet,
+};
+
+/// How long to wait for a service that is just starting or ending.
+const SERVICE_TIMEOUT: Duration = Duration::from_secs(5);
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Why an import failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ImportError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(
+        "{path} is in use by another petstore process that accepts no imports ({cause}); wait \
+         for it to finish, or stop it, and try again"
+    )]
+    NoService { path: PathBuf, cause: io::Error },
+    #[error("{path} belongs to a service of another user; run this command as that user or root")]
+    Forbidden { path: PathBuf },
+    #[error("cannot use the database file: {0}")]
+    File(#[from] rusqlite::Error),
+    #[error(transparent)]
+    Store(#[from] Error),
+    #[error(transparent)]
+    Service(#[from] ServiceError),
+    #[error(
+        "another process is importing the same file, which will be complete then; if none is \
+         running, run this command again"
+    )]
+    Outdated,
+}
+
+/// An import that was begun or is continued.
+pub(crate) struct Importer {
+    id: ImportId,
+    target: Target,
+    /// The number of records that are done.
+    done: i64,
+    /// The last sequence number of the event log if nobody else writes.
+    last_event: Option<i64>,
+}
+
+enum Target {
+    /// A file that is not served: one transaction. While it is locked, no service can open it.
+    File(Box<sqlite::Exclusive>),
+    /// The service of a file, which writes each chunk in a transaction of its own, so that its
+    /// cache and its event log are right.
+    Service(ImportConnection),
+    /// A server: each chunk in a transaction of its own, because a long one would keep rows
+    /// locked and delay all events.
+    Server(Store),
+}
+
+impl Importer {
+    /// Begins an import, or continues it. Creates an SQLite file if needed.
+    pub(crate) async fn open(url: &DatabaseUrl, id: ImportId) -> Result<Self, ImportError> {
+        let (target, done) = match url {
+            DatabaseUrl::Sqlite(path) => match open_file(path).await? {
+                Target::File(file) => {
+                    file.db().execute_batch("BEGIN IMMEDIATE")?;
+                    let done = sqlite::import_progress(file.db(), id)?;
+                    (Target::File(file), done)
+                }
+                target => (target, progress_in_file(path, id)?),
+            },
+            DatabaseUrl::Postgres(_) => {
+                let store = Store::open(url, &Options::new(Role::Command)).await?;
+                let done = store.import_progress(id).await?;
+                (Target::Server(store), done)
+            }
+        };
+        Ok(Self {
+            id,
+            target,
+            done,
+            last_event: None,
+        })
+    }
+
+    /// How many records of an interrupted import are done.
+    pub(crate) fn done(&self) -> u64 {
+        self.done as u64
+    }
+
+    /// Whether nothing is kept unless [`finish`](Self::finish) is called.
+    pub(crate) fn is_atomic(&self) -> bool {
+        matches!(self.target, Target::File(_))
+    }
+
+    /// Begins from the first record.
+    pub(crate) async fn restart(&mut self) -> Result<(), ImportError> {
+        self.forget().await?;
+        self.done = 0;
+        Ok(())
+    }
+
+    /// Writes pets, and names categories whose ids and names are not taken. `done` is the
+    /// number of records that are done then.
+    ///
+    /// If others write too, it then pauses for as long as that took, so that they keep at
+    /// least half of their throughput.
+    pub(crate) async fn write(
+        &mut self,
+        pets: Vec<NewPet>,
+        categories: Vec<Category>,
+        done: u64,
+    ) -> Result<(), ImportError> {
+        let started = Instant::now();
+        let events = (pets.len() + categories.len()) as i64;
+        let chunk = ImportChunk {
+            id: self.id,
+            from: self.done,
+            to: done as i64,
+            pets,
+            categories,
+        };
+        let last_event = match &mut self.target {
+            Target::File(file) => {
+                let origin = sqlite::Origin {
+                    api_key_id: None,
+                    at: Clock::system().now(),
+                };
+                sqlite::write_chunk(file.db(), origin, chunk)?
+            }
+            Target::Service(service) => service.write(&chunk).await?,
+            Target::Server(store) => store.pet_import(chunk).await?,
+        };
+        let last_event = last_event.ok_or(ImportError::Outdated)?;
+        self.done = done as i64;
+        if self
+            .last_event
+            .is_some_and(|expected| last_event > expected)
+        {
+            sleep(started.elapsed()).await;
+        }
+        self.last_event = Some(last_event + events);
+        Ok(())
+    }
+
+    /// Ends a complete import. All that is not atomic is durable without it.
+    pub(crate) async fn finish(mut self) -> Result<(), ImportError> {
+        self.forget().await?;
+        match self.target {
+            Target::File(file) => file.commit()?,
+            Target::Service(_) => {}
+            Target::Server(store) => store.close().await,
+        }
+        Ok(())
+    }
+
+    async fn forget(&mut self) -> Result<(), ImportError> {
+        match &mut self.target {
+            Target::File(file) => sqlite::forget_import(file.db(), self.id)?,
+            Target::Service(service) => service.forget(self.id).await?,
+            Target::Server(store) => store.import_forget(self.id).await?,
+        }
+        Ok(())
+    }
+
+    /// Reads again how many records are done, after [`write`](Self::write) has failed.
+    pub(crate) async fn recount(self, url: &DatabaseUrl) -> Result<u64, ImportError> {
+        let done = match (self.target, url) {
+            (Target::File(_), _) => 0,
+            (Target::Server(store), _) => store.import_progress(self.id).await?,
+            (Target::Service(_), DatabaseUrl::Sqlite(path)) => progress_in_file(path, self.id)?,
+            (Target::Service(_), DatabaseUrl::Postgres(_)) => self.done,
+        };
+        Ok(done as u64)
+    }
+}
+
+/// Takes the lock of the file, or connects to its service.
+async fn open_file(path: &Path) -> Result<Target, ImportError> {
+    let deadline = Instant::now() + SERVICE_TIMEOUT;
+    loop {
+        let path = match sqlite::Exclusive::open(path) {
+            Err(OpenError::InUse(path)) => path,
+            opened => return Ok(Target::File(Box::new(opened?))),
+        };
+        match ImportConnection::open(&path).await {
+            Ok(service) => return Ok(Target::Service(service)),
+            Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(ImportError::Forbidden { path });
+            }
+            Err(cause) if Instant::now() > deadline => {
+                return Err(ImportError::NoService { path, cause });
+            }
+            Err(_) => sleep(RETRY_INTERVAL).await,
+        }
+    }
+}
+
+/// Reads the progress from a file that is being served.
+fn progress_in_file(path: &Path, id: ImportId) -> Result<i64, ImportError> {
+    let db = sqlite::open_current(path)?;
+    Ok(sqlite::import_progress(&db, id)?)
+}

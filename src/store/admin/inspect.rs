@@ -1,0 +1,119 @@
+//! What an operator wants to know about a store, without changing anything.
+
+use std::{fs, path::Path};
+
+use jiff::Timestamp;
+use rusqlite::Connection;
+
+use super::{
+    super::{
+        postgres::{self, PostgresUrl},
+        rows::Entity,
+        sqlite,
+        url::DatabaseUrl,
+    },
+    check::CheckError,
+};
+use crate::api_key::{ApiKey, KeyHash};
+
+/// Checking the pages of a larger file takes long.
+const MAX_CHECKED_BYTES: u64 = 1 << 30;
+
+/// A store whose schema is current.
+#[derive(Debug)]
+pub(crate) struct Inspected {
+    pub keys: Vec<ApiKey>,
+    /// The last change, or use of an API key, that is recorded.
+    pub last_change: Option<Timestamp>,
+    pub server: Server,
+}
+
+/// What only one of the databases has.
+#[derive(Debug)]
+pub(crate) enum Server {
+    Sqlite {
+        /// The first damage that was found; `None` if the file is too large to look.
+        damage: Option<Vec<String>>,
+        wal_bytes: u64,
+        /// Whether another process has the file open.
+        is_open: bool,
+    },
+    Postgres {
+        now: Timestamp,
+    },
+}
+
+macro_rules! last_change {
+    () => {
+        "SELECT max(at)
+         FROM (SELECT * FROM (SELECT at FROM events ORDER BY sequence DESC LIMIT 1) AS newest
+               UNION ALL SELECT max(created_at) FROM api_keys
+               UNION ALL SELECT max(last_used_at) FROM api_keys) AS recorded"
+    };
+}
+
+const KEYS: &str = concat!("SELECT ", api_key_columns!(), " FROM api_keys ORDER BY id");
+
+/// Inspects a store, live or not. Never creates or migrates one.
+pub(crate) async fn inspect(url: &DatabaseUrl) -> Result<Inspected, CheckError> {
+    match url {
+        DatabaseUrl::Sqlite(path) => inspect_file(path),
+        DatabaseUrl::Postgres(url) => inspect_server(url).await,
+    }
+}
+
+fn inspect_file(path: &Path) -> Result<Inspected, CheckError> {
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    // Before this process opens it.
+    let is_open = sqlite::is_open(path);
+    let size = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());
+    let wal_bytes = size(&sqlite::wal_path(path));
+    let db = sqlite::open_current(path)?;
+    let damage = (size(path) <= MAX_CHECKED_BYTES).then(|| quick_check(&db));
+    let last_change = last_recorded_change(&db)?;
+    let mut select = db.prepare(KEYS)?;
+    let keys = select.query_map([], |row| <(KeyHash, ApiKey)>::from_row(row))?;
+    let keys = keys.map(|found| found.map(|(_, key)| key));
+    Ok(Inspected {
+        keys: keys.collect::<Result<_, _>>()?,
+        last_change,
+        server: Server::Sqlite {
+            damage: damage.transpose()?,
+            wal_bytes,
+            is_open,
+        },
+    })
+}
+
+fn quick_check(db: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut check = db.prepare("PRAGMA quick_check(1)")?;
+    let found = check.query_map([], |row| row.get::<_, String>(0))?;
+    found
+        .filter(|line| !matches!(line, Ok(ok) if ok == "ok"))
+        .collect()
+}
+
+/// When something was last changed, or an API key used.
+pub(super) fn last_recorded_change(db: &Connection) -> rusqlite::Result<Option<Timestamp>> {
+    let at: Option<i64> = db.query_row(last_change!(), [], |row| row.get(0))?;
+    Ok(at.and_then(|at| Timestamp::from_microsecond(at).ok()))
+}
+
+async fn inspect_server(url: &PostgresUrl) -> Result<Inspected, CheckError> {
+    let client = postgres::open_connection_to_current(url).await?;
+    let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
+    let now: i64 = client.query_typed(now, &[]).await?[0].get(0);
+    let last_change = client.query_typed(last_change!(), &[]).await?;
+    let last_change: Option<i64> = last_change[0].get(0);
+    let keys = client.query_typed(KEYS, &[]).await?;
+    let keys = keys.iter().map(<(KeyHash, ApiKey)>::from_row);
+    let keys = keys.map(|found| found.map(|(_, key)| key));
+    let timestamp = |at| Timestamp::from_microsecond(at).ok();
+    Ok(Inspected {
+        keys: keys.collect::<Result<_, _>>()?,
+        last_change: last_change.and_then(timestamp),
+        server: Server::Postgres {
+            now: timestamp(now).unwrap_or_default(),
+        },
+    })
+}

@@ -1,0 +1,168 @@
+//! Restoring a backup in place of an SQLite store.
+
+use std::{
+    fs, io,
+    os::unix::fs::{MetadataExt, chown},
+    path::{Path, PathBuf},
+};
+
+use jiff::Timestamp;
+use rusqlite::{Connection, ErrorCode};
+
+use super::{
+    super::{
+        atomic_file::AtomicFile,
+        error::OpenError,
+        sqlite::{self, ClosedStore},
+    },
+    backup::{BackupError, copy_and_check},
+    inspect::last_recorded_change,
+};
+
+/// Why a backup was not restored. The store is as it was.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RestoreError {
+    #[error("there is no file {0}; specify a backup")]
+    NoBackup(PathBuf),
+    #[error("{0} is the store itself; specify a backup of it")]
+    Itself(PathBuf),
+    #[error("{backup} is damaged: {cause}; the store was not changed, restore another backup")]
+    Damaged { backup: PathBuf, cause: String },
+    #[error(
+        "the store {store} belongs to another user, and the restored one cannot be given to \
+         them: {cause}; restore as that user, or as root"
+    )]
+    Owner { store: PathBuf, cause: io::Error },
+    #[error("{0}; nothing was changed")]
+    Open(#[from] OpenError),
+    #[error("{0}; nothing was changed")]
+    Copy(BackupError),
+    #[error("cannot replace {store}: {cause}")]
+    Replace { store: PathBuf, cause: io::Error },
+}
+
+/// What was restored.
+#[derive(Debug)]
+pub(crate) struct Restored {
+    pub store: PathBuf,
+    /// The name of the store that was there, if there was one.
+    pub kept: Option<PathBuf>,
+    /// `None` if the backup is from an older version, with another schema.
+    pub content: Option<Content>,
+}
+
+/// What is in a store.
+#[derive(Debug)]
+pub(crate) struct Content {
+    pub pets: i64,
+    pub orders: i64,
+    pub api_keys: i64,
+    /// The last change, or use of an API key, that is recorded.
+    pub last_change: Option<Timestamp>,
+}
+
+/// Copies a backup beside a store that is not being served, checks the copy, and puts it in
+/// place of the store. Calls `progress` with the number of pages copied and in total.
+pub(crate) fn restore(
+    backup: &Path,
+    store: &Path,
+    mut progress: impl FnMut(u64, u64),
+) -> Result<Restored, RestoreError> {
+    let store = ClosedStore::lock(store)?;
+    let path = store.path.clone();
+    if store.exists() && is_same_file(backup, &path) {
+        return Err(RestoreError::Itself(path));
+    }
+    let failed = |cause| RestoreError::Replace {
+        store: path.clone(),
+        cause,
+    };
+    let file = AtomicFile::create_beside(&path).map_err(failed)?;
+    let damaged = |cause: String| RestoreError::Damaged {
+        backup: backup.into(),
+        cause,
+    };
+    let copied = copy_and_check(backup, &file, &mut progress);
+    let (db, is_current) = copied.map_err(|error| match error {
+        BackupError::Open(OpenError::Missing(_)) => RestoreError::NoBackup(backup.into()),
+        BackupError::Open(OpenError::Database { cause, .. }) if is_damage(&cause) => {
+            damaged(cause.to_string())
+        }
+        BackupError::Open(error) => error.into(),
+        BackupError::Damaged(problems) => damaged(problems),
+        BackupError::Copy(cause) if is_damage(&cause) => damaged(cause.to_string()),
+        other => RestoreError::Copy(other),
+    })?;
+    let unread = |cause| RestoreError::Copy(BackupError::Copy(cause));
+    if is_short(backup, &db).map_err(unread)? {
+        return Err(damaged("its end is missing".into()));
+    }
+    let content = is_current.then(|| content(&db)).transpose();
+    let content = content.map_err(unread)?;
+    db.close().map_err(|(_, cause)| unread(cause))?;
+    give_to_owner(&file, &store)?;
+    Ok(Restored {
+        kept: store.replace(file).map_err(failed)?,
+        store: path,
+        content,
+    })
+}
+
+fn is_damage(cause: &rusqlite::Error) -> bool {
+    let code = cause.sqlite_error_code();
+    let damage = [ErrorCode::DatabaseCorrupt, ErrorCode::NotADatabase];
+    code.is_some_and(|code| damage.contains(&code))
+}
+
+/// Whether a file is shorter than its header says. SQLite takes zeros for what is missing of
+/// the last page.
+fn is_short(backup: &Path, copy: &Connection) -> rusqlite::Result<bool> {
+    let number = |pragma| copy.pragma_query_value(None, pragma, |row| row.get::<_, u32>(0));
+    let expected = u64::from(number("page_count")?) * u64::from(number("page_size")?);
+    let size = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());
+    // What is missing may be in a WAL.
+    Ok(size(backup) < expected && size(&sqlite::wal_path(backup)) == 0)
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let identity = |path| fs::metadata(path).map(|file| (file.dev(), file.ino()));
+    matches!((identity(one), identity(other)), (Ok(one), Ok(other)) if one == other)
+}
+
+/// Gives the new file to the owner of the store, or of the folder: if root restores, the
+/// service still has to open it.
+fn give_to_owner(file: &AtomicFile, store: &ClosedStore) -> Result<(), RestoreError> {
+    let path = &store.path;
+    let owned = match store.exists() {
+        true => Some(path.as_path()),
+        false => path.parent(),
+    };
+    let given = owned.map_or(Ok(()), |owned| {
+        let (owned, new) = (fs::metadata(owned)?, file.file().metadata()?);
+        if (owned.uid(), owned.gid()) == (new.uid(), new.gid()) {
+            return Ok(());
+        }
+        chown(file.path(), Some(owned.uid()), Some(owned.gid()))
+    });
+    match given {
+        Err(cause) if store.exists() => Err(RestoreError::Owner {
+            store: path.clone(),
+            cause,
+        }),
+        // Whoever may create a file in a folder of others owns it.
+        _ => Ok(()),
+    }
+}
+
+fn content(db: &Connection) -> rusqlite::Result<Content> {
+    let count = |table| {
+        let sql = format!("SELECT count(*) FROM {table}");
+        db.query_row(&sql, [], |row| row.get(0))
+    };
+    Ok(Content {
+        pets: count("pets")?,
+        orders: count("orders")?,
+        api_keys: count("api_keys")?,
+        last_change: last_recorded_change(db)?,
+    })
+}

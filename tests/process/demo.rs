@@ -1,0 +1,57 @@
+//! `petstore serve --demo`: a shop that was made up.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    client::Client,
+    harness::{Home, PETSTORE, Service},
+};
+
+/// Animals, categories, orders and events agree with each other. They are in a temporary
+/// database, which is deleted.
+#[tokio::test]
+async fn the_demo_has_believable_data() {
+    let home = Home::new();
+    let mut serve = home.command(PETSTORE);
+    serve.args(["serve", "--demo", "--port", "0"]);
+    let service = Service::start(serve.env("TMPDIR", home.dir()));
+    let console = service.event("demo ready")["console_url"].clone();
+    let (page, key) = console.as_str().unwrap().split_once("#key=").unwrap();
+    assert_eq!(page, service.url("/console"));
+    let client = Client::new(&service, key);
+    let values = async |path: &str, member: &str| -> BTreeSet<String> {
+        let response = client.get(path).await;
+        let items = response
+            .body
+            .as_array()
+            .unwrap_or_else(|| panic!("{path}: {response:?}"));
+        let values = items
+            .iter()
+            .map(|item| item[member].as_str().unwrap_or("none").into());
+        values.collect()
+    };
+    let pets = values("/v1/pets?limit=100", "status").await;
+    assert!(
+        pets.iter().eq(["available", "none", "pending", "sold"]),
+        "{pets:?}"
+    );
+    let orders = values("/v1/store/orders?limit=100", "status").await;
+    let all = ["cancelled", "completed", "placed", "returned"];
+    assert!(orders.iter().eq(all), "{orders:?}");
+    assert!(values("/v1/categories", "name").await.len() >= 5);
+    assert!(values("/v1/pets?limit=100", "name").await.len() > 30);
+    let types = values("/v1/events?limit=1000", "type").await;
+    assert!(types.len() >= 6, "{types:?}");
+
+    let database = service.event("listening")["database"].clone();
+    let database = database.as_str().unwrap();
+    home.petstore(&["check", "--database", database]).success();
+    service.stop();
+    assert_eq!(std::fs::read_dir(home.dir()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_demo_has_no_other_database() {
+    let rejected = Home::new().petstore(&["serve", "--demo", "--database", "pets.db"]);
+    rejected.assert_fails(2, "--demo");
+}

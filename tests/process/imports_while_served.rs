@@ -1,0 +1,387 @@
+//! `petstore import` and `petstore seed` beside a running service.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::{fs::PermissionsExt, net::UnixStream},
+    process::{Child, ChildStderr, Command},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    client::{Client, LoadGenerator},
+    event_log::{UNLOGGED, assert_logged},
+    harness::{Finished, Home, PETSTORE, eventually, signal, wait_for},
+    postgres::Cluster,
+};
+
+/// More than the animals of a chunk.
+const FEW: usize = 1_200;
+/// Enough for an import to be interrupted in the middle.
+const MANY: usize = 10_000;
+
+const CHUNK: i64 = 500;
+
+fn run(home: &Home, arguments: &[&str]) -> Finished {
+    Finished::of(&mut command(home, arguments))
+}
+
+fn command(home: &Home, arguments: &[&str]) -> Command {
+    let mut command = home.command(PETSTORE);
+    command.args(arguments).args(["--database", &home.url()]);
+    command
+}
+
+/// Writes a file of animals with different names.
+fn write_animals(home: &Home, file: &str, count: usize) {
+    let mut table = String::from("name,categoryId,status\n");
+    for number in 0..count {
+        table += &format!("{file} {number},1,available\n");
+    }
+    fs::write(home.path(file), table).unwrap();
+}
+
+/// Asserts that the store has every animal of a file once.
+fn assert_imported_once(home: &Home, file: &str, count: usize) {
+    let mut names = BTreeMap::new();
+    for line in run(home, &["export"]).success().stdout.lines() {
+        let pet: Value = serde_json::from_str(line).unwrap();
+        *names
+            .entry(pet["name"].as_str().unwrap().to_string())
+            .or_insert(0) += 1;
+    }
+    for number in 0..count {
+        let name = format!("{file} {number}");
+        assert_eq!(names.remove(&name), Some(1), "{name}");
+    }
+    let others = names.keys().filter(|name| name.starts_with(file)).count();
+    assert_eq!(others, 0);
+}
+
+async fn total(client: &Client) -> i64 {
+    let inventory = client.get("/v1/store/inventory").await;
+    inventory.body["total"].as_i64().unwrap()
+}
+
+/// The highest id in the list.
+async fn newest_id(client: &Client) -> i64 {
+    let newest = client.get("/v1/pets?sort=desc&limit=1").await.body;
+    newest[0]["id"].as_i64().unwrap_or(0)
+}
+
+/// A command in the background.
+struct Running {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    /// What it has written so far.
+    read: String,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        Self {
+            child,
+            stderr,
+            read: String::new(),
+        }
+    }
+
+    /// Starts an import, and waits until it has written something.
+    async fn start_import(home: &Home, client: &Client) -> Self {
+        let mut import = Self::start(command(home, &["import", "many.csv"]));
+        while !import.read.contains("Importing") {
+            let length = import.stderr.read_line(&mut import.read).unwrap();
+            assert_ne!(length, 0, "it ended: {}", import.read);
+        }
+        let before = total(client).await;
+        eventually("the import to begin", async || total(client).await > before).await;
+        import
+    }
+
+    fn signal(&self, name: &str) {
+        signal(self.child.id(), name);
+    }
+
+    async fn finished(mut self) -> Finished {
+        let waiting = tokio::task::spawn_blocking(move || {
+            self.stderr.read_to_string(&mut self.read).unwrap();
+            Finished {
+                code: self.child.wait().unwrap().code(),
+                stdout: String::new(),
+                stderr: self.read,
+            }
+        });
+        waiting.await.unwrap()
+    }
+}
+
+/// What clients read is right after every chunk, and they can write meanwhile.
+async fn clients_see_every_chunk(home: &Home) {
+    let key = home.new_key();
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    write_animals(home, "first", FEW);
+    assert_eq!((total(&client).await, newest_id(&client).await), (0, 0));
+    let import = Running::start(command(home, &["import", "first", "--format=csv"]));
+    let import = tokio::spawn(import.finished());
+    let mut seen = 0;
+    while !import.is_finished() {
+        let (before, newest, after) = (
+            total(&client).await,
+            newest_id(&client).await,
+            total(&client).await,
+        );
+        assert!(seen <= before && before <= newest && newest <= after);
+        assert!(after % CHUNK == 0 || after == FEW as i64, "{after}");
+        seen = after;
+    }
+    let imported = import.await.unwrap().success();
+    assert!(
+        imported.stderr.contains("Imported 1200 animals."),
+        "{imported:?}"
+    );
+    let all = FEW as i64;
+    assert_eq!((total(&client).await, newest_id(&client).await), (all, all));
+    let events = client.get("/v1/events?limit=100").await.body;
+    let subject = |event: &Value| event["subject"].as_str().unwrap().to_string();
+    let subjects: Vec<_> = events.as_array().unwrap().iter().map(subject).collect();
+    let expected: Vec<_> = (1..=100).map(|id| format!("pets/{id}")).collect();
+    assert_eq!(subjects, expected);
+
+    // With clients that write.
+    write_animals(home, "second", FEW);
+    let load = LoadGenerator::start(&client, 4, "client");
+    load.until(|results| results.acknowledged.len() >= 4).await;
+    run(home, &["import", "second", "--format=csv"]).success();
+    let made = run(home, &["seed", "100"]).success();
+    assert!(made.stderr.contains("Added 100 animals to "), "{made:?}");
+    let results = load.finish().await;
+    assert!(results.rejected.is_empty() && results.unknown.is_empty());
+    let created = results.acknowledged.len() as i64;
+    assert_eq!(total(&client).await, 2 * all + 100 + created);
+    assert_imported_once(home, "first", FEW);
+    assert_imported_once(home, "second", FEW);
+    // An invalid file changes nothing.
+    fs::write(home.path("bad.csv"), "name,categoryId\nRex,1\nTom,x\n").unwrap();
+    run(home, &["import", "bad.csv"]).assert_fails(1, "nothing was imported, because 1 line");
+    assert_eq!(total(&client).await, 2 * all + 100 + created);
+    run(home, &["check"]).success();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_see_every_chunk_on_sqlite() {
+    let home = Home::new();
+    clients_see_every_chunk(&home).await;
+    assert_logged(&home);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn clients_see_every_chunk_on_postgres() {
+    let cluster = Cluster::start();
+    let database = cluster.create_database();
+    clients_see_every_chunk(&Home::with_database(cluster.url(&database))).await;
+    assert_eq!(cluster.psql(&database, UNLOGGED), "0");
+}
+
+/// An import that was interrupted, however that happened, continues where it stopped.
+async fn interrupted_imports_continue(home: &Home, cluster: Option<&Cluster>) {
+    let key = home.new_key();
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    write_animals(home, "many.csv", MANY);
+
+    let killed = Running::start_import(home, &client).await;
+    killed.signal("KILL");
+    let killed = killed.finished().await;
+    assert_eq!(killed.code, None, "it was not killed: {killed:?}");
+
+    let interrupted = Running::start_import(home, &client).await;
+    interrupted.signal("INT");
+    let interrupted = interrupted.finished().await;
+    let reached = total(&client).await;
+    let message = format!(
+        "petstore: interrupted; {reached} of 10000 animals were imported; run the same command \
+         again to import the rest\n"
+    );
+    interrupted.assert_fails(1, &message);
+    assert!(
+        interrupted.stderr.contains("Continuing: "),
+        "{interrupted:?}"
+    );
+
+    // The service ends, or the database server.
+    let lost = Running::start_import(home, &client).await;
+    let service = match cluster {
+        None => {
+            service.kill();
+            lost.finished()
+                .await
+                .assert_fails(1, "the service ended the connection");
+            home.serve()
+        }
+        Some(cluster) => {
+            cluster.crash();
+            lost.finished()
+                .await
+                .assert_fails(1, "some animals may have been imported");
+            cluster.restart();
+            service
+        }
+    };
+    let client = Client::new(&service, &key);
+    eventually("the service to be ready", async || {
+        client.get("/v1/store/inventory").await.status == 200
+    })
+    .await;
+    let imported = run(home, &["import", "many.csv"]).success();
+    assert!(
+        imported.stderr.contains("Imported 10000 animals."),
+        "{imported:?}"
+    );
+    assert_eq!(total(&client).await, MANY as i64);
+    assert_imported_once(home, "many.csv", MANY);
+    run(home, &["check"]).success();
+
+    // What a seed has added is reported, because it cannot be continued.
+    let before = total(&client).await;
+    let seed = Running::start(command(home, &["seed", "10000"]));
+    eventually("the seed to begin", async || total(&client).await > before).await;
+    seed.signal("INT");
+    let seed = seed.finished().await;
+    let added = total(&client).await - before;
+    let rest = 10_000 - added;
+    let message = format!(
+        "interrupted; {added} of 10000 animals were added; add the rest with petstore seed {rest}\n"
+    );
+    seed.assert_fails(1, &message);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn interrupted_imports_continue_on_sqlite() {
+    let home = Home::new();
+    interrupted_imports_continue(&home, None).await;
+    assert_logged(&home);
+}
+
+#[tokio::test]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn interrupted_imports_continue_on_postgres() {
+    let cluster = Cluster::start();
+    let database = cluster.create_database();
+    let home = Home::with_database(cluster.url(&database));
+    interrupted_imports_continue(&home, Some(&cluster)).await;
+    assert_eq!(cluster.psql(&database, UNLOGGED), "0");
+}
+
+/// The socket is for the owner, replaces that of a killed service, and is gone after a
+/// shutdown. A long path makes no difference.
+#[test]
+fn the_socket_belongs_to_the_service() {
+    for home in [Home::new(), Home::with_prefix(&"long".repeat(40))] {
+        let service = home.serve();
+        let socket = home.path("petstore.db-socket");
+        wait_for("the socket", || fs::symlink_metadata(&socket).ok());
+        run(&home, &["seed", "1"]).success();
+        let mode = fs::symlink_metadata(&socket).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        service.kill();
+        assert!(fs::symlink_metadata(&socket).is_ok());
+        // Nobody listens, and nobody serves the file.
+        run(&home, &["seed", "1"]).success();
+        let service = home.serve();
+        run(&home, &["seed", "1"]).success();
+        service.stop();
+        assert!(fs::symlink_metadata(&socket).is_err());
+        assert_eq!(run(&home, &["export"]).success().stdout.lines().count(), 3);
+    }
+}
+
+/// A process that is no service holds the lock.
+#[test]
+fn a_locked_file_is_reported() {
+    let home = Home::new();
+    run(&home, &["seed", "1"]).success();
+    let file = fs::File::open(home.database()).unwrap();
+    file.lock().unwrap();
+    run(&home, &["seed", "1"]).assert_fails(1, "another petstore process that accepts no imports");
+}
+
+/// The service checks what it gets, whoever sends it.
+#[tokio::test]
+async fn invalid_chunks_are_refused() {
+    let home = Home::new();
+    let key = home.new_key();
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    let socket = home.path("petstore.db-socket");
+    wait_for("the socket", || UnixStream::connect(&socket).ok());
+    let send = |request: &str| {
+        let mut socket = UnixStream::connect(&socket).unwrap();
+        // The service may have closed the connection.
+        let _ = socket.write_all(request.as_bytes());
+        let _ = socket.shutdown(std::net::Shutdown::Write);
+        let mut replies = String::new();
+        let _ = socket.read_to_string(&mut replies);
+        replies
+    };
+    let chunk = |from: i64, to: i64, pets: Value, categories: Value| {
+        let chunk = json!({"id": vec![7; 32], "from": from, "to": to, "pets": pets,
+                           "categories": categories});
+        format!("{}\n", json!({ "import": chunk }))
+    };
+    let pet = json!({"name": "Rex", "categoryId": 1});
+    for (request, reason) in [
+        ("\n".to_string(), "refused"),
+        ("GET / HTTP/1.1\r\n\r\n".into(), "refused"),
+        ("{\"delete\":1}\n".into(), "unknown variant"),
+        (
+            chunk(0, 1, json!([{"name": "", "categoryId": 1}]), json!([])),
+            "1 to 255 characters",
+        ),
+        (
+            chunk(0, 1, json!([{"name": "Rex"}]), json!([])),
+            "categoryId: required",
+        ),
+        (
+            chunk(0, 1, json!(["Rex"]), json!([])),
+            "must be a JSON object",
+        ),
+        (
+            chunk(0, 1, json!([]), json!([{"id": 1, "name": ""}])),
+            "1 to 100 characters",
+        ),
+        (
+            chunk(1, 1, json!([pet]), json!([])),
+            "a wrong number of records",
+        ),
+        (
+            chunk(-1, 1, json!([pet]), json!([])),
+            "a wrong number of records",
+        ),
+        (
+            chunk(0, 501, json!(vec![pet.clone(); 501]), json!([])),
+            "too many pets",
+        ),
+        ("{\"import\":{\"id\":[7],\"from\":0}}\n".into(), "refused"),
+        ("x".repeat(4 << 20), "refused"),
+    ] {
+        let reply = send(&request);
+        assert!(reply.contains(reason), "{reason}: {reply}");
+        assert!(reply.starts_with("{\"refused\":"), "{reply}");
+    }
+    // Not where the import is.
+    let pets = json!([pet]);
+    let outdated = "{\"imported\":null}\n";
+    assert_eq!(send(&chunk(1, 2, pets.clone(), json!([]))), outdated);
+    assert_eq!((total(&client).await, newest_id(&client).await), (0, 0));
+    let first = chunk(0, 1, pets.clone(), json!([]));
+    assert_eq!(send(&first), "{\"imported\":0}\n");
+    assert_eq!(send(&first), outdated);
+    assert_eq!(send(&chunk(1, 2, pets, json!([]))), "{\"imported\":1}\n");
+    assert_eq!((total(&client).await, newest_id(&client).await), (2, 2));
+}
