@@ -29,7 +29,7 @@ pub struct Export {
     #[arg(long, env = "PETSTORE_FORMAT")]
     format: Option<Format>,
     /// Export orders instead of animals.
-    #[arg(long)]
+    #[arg(long, env = "PETSTORE_ORDERS")]
     orders: bool,
     /// Write the names of categories beside their numbers.
     #[arg(long, env = "PETSTORE_CATEGORY_NAMES", conflicts_with = "orders")]

@@ -42,12 +42,12 @@ pub struct Import {
     #[arg(long, env = "PETSTORE_SKIP_INVALID")]
     skip_invalid: bool,
     /// Only check the file; import nothing.
-    #[arg(long)]
+    #[arg(long, env = "PETSTORE_DRY_RUN")]
     dry_run: bool,
     /// Import an interrupted file from its beginning.
     ///
     /// The animals that were imported before the interruption are then imported again.
-    #[arg(long, conflicts_with = "dry_run")]
+    #[arg(long, env = "PETSTORE_RESTART", conflicts_with = "dry_run")]
     restart: bool,
     #[command(flatten)]
     database: Database,

@@ -155,9 +155,14 @@ fn what_is_wrong_with_a_store_is_reported() {
 
     set_mode(&home.database(), 0o644);
     let report = doctor(&home, service.address, &[]);
-    assert_found(&report, "warning", "store", &["mode 644", "chmod 600"]);
+    // SQLite may have given the mode of the database to an empty -wal, too.
+    let warnings = lines(&report, "warning");
+    let is_about_mode = |line: &&str| line.contains("mode 644") && line.contains("chmod 600");
+    assert!(
+        !warnings.is_empty() && warnings.iter().all(is_about_mode),
+        "{report:?}"
+    );
     set_mode(&home.database(), 0o600);
-    // SQLite gives an empty one the mode of the database.
     set_mode(&home.path("petstore.db-wal"), 0o600);
 
     execute("UPDATE api_keys SET expires_at = (unixepoch() + 29 * 86400) * 1000000");
@@ -362,7 +367,12 @@ fn a_store_on_postgres_is_checked() {
     let empty = cluster.create_database();
     let other = Home::with_database(cluster.url(&empty));
     let report = doctor(&other, service.address, &[]);
-    assert_found(&report, "problem", "store", &["schema 0", "petstore serve"]);
+    assert_found(
+        &report,
+        "problem",
+        "store",
+        &["no tables of petstore", "petstore serve"],
+    );
     let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
     assert_eq!(cluster.psql(&empty, tables).trim(), "0");
 

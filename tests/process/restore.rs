@@ -153,7 +153,7 @@ fn what_is_not_a_sound_backup_is_refused() {
         ("empty.db", "is not a petstore database"),
         ("other.db", "is not a petstore database"),
         ("newer.db", "newer petstore (schema 999"),
-        ("folder", "Is a directory"),
+        ("folder", "is a folder"),
         ("none.db", "there is no file none.db"),
         ("petstore.db", "is the store itself"),
         ("link.db", "is the store itself"),
