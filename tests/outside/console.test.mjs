@@ -136,6 +136,8 @@ for (const [device, size] of Object.entries({ desktop: { width: 1440, height: 90
       await page.leave();
     });
 
+    // Keys do the same in the dark.
+    if (dark !== (device === "phone")) continue;
     test(`${look}: each task by keyboard`, async () => {
       const page = await open({ ...size, dark });
       const { keyboard } = page;
