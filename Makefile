@@ -30,14 +30,14 @@ test: test-rust test-outside
 # Plain `cargo test` reports the tests that need external tools as ignored. Tests wait
 # more than they compute, so twice as many run at a time as there are cores.
 test-rust: tools
-	cargo test --locked -- --include-ignored --test-threads=$$((2 * $$(nproc)))
+	cargo test --locked --workspace -- --include-ignored --test-threads=$$((2 * $$(nproc)))
 
 # Browser, linter, fuzzer and client generator tests against the debug binary.
 OUTSIDE = tests/outside
 PYTHON_TOOLS = $(CURDIR)/target/outside/bin
 
 test-outside: tools outside-tools
-	cargo test --locked --no-run
+	cargo test --locked --workspace --no-run
 	cd $(OUTSIDE) && PETSTORE_BINARY=$(BUILT)/debug/petstore \
 		PYTHON_TOOLS=$(PYTHON_TOOLS) ARTEFACTS=$(CURDIR)/target/outside/artefacts npm test
 
@@ -108,7 +108,7 @@ fuzz: tools
 # own, so that it does not wait for other builds.
 TOOLS_ROOT = target/tools
 CARGO_TOOLS = $(TOOLS_ROOT)/bin
-CARGO_INSTALL = env -u CARGO_TARGET_DIR CARGO_PROFILE_DEV_DEBUG=0 \
+CARGO_INSTALL = env -u CARGO_TARGET_DIR -u RUSTC_WORKSPACE_WRAPPER CARGO_PROFILE_DEV_DEBUG=0 \
 	cargo install --quiet --debug --locked --root $(TOOLS_ROOT)
 
 # A commit gives the same bytes in every folder: paths and times of this machine stay out.
