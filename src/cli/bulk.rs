@@ -49,10 +49,12 @@ pub async fn add(
     interrupt: &Interrupt,
 ) -> Result<(), Stopped> {
     let is_atomic = importer.is_atomic();
+    // An earlier command has added them, through a service.
+    let earlier = bar.position();
     let stopped = |reason, added: Option<u64>| Stopped {
         reason,
-        added: if is_atomic { Some(0) } else { added },
-        can_continue: !is_atomic,
+        added: if is_atomic { Some(earlier) } else { added },
+        can_continue: !is_atomic || earlier > 0,
     };
     loop {
         let (mut pets, mut done) = (Vec::new(), 0);

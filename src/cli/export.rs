@@ -43,20 +43,21 @@ impl Export {
         match self.file.as_deref().filter(|path| path.as_os_str() != "-") {
             None => {
                 let format = self.format.unwrap_or(Format::Jsonl);
-                self.write(format, io::stdout().lock())
+                let interrupted = "interrupted; the output is not complete";
+                self.write(format, io::stdout().lock(), interrupted)
             }
             Some(path) => {
                 let format = Format::of(path, self.format)?;
                 let failed = |cause| format!("cannot create {}: {cause}", path.display());
                 let file = AtomicFile::create(path).map_err(failed)?;
-                self.write(format, file.file())?;
+                self.write(format, file.file(), "interrupted; nothing was exported")?;
                 file.persist().map_err(failed)?;
                 Ok(())
             }
         }
     }
 
-    fn write(&self, format: Format, file: impl io::Write) -> CommandResult {
+    fn write(&self, format: Format, file: impl io::Write, interrupted: &str) -> CommandResult {
         let columns: &[_] = match (self.orders, self.category_names) {
             (true, _) => &ORDER_COLUMNS,
             (false, true) => &PetRow::COLUMNS_WITH_CATEGORY,
@@ -70,7 +71,7 @@ impl Export {
         let mut written = |written: io::Result<()>| {
             bar.inc(1);
             if interrupt.is_set() {
-                return Err("interrupted; nothing was exported".into());
+                return Err(interrupted.into());
             }
             written.map_err(|cause| {
                 pipe_closed = cause.kind() == io::ErrorKind::BrokenPipe;

@@ -105,6 +105,12 @@ impl Import {
         let mut number = importer.done();
         let earlier = records.by_ref().take(number as usize);
         bar.set_position(earlier.filter(|(_, record)| record.is_ok()).count() as u64);
+        if number > 0 && bar.position() == valid {
+            // The earlier command was interrupted after its last animal.
+            bar.finish_and_clear();
+            status!("{name} was already imported ({animals}). To import it again, use --restart.");
+            return Ok(());
+        }
         if number > 0 {
             let earlier = bar.position();
             bar.suspend(|| {

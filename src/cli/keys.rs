@@ -26,7 +26,7 @@ pub enum Keys {
     /// Replace an API key: create its successor and print the secret once.
     ///
     /// The successor has the same name, scopes and lifetime. The old key expires after the
-    /// time of grace, in which clients can change over. Only the secret goes to standard
+    /// grace period, in which clients can change over. Only the secret goes to standard
     /// output.
     Rotate(Rotate),
     /// Revoke an API key permanently.

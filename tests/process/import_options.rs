@@ -1,7 +1,10 @@
 //! How `petstore import`, `export` and `seed` can be used: other inputs, line numbers, dry
 //! runs, continued imports, orders.
 
-use std::fs;
+use std::{
+    fs,
+    io::{self, BufRead, BufReader},
+};
 
 use reqwest::Method;
 use rusqlite::Connection;
@@ -10,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     client::Client,
-    harness::{Finished, Home, PETSTORE, Service},
+    harness::{Finished, Home, PETSTORE, Service, signal},
     import_export::{ANIMALS, exported, run},
     postgres::Cluster,
 };
@@ -110,6 +113,22 @@ fn a_dry_run_imports_nothing() {
     run(&home, &["import", "--dry-run", "bad.jsonl"]).assert_fails(1, "1 line is invalid");
 }
 
+#[test]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+fn a_dry_run_or_an_invalid_file_creates_no_tables() {
+    let cluster = Cluster::start();
+    let database = cluster.create_database();
+    let home = Home::with_database(cluster.url(&database));
+    fs::write(home.path("animals.jsonl"), ANIMALS).unwrap();
+    fs::write(home.path("bad.jsonl"), "{}").unwrap();
+    let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
+    run(&home, &["import", "--dry-run", "animals.jsonl"]).success();
+    run(&home, &["import", "bad.jsonl"]).assert_fails(1, "1 line is invalid");
+    assert_eq!(cluster.psql(&database, tables), "0");
+    run(&home, &["import", "animals.jsonl"]).success();
+    assert_eq!(exported(&home), ANIMALS);
+}
+
 /// An import that was interrupted continues in a file that is not served anymore, or starts
 /// again if that is asked for.
 #[test]
@@ -121,13 +140,26 @@ fn an_import_continues_or_restarts() {
         .chain_update([1, 0])
         .chain_update(ANIMALS)
         .finalize();
-    let interrupt = || {
+    let run_sql = |sql: &str| {
         let db = Connection::open(home.database()).unwrap();
-        let insert = "INSERT INTO imports VALUES (?1, 2, 0)";
-        db.execute(insert, [digest.as_slice()]).unwrap();
+        db.execute_batch(sql).unwrap();
     };
+    let interrupt_at = |records| {
+        let db = Connection::open(home.database()).unwrap();
+        let insert = "INSERT INTO imports VALUES (?1, ?2, 0)";
+        db.execute(insert, (digest.as_slice(), records)).unwrap();
+    };
+    let interrupt = || interrupt_at(2);
     let count = || exported(&home).lines().count();
     interrupt();
+    // What a service has imported is still there after a failure.
+    run_sql("CREATE TRIGGER t BEFORE INSERT ON pets BEGIN SELECT RAISE(ABORT, 'failed'); END");
+    let failed = run(&home, &["import", "animals.jsonl"]);
+    failed.assert_fails(
+        1,
+        "; 2 of 3 animals were imported; run the same command again",
+    );
+    run_sql("DROP TRIGGER t");
     let continued = run(&home, &["import", "animals.jsonl"]).success();
     let message = "Continuing: 2 of 3 animals were imported before the interruption";
     assert!(continued.stderr.contains(message), "{continued:?}");
@@ -139,6 +171,34 @@ fn an_import_continues_or_restarts() {
     // Nothing is left to continue.
     run(&home, &["import", "animals.jsonl"]).success();
     assert_eq!(count(), 7 + 3);
+    // It was interrupted after its last animal.
+    interrupt_at(3);
+    let done = run(&home, &["import", "animals.jsonl"]).success();
+    let message = "was already imported (3 animals). To import it again, use --restart.";
+    assert!(done.stderr.contains(message), "{done:?}");
+    assert!(!done.stderr.contains("Imported "), "{done:?}");
+    assert_eq!(count(), 10);
+    run(&home, &["import", "animals.jsonl", "--restart"]).success();
+    assert_eq!(count(), 10 + 3);
+}
+
+/// Only a file is created as a whole.
+#[test]
+fn an_interrupted_export_to_standard_output_is_reported() {
+    let home = Home::new();
+    run(&home, &["seed", "5000"]).success();
+    let mut export = home.command(PETSTORE);
+    let mut export = export
+        .args(["export", "--database", &home.url()])
+        .spawn()
+        .unwrap();
+    // It is more than the pipe can hold.
+    let mut output = BufReader::new(export.stdout.take().unwrap());
+    output.read_line(&mut String::new()).unwrap();
+    signal(export.id(), "INT");
+    io::copy(&mut output, &mut io::sink()).unwrap();
+    let interrupted = Finished::from(export.wait_with_output().unwrap());
+    interrupted.assert_fails(1, "interrupted; the output is not complete");
 }
 
 /// The sample animals have categories with names, unless a shop has its own.

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{BufRead, BufReader, Read, Write},
+    mem::take,
     os::unix::{fs::PermissionsExt, net::UnixStream},
     process::{Child, ChildStderr, Command},
 };
@@ -19,8 +20,8 @@ use crate::{
 
 /// More than the animals of a chunk.
 const FEW: usize = 1_200;
-/// Enough for an import to be interrupted in the middle.
-const MANY: usize = 10_000;
+/// Enough for an import to be interrupted three times in the middle.
+const MANY: usize = 40_000;
 
 const CHUNK: i64 = 500;
 
@@ -71,7 +72,7 @@ async fn newest_id(client: &Client) -> i64 {
     newest[0]["id"].as_i64().unwrap_or(0)
 }
 
-/// A command in the background.
+/// A command in the background. Killed on drop.
 struct Running {
     child: Child,
     stderr: BufReader<ChildStderr>,
@@ -112,10 +113,17 @@ impl Running {
             Finished {
                 code: self.child.wait().unwrap().code(),
                 stdout: String::new(),
-                stderr: self.read,
+                stderr: take(&mut self.read),
             }
         });
         waiting.await.unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -205,7 +213,7 @@ async fn interrupted_imports_continue(home: &Home, cluster: Option<&Cluster>) {
     let interrupted = interrupted.finished().await;
     let reached = total(&client).await;
     let message = format!(
-        "petstore: interrupted; {reached} of 10000 animals were imported; run the same command \
+        "petstore: interrupted; {reached} of {MANY} animals were imported; run the same command \
          again to import the rest\n"
     );
     interrupted.assert_fails(1, &message);
@@ -240,7 +248,7 @@ async fn interrupted_imports_continue(home: &Home, cluster: Option<&Cluster>) {
     .await;
     let imported = run(home, &["import", "many.csv"]).success();
     assert!(
-        imported.stderr.contains("Imported 10000 animals."),
+        imported.stderr.contains("Imported 40000 animals."),
         "{imported:?}"
     );
     assert_eq!(total(&client).await, MANY as i64);
@@ -249,14 +257,14 @@ async fn interrupted_imports_continue(home: &Home, cluster: Option<&Cluster>) {
 
     // What a seed has added is reported, because it cannot be continued.
     let before = total(&client).await;
-    let seed = Running::start(command(home, &["seed", "10000"]));
+    let seed = Running::start(command(home, &["seed", "1000000"]));
     eventually("the seed to begin", async || total(&client).await > before).await;
     seed.signal("INT");
     let seed = seed.finished().await;
     let added = total(&client).await - before;
-    let rest = 10_000 - added;
+    let rest = 1_000_000 - added;
     let message = format!(
-        "interrupted; {added} of 10000 animals were added; add the rest with petstore seed {rest}\n"
+        "interrupted; {added} of 1000000 animals were added; add the rest with petstore seed {rest}\n"
     );
     seed.assert_fails(1, &message);
 }
@@ -309,6 +317,25 @@ fn a_locked_file_is_reported() {
     let file = fs::File::open(home.database()).unwrap();
     file.lock().unwrap();
     run(&home, &["seed", "1"]).assert_fails(1, "another petstore process that accepts no imports");
+}
+
+/// Imports that do not end are no reason for others to wait forever.
+#[test]
+fn more_imports_than_the_service_accepts_are_told_so() {
+    let home = Home::new();
+    let _service = home.serve();
+    let socket = home.path("petstore.db-socket");
+    let first = wait_for("the socket", || UnixStream::connect(&socket).ok());
+    let connect = |_| UnixStream::connect(&socket).unwrap();
+    let others: Vec<_> = (1..8).map(connect).collect();
+    let busy = run(&home, &["seed", "1"]);
+    busy.assert_fails(1, "the service is busy with 8 other imports; try again");
+    assert!(busy.stderr.contains("nothing was added"), "{busy:?}");
+    drop(first);
+    wait_for("room for an import", || {
+        (run(&home, &["seed", "1"]).code == Some(0)).then_some(())
+    });
+    drop(others);
 }
 
 /// The service checks what it gets, whoever sends it.

@@ -1,13 +1,14 @@
 //! Restoring a backup (`petstore restore`): what is refused, what is kept, and crashes.
 
 use std::{
+    collections::BTreeSet,
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
 };
 
 use rusqlite::Connection;
 
-use crate::harness::{Finished, Home, url};
+use crate::harness::{Finished, Home, signal, url, wait_for};
 
 fn restore(home: &Home, file: &str) -> Finished {
     home.petstore(&["restore", file, "--database", &home.url()])
@@ -211,38 +212,110 @@ fn a_damaged_or_missing_store_is_replaced() {
 fn a_crash_leaves_the_old_store_or_the_new_one() {
     let home = store_and_backup();
     let start = home.contents();
+    let calls = [
+        "link",
+        "linkat",
+        "unlink",
+        "unlinkat",
+        "rename",
+        "renameat",
+        "renameat2",
+        "fsync",
+        "fdatasync",
+        "ftruncate",
+    ];
+    let mut killed_at = BTreeSet::new();
     let (mut old, mut new) = (0, 0);
-    for call in 1.. {
-        for name in home.files() {
-            fs::remove_file(home.path(&name)).unwrap();
-        }
-        for (name, content) in &start {
-            fs::write(home.path(name), content).unwrap();
-        }
-        let calls =
-            "link,linkat,unlink,unlinkat,rename,renameat,renameat2,fsync,fdatasync,ftruncate";
-        let inject = format!("inject={calls}:signal=KILL:when={call}");
-        let mut killed = home.traced(&["-e", &format!("trace={calls}"), "-e", &inject]);
-        let ended = Finished::of(killed.args(["restore", "backup.db", "--database", &home.url()]));
-        let is_new = match pets(&home, "petstore.db").as_slice() {
-            [a] => a == "A",
-            [a, b, c] if [a, b, c] == ["A", "B", "C"] => false,
-            other => panic!("killed at call {call}: {other:?}"),
-        };
-        match ended.code {
-            None if is_new => new += 1,
-            None => old += 1,
-            Some(0) => {
-                assert!(is_new);
-                break;
+    for call in calls {
+        // strace counts each of them by itself. The question mark: not every machine has all.
+        for number in 1.. {
+            for name in home.files() {
+                fs::remove_file(home.path(&name)).unwrap();
             }
-            Some(_) => panic!("{ended:?}"),
+            for (name, content) in &start {
+                fs::write(home.path(name), content).unwrap();
+            }
+            let (trace, kill) = (
+                format!("trace=?{call}"),
+                format!("inject=?{call}:signal=KILL:when={number}"),
+            );
+            let mut restore = home.traced(&["-e", &trace, "-e", &kill]);
+            restore.args(["restore", "backup.db", "--database", &home.url()]);
+            let ended = Finished::of(&mut restore);
+            let is_new = match pets(&home, "petstore.db").as_slice() {
+                [a] => a == "A",
+                [a, b, c] if [a, b, c] == ["A", "B", "C"] => false,
+                other => panic!("killed at {call} {number}: {other:?}"),
+            };
+            match ended.code {
+                None if is_new => new += 1,
+                None => old += 1,
+                Some(0) => {
+                    assert!(is_new);
+                    break;
+                }
+                Some(_) => panic!("{ended:?}"),
+            }
+            killed_at.insert(call.trim_end_matches("2").trim_end_matches("at"));
         }
+    }
+    for call in ["link", "unlink", "rename", "fsync"] {
+        assert!(killed_at.contains(call), "{call}: {killed_at:?}");
     }
     assert!(
         old > 5 && new > 0,
         "killed {old} times before and {new} times after"
     );
+}
+
+/// What is only in the WAL of a sound store is not given up because the disk is full.
+#[test]
+#[ignore = "needs strace; make test installs it and runs this"]
+fn nothing_is_replaced_if_the_wal_cannot_be_applied() {
+    let home = store_and_backup();
+    let database = home.database();
+    let files = home.files();
+    for error in ["ENOSPC", "EIO"] {
+        let inject = format!("inject=pwrite64:error={error}");
+        let path = database.to_str().unwrap();
+        let mut restore = home.traced(&["-P", path, "-e", "trace=pwrite64", "-e", &inject]);
+        restore.args(["restore", "backup.db", "--database", &home.url()]);
+        let failed = Finished::of(&mut restore);
+        failed.assert_fails(1, "petstore.db-wal and cannot be copied into it");
+        let mut left = home.files();
+        left.retain(|name| name != "trace" && name != "petstore.db-shm");
+        assert_eq!(left, files);
+    }
+    assert_eq!(pets(&home, "petstore.db"), ["A", "B", "C"]);
+}
+
+/// No service can create a store while a backup is put in place of a missing one.
+#[test]
+#[ignore = "needs strace; make test installs it and runs this"]
+fn a_missing_store_is_locked() {
+    let home = store_and_backup();
+    for file in ["petstore.db", "petstore.db-wal"] {
+        fs::remove_file(home.path(file)).unwrap();
+    }
+    let inject = "inject=fsync,fdatasync:signal=STOP:when=1";
+    let mut command = home.traced(&["-e", "trace=fsync,fdatasync", "-e", inject]);
+    command.args(["restore", "backup.db", "--database", &home.url()]);
+    let mut stopped = command.spawn().unwrap();
+    wait_for("it to stop", || {
+        let trace = fs::read_to_string(home.path("trace")).unwrap_or_default();
+        trace.contains("stopped by SIGSTOP").then_some(())
+    });
+    let locked = fs::File::open(home.database()).and_then(|file| Ok(file.try_lock()?));
+    signal(stopped.id(), "KILL");
+    stopped.wait().unwrap();
+    let error = locked.expect_err("it was not locked");
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+    // After a crash, the command is repeated. If it fails, no file is left.
+    restore(&home, "backup.db").success();
+    assert_eq!(pets(&home, "petstore.db"), ["A"]);
+    fs::remove_file(home.database()).unwrap();
+    restore(&home, "none.db").assert_fails(1, "there is no file none.db");
+    assert!(!home.database().exists());
 }
 
 /// If root restores, the service must still be able to open the store.
@@ -268,4 +341,31 @@ fn the_restored_store_belongs_to_the_owner_of_the_old_one() {
     ];
     home.petstore(&elsewhere).success();
     assert_eq!(owner("data/petstore.db"), (1235, 4321));
+}
+
+/// Before the first start of a service, too.
+#[test]
+#[ignore = "needs root; make test runs this"]
+fn a_store_that_root_creates_belongs_to_the_owner_of_the_folder() {
+    let home = Home::new();
+    let folder = home.path("data");
+    fs::create_dir(&folder).unwrap();
+    std::os::unix::fs::chown(&folder, Some(1235), Some(4321)).unwrap();
+    let seed = ["seed", "1", "--database", "sqlite:data/petstore.db"];
+    home.petstore(&seed).success();
+    // And the WAL, which is there while the store is open.
+    let path = folder.join("petstore.db");
+    let db = Connection::open(&path).unwrap();
+    db.execute_batch("PRAGMA journal_mode = WAL; UPDATE pets SET name = 'A'")
+        .unwrap();
+    for suffix in ["", "-wal", "-shm"] {
+        let file = fs::metadata(format!("{}{suffix}", path.display())).unwrap();
+        assert_eq!((file.uid(), file.gid()), (1235, 4321), "{suffix}");
+        assert_eq!(file.mode() & 0o777, 0o600, "{suffix}");
+    }
+    // Nothing outside the folder is created.
+    symlink(home.path("outside.db"), folder.join("link.db")).unwrap();
+    let seed = ["seed", "1", "--database", "sqlite:data/link.db"];
+    home.petstore(&seed).assert_fails(1, "cannot open ");
+    assert!(!home.path("outside.db").exists());
 }

@@ -115,7 +115,7 @@ async fn export<T: Entity>(
     Ok(count)
 }
 
-/// The names of all categories; none if there is no database yet.
+/// The names of all categories; none if there is no database yet. Changes nothing.
 pub(crate) async fn category_names(url: &DatabaseUrl) -> Result<CategoryNames, ExportError> {
     match url {
         DatabaseUrl::Sqlite(path) => {
@@ -123,12 +123,16 @@ pub(crate) async fn category_names(url: &DatabaseUrl) -> Result<CategoryNames, E
             if fs::metadata(path).map_or(true, |file| file.is_file() && file.len() == 0) {
                 return Ok(CategoryNames::default());
             }
-            Ok(read_names(&sqlite::open_current(path)?)?)
+            match sqlite::open_if_created(path)? {
+                Some(db) => Ok(read_names(&db)?),
+                None => Ok(CategoryNames::default()),
+            }
         }
-        DatabaseUrl::Postgres(url) => {
-            let (client, _) = postgres::open_connection(url).await?;
-            load_names(&client).await
-        }
+        DatabaseUrl::Postgres(url) => match postgres::open_connection_to_current(url).await {
+            Ok(client) => load_names(&client).await,
+            Err(OpenError::Empty(_)) => Ok(CategoryNames::default()),
+            Err(error) => Err(error.into()),
+        },
     }
 }
 

@@ -76,7 +76,7 @@ enum Target {
 }
 
 impl Importer {
-    /// Begins an import, or continues it. Creates an SQLite file if needed.
+    /// Begins an import, or continues it. Creates the store if needed.
     pub(crate) async fn open(url: &DatabaseUrl, id: ImportId) -> Result<Self, ImportError> {
         let (target, done) = match url {
             DatabaseUrl::Sqlite(path) => match open_file(path).await? {
@@ -88,7 +88,11 @@ impl Importer {
                 target => (target, progress_in_file(path, id)?),
             },
             DatabaseUrl::Postgres(_) => {
-                let store = Store::open(url, &Options::new(Role::Command)).await?;
+                let options = Options {
+                    create: true,
+                    ..Options::new(Role::Command)
+                };
+                let store = Store::open(url, &options).await?;
                 let done = store.import_progress(id).await?;
                 (Target::Server(store), done)
             }

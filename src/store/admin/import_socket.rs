@@ -23,14 +23,18 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{UnixListener, UnixSocket, UnixStream},
     task::JoinSet,
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 use super::super::{Store, error::Error};
 use crate::import::{ImportChunk, ImportId, MAX_CHUNK_BYTES};
 
-/// Further clients wait for one of these to end.
+/// Further clients are told to try again later.
 const MAX_CONNECTIONS: usize = 8;
+
+/// How long the service waits for a client, which may have been suspended, and the client for
+/// the service.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -66,6 +70,8 @@ enum Reply {
     Failed(String),
     /// The request is invalid. The connection is closed.
     Refused(String),
+    /// There are too many connections. This one is closed.
+    Busy,
 }
 
 /// Why the service did not do what it was asked for.
@@ -77,6 +83,16 @@ pub(crate) enum ServiceError {
     Failed(String),
     #[error("the service refused the animals: {0}; is it of the same version as this command?")]
     Refused(String),
+    #[error(
+        "the service is busy with {MAX_CONNECTIONS} other imports; try again when one of them has \
+         ended"
+    )]
+    Busy,
+    #[error(
+        "the service did not reply for {} seconds; see its log, and try again",
+        IDLE_TIMEOUT.as_secs()
+    )]
+    NoReply,
 }
 
 /// A connection of a command to the service.
@@ -104,11 +120,19 @@ impl ImportConnection {
         }
     }
 
-    async fn send(&mut self, request: Request<'_>) -> io::Result<Reply> {
-        self.0.write_all(&line(&request)).await?;
+    async fn send(&mut self, request: Request<'_>) -> Result<Reply, ServiceError> {
+        let request = line(&request);
+        let exchange = timeout(IDLE_TIMEOUT, self.exchange(&request)).await;
+        Ok(exchange.map_err(|_| ServiceError::NoReply)??)
+    }
+
+    async fn exchange(&mut self, request: &[u8]) -> io::Result<Reply> {
+        let sent = self.0.write_all(request).await;
+        // A busy service replies, and closes the connection, without reading the request.
         let mut reply = Vec::new();
-        self.0.read_until(b'\n', &mut reply).await?;
+        let read = self.0.read_until(b'\n', &mut reply).await;
         if reply.is_empty() {
+            sent.and(read)?;
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         Ok(serde_json::from_slice(&reply)?)
@@ -120,6 +144,7 @@ impl From<Reply> for ServiceError {
         match reply {
             Reply::Failed(reason) => Self::Failed(reason),
             Reply::Refused(reason) => Self::Refused(reason),
+            Reply::Busy => Self::Busy,
             Reply::Imported(_) | Reply::Forgotten => Self::Refused("unexpected reply".into()),
         }
     }
@@ -142,10 +167,13 @@ pub(crate) async fn accept_imports(store: Arc<Store>) {
     };
     let mut connections = JoinSet::new();
     loop {
-        if connections.len() >= MAX_CONNECTIONS {
-            connections.join_next().await;
-        }
-        match listener.socket.accept().await {
+        let accepted = listener.socket.accept().await;
+        while connections.try_join_next().is_some() {}
+        match accepted {
+            Ok((mut stream, _)) if connections.len() >= MAX_CONNECTIONS => {
+                // There is room for it in the buffer of a new connection.
+                let _ = stream.write_all(&line(&Reply::Busy)).await;
+            }
             Ok((stream, _)) => {
                 connections.spawn(serve_connection(stream, store.clone()));
             }
@@ -154,7 +182,6 @@ pub(crate) async fn accept_imports(store: Arc<Store>) {
                 sleep(ACCEPT_RETRY_INTERVAL).await;
             }
         }
-        while connections.try_join_next().is_some() {}
     }
 }
 
@@ -170,19 +197,28 @@ async fn serve_connection(stream: UnixStream, store: Arc<Store>) {
 async fn serve_requests(stream: UnixStream, store: &Store, pets: &mut usize) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     loop {
-        let mut request = Vec::new();
-        let mut limited = (&mut stream).take(MAX_CHUNK_BYTES as u64);
-        limited.read_until(b'\n', &mut request).await?;
+        let request = read_request(&mut stream, IDLE_TIMEOUT).await?;
         if request.is_empty() {
             return Ok(());
         }
         let reply = respond(store, &request, pets).await;
-        stream.write_all(&line(&reply)).await?;
+        timeout(IDLE_TIMEOUT, stream.write_all(&line(&reply))).await??;
         if let Reply::Refused(reason) = reply {
             tracing::warn!(reason, "import refused");
             return Ok(());
         }
     }
+}
+
+/// Returns an empty one at the end.
+async fn read_request(
+    stream: &mut BufReader<UnixStream>,
+    idle_timeout: Duration,
+) -> io::Result<Vec<u8>> {
+    let mut request = Vec::new();
+    let mut limited = stream.take(MAX_CHUNK_BYTES as u64);
+    timeout(idle_timeout, limited.read_until(b'\n', &mut request)).await??;
+    Ok(request)
 }
 
 async fn respond(store: &Store, request: &[u8], pets: &mut usize) -> Reply {
@@ -262,5 +298,20 @@ fn address(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
             Ok((Path::new(&short).join(name), Some(folder)))
         }
         _ => Ok((path.into(), None)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise a few suspended commands would keep all others out.
+    #[tokio::test]
+    async fn an_idle_client_is_disconnected() {
+        let (mut client, service) = UnixStream::pair().unwrap();
+        let mut service = BufReader::new(service);
+        client.write_all(b"{\"import\":").await.unwrap();
+        let read = read_request(&mut service, Duration::from_millis(10)).await;
+        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -2,18 +2,18 @@
 
 use std::{
     fs, io,
-    os::unix::fs::{MetadataExt, chown},
+    os::unix::fs::{MetadataExt, fchown},
     path::{Path, PathBuf},
 };
 
 use jiff::Timestamp;
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::Connection;
 
 use super::{
     super::{
         atomic_file::AtomicFile,
         error::OpenError,
-        sqlite::{self, ClosedStore},
+        sqlite::{self, ClosedStore, is_damage},
     },
     backup::{BackupError, copy_and_check},
     inspect::last_recorded_change,
@@ -108,12 +108,6 @@ pub(crate) fn restore(
     })
 }
 
-fn is_damage(cause: &rusqlite::Error) -> bool {
-    let code = cause.sqlite_error_code();
-    let damage = [ErrorCode::DatabaseCorrupt, ErrorCode::NotADatabase];
-    code.is_some_and(|code| damage.contains(&code))
-}
-
 /// Whether a file is shorter than its header says. SQLite takes zeros for what is missing of
 /// the last page.
 fn is_short(backup: &Path, copy: &Connection) -> rusqlite::Result<bool> {
@@ -129,29 +123,20 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     matches!((identity(one), identity(other)), (Ok(one), Ok(other)) if one == other)
 }
 
-/// Gives the new file to the owner of the store, or of the folder: if root restores, the
-/// service still has to open it.
+/// Gives the new file to the owner of the store: if root restores, the service still has to
+/// open it.
 fn give_to_owner(file: &AtomicFile, store: &ClosedStore) -> Result<(), RestoreError> {
-    let path = &store.path;
-    let owned = match store.exists() {
-        true => Some(path.as_path()),
-        false => path.parent(),
-    };
-    let given = owned.map_or(Ok(()), |owned| {
-        let (owned, new) = (fs::metadata(owned)?, file.file().metadata()?);
-        if (owned.uid(), owned.gid()) == (new.uid(), new.gid()) {
+    let given = || {
+        let (old, new) = (store.file().metadata()?, file.file().metadata()?);
+        if (old.uid(), old.gid()) == (new.uid(), new.gid()) {
             return Ok(());
         }
-        chown(file.path(), Some(owned.uid()), Some(owned.gid()))
-    });
-    match given {
-        Err(cause) if store.exists() => Err(RestoreError::Owner {
-            store: path.clone(),
-            cause,
-        }),
-        // Whoever may create a file in a folder of others owns it.
-        _ => Ok(()),
-    }
+        fchown(file.file(), Some(old.uid()), Some(old.gid()))
+    };
+    given().map_err(|cause| RestoreError::Owner {
+        store: store.path.clone(),
+        cause,
+    })
 }
 
 fn content(db: &Connection) -> rusqlite::Result<Content> {

@@ -2,9 +2,9 @@
 //! service lock.
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, File, Metadata, TryLockError},
     io::{self, Read},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    os::unix::fs::{MetadataExt, OpenOptionsExt, fchown},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -57,20 +57,27 @@ pub(super) fn prepare(
 /// Opens a petstore database read-only, whether or not it is being served, and
 /// says whether its schema is current. Nothing is changed.
 pub(crate) fn open_read_only(path: &Path) -> Result<(Connection, bool), OpenError> {
-    let (db, state) = inspect(path)?;
-    Ok((db, state == SchemaState::Current))
+    match inspect(path)? {
+        (_, SchemaState::Empty) => Err(OpenError::NotAPetstore(path.into())),
+        (db, state) => Ok((db, state == SchemaState::Current)),
+    }
 }
 
 /// Like [`open_read_only`], but requires the current schema.
 pub(crate) fn open_current(path: &Path) -> Result<Connection, OpenError> {
+    open_if_created(path)?.ok_or_else(|| OpenError::NotAPetstore(path.into()))
+}
+
+/// Like [`open_current`], but `None` if the database was never completely created.
+pub(crate) fn open_if_created(path: &Path) -> Result<Option<Connection>, OpenError> {
     match inspect(path)? {
-        (db, SchemaState::Current) => Ok(db),
+        (db, SchemaState::Current) => Ok(Some(db)),
         (_, SchemaState::Older(found)) => Err(OpenError::Older {
             database: path.display().to_string(),
             found,
             supported: SCHEMA_VERSION,
         }),
-        (_, SchemaState::Empty) => Err(OpenError::NotAPetstore(path.into())),
+        (_, SchemaState::Empty) => Ok(None),
     }
 }
 
@@ -91,10 +98,7 @@ fn inspect(path: &Path) -> Result<(Connection, SchemaState), OpenError> {
     let db = connect_read_only(&path).map_err(failed)?;
     // The header on disk may be stale: the WAL is newer.
     let identity = Identity::read(&db).map_err(failed)?;
-    match identity.classify(&path)? {
-        SchemaState::Empty => Err(OpenError::NotAPetstore(path)),
-        state => Ok((db, state)),
-    }
+    Ok((db, identity.classify(&path)?))
 }
 
 /// Opens a file that is not being served, for reading. While the lock is held, no
@@ -216,23 +220,44 @@ pub(super) fn sniff_header(path: &Path, options: &Options) -> Result<SchemaState
 /// It is an advisory `flock` on the whole file, independent of SQLite's POSIX
 /// record locks. The kernel releases it when the process ends, however it ends.
 /// A new file is for its owner only, and SQLite creates the `-wal` and `-shm` files with
-/// the same mode.
+/// the same mode and, as root, for the same owner.
 pub(super) fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create(create)
-        .mode(0o600)
-        .truncate(false)
-        .open(path)?;
+    let file = match File::options().read(true).write(true).open(path) {
+        Err(cause) if create && cause.kind() == io::ErrorKind::NotFound => create_file(path)?,
+        opened => opened?,
+    };
     match file.try_lock() {
-        Ok(()) => {
-            // It may have been replaced by a restored backup since it was opened.
-            let (locked, found) = (file.metadata()?, fs::metadata(path)?);
-            let is_same = (locked.dev(), locked.ino()) == (found.dev(), found.ino());
-            Ok(is_same.then_some(file))
-        }
+        // It may have been replaced by a restored backup, or deleted, since it was opened.
+        Ok(()) => Ok(leads_to(path, &file).then_some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(cause)) => Err(cause),
     }
+}
+
+/// If root creates a file in the folder of another user, it is for that user: the service
+/// has to open it.
+fn create_file(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).mode(0o600);
+    // Does not follow a link, which would lead to a file in another folder.
+    let file = match options.clone().create_new(true).open(path) {
+        // Another process has created it meanwhile.
+        Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => return options.open(path),
+        created => created?,
+    };
+    let folder = path.parent().unwrap_or(Path::new("/")).metadata()?;
+    if file.metadata()?.uid() == 0 && folder.uid() != 0 {
+        // It may be impossible in a container. Then root has to serve it.
+        let _ = fchown(&file, Some(folder.uid()), Some(folder.gid()));
+    }
+    Ok(file)
+}
+
+/// Whether the path leads to this file.
+pub(super) fn leads_to(path: &Path, file: &File) -> bool {
+    let identity = |file: Metadata| (file.dev(), file.ino());
+    let (Ok(found), Ok(file)) = (fs::metadata(path), file.metadata()) else {
+        return false;
+    };
+    identity(found) == identity(file)
 }

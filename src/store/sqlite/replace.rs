@@ -3,7 +3,7 @@
 //!
 //! SQLite applies whatever write-ahead log or rollback journal it finds beside a file, so
 //! those of the old file must be gone, durably, before the new one gets its name. The old
-//! file needs them until then: they are folded into it first.
+//! file needs them until then: a checkpoint copies them into it first.
 
 use std::{
     fs::{self, File},
@@ -12,6 +12,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use rusqlite::ErrorCode;
 
 use super::{
     super::{
@@ -19,47 +20,57 @@ use super::{
         atomic_file::{AtomicFile, sync_folder},
         error::OpenError,
     },
+    checkpoint::checkpoint,
     migrate::SchemaState,
-    open::{canonical_path, lock, sniff_header},
+    open::{canonical_path, leads_to, lock, sniff_header},
     recovery::{is_open, open_recovered, side_file},
 };
 
 /// What SQLite would apply to a file of the same name.
 const JOURNALS: [&str; 2] = ["-wal", "-journal"];
 
-/// A store that no process has open, or the name of one that does not exist. Meanwhile no
-/// service can open it.
+/// What belongs to a store: the file, and its journals.
+const FILES: [&str; 3] = ["", JOURNALS[0], JOURNALS[1]];
+
+/// A store that no process has open. Meanwhile no service can open it.
 #[derive(Debug)]
 pub(crate) struct ClosedStore {
     pub(crate) path: PathBuf,
     found: Found,
-    /// `None` if there is no file.
-    lock: Option<File>,
+    lock: File,
 }
 
 impl ClosedStore {
-    /// Locks a store, even a damaged one.
+    /// Locks a store, even a damaged one. If there is none, an empty file takes its place
+    /// until the drop, so that no service can create one meanwhile.
     pub(crate) fn lock(path: &Path) -> Result<Self, OpenError> {
         let failed = |cause| OpenError::File {
             path: path.into(),
             cause,
         };
         let path = canonical_path(path).map_err(failed)?;
-        let found = Found::at(&path).map_err(failed)?;
+        let mut found = Found::at(&path).map_err(failed)?;
         if found == Found::AnotherProgram {
             return Err(OpenError::NotAPetstore(path));
         }
-        let lock = match lock(&path, false) {
-            Ok(Some(lock)) if !is_open(&path) => Some(lock),
-            Ok(_) => return Err(OpenError::InUse(path)),
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => None,
-            Err(cause) => return Err(OpenError::File { path, cause }),
+        let lock = match lock(&path, true).map_err(failed)? {
+            Some(lock) if !is_open(&path) => lock,
+            _ => return Err(OpenError::InUse(path)),
         };
+        if found == Found::Nothing && lock.metadata().map_err(failed)?.len() > 0 {
+            // Another process has created it since.
+            found = Found::at(&path).map_err(failed)?;
+        }
         Ok(Self { path, found, lock })
     }
 
     pub(crate) fn exists(&self) -> bool {
-        self.lock.is_some()
+        self.found != Found::Nothing
+    }
+
+    /// The file in its place, which is empty if there was none.
+    pub(crate) fn file(&self) -> &File {
+        &self.lock
     }
 
     /// Puts a new file in its place. Returns the name that the old one has now, if there
@@ -75,37 +86,80 @@ impl ClosedStore {
             return Err(io::Error::other(message));
         }
         let kept = unused_name(path);
-        let mut is_kept = false;
-        for suffix in ["", JOURNALS[0], JOURNALS[1]] {
-            let linked = fs::hard_link(side_file(path, suffix), side_file(&kept, suffix));
-            is_kept |= unless_missing(linked)?;
-        }
-        sync_folder(path)?;
-        if self.found == Found::Petstore && fold_journal(path) {
-            for suffix in JOURNALS {
-                unless_missing(fs::remove_file(side_file(&kept, suffix)))?;
+        let is_kept = self.keep(&kept).inspect_err(|_| {
+            for suffix in FILES {
+                let _ = fs::remove_file(side_file(&kept, suffix));
             }
-        }
+        })?;
         for suffix in JOURNALS.into_iter().chain(["-shm"]) {
             unless_missing(fs::remove_file(side_file(path, suffix)))?;
         }
         sync_folder(path)?;
-        match self.exists() {
-            true => new.persist_over()?,
-            // Another process may have created one.
-            false => new.persist()?,
-        }
+        new.persist_over()?;
         Ok(is_kept.then_some(kept))
+    }
+
+    /// Gives the old files another name as well, and ensures that they need no journal, unless
+    /// they are damaged. Returns whether there are any.
+    fn keep(&self, kept: &Path) -> io::Result<bool> {
+        let path = &self.path;
+        let mut is_kept = false;
+        for suffix in FILES {
+            if !suffix.is_empty() || self.exists() {
+                let linked = fs::hard_link(side_file(path, suffix), side_file(kept, suffix));
+                is_kept |= unless_missing(linked)?;
+            }
+        }
+        sync_folder(path)?;
+        if self.found == Found::Petstore && checkpoint_unless_damaged(path)? {
+            for suffix in JOURNALS {
+                unless_missing(fs::remove_file(side_file(kept, suffix)))?;
+            }
+        }
+        Ok(is_kept)
     }
 }
 
-/// Moves the content of the WAL into the file. Returns whether nothing is left in it.
-fn fold_journal(path: &Path) -> bool {
-    let Ok(opened) = open_recovered(path, Role::Service) else {
-        return false;
+impl Drop for ClosedStore {
+    fn drop(&mut self) {
+        if !self.exists() && leads_to(&self.path, &self.lock) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Copies all of the WAL into the file. Returns `false` if the file is damaged; any other
+/// failure is an error, because the WAL has changes that a sound file needs.
+fn checkpoint_unless_damaged(path: &Path) -> io::Result<bool> {
+    let copied = open_recovered(path, Role::Service).and_then(|opened| {
+        let copied = checkpoint(&opened.db).map_err(|cause| OpenError::Database {
+            path: path.into(),
+            cause,
+        })?;
+        opened.checkpoint_and_close();
+        Ok(copied)
+    });
+    let reason = match copied {
+        Ok(true) => return Ok(true),
+        Ok(false) => "another process has it open".into(),
+        Err(OpenError::Database { cause, .. }) if is_damage(&cause) => return Ok(false),
+        Err(error) => error.to_string(),
     };
-    opened.checkpoint_and_close();
-    !side_file(path, JOURNALS[0]).exists()
+    let wal = side_file(path, JOURNALS[0]);
+    Err(io::Error::other(format!(
+        "its last changes are still in {} and cannot be copied into it ({reason}); the store was \
+         not changed; remove the cause, or move both files away, and restore again",
+        wal.display()
+    )))
+}
+
+/// Whether SQLite failed because of what is in the file.
+pub(crate) fn is_damage(cause: &rusqlite::Error) -> bool {
+    use ErrorCode::{DatabaseCorrupt, NotADatabase};
+    matches!(
+        cause.sqlite_error_code(),
+        Some(DatabaseCorrupt | NotADatabase)
+    )
 }
 
 /// What is in the place of a store.
@@ -148,8 +202,9 @@ fn unused_name(path: &Path) -> PathBuf {
     });
     let mut names = suffixes.map(|suffix| side_file(path, &suffix));
     let is_unused = |name: &PathBuf| {
-        let mut files = ["", JOURNALS[0], JOURNALS[1]].into_iter();
-        files.all(|suffix| fs::symlink_metadata(side_file(name, suffix)).is_err())
+        FILES
+            .into_iter()
+            .all(|suffix| fs::symlink_metadata(side_file(name, suffix)).is_err())
     };
     names.find(is_unused).expect("there is no last number")
 }
