@@ -149,11 +149,19 @@ test("a position that is gone loads everything again", async () => {
   const page = await openConsole(browser, proxy.address, key);
   await page.live();
   const gone = { code: "cursor_expired", message: "the events after this position are no longer kept", status: 410 };
-  await page.route("**/events/stream", (route) => route.fulfill({ status: 410, json: gone }), { times: 1 });
+  let old;
+  await page.route("**/events/stream", (route) => {
+    const position = route.request().headers()["last-event-id"];
+    old ??= position;
+    return position === old ? route.fulfill({ status: 410, json: gone }) : route.continue();
+  });
   await proxy.close();
   await call("POST", "pets", { name: "Not in the stream", categoryId: 1 });
+  const loaded = page.waitForResponse((response) => response.url().includes("/v1/pets?") && response.ok());
   await proxy.reopen();
+  await loaded;
   await page.row("Not in the stream").waitFor();
+  assert.ok(old);
   await call("POST", "pets", { name: "In the next one", categoryId: 1 });
   await page.row("In the next one").waitFor();
   await page.leave();
