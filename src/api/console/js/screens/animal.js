@@ -244,7 +244,9 @@ export function animalPanel(app, pet, changed) {
       if (event.type.startsWith("order.") && event.data.petId === id) takeOrder(event.data);
       if (event.subject !== `pets/${id}`) return;
       if (event.type === "pet.deleted") return isDeleted();
-      update(event.data);
+      // The response to an order arrives before events that are older than it.
+      const isOlder = order && Date.parse(event.time) < Date.parse(order.updatedAt);
+      update(isOlder ? { ...event.data, status: pet.status } : event.data);
       addEvents([event]);
     },
   };

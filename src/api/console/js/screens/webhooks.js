@@ -189,13 +189,17 @@ export function webhooks(root, app, rest) {
   sheet.hidden = true;
   load();
   const timer = setInterval(() => document.hidden || load(), REFRESH);
+  /** A change is delivered in a moment. */
+  let soon = 0;
   const move = arrows(body);
   return {
     show,
+    onEvent: () => void (soon ||= setTimeout(() => ((soon = 0), load()), 1000)),
     onKey: (event) => event.key === "Escape" && chosen ? !!(location.hash = "#/webhooks") : move(event),
     unmount() {
       turn++;
       clearInterval(timer);
+      clearTimeout(soon);
     },
   };
 }
