@@ -183,7 +183,7 @@ test("over the rate limit, it waits and says so", async () => {
 });
 
 test("100,000 animals: only what is shown is loaded", async () => {
-  const service = await startService({ seed: 100_000 });
+  const service = await startService({ inMemory: true, seed: 100_000 });
   try {
     const key = service.createKey();
     const page = await openConsole(browser, service.address, key);

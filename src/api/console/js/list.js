@@ -45,7 +45,7 @@ export function pagedList(app, { append, apply, foot, reload }) {
       watcher.unobserve(more);
       watcher.observe(more);
     } catch (error) {
-      if (!signal.aborted) app.failed(more, error, () => load(query));
+      if (!signal.aborted) app.failed(more, error, () => signal.aborted || load(query));
     }
   };
   const watcher = new IntersectionObserver(([{ isIntersecting }]) => isIntersecting && next && load(next), { rootMargin: "800px" });

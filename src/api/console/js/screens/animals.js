@@ -6,7 +6,7 @@ import { button, el, fill } from "../dom.js";
 import { exportAnimals } from "../export.js";
 import { count, plural } from "../format.js";
 import { stringify } from "../json.js";
-import { arrows, pagedList } from "../list.js";
+import { arrows, newButton, pagedList } from "../list.js";
 import { animalPanel } from "./animal.js";
 import { addAnimal, loadExamples } from "./new-animal.js";
 
@@ -36,9 +36,7 @@ export function animals(root, app, rest) {
   });
   const search = el("input", { type: "search", "data-search": true, placeholder: "Search by name", "aria-label": "Search by name", maxlength: 64 });
   const category = el("select", { "aria-label": "Category" });
-  const add = canWrite
-    ? button("Add animal", { class: "btn primary add", "data-new": true, "data-write": true, onclick: () => openNew() }, el("kbd", { "aria-hidden": "true" }, "n"))
-    : el("span", { class: "pill" }, "read-only key");
+  const add = newButton(canWrite, "Add animal", () => openNew());
   const save = button("Export", { class: "btn", title: "Save the animals of this list as CSV", onclick: () => app.act(save, () => exportAnimals(app, queryOf(100), (done) => (save.textContent = done)).finally(() => (save.textContent = "Export"))) });
   const bar = el("div", { class: "bar" }, el("span", { class: "search" }, search, el("kbd", { "aria-hidden": "true" }, "/")), category, save, add);
   const body = el("tbody");
