@@ -35,7 +35,7 @@ pub async fn route(
     let response = match path {
         "/" | "/console/" if api.console => assets::redirect("/console"),
         "/" | "/docs/" if api.docs => assets::redirect("/docs"),
-        "/console" if api.console => console::page(),
+        "/console" if api.console => console::page(api.docs),
         "/docs" if api.docs => docs::page(api.console),
         "/healthz" => api.health.live(),
         "/readyz" if is_read => api.health.ready().await?,

@@ -17,7 +17,7 @@ before(async () => {
   }).listen(0, "127.0.0.1");
   await new Promise((resolve) => receiver.once("listening", resolve));
   hook = `http://127.0.0.1:${receiver.address().port}/hook`;
-  service = await startService({ args: ["--reserve-for", "20m", "--webhook-allow-http", "--webhook-allow-net", "127.0.0.0/8"] });
+  service = await startService({ inMemory: true, args: ["--reserve-for", "20m", "--webhook-allow-http", "--webhook-allow-net", "127.0.0.0/8"] });
   browser = await launch();
   key = service.createKeyNamed("counter-2");
   call = caller(service.address, key);
@@ -125,10 +125,21 @@ test("an order that somebody else has completed in the meantime is shown as it i
 
 test("orders are loaded page by page", async () => {
   await order("Oldest");
+  const { id } = await order("Cancelled meanwhile");
   await Promise.all(Array.from({ length: 70 }, (_, at) => order(`Batch ${at}`)));
-  const page = await open("orders");
+  const page = await open("activity");
+  // The event arrives before the page, which does not show it yet.
+  await page.route(/store\/orders\?.*cursor/, async (route) => {
+    const response = await route.fetch();
+    await call("POST", `store/orders/${id}/cancel`);
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+    await route.fulfill({ response });
+  });
+  await page.open("Orders");
   await page.getByText("scroll for more").scrollIntoViewIfNeeded();
   await page.row("Oldest").waitFor();
+  await page.locator(".more", { hasText: /^\d+ orders$/ }).waitFor();
+  assert.equal(await page.row("Cancelled meanwhile").count(), 0);
   await page.leave();
 });
 
@@ -248,7 +259,7 @@ test("webhooks are added, tested, disabled and deleted, and failed deliveries re
   await page.button("Send a test").click();
   await panel.getByText("Not delivered: response 500").waitFor();
   await call("PUT", "categories/3", { name: "Rabbits" });
-  await panel.getByText("response 500, 1 attempt").waitFor();
+  await panel.getByText(/response 500, \d attempts?/).waitFor();
   await panel.getByText(/failing since/).waitFor();
   await inspect(page, "webhook");
   receiverStatus = 204;
@@ -358,6 +369,14 @@ test("a spreadsheet is checked before anything is added", async () => {
   });
   await page.dispatchEvent("#screen", "drop", { dataTransfer });
   await page.getByText("Line 3: a quote is not closed.").waitFor();
+
+  // The service may have forgotten the idempotency keys of an old import.
+  await page.evaluate(() => {
+    const old = { key: 1, time: Date.now() - 21 * 3_600_000, name: "old.csv", text: "name,category\nRex,Dogs\n", pasted: false };
+    sessionStorage.setItem("petstore-import", JSON.stringify(old));
+  });
+  await page.reload();
+  await page.getByText("The import of old.csv was interrupted after 0 rows, and cannot be resumed after 20 hours.").waitFor();
   assert.deepEqual(page.problems(), []);
   await page.leave();
 });
@@ -367,9 +386,11 @@ test("5,000 rows are imported once, over a lost connection and a reload", async 
   proxy = await startProxy(service.address);
   const page = await open("import", {}, key, proxy.address);
   page.setDefaultTimeout(120_000);
-  const lines = Array.from({ length: 5000 }, (_, at) => (at % 500 ? `Bulk ${at},Dogs` : `,Dogs`));
+  const lines = Array.from({ length: 5000 }, (_, at) => (at % 5 ? `Bulk ${at},Dogs` : `,Dogs`));
   await choose(page, csv("bulk.csv", ["name,category", ...lines].join("\n")));
-  await page.button("Import 4,990 animals").click();
+  // Thousands of requests are slow to follow for the test.
+  page.removeAllListeners("request");
+  await page.button("Import 4,000 animals").click();
   const done = (least) => page.waitForFunction((least) => document.querySelector("progress")?.value >= least, least);
   await done(300);
   await inspect(page, "import-progress");
@@ -386,10 +407,14 @@ test("5,000 rows are imported once, over a lost connection and a reload", async 
   page.once("dialog", (dialog) => dialog.accept());
   await page.reload();
   await page.getByText("This import was interrupted.").waitFor();
-  await page.button("Go on with 4,990 animals").click();
-  await page.getByRole("heading", { name: "4,990 animals were added" }).waitFor();
-  await page.getByText("10 rows were rejected.").waitFor();
-  assert.deepEqual((await page.locator("tbody .number").allInnerTexts()).slice(0, 3), ["2", "502", "1002"]);
+  // What is done is not sent again.
+  await page.evaluate(() => performance.setResourceTimingBufferSize(10_000));
+  await page.getByRole("button", { name: /^Go on with [23],\d\d\d animals$/ }).click();
+  await page.getByRole("heading", { name: "4,000 animals were added" }).waitFor();
+  const sent = await page.evaluate(() => performance.getEntriesByType("resource").filter(({ name }) => name.endsWith("/v1/pets")).length);
+  assert.ok(sent > 1000 && sent < 3200, `${sent} rows were sent after the reload`);
+  await page.getByText("1,000 rows were rejected.").waitFor();
+  assert.deepEqual((await page.locator("tbody .number").allInnerTexts()).slice(0, 3), ["2", "7", "12"]);
   let [found, cursor] = [[], ""];
   do {
     const response = await fetch(`${service.address}/v1/pets?name=Bulk&limit=100${cursor}`, { headers: { Authorization: `Bearer ${key}` } });
@@ -397,8 +422,8 @@ test("5,000 rows are imported once, over a lost connection and a reload", async 
     cursor = response.headers.get("link")?.match(/&?cursor=([\w-]+)/)?.[1];
     cursor = cursor && `&cursor=${cursor}`;
   } while (cursor);
-  assert.equal(found.length, 4990);
-  assert.equal(new Set(found).size, 4990);
+  assert.equal(found.length, 4000);
+  assert.equal(new Set(found).size, 4000);
   assert.deepEqual(page.problems(/ERR_/), ["a dialog: "]);
   await page.leave();
 });

@@ -9,7 +9,7 @@ import { startService } from "./harness.mjs";
 let service, browser, key, call;
 
 before(async () => {
-  service = await startService({ args: ["--reserve-for", "20m"] });
+  service = await startService({ inMemory: true, args: ["--reserve-for", "20m"] });
   browser = await launch();
   key = service.createKeyNamed("counter-2");
   call = caller(service.address, key);

@@ -1,7 +1,7 @@
 // Starts the real service on a new database, for third-party tools.
 
 import { execFileSync, spawn } from "node:child_process";
-import { mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -9,9 +9,10 @@ import { createInterface } from "node:readline";
 const binary = process.env.PETSTORE_BINARY;
 if (!binary) throw new Error("PETSTORE_BINARY must name the binary under test; `make test` sets it");
 
-// With `seed`, the store has that many animals before the service starts.
-export async function startService({ wrapper = [], args: more = [], database: url, seed } = {}) {
-  const dir = mkdtempSync(join(tmpdir(), "petstore-"));
+// With `seed`, the store has that many animals before the service starts. With `inMemory`,
+// its files are in memory if possible: for tests that write a lot.
+export async function startService({ wrapper = [], args: more = [], database: url, seed, inMemory } = {}) {
+  const dir = mkdtempSync(join(inMemory && existsSync("/dev/shm") ? "/dev/shm" : tmpdir(), "petstore-"));
   const file = join(dir, "petstore.db");
   const database = ["--database", url ?? `sqlite:${file}`];
   if (seed) execFileSync(binary, ["seed", String(seed), ...database], { stdio: "pipe" });

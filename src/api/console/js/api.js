@@ -29,7 +29,9 @@ export class ApiError extends Error {
 }
 
 /** How long a change is retried over a lost connection. */
-const GIVE_UP_AFTER = 120_000;
+const RETRY_FOR = 120_000;
+/** How long a response may take: a test of a webhook takes longest. */
+const TIMEOUT = 20_000;
 
 /**
  * What the API tells the page.
@@ -40,6 +42,8 @@ const GIVE_UP_AFTER = 120_000;
  */
 
 export class Api {
+  #end = new AbortController();
+
   /**
    * @param {string} key
    * @param {Observer} observer
@@ -49,15 +53,21 @@ export class Api {
     this.observer = observer;
   }
 
+  /** Ends all requests, and makes no more. */
+  end() {
+    this.#end.abort();
+  }
+
   /**
-   * One request, without retries.
+   * One request, without retries and without a timeout.
    * @param {string} path below /v1/
    * @param {RequestInit & { headers?: Record<string, string> }} [options]
    */
   async fetch(path, options = {}) {
     const url = new URL(`v1/${path}`, document.baseURI);
     const headers = { ...options.headers, Authorization: `Bearer ${this.key}` };
-    const response = await fetch(url, { cache: "no-store", ...options, headers });
+    const signal = AbortSignal.any([this.#end.signal, ...(options.signal ? [options.signal] : [])]);
+    const response = await fetch(url, { cache: "no-store", ...options, headers, signal });
     if (response.status === 401) this.observer.unauthorized();
     return response;
   }
@@ -77,37 +87,62 @@ export class Api {
    * @param {"POST" | "PATCH" | "PUT" | "DELETE"} method
    * @param {string} path
    * @param {object} [body]
-   * @param {string | null} [ifMatch]
-   * @param {string} [key] the `Idempotency-Key`
+   * @param {Record<string, string>} [more] headers
    */
-  send(method, path, body, ifMatch, key = randomId()) {
+  send(method, path, body, more) {
     /** @type {Record<string, string>} */
-    const headers = {};
-    if (method === "POST") headers["Idempotency-Key"] = key;
+    const headers = { ...more };
+    if (method === "POST") headers["Idempotency-Key"] ??= randomId();
     if (body) headers["Content-Type"] = method === "PATCH" ? "application/merge-patch+json" : "application/json";
-    if (ifMatch) headers["If-Match"] = ifMatch;
-    return this.#request(path, { method, headers, body: body && stringify(body) }, GIVE_UP_AFTER);
+    return this.#request(path, { method, headers, body: body && stringify(body) }, RETRY_FOR);
+  }
+
+  /**
+   * A POST of a form or button. Whoever clicks again because the connection was lost sends
+   * the same `Idempotency-Key`, unless the request has changed.
+   */
+  once() {
+    /** @type {Map<string, string>} */
+    const keys = new Map();
+    return async (/** @type {string} */ path, /** @type {object | undefined} */ body = undefined) => {
+      const request = path + stringify(body ?? null);
+      const key = keys.get(request) ?? randomId();
+      keys.delete(request);
+      try {
+        return await this.send("POST", path, body, { "Idempotency-Key": key });
+      } catch (error) {
+        const { status } = /** @type {ApiError} */ (error);
+        if (!status || status >= 500) keys.set(request, key);
+        throw error;
+      }
+    };
   }
 
   /**
    * @param {string} path
    * @param {RequestInit & { headers?: Record<string, string> }} options
-   * @param {number} patience
+   * @param {number} retryFor
    * @returns {Promise<Result>}
    */
-  async #request(path, options, patience) {
-    const giveUpAt = Date.now() + patience;
+  async #request(path, options, retryFor) {
+    const giveUpAt = Date.now() + retryFor;
+    const isEnded = () => options.signal?.aborted || this.#end.signal.aborted;
     for (let attempt = 0; ; attempt++) {
+      if (isEnded()) throw new ApiError(0, "aborted", "The request was cancelled.");
       let response, text;
       try {
-        response = await this.fetch(path, options);
+        const signal = AbortSignal.any([AbortSignal.timeout(TIMEOUT), ...(options.signal ? [options.signal] : [])]);
+        response = await this.fetch(path, { ...options, signal });
         text = await response.text();
-      } catch (error) {
-        if (options.signal?.aborted) throw error;
+      } catch {
+        if (isEnded()) continue;
         this.observer.connection(false);
-        if (Date.now() >= giveUpAt) throw new ApiError(0, "connection_lost", "The connection to the service was lost.");
-        await sleep(Math.min(250 * 2 ** attempt, 4000));
-        continue;
+        if (retryFor) await sleep(Math.min(250 * 2 ** attempt, 4000));
+        // Also after the computer has slept: the service forgets idempotency keys.
+        if (Date.now() < giveUpAt) continue;
+        throw new ApiError(0, "connection_lost", retryFor
+          ? "The connection was lost, and it is not known whether the change was made. Try again: it is not made twice."
+          : "The connection to the service was lost.");
       }
       this.observer.connection(true);
       if (response.ok) {
@@ -125,7 +160,6 @@ export class Api {
         const seconds = Number(response.headers.get("retry-after")) || 1;
         this.observer.waiting(seconds, response.status);
         await sleep(seconds * 1000);
-        if (options.signal?.aborted) throw new DOMException("", "AbortError");
         continue;
       }
       throw errorOf(response, text);

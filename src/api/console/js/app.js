@@ -27,8 +27,15 @@ export class App {
     this.api = api;
     this.key = key;
     this.names = new Names(api);
-    /** Loads what could not be loaded, when the connection is back. */
-    this.retry = () => {};
+    /** @type {Set<() => void>} what could not be loaded */
+    this.retries = new Set();
+  }
+
+  /** Loads it, when the connection is back. */
+  retry() {
+    const all = [...this.retries];
+    this.retries.clear();
+    for (const retry of all) retry();
   }
 
   /** @param {string} scope */
@@ -50,7 +57,13 @@ export class App {
       await action();
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      if (!onError || (await onError(error)) === false) toast(message(error), "danger");
+      if (error.code === "aborted") return;
+      let handled = false;
+      try {
+        handled = !!onError && (await onError(error)) !== false;
+      } finally {
+        if (!handled) toast(message(error), "danger");
+      }
     } finally {
       if (control) control.ariaBusy = null;
     }
@@ -77,13 +90,8 @@ export class App {
    */
   failed(root, error, retry) {
     if (!(error instanceof ApiError)) throw error;
-    if (!error.status) {
-      this.retry = () => {
-        this.retry = () => {};
-        retry();
-      };
-    }
-    fill(root, el("div", { class: "empty" }, el("p", null, message(error)), button("Try again", { class: "btn", onclick: retry })));
+    if (!error.status) this.retries.add(retry);
+    fill(root, el("div", { class: "empty" }, el("p", null, message(error)), button("Try again", { class: "btn", onclick: () => (this.retries.delete(retry), retry()) })));
   }
 }
 

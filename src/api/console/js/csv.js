@@ -50,7 +50,7 @@ export function readRows(text, pasted) {
 
 // What a spreadsheet takes for a formula, also behind apostrophes. It skips spaces, and
 // quotes that are not around a whole cell; full-width forms are as good as the others.
-const FORMULA = /^'*[["\p{White_Space}]--[\t\r\n]]*[=+\-@＝＋－＠\t\r\n]/v;
+const FORMULA = /^'*(?:(?![\t\r\n])["\p{White_Space}])*[=+\-@＝＋－＠\t\r\n]/u;
 
 /** Neutralises formulas (CSV injection), also behind a semicolon. @param {string} text */
 export const escapeFormula = (text) => text.split(";").map((part) => (FORMULA.test(part) ? `'${part}` : part)).join(";");

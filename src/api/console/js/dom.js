@@ -31,6 +31,21 @@ export function fill(element, ...children) {
   element.replaceChildren(...shown(children));
 }
 
+/**
+ * Replaces the content if its state has changed, so that otherwise buttons stay pending;
+ * the focus stays in it.
+ * @param {HTMLElement} element
+ * @param {string} state
+ * @param {() => Child[]} content
+ */
+export function refill(element, state, content) {
+  if (element.dataset.state === state) return;
+  element.dataset.state = state;
+  const hadFocus = element.contains(document.activeElement);
+  fill(element, ...content());
+  if (hadFocus) /** @type {HTMLElement | null} */ (element.querySelector("a, button"))?.focus();
+}
+
 /** @param {Child[]} children */
 const shown = (children) => /** @type {(Node | string)[]} */ (children.filter((child) => child || child === ""));
 

@@ -4,50 +4,55 @@ import { button, el, fill } from "./dom.js";
 
 /** @import { Event } from "./api.js" */
 
+/** More events than this while a page is loaded, and the list is loaded again. */
+const MAX_MISSED = 500;
+
 /**
  * @param {import("./app.js").App} app
  * @param {object} list
  * @param {(items: any[]) => unknown} list.append shows a page
  * @param {(event: Event) => unknown} list.apply shows what has happened since
  * @param {(isLast: boolean) => import("./dom.js").Child} list.foot
+ * @param {() => void} list.reload starts it again
  */
-export function pagedList(app, { append, apply, foot }) {
+export function pagedList(app, { append, apply, foot, reload }) {
   const more = el("div", { class: "more", role: "status" });
   let abort = new AbortController();
   let path = "";
   /** @type {string | null} */
   let next = null;
-  /** @type {Event[] | null} what happens while the first page is loaded */
+  /** @type {Event[] | null} what happens while a page is loaded, which may not show it yet */
   let missed = null;
 
-  let loading = false;
-  const paint = () => loading || fill(more, foot(!next));
+  const paint = () => missed || fill(more, foot(!next));
   const load = async (/** @type {string} */ query) => {
     const { signal } = abort;
     next = null;
-    loading = true;
+    missed ??= [];
     fill(more, "Loading…");
     try {
       const page = await app.api.get(path + query, signal);
       if (signal.aborted) return;
       next = page.next;
       append(page.data);
-      missed?.forEach(apply);
+      const events = missed;
       missed = null;
-      loading = false;
+      if (events.length > MAX_MISSED) return reload();
+      for (const event of events) if (!signal.aborted) apply(event);
+      if (signal.aborted) return;
       paint();
       // The end may be in view still.
       watcher.unobserve(more);
       watcher.observe(more);
     } catch (error) {
-      if (!signal.aborted) app.failed(more, error, () => load(query));
+      if (!signal.aborted) app.failed(more, error, () => signal.aborted || load(query));
     }
   };
   const watcher = new IntersectionObserver(([{ isIntersecting }]) => isIntersecting && next && load(next), { rootMargin: "800px" });
 
   return {
     more,
-    isLast: () => !next && !loading,
+    isLast: () => !next && !missed,
     paint,
     /** @param {string} list @param {string} query */
     start(list, query) {
@@ -58,7 +63,7 @@ export function pagedList(app, { append, apply, foot }) {
     },
     /** @param {Event} event */
     onEvent(event) {
-      if (missed) return void missed.push(event);
+      if (missed) return void (missed.length <= MAX_MISSED && missed.push(event));
       apply(event);
       paint();
     },

@@ -114,6 +114,7 @@ function showPage(signedIn) {
 /** @param {string} [reason] */
 function signOut(reason) {
   endStream();
+  app?.api.end();
   forgetKey();
   screen?.unmount?.();
   [app, screen, shown] = [null, null, ""];

@@ -52,7 +52,7 @@ export class Names {
 
   /** @param {import("./api.js").Event} event */
   onEvent({ type, data }) {
-    if (type.startsWith("pet.")) this.pets.set(data.id, type === "pet.deleted" ? "" : data.name);
+    if (type.startsWith("pet.") && this.pets.has(data.id)) this.pets.set(data.id, type === "pet.deleted" ? "" : data.name);
     if (type === "category.updated") this.categories.set(String(data.id), data.name);
     if (type === "category.deleted") this.categories.delete(String(data.id));
   }

@@ -6,6 +6,9 @@ import { parse } from "./json.js";
 
 /** Something arrives every 15 seconds; after this time the connection is dead. */
 const SILENCE = 40_000;
+/** A stream that ends before this time has failed, and the next one waits. */
+const STABLE = 5000;
+const MAX_WAIT = 10_000;
 
 /** The id of the newest event. @param {import("./api.js").Api} api */
 export async function newest(api) {
@@ -42,7 +45,7 @@ export function follow(api, position, on) {
     if (data) on.event(parse(data));
   };
 
-  /** Reads until the stream ends, for any reason. */
+  /** Reads until the stream ends, for any reason. Returns how long to wait, at least. */
   const read = async () => {
     connection = new AbortController();
     const isSilent = () => connection.abort();
@@ -56,7 +59,7 @@ export function follow(api, position, on) {
         position = await newest(api);
         on.gone();
       }
-      if (!response.ok || !response.body) return { opened: response.status === 410, reached };
+      if (!response.ok || !response.body) return { wait: 1000 * Number(response.headers.get("retry-after")), reached };
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       for (let rest = ""; ;) {
         on.state(true, true);
@@ -73,7 +76,7 @@ export function follow(api, position, on) {
     } finally {
       clearTimeout(silence);
     }
-    return { opened: reached, reached };
+    return { wait: 0, reached };
   };
 
   const reconnect = () => (connection.abort(), document.hidden || wake());
@@ -81,13 +84,17 @@ export function follow(api, position, on) {
   addEventListener("online", reconnect, { signal });
   addEventListener("offline", reconnect, { signal });
   (async () => {
-    while (!signal.aborted) {
+    for (let failures = 0; !signal.aborted;) {
       const woken = new Promise((resolve) => (wake = () => resolve(null)));
       if (document.hidden) await woken;
-      const { opened, reached } = await read();
+      const start = Date.now();
+      const { wait, reached } = await read();
       if (signal.aborted || document.hidden) continue;
-      if (!opened) on.state(false, reached);
-      await Promise.race([sleep(opened ? 100 : retry), woken]);
+      failures = Date.now() - start > STABLE ? 0 : failures + 1;
+      if (failures || !reached) on.state(false, reached);
+      // At once, then with exponential backoff and jitter.
+      const backoff = Math.min(retry * 2 ** (failures - 2), MAX_WAIT) * (0.5 + Math.random() / 2);
+      await Promise.race([sleep(Math.max(wait, failures < 2 ? 100 : backoff)), woken]);
     }
   })();
   return () => {

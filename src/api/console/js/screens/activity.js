@@ -30,7 +30,6 @@ export function activity(root, app) {
   /** @type {Map<number, string>} */
   const deleted = new Map();
   const log = el("ol", { class: "sheet log" });
-  names.pets.clear();
 
   /** @param {Entry} entry */
   const paint = ({ event, item, before }) => {
@@ -79,17 +78,20 @@ export function activity(root, app) {
       const newest = entries[0]?.event;
       if ((types && !types.includes(event.type)) || (newest && newest.sequence >= event.sequence) || isTwin(event, newest)) return;
       if (++added > MAX_NEW) return start(types);
+      if (event.type.startsWith("pet.")) names.pets.set(event.data.id, event.type === "pet.deleted" ? "" : event.data.name);
       const entry = { event, item: el("li", { class: "changed" }) };
       entries.unshift(entry);
       log.prepend(entry.item);
       complete([entry]);
     },
+    reload: () => start(types),
     foot: (isLast) => !isLast ? "Scroll for more" : entries.length ? plural(entries.length, "event")
       : el("div", { class: "empty" }, el("h2", null, "Nothing has happened yet"), el("p", null, "Whatever changes is listed here: what, when, and by whom.")),
   });
 
   const start = (/** @type {string} */ value) => {
     [types, added, entries, unclear] = [value, 0, [], []];
+    names.pets.clear();
     fill(log);
     list.start("events", `?sort=desc&limit=50${types && `&types=${types}`}`);
   };

@@ -3,7 +3,7 @@
 import { FIELDS, LABELS, animalFields, changes, valuesOf } from "../animal-fields.js";
 import { ApiError } from "../api.js";
 import { confirm, message, toast } from "../app.js";
-import { button, el, fill } from "../dom.js";
+import { button, el, fill, refill } from "../dom.js";
 import { ago, exactly, left, when } from "../format.js";
 import { describe } from "../words.js";
 
@@ -24,7 +24,7 @@ const OUTCOMES = /** @type {const} */ ({ placed: "pending", completed: "sold", c
 export function animalPanel(app, pet, changed) {
   const { api, names } = app;
   const { id } = pet;
-  /** @type {Order | undefined} its latest order */
+  /** @type {Order | null | undefined} its latest order; null: it has none; undefined: not known */
   let order;
   /** @type {Event[]} newest first */
   let events = [];
@@ -77,29 +77,21 @@ export function animalPanel(app, pet, changed) {
     /** @param {...HTMLElement} buttons */
     const actions = (...buttons) => app.can("orders:write") && el("div", { class: "actions" }, ...buttons);
     paintTime();
-    // Painted again only if it changes, so that the focus stays.
-    const state = `${pet.status} ${claim}`;
-    if (state === sale.dataset.state) return;
-    sale.dataset.state = state;
     const hadFocus = sale.contains(document.activeElement);
-    if (pet.status === "available") fill(sale, notice("ok", "Available"), actions(step("Reserve", "", "primary")));
-    else if (pet.status && !claim) fill(sale, notice("", `Marked as ${pet.status}, without an order`));
-    else if (pet.status === "pending") {
-      fill(sale, notice("warn", el("span", null, `Reserved, ${claim}`), time),
-        actions(step("Complete sale", "complete", "primary"), step("Cancel", "cancel", "")));
-    } else if (pet.status === "sold") {
-      fill(sale, notice("", el("span", null, `Sold, ${claim}`), when(order?.updatedAt ?? "")), actions(step("Return", "return", "")));
-    } else fill(sale, notice("", "Not for sale: it has no status"));
-    if (hadFocus) (sale.querySelector("button") ?? title).focus();
+    refill(sale, `${pet.status} ${claim} ${order === undefined}`, () => {
+      if (pet.status === "available") return [notice("ok", "Available"), actions(step("Reserve", "", "primary"))];
+      if (!pet.status) return [notice("", "Not for sale: it has no status")];
+      if (!claim) return [notice("", `Marked as ${pet.status}${order === undefined ? "" : ", without an order"}`)];
+      if (pet.status === "sold") return [notice("", el("span", null, `Sold, ${claim}`), when(order?.updatedAt ?? "")), actions(step("Return", "return", ""))];
+      return [notice("warn", el("span", null, `Reserved, ${claim}`), time), actions(step("Complete sale", "complete", "primary"), step("Cancel", "cancel", ""))];
+    });
+    if (hadFocus && !sale.contains(document.activeElement)) title.focus();
   };
 
   /** A button that places an order, or moves it on. @param {string} label @param {string} path @param {string} kind */
-  const step = (label, path, kind) => app.button(label, kind, async () => {
+  const step = (label, path, kind, post = api.once()) => app.button(label, kind, async () => {
     warn("");
-    const sent = path ? api.send("POST", `store/orders/${order?.id}/${path}`) : api.send("POST", "store/orders", { petId: id });
-    const now = /** @type {Order} */ ((await sent).data);
-    order = now;
-    update({ ...pet, status: OUTCOMES[now.status] });
+    takeOrder((await (path ? post(`store/orders/${order?.id}/${path}`) : post("store/orders", { petId: id }))).data);
   }, async (error) => {
     if (error.status !== 409) return false;
     const [{ data }] = await Promise.all([api.get(`pets?id=${id}`), loadOrder()]);
@@ -109,6 +101,16 @@ export function animalPanel(app, pet, changed) {
     // Not on a button that would change the order of somebody else.
     title.focus();
   });
+
+  /** Responses and events may overtake each other. @param {Order} now */
+  const isNewer = (now) => !order || now.id > order.id || (now.id === order.id && Date.parse(now.updatedAt) >= Date.parse(order.updatedAt));
+
+  /** The event of the animal follows; until then the two would not agree. @param {Order} now */
+  const takeOrder = (now) => {
+    if (!isNewer(now)) return;
+    order = now;
+    update({ ...pet, status: OUTCOMES[now.status] });
+  };
 
   const paintForm = () => (saving.hidden = conflict.hasChildNodes() || !Object.keys(changes(fields.values, base)).length);
 
@@ -130,7 +132,7 @@ export function animalPanel(app, pet, changed) {
     for (let etag = null; ;) {
       try {
         // An empty patch changes nothing, and returns the animal with its ETag.
-        const current = await api.send("PATCH", `pets/${id}`, etag ? body : {}, etag);
+        const current = await api.send("PATCH", `pets/${id}`, etag ? body : {}, etag ? { "If-Match": etag } : {});
         const theirs = valuesOf(current.data);
         // Also if the response to an earlier attempt was lost.
         if (edited.every((name) => theirs[name] === mine[name])) {
@@ -218,11 +220,15 @@ export function animalPanel(app, pet, changed) {
   };
 
   const loadOrder = async () => {
-    if (app.can("orders:read")) [order] = (await api.get(`store/orders?petId=${id}&sort=desc&limit=1`)).data;
+    if (!app.can("orders:read")) return;
+    const [found] = /** @type {Order[]} */ ((await api.get(`store/orders?petId=${id}&sort=desc&limit=1`)).data);
+    if (!found) order ??= null;
+    else if (isNewer(found)) order = found;
   };
 
   paint();
-  loadOrder().then(paint, () => {});
+  const loadSale = () => loadOrder().then(paint, (error) => void (error.status || app.retries.add(loadSale)));
+  loadSale();
   loadHistory(`?subject=pets/${id}&sort=desc&limit=20`).catch(() => {});
 
   return {
@@ -235,15 +241,12 @@ export function animalPanel(app, pet, changed) {
     },
     /** @param {Event} event */
     onEvent(event) {
-      if (event.type.startsWith("order.") && event.data.petId === id) {
-        const now = /** @type {Order} */ (event.data);
-        order = now;
-        // The event of the animal follows; until then the two would not agree.
-        update({ ...pet, status: OUTCOMES[now.status] });
-      }
+      if (event.type.startsWith("order.") && event.data.petId === id) takeOrder(event.data);
       if (event.subject !== `pets/${id}`) return;
       if (event.type === "pet.deleted") return isDeleted();
-      update(event.data);
+      // The response to an order arrives before events that are older than it.
+      const isOlder = order && Date.parse(event.time) < Date.parse(order.updatedAt);
+      update(isOlder ? { ...event.data, status: pet.status } : event.data);
       addEvents([event]);
     },
   };

@@ -6,7 +6,7 @@ import { button, el, fill } from "../dom.js";
 import { exportAnimals } from "../export.js";
 import { count, plural } from "../format.js";
 import { stringify } from "../json.js";
-import { arrows, pagedList } from "../list.js";
+import { arrows, newButton, pagedList } from "../list.js";
 import { animalPanel } from "./animal.js";
 import { addAnimal, loadExamples } from "./new-animal.js";
 
@@ -28,6 +28,7 @@ export function animals(root, app, rest) {
   let isFirstPage = true;
   /** @type {ReturnType<typeof animalPanel> | null} */
   let panel = null;
+  const postExamples = api.once();
 
   const cards = Object.entries(CARDS).map(([key, label]) => {
     const status = key === "total" ? "" : key;
@@ -35,9 +36,7 @@ export function animals(root, app, rest) {
   });
   const search = el("input", { type: "search", "data-search": true, placeholder: "Search by name", "aria-label": "Search by name", maxlength: 64 });
   const category = el("select", { "aria-label": "Category" });
-  const add = canWrite
-    ? button("Add animal", { class: "btn primary add", "data-new": true, "data-write": true, onclick: () => openNew() }, el("kbd", { "aria-hidden": "true" }, "n"))
-    : el("span", { class: "pill" }, "read-only key");
+  const add = newButton(canWrite, "Add animal", () => openNew());
   const save = button("Export", { class: "btn", title: "Save the animals of this list as CSV", onclick: () => app.act(save, () => exportAnimals(app, queryOf(100), (done) => (save.textContent = done)).finally(() => (save.textContent = "Export"))) });
   const bar = el("div", { class: "bar" }, el("span", { class: "search" }, search, el("kbd", { "aria-hidden": "true" }, "/")), category, save, add);
   const body = el("tbody");
@@ -90,7 +89,7 @@ export function animals(root, app, rest) {
       el("p", null, canWrite ? "Add the first one, import a spreadsheet, or look around with examples." : "Your key can only read."),
       canWrite && el("div", { class: "actions" },
         button("Add the first animal", { class: "btn primary", "data-write": true, onclick: openNew }),
-        app.button("Load examples", "", () => loadExamples(app))));
+        app.button("Load examples", "", () => loadExamples(app, postExamples))));
   };
 
   const showAll = () => {
@@ -135,16 +134,17 @@ export function animals(root, app, rest) {
     }
   };
 
-  /** @param {Pet} pet */
-  const matches = (pet) =>
+  /** The service compares names better: what it has found stays. @param {Pet} pet @param {boolean} found */
+  const matches = (pet, found) =>
     (!filter.status || pet.status === filter.status) &&
     (!filter.categoryId || String(pet.categoryId) === filter.categoryId) &&
-    pet.name.toLowerCase().startsWith(filter.name.toLowerCase());
+    (found || pet.name.toLowerCase().startsWith(filter.name.toLowerCase()));
+  const idOf = (/** @type {Element} */ row) => Number(row.lastElementChild?.textContent);
 
   /** Brings the list up to date. @param {Pick<Event, "type" | "data">} event */
   const apply = ({ type, data: pet }) => {
     const entry = entries.get(pet.id);
-    if (entry && (type === "pet.deleted" || (!matches(pet) && panel?.id !== pet.id))) {
+    if (entry && (type === "pet.deleted" || (!matches(pet, true) && panel?.id !== pet.id))) {
       if (entry.row.contains(document.activeElement)) /** @type {HTMLElement | null | undefined} */ (entry.row.nextElementSibling?.querySelector("a"))?.focus();
       entry.row.remove();
       entries.delete(pet.id);
@@ -153,12 +153,13 @@ export function animals(root, app, rest) {
       entry.pet = pet;
       paint(entry);
       entry.row.classList.add("changed");
-    } else if (type !== "pet.deleted" && matches(pet)) {
+    } else if (type !== "pet.deleted" && matches(pet, false)) {
+      const last = body.lastElementChild;
+      if (!list.isLast() && (!last || (!filter.name && idOf(last) > pet.id))) return;
       // A flood of new animals would make the page slow.
       if (++inserted > 200) return void load();
       let behind = body.firstElementChild;
-      while (behind && !filter.name && Number(behind.lastElementChild?.textContent) > pet.id) behind = behind.nextElementSibling;
-      if (!behind && !list.isLast()) return;
+      while (behind && !filter.name && idOf(behind) > pet.id) behind = behind.nextElementSibling;
       const added = newEntry(pet);
       entries.set(pet.id, added);
       body.insertBefore(added.row, behind);
@@ -174,14 +175,18 @@ export function animals(root, app, rest) {
     countsTimer ||= setTimeout(() => ((countsTimer = 0), loadCounts().catch(() => {})), 300);
   };
 
-  const list = pagedList(app, { append, apply, foot });
+  /** Why the animal of the address is not shown. */
+  const problem = el("div");
+  const list = pagedList(app, { append, apply, foot, reload: load });
   const split = el("div", { class: "split" },
-    el("section", { "aria-label": "List" }, el("div", { class: "cards" }, ...cards.map((card) => card.element)), bar, sheet, list.more));
+    el("section", { "aria-label": "List" }, problem, el("div", { class: "cards" }, ...cards.map((card) => card.element)), bar, sheet, list.more));
   root.append(split);
 
   /** Shows the animal with an id, or none. @param {string} id */
   const show = async (id) => {
     const previous = panel?.id;
+    rest = id;
+    fill(problem);
     if (previous === Number(id)) return;
     panel?.close();
     panel = null;
@@ -193,8 +198,11 @@ export function animals(root, app, rest) {
     }
     let pet = entries.get(Number(id))?.pet;
     if (!pet) {
-      const { data } = await api.get(`pets?id=${id}`).catch(() => ({ data: [] }));
-      pet = data[0];
+      const found = await api.get(`pets?id=${id}`).catch((error) => error);
+      // Meanwhile another one may be wanted.
+      if (rest !== id || panel) return;
+      if (found instanceof Error) return app.failed(problem, found, () => rest === id && show(id));
+      pet = /** @type {Pet | undefined} */ (found.data[0]);
       if (!pet) {
         toast(`There is no animal ${id}.`, "danger");
         return location.replace("#/animals");
@@ -241,6 +249,7 @@ export function animals(root, app, rest) {
       return true;
     },
     unmount() {
+      rest = "-";
       list.unmount();
       panel?.close();
     },

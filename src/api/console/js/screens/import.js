@@ -9,12 +9,14 @@ import { FIELDS, findColumns, fold, keysOf, readPet } from "../pet-rows.js";
 
 /** @import { Row } from "../csv.js" */
 /** @import { Columns, PetRow } from "../pet-rows.js" */
-/** @typedef {{ key: number, time: number, name: string, text: string, pasted: boolean, note?: string, header?: boolean, columns?: Columns }} Source */
+/** @typedef {{ key: number, time: number, name: string, text: string, pasted: boolean, note?: string, header?: boolean, columns?: Columns, categories?: [string, string][] }} Source
+ *   `time` is when the import began, if it did; then nothing else changes any more. */
 
-/** Where a started import is kept, so that it survives a reload. */
+/** Where a started import and its progress are kept, so that it survives a reload. */
 const STORAGE = "petstore-import";
-/** How long the service knows the idempotency keys, at least. */
-const DAY = 86_400_000;
+const PROGRESS = "petstore-import-progress";
+/** How long it can be resumed. The service keeps idempotency keys for at least 24 hours. */
+const RESUME_WITHIN = 20 * 3_600_000;
 /** A browser opens six connections, and one of them is the event stream. */
 const PARALLEL = 5;
 
@@ -23,8 +25,12 @@ export function imports(root, app) {
   const { api, names, key } = app;
   let running = false;
 
+  const forget = () => [STORAGE, PROGRESS].forEach((name) => sessionStorage.removeItem(name));
+  /** @returns {{ next: number, failed: [number, string][] }} the first row that may not be done, and what the service has rejected */
+  const progressOf = () => JSON.parse(sessionStorage.getItem(PROGRESS) ?? "null") ?? { next: 0, failed: [] };
+
   const choose = (problem = "") => {
-    sessionStorage.removeItem(STORAGE);
+    forget();
     const file = el("input", { type: "file", class: "unseen", accept: ".csv,.tsv,.txt,text/csv", onchange: () => file.files?.[0] && open(file.files[0]) });
     const paste = el("textarea", { rows: 5, "aria-label": "Cells", placeholder: "…or copy the cells in your spreadsheet, and paste them here.", oninput: () => paste.value.trim() && check({ key: key.id, time: 0, name: "pasted cells", text: paste.value, pasted: true }) });
     fill(root, el("p", { class: "problem", role: "alert" }, problem),
@@ -84,7 +90,7 @@ export function imports(root, app) {
     const actions = el("div", { class: "bar" });
 
     const read = () => {
-      const ids = new Map([...names.categories].map(([id, name]) => [fold(name), id]));
+      const ids = new Map((source.categories ?? [...names.categories]).map(([id, name]) => [fold(name), id]));
       pets = rows.slice(source.header ? 1 : 0).map((row) => readPet(row, columns, ids, width));
       paint();
     };
@@ -97,10 +103,10 @@ export function imports(root, app) {
         button("", { class: "card", "aria-pressed": String(filter === value), onclick: () => ((filter = String(value)), paint()) }, el("b", null, count(Number(number))), String(label))));
       fill(notes, source.note && el("p", { class: "notice warn" }, source.note),
         source.time > 0 && el("p", { class: "notice warn" }, "This import was interrupted. Go on with it: animals that were added are not added again."),
-        unnamed.size > 0 && app.can("pets:read") && el("div", { class: "notice warn" }, el("span", null, `${plural(unnamed.size, "category is", "categories are")} not known: ${[...unnamed.values()].slice(0, 9).join(", ")}${unnamed.size > 9 ? "…" : ""}`),
+        unnamed.size > 0 && !source.time && app.can("pets:read") && el("div", { class: "notice warn" }, el("span", null, `${plural(unnamed.size, "category is", "categories are")} not known: ${[...unnamed.values()].slice(0, 9).join(", ")}${unnamed.size > 9 ? "…" : ""}`),
           app.button(unnamed.size === 1 ? "Add it" : "Add them", "small", () => nameAll([...unnamed.values()]))));
       fill(actions,
-        ready.length > 0 && button(`${source.time ? "Go on with" : "Import"} ${plural(ready.length, "animal")}`, { class: "btn primary", "data-write": true, onclick: () => add(source, pets) }),
+        ready.length > 0 && button(source.time ? `Go on with ${plural(ready.length - progressOf().next, "animal")}` : `Import ${plural(ready.length, "animal")}`, { class: "btn primary", "data-write": true, onclick: () => add(source, pets) }),
         button("Another file", { class: "btn", onclick: () => choose() }),
         bad > 0 && el("span", { class: "hint" }, `${plural(bad, "invalid row")} will be left out.`));
       fill(body);
@@ -109,12 +115,17 @@ export function imports(root, app) {
 
     /** Names new categories. @param {string[]} all */
     const nameAll = async (all) => {
-      await names.loadCategories();
-      let free = [...names.categories.keys()].map(BigInt).reduce((a, b) => (a > b ? a : b), 0n);
       try {
+        await names.loadCategories();
         for (const name of all) {
-          await api.send("PUT", `categories/${++free}`, { name });
-          names.categories.set(String(free), name);
+          while (![...names.categories.values()].some((other) => fold(other) === fold(name))) {
+            const free = [...names.categories.keys()].map(BigInt).reduce((a, b) => (a > b ? a : b), 0n) + 1n;
+            await api.send("PUT", `categories/${free}`, { name }, { "If-None-Match": "*" }).then(() => names.categories.set(String(free), name), (error) => {
+              // Somebody else has named this one.
+              if (error.status !== 412) throw error;
+              return names.loadCategories();
+            });
+          }
         }
       } finally {
         read();
@@ -132,7 +143,7 @@ export function imports(root, app) {
     };
     const watcher = new IntersectionObserver(([{ isIntersecting }]) => isIntersecting && more.textContent && showMore(), { rootMargin: "800px" });
 
-    fill(root, el("h2", null, source.name), el("div", { class: "fields" }, ...selects, el("label", { class: "check" }, header, "The first row names the columns")),
+    fill(root, el("h2", null, source.name), !source.time && el("div", { class: "fields" }, ...selects, el("label", { class: "check" }, header, "The first row names the columns")),
       cards, notes, actions, el("div", { class: "sheet" }, tableOf(body)), more);
     read();
   };
@@ -148,15 +159,30 @@ export function imports(root, app) {
   /** Adds the animals. @param {Source} source @param {PetRow[]} pets */
   const add = (source, pets) => {
     const keyOf = keysOf(source.text);
-    const queue = pets.filter(({ pet }) => pet);
+    const ready = pets.filter(({ pet }) => pet);
     const rejected = pets.filter(({ pet }) => !pet);
-    const total = queue.length;
-    let [added, repeated] = [0, 0];
-    try {
-      sessionStorage.setItem(STORAGE, JSON.stringify({ ...source, time: Date.now() }));
-    } catch {
-      // Too large: after a reload, the same file can be chosen again.
-    }
+    const total = ready.length;
+    const resumed = source.time > 0;
+    if (!resumed) forget();
+    const { next, failed } = progressOf();
+    /** By their position in `ready`: what is to be sent, and what is sent. */
+    const queue = [...ready.keys()].slice(next).filter((at) => !failed.some(([other]) => other === at));
+    const sent = new Set();
+    let [added, repeated] = [next - failed.filter(([at]) => at < next).length, 0];
+    /** @param {[number, string]} failure */
+    const reject = ([at, problem]) => rejected.push({ ...ready[at], problems: [problem, "", ""] });
+    failed.forEach(reject);
+    source.time ||= Date.now();
+    source.categories ??= [...names.categories];
+    /** @param {string} name @param {object} value */
+    const keep = (name, value) => {
+      try {
+        sessionStorage.setItem(name, JSON.stringify(value));
+      } catch {
+        // Too large: after a reload, the same file can be chosen again.
+      }
+    };
+    keep(STORAGE, source);
 
     const progress = el("progress", { max: total, "aria-label": "Progress" });
     const text = el("p");
@@ -172,47 +198,54 @@ export function imports(root, app) {
     };
 
     const work = async () => {
-      for (let row; running && (row = queue.shift()); paint()) {
+      for (let at; running && (at = queue.shift()) !== undefined; paint()) {
+        sent.add(at);
         try {
-          const { replayed } = await api.send("POST", "pets", row.pet ?? {}, null, keyOf(row));
+          const { replayed } = await api.send("POST", "pets", ready[at].pet ?? {}, { "Idempotency-Key": keyOf(ready[at]) });
           replayed ? repeated++ : added++;
         } catch (error) {
           if (!(error instanceof ApiError)) throw error;
-          if ([400, 409, 413, 422].includes(error.status)) {
-            rejected.push({ ...row, problems: [message(error), "", ""] });
-            continue;
+          if (![400, 409, 413, 422].includes(error.status)) {
+            running = false;
+            queue.push(at);
+            queue.sort((a, b) => a - b);
+            if (!error.status) app.retries.add(run);
+            return message(error);
           }
-          running = false;
-          queue.unshift(row);
-          if (!error.status) app.retry = run;
-          return message(error);
+          failed.push([at, message(error)]);
+          reject([at, message(error)]);
+        } finally {
+          sent.delete(at);
         }
+        keep(PROGRESS, { next: Math.min(...sent, queue[0] ?? total), failed });
       }
     };
 
+    // After a reload, it is one import all the same.
+    const finish = () => report(source, resumed ? added + repeated : added, resumed ? 0 : repeated, rejected, queue.length);
+
     const run = async () => {
-      app.retry = () => {};
+      app.retries.delete(run);
       if (running || !root.isConnected) return;
+      if (Date.now() - source.time > RESUME_WITHIN) return finish();
       running = true;
       const stop = button("Pause", { class: "btn", onclick: () => (running = false) });
       fill(actions, stop);
       stop.focus();
       const problems = await Promise.all(Array.from({ length: PARALLEL }, work));
       running = false;
-      if (!queue.length) return report(source, added, repeated, rejected);
+      if (!queue.length) return finish();
       paint(problems.find(Boolean) ?? "Paused.");
       const go = button("Go on", { class: "btn primary", "data-write": true, onclick: run });
-      fill(actions, go, button("End", { class: "btn", onclick: () => report(source, added, repeated, rejected, queue.length) }));
+      fill(actions, go, button("End", { class: "btn", onclick: finish }));
       go.focus();
     };
     run();
   };
 
-  /** @param {Source} source @param {number} added @param {number} repeated @param {PetRow[]} rejected @param {number} [left] */
-  const report = (source, added, repeated, rejected, left = 0) => {
-    sessionStorage.removeItem(STORAGE);
-    // After a reload, it is one import all the same.
-    if (source.time) [added, repeated] = [added + repeated, 0];
+  /** @param {Source} source @param {number} added @param {number} repeated @param {PetRow[]} rejected @param {number} left */
+  const report = (source, added, repeated, rejected, left) => {
+    forget();
     rejected.sort((a, b) => a.line - b.line);
     const body = el("tbody", null, ...rejected.slice(0, 500).map(rowOf));
     const save = () => {
@@ -241,8 +274,9 @@ export function imports(root, app) {
   addEventListener("beforeunload", (event) => running && event.preventDefault(), end);
 
   const saved = JSON.parse(sessionStorage.getItem(STORAGE) ?? "null");
-  if (saved?.key === key.id && Date.now() - saved.time < DAY) check(saved);
-  else choose();
+  if (!saved) choose();
+  else if (saved.key === key.id && Date.now() - saved.time < RESUME_WITHIN) check(saved);
+  else choose(`The import of ${saved.name} was interrupted after ${plural(progressOf().next, "row")}, and cannot be resumed ${saved.key === key.id ? "after 20 hours" : "with another API key"}. Check which animals were added, and import the other rows as a new file.`);
 
   return {
     unmount() {

@@ -14,6 +14,7 @@ import { button, el } from "../dom.js";
  */
 export function addAnimal(app, categoryId, added) {
   const fields = animalFields(app.names, { name: "", categoryId, status: "available" });
+  const post = app.api.once();
   const problem = el("p", { class: "problem", role: "alert" });
   const submit = el("button", { class: "btn primary", "data-write": true }, "Add animal");
   const form = el("form", null, ...fields.elements, problem,
@@ -21,7 +22,7 @@ export function addAnimal(app, categoryId, added) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     app.act(submit, async () => {
-      const { data } = await app.api.send("POST", "pets", changes(fields.values));
+      const { data } = await post("pets", changes(fields.values));
       box.close();
       toast(`${data.name} was added.`);
       added(data);
@@ -33,12 +34,12 @@ export function addAnimal(app, categoryId, added) {
 const CATEGORIES = ["Dogs", "Cats", "Rabbits", "Parrots", "Tortoises"];
 const ANIMALS = ["Biscuit", "Juniper", "Moss", "Sir Reginald", "Ärmel", "Momo", "Pepper", "Olive", "Zed", "Clementine"];
 
-/** @param {App} app */
-export async function loadExamples({ api, names }) {
+/** @param {App} app @param {ReturnType<App["api"]["once"]>} post */
+export async function loadExamples({ api }, post) {
   for (const [at, name] of CATEGORIES.entries()) {
-    if (!names.categories.has(String(at + 1))) await api.send("PUT", `categories/${at + 1}`, { name }).catch(() => {});
+    await api.send("PUT", `categories/${at + 1}`, { name }, { "If-None-Match": "*" }).catch(() => {});
   }
   for (const [at, name] of ANIMALS.entries()) {
-    await api.send("POST", "pets", { name, categoryId: 1 + (at % CATEGORIES.length), status: "available" });
+    await post("pets", { name, categoryId: 1 + (at % CATEGORIES.length), status: "available" });
   }
 }

@@ -1,7 +1,7 @@
 // Orders: the open ones first, live, each with what can be done with it.
 
 import { toast } from "../app.js";
-import { el, fill } from "../dom.js";
+import { el, fill, refill } from "../dom.js";
 import { count, exactly, left, plural, when } from "../format.js";
 import { arrows, pagedList, table, tabs } from "../list.js";
 
@@ -34,23 +34,25 @@ export function orders(root, app) {
     const { id, petId, updatedAt } = order;
     const subject = `orders/${id}`;
     const name = nameOf(order);
-    fill(row,
-      el("td", null, names.pets.get(petId) ? el("a", { href: `#/animals/${petId}` }, name) : el("span", { class: "muted" }, names.pets.has(petId) ? `${name}, deleted` : name)),
-      el("td", null, el("span", { class: `pill ${order.status}` }, order.status === "placed" ? "open" : order.status),
-        order.status === "placed" && el("small", { class: "left", "data-until": order.expiresAt })),
-      el("td", { class: "muted", title: exactly(updatedAt) }, when(updatedAt), keys.has(subject) && ` by ${names.who(keys.get(subject))}`),
-      el("td", { class: "wide number" }, String(id)),
-      el("td", { class: "steps" }, ...(app.can("orders:write") && STEPS[order.status] || []).map(({ label, kind, result }) => app.button(label, `small ${kind}`, async () => {
-        const { data } = await api.send("POST", `store/${subject}/${label.toLowerCase()}`);
-        keys.set(subject, String(app.key.id));
-        toast(`${name} ${result}.`);
-        update(data);
-      }, async (error) => {
-        const { data } = error.status === 409 ? await api.get(`store/${subject}`) : { data: order };
-        if (data.status === order.status) return false;
-        toast(`Somebody was faster: order ${id} is ${data.status}.`, "danger");
-        update(data);
-      }))));
+    const isDeleted = names.pets.get(petId) === "";
+    const [animal, state, changed, , steps] = /** @type {HTMLElement[]} */ ([...row.children]);
+    refill(animal, `${name} ${isDeleted}`, () => [names.pets.get(petId) ? el("a", { href: `#/animals/${petId}` }, name) : el("span", { class: "muted" }, isDeleted ? `${name}, deleted` : name)]);
+    refill(state, order.status, () => [el("span", { class: `pill ${order.status}` }, order.status === "placed" ? "open" : order.status),
+      order.status === "placed" && el("small", { class: "left", "data-until": order.expiresAt })]);
+    changed.title = exactly(updatedAt);
+    changed.textContent = when(updatedAt) + (keys.has(subject) ? ` by ${names.who(keys.get(subject))}` : "");
+    const post = api.once();
+    refill(steps, order.status, () => (app.can("orders:write") && STEPS[order.status] || []).map(({ label, kind, result }) => app.button(label, `small ${kind}`, async () => {
+      const { data } = await post(`store/${subject}/${label.toLowerCase()}`);
+      keys.set(subject, String(app.key.id));
+      toast(`${nameOf(order)} ${result}.`);
+      update(data);
+    }, async (error) => {
+      const { data } = error.status === 409 ? await api.get(`store/${subject}`) : { data: order };
+      if (data.status === order.status) return false;
+      toast(`Somebody was faster: order ${id} is ${data.status}.`, "danger");
+      update(data);
+    })));
   };
 
   /** Shows an order as it is now. @param {Order} order */
@@ -75,7 +77,7 @@ export function orders(root, app) {
 
   /** @param {Order} order @param {Element} [behind] */
   const insert = (order, behind) => {
-    const entry = { order, row: el("tr", { id: order.id }) };
+    const entry = { order, row: el("tr", { id: order.id }, el("td"), el("td"), el("td", { class: "muted" }), el("td", { class: "wide number" }, String(order.id)), el("td", { class: "steps" })) };
     shown.set(order.id, entry);
     paint(entry);
     body.insertBefore(entry.row, behind ?? null);
@@ -105,6 +107,7 @@ export function orders(root, app) {
         tick();
       }
     },
+    reload: () => start(status),
     foot(isLast) {
       sheet.hidden = !shown.size;
       if (shown.size) return isLast ? plural(shown.size, "order") : `${count(shown.size)} · scroll for more`;
@@ -121,13 +124,14 @@ export function orders(root, app) {
   };
   const timer = setInterval(tick, 1000);
 
-  root.append(tabs("Status", TABS, (value) => {
+  const start = (/** @type {string} */ value) => {
     status = value;
     shown.clear();
     fill(body);
     sheet.hidden = true;
     list.start("store/orders", `?sort=desc&limit=50${status && `&status=${status}`}`);
-  }), sheet, list.more);
+  };
+  root.append(tabs("Status", TABS, start), sheet, list.more);
 
   // Orders do not say who has changed them; events do.
   api.get("events?types=order.placed,order.completed,order.cancelled,order.returned&sort=desc&limit=1000").then(({ data }) => {

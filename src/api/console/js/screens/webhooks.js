@@ -28,6 +28,9 @@ export function webhooks(root, app, rest) {
   /** @type {Map<number, string>} since when events wait, if they do */
   const waiting = new Map();
   let chosen = 0;
+  let loaded = false;
+  /** Counts what was shown in the panel: only the last is still wanted. */
+  let turn = 0;
   let refresh = () => {};
   const body = el("tbody");
   const sheet = table(["URL", "State", "Deliveries"], body);
@@ -68,6 +71,10 @@ export function webhooks(root, app, rest) {
       }
       all = found;
       paint();
+      if (!loaded) {
+        loaded = true;
+        show(rest);
+      }
       for (const { id, position, types, state } of all) {
         if (state === "disabled" || !types.every((type) => app.can(type.startsWith("order.") ? "orders:read" : "pets:read"))) continue;
         const { data } = await api.get(`events?limit=1&after=${position}&types=${types}`).catch(() => ({ data: [] }));
@@ -76,13 +83,16 @@ export function webhooks(root, app, rest) {
       paint();
       refresh();
     } catch (error) {
-      if (!all.length) app.failed(more, error, load);
+      if (!loaded) app.failed(more, error, load);
     }
   };
 
   /** @param {string} id */
   const show = async (id) => {
+    rest = id;
+    if (!loaded) return;
     chosen = Number(id);
+    const mine = ++turn;
     const webhook = all.find((webhook) => webhook.id === chosen);
     split.classList.toggle("open", !!webhook);
     paint();
@@ -100,6 +110,7 @@ export function webhooks(root, app, rest) {
     };
     const heading = el("h2", { tabindex: -1 }, url);
     await names.loadKeys([String(keyId)]);
+    if (mine !== turn) return;
     fill(panel, heading, el("p", { class: "meta" }, description && `${description} · `, `added ${when(createdAt)} by ${names.who(String(keyId))}`),
       notice,
       canWrite && el("div", { class: "actions" },
@@ -152,6 +163,7 @@ export function webhooks(root, app, rest) {
     const description = el("input", { maxlength: 200 });
     const types = Object.entries(TYPES).flatMap(([subject, what]) => app.can(subject === "order" ? "orders:read" : "pets:read") ? what.map((end) => `${subject}.${end}`) : [])
       .map((value) => ({ value, box: el("input", { type: "checkbox", checked: true }) }));
+    const post = api.once();
     const problem = el("p", { class: "problem", role: "alert" });
     const submit = el("button", { class: "btn primary", "data-write": true }, "Add webhook");
     const form = el("form", null, field("URL", url), field("Description", description),
@@ -160,7 +172,7 @@ export function webhooks(root, app, rest) {
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       app.act(submit, async () => {
-        const { data } = await api.send("POST", "webhooks", { url: url.value, description: description.value || null, types: types.filter(({ box }) => box.checked).map(({ value }) => value) });
+        const { data } = await post("webhooks", { url: url.value, description: description.value || null, types: types.filter(({ box }) => box.checked).map(({ value }) => value) });
         box.close();
         const secret = el("input", { readonly: true, value: data.secret, onfocus: () => secret.select() });
         const shown = dialog("The webhook was added", field("Secret", secret, el("small", null, "Its receiver verifies signatures with it. It is not shown again.")),
@@ -175,12 +187,19 @@ export function webhooks(root, app, rest) {
 
   fill(more, "Loading…");
   sheet.hidden = true;
-  load().then(() => show(rest));
+  load();
   const timer = setInterval(() => document.hidden || load(), REFRESH);
+  /** A change is delivered in a moment. */
+  let soon = 0;
   const move = arrows(body);
   return {
     show,
+    onEvent: () => void (soon ||= setTimeout(() => ((soon = 0), load()), 1000)),
     onKey: (event) => event.key === "Escape" && chosen ? !!(location.hash = "#/webhooks") : move(event),
-    unmount: () => clearInterval(timer),
+    unmount() {
+      turn++;
+      clearInterval(timer);
+      clearTimeout(soon);
+    },
   };
 }
