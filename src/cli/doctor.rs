@@ -26,7 +26,7 @@ pub struct Doctor {
         default_value = "/etc/petstore/petstore.env",
         value_name = "FILE"
     )]
-    settings: PathBuf,
+    packaged_settings: PathBuf,
     /// Print the findings as a JSON array.
     #[arg(long, env = "PETSTORE_JSON", value_parser = FalseyValueParser::new())]
     json: bool,
@@ -115,7 +115,11 @@ impl Doctor {
         let server = store.map(|store| &store.server);
         checks::port(report.on("port"), self.listen.address(), has_tls, server);
         checks::certificate(report.on("certificate"), &self.tls);
-        checks::settings(report.on("settings"), &self.settings, &known_variables());
+        checks::settings(
+            report.on("settings"),
+            &self.packaged_settings,
+            &known_variables(),
+        );
         report.findings
     }
 

@@ -137,9 +137,14 @@ impl Import {
         bar.finish_and_clear();
         if let Err(stopped) = added {
             let message = stopped.message(valid, "imported");
-            return Err(match stopped.can_continue {
-                true => format!("{message}; run the same command again to import the rest"),
-                false => message,
+            return Err(match (stopped.can_continue, self.restart) {
+                (true, false) => {
+                    format!("{message}; run the same command again to import the rest")
+                }
+                (true, true) => {
+                    format!("{message}; run the command again without --restart to import the rest")
+                }
+                (false, _) => message,
             }
             .into());
         }

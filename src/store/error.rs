@@ -51,6 +51,11 @@ pub enum OpenError {
          SIGTERM, so that it saves its changes"
     )]
     WalDeleted(PathBuf),
+    #[error(
+        "{path} is missing or empty, but its write-ahead log {wal} is not: it has changes that \
+         are nowhere else; put the database file back, or move the log away to create a new store"
+    )]
+    OrphanedWal { path: PathBuf, wal: PathBuf },
     #[error("cannot open {path}: {}", explain(path, cause))]
     File { path: PathBuf, cause: io::Error },
     #[error("cannot open {path}: {cause}")]

@@ -24,7 +24,9 @@ fn doctor(home: &Home, address: SocketAddr, options: &[&str]) -> Finished {
     command.args(["doctor", "--database", &home.url()]);
     command.args(["--listen", &address.to_string()]);
     // Not those of this machine.
-    command.args(["--settings", "petstore.env"]).args(options);
+    command
+        .args(["--packaged-settings", "petstore.env"])
+        .args(options);
     Finished::of(&mut command)
 }
 
@@ -343,7 +345,13 @@ fn mistakes_in_settings_are_reported() {
     );
     fs::remove_file(&settings).unwrap();
     let mut command = home.command(PETSTORE);
-    command.args(["doctor", "--database", &home.url(), "--settings", "none"]);
+    command.args([
+        "doctor",
+        "--database",
+        &home.url(),
+        "--packaged-settings",
+        "none",
+    ]);
     command.env("PETSTORE_LISTEN", service.address.to_string());
     let report = Finished::of(command.env("PETSTORE_TLS", "on"));
     assert_found(
@@ -381,7 +389,7 @@ fn a_store_on_postgres_is_checked() {
     off.args([
         "--listen",
         &service.address.to_string(),
-        "--settings",
+        "--packaged-settings",
         "none",
     ]);
     let report = Finished::of(&mut off);

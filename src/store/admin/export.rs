@@ -3,7 +3,7 @@
 use std::{fs, pin::pin};
 
 use futures_util::TryStreamExt;
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 use tokio_postgres::{GenericClient, types::ToSql};
 
 use super::super::{
@@ -123,9 +123,16 @@ pub(crate) async fn category_names(url: &DatabaseUrl) -> Result<CategoryNames, E
             if fs::metadata(path).map_or(true, |file| file.is_file() && file.len() == 0) {
                 return Ok(CategoryNames::default());
             }
-            match sqlite::open_if_created(path)? {
-                Some(db) => Ok(read_names(&db)?),
-                None => Ok(CategoryNames::default()),
+            match sqlite::open_if_created(path) {
+                Ok(Some(db)) => Ok(read_names(&db)?),
+                Ok(None) => Ok(CategoryNames::default()),
+                // Its creation was interrupted; the import rolls it back.
+                Err(OpenError::Database { cause, .. })
+                    if cause.sqlite_error_code() == Some(ErrorCode::ReadOnly) =>
+                {
+                    Ok(CategoryNames::default())
+                }
+                Err(error) => Err(error.into()),
             }
         }
         DatabaseUrl::Postgres(url) => match postgres::open_connection_to_current(url).await {

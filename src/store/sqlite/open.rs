@@ -16,7 +16,7 @@ use super::{
     super::{Options, Role, error::OpenError},
     connect::{BUSY_TIMEOUT, connect_read_only},
     migrate::{Identity, SCHEMA_VERSION, SchemaState, migrate, reject_newer},
-    recovery::{Opened, open_recovered},
+    recovery::{Opened, open_recovered, wal_path},
 };
 
 /// Ensures that the file is a petstore database with the current schema,
@@ -181,11 +181,11 @@ pub(super) fn sniff_header(path: &Path, options: &Options) -> Result<SchemaState
         return Err(OpenError::NotAPetstore(path.into()));
     }
     match File::open(path).and_then(|file| file.take(105).read_to_end(&mut head)) {
-        Ok(0) if options.create => return Ok(SchemaState::Empty),
+        Ok(0) if options.create => return reject_orphaned_wal(path),
         Ok(0) => return Err(OpenError::NotAPetstore(path.into())),
         Ok(_) => {}
         Err(e) if e.kind() == io::ErrorKind::NotFound && options.create => {
-            return Ok(SchemaState::Empty);
+            return reject_orphaned_wal(path);
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             return Err(OpenError::Missing(path.into()));
@@ -212,6 +212,19 @@ pub(super) fn sniff_header(path: &Path, options: &Options) -> Result<SchemaState
             identity.classify(path)
         }
         _ => Err(OpenError::NotAPetstore(path.into())),
+    }
+}
+
+/// SQLite deletes a write-ahead log that it finds beside an empty file. If somebody has moved
+/// the file away, the log has the newest changes.
+fn reject_orphaned_wal(path: &Path) -> Result<SchemaState, OpenError> {
+    let wal = wal_path(path);
+    match fs::metadata(&wal) {
+        Ok(file) if file.len() > 0 => Err(OpenError::OrphanedWal {
+            path: path.into(),
+            wal,
+        }),
+        _ => Ok(SchemaState::Empty),
     }
 }
 
