@@ -296,3 +296,21 @@ fn a_public_database_is_reported() {
         assert_eq!(mode(&home.database()), bits);
     }
 }
+
+/// The newest changes of a file that was moved away are in the log that stayed.
+#[test]
+fn a_log_without_its_database_is_kept() {
+    let home = Home::new();
+    let url = home.url();
+    let service = home.serve();
+    home.petstore(&["seed", "10", "--database", &url]).success();
+    service.kill();
+    fs::rename(home.database(), home.path("aside.db")).unwrap();
+    for command in [&["seed", "5"][..], &["serve", "--listen", "127.0.0.1:0"]] {
+        let ended = home.petstore(&[command, &["--database", &url]].concat());
+        ended.assert_fails(1, "petstore.db-wal");
+    }
+    fs::rename(home.path("aside.db"), home.database()).unwrap();
+    let all = home.petstore(&["export", "--database", &url]).success();
+    assert_eq!(all.stdout.lines().count(), 10);
+}
