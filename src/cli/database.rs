@@ -11,7 +11,7 @@ use std::{
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
 
-use super::{UrlParser, packaged_settings, status};
+use super::{UrlParser, packaged_settings, shell_quote, status};
 use crate::store::{DatabaseUrl, PostgresUrl};
 
 const DEFAULT_FILE: &str = "petstore.db";
@@ -51,6 +51,20 @@ pub struct PasswordFile {
 }
 
 impl ServedDatabase {
+    /// The options that name the database, for a command that a person can copy.
+    pub fn options(&self) -> String {
+        let database = match self.database.to_string() {
+            default if default == DEFAULT_DATABASE => String::new(),
+            other => format!(" --database {}", shell_quote(&other)),
+        };
+        let password_file = &self.password.database_password_file;
+        let password_file = password_file.as_ref().map_or(String::new(), |file| {
+            let file = shell_quote(&file.to_string_lossy());
+            format!(" --database-password-file {file}")
+        });
+        database + &password_file
+    }
+
     /// The database as shown to people.
     pub fn location(&self) -> String {
         location(&self.database)

@@ -107,7 +107,7 @@ impl Doctor {
         let store = checks::store(report.on("store"), &self.database).await;
         let store = store.as_ref();
         if let Some(store) = store {
-            checks::keys(report.on("keys"), &store.keys);
+            checks::keys(report.on("keys"), &store.keys, &self.database);
         }
         checks::clock(report.on("clock"), store);
         checks::disk(report.on("disk"), &self.database.database);

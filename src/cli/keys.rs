@@ -138,6 +138,20 @@ impl Rotate {
         let now = Clock::system().now();
         let store = open(&self.database).await?;
         let old = find(&store, &self.key, now).await?;
+        // If it was rotated before, its expiry is the end of a grace period: a successor with
+        // that lifetime would be a trap.
+        let keys = store.api_key_list().await?;
+        let mut newer = keys.iter().map(|(_, key)| key);
+        let newer =
+            newer.rfind(|key| key.name == old.name && key.id > old.id && key.is_valid_at(now));
+        if (old.revoked_at.is_none() && old.expires_at.is_some())
+            && let Some(newer) = newer
+        {
+            let (old, id, newer) = (shown(&old), newer.id, shown(newer));
+            let message = format!("{newer} is newer than {old}; rotate that one:");
+            let options = self.database.options();
+            return Err(format!("{message} petstore keys rotate {id}{options}").into());
+        }
         let lifetime = old.expires_at.map(|at| at.duration_since(old.created_at));
         let successor = NewApiKey {
             name: old.name.clone(),
@@ -204,11 +218,18 @@ async fn open(database: &Database) -> Result<Store, Box<dyn Error>> {
 async fn find(store: &Store, id_or_name: &str, now: Timestamp) -> Result<ApiKey, String> {
     let keys = store.api_key_list().await.map_err(|e| e.to_string())?;
     let keys: Vec<_> = keys.into_iter().map(|(_, key)| key).collect();
-    let id: Option<i64> = id_or_name.parse().ok();
-    if let Some(key) = keys.iter().find(|key| Some(key.id) == id) {
-        return Ok(key.clone());
-    }
     let named = |key: &&ApiKey| key.name.as_str() == id_or_name;
+    if let Some(key) = keys.iter().find(|key| key.id.to_string() == id_or_name) {
+        return match keys.iter().find(|other| named(other) && other.id != key.id) {
+            None => Ok(key.clone()),
+            Some(other) => Err(format!(
+                "{id_or_name} is the id of {} and the name of key {}; give the name of the first, \
+                 or the id of the second",
+                shown(key),
+                other.id
+            )),
+        };
+    }
     let all: Vec<_> = keys.iter().filter(named).collect();
     let valid: Vec<_> = keys
         .iter()

@@ -71,7 +71,8 @@ impl Seed {
             let message = stopped.message(self.count, "added");
             return Err(match stopped.added.map(|added| self.count - added) {
                 Some(rest @ 1..) if stopped.can_continue => {
-                    format!("{message}; add the rest with petstore seed {rest}")
+                    let options = self.database.options();
+                    format!("{message}; add the rest with: petstore seed {rest}{options}")
                 }
                 _ => message,
             }

@@ -132,14 +132,13 @@ async fn assert_rotates(home: Home) {
         "90d",
     ];
     let old = home.keys(&create).success().secret();
+    let rotated = home.keys(&["rotate", "kiosk", "--grace", "1h"]).success();
     let stream = reqwest::Client::builder().no_proxy().build().unwrap();
     let stream = stream
         .get(service.url("/v1/events/stream"))
-        .bearer_auth(&old);
+        .bearer_auth(rotated.secret());
     let stream = stream.send().await.unwrap();
     assert_eq!(stream.status(), 200);
-
-    let rotated = home.keys(&["rotate", "kiosk", "--grace", "1h"]).success();
     assert!(
         rotated
             .stderr
@@ -171,24 +170,30 @@ async fn assert_rotates(home: Home) {
         "{json}"
     );
 
-    // A shorter grace counts, a longer one does not. Streams end, too.
-    let rotated = home.keys(&["rotate", "1", "--grace", "0s"]).success();
+    // A successor of the old key would last as long as the grace period.
+    home.keys(&["rotate", "1"])
+        .assert_fails(1, "petstore keys rotate 2");
+
+    // Without a grace period, streams end, too.
+    let rotated = home.keys(&["rotate", "2", "--grace", "0s"]).success();
     assert!(
         rotated
             .stderr
-            .contains("key 1 (kiosk), which is no longer valid"),
+            .contains("key 2 (kiosk), which is no longer valid"),
         "{rotated:?}"
     );
-    let rejected = async || old.get("/v1/pets").await.status == 401;
+    let rejected = async || new.get("/v1/pets").await.status == 401;
     eventually("the old key to expire", rejected).await;
     tokio::time::timeout(TIMEOUT, stream.text())
         .await
         .unwrap()
         .unwrap();
-    home.keys(&["rotate", "1", "--grace", "30d"]).success();
+    // A longer one does not prolong a key that has expired.
+    home.keys(&["revoke", "3"]).success();
+    home.keys(&["rotate", "2", "--grace", "30d"]).success();
     let json = home.keys(&["list", "--json"]).success().stdout;
     assert!(
-        json.starts_with(r#"{"id":1,"name":"kiosk","state":"expired""#),
+        json.contains(r#"{"id":2,"name":"kiosk","state":"expired""#),
         "{json}"
     );
     service.event("api key expiry changed");

@@ -264,7 +264,7 @@ async fn interrupted_imports_continue(home: &Home, cluster: Option<&Cluster>) {
     let added = total(&client).await - before;
     let rest = 1_000_000 - added;
     let message = format!(
-        "interrupted; {added} of 1000000 animals were added; add the rest with petstore seed {rest}\n"
+        "interrupted; {added} of 1000000 animals were added; add the rest with: petstore seed {rest} --database "
     );
     seed.assert_fails(1, &message);
 }

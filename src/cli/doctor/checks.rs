@@ -111,11 +111,12 @@ fn warn_if_public(report: &mut Report, file: &Path) {
     }
 }
 
-pub(super) fn keys(report: &mut Report, keys: &[ApiKey]) {
+pub(super) fn keys(report: &mut Report, keys: &[ApiKey], database: &Database) {
     let now = Timestamp::now();
     let valid: Vec<_> = keys.iter().filter(|key| key.is_valid_at(now)).collect();
     if valid.is_empty() {
-        let advice = "create one with `petstore keys create NAME`";
+        let options = database.options();
+        let advice = format!("create one with `petstore keys create NAME{options}`");
         report.warning("there is no valid API key", advice);
         return;
     }

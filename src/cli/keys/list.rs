@@ -36,8 +36,10 @@ impl List {
         let keys: Vec<_> = keys.into_iter().map(|(_, key)| key).collect();
         let now = Clock::system().now();
         if keys.is_empty() {
+            let options = self.database.options();
             status!(
-                "There are no API keys in {location} yet. Create one with: petstore keys create NAME"
+                "There are no API keys in {location} yet. Create one with: petstore keys create \
+                 NAME{options}"
             );
         } else {
             status!("{} in {location}:", counted(keys.len() as u64, "API key"));

@@ -4,10 +4,7 @@
 use std::{env, net::SocketAddr};
 
 use super::{
-    super::{
-        database::{DEFAULT_DATABASE, location},
-        keys, shell_quote, status,
-    },
+    super::{database::location, keys, shell_quote, status},
     Serve,
     start_screen::{KeyAdvice, StartScreen, console_path},
 };
@@ -106,16 +103,7 @@ impl Serve {
     /// The shell command that creates an API key in this database.
     fn create_key_command(&self) -> String {
         let program = shell_quote(&env::args().next().unwrap_or("petstore".into()));
-        let database = match self.database.database.to_string() {
-            default if default == DEFAULT_DATABASE => String::new(),
-            other => format!(" --database {}", shell_quote(&other)),
-        };
-        let password_file = &self.database.password.database_password_file;
-        let password_file = password_file.as_ref().map_or(String::new(), |file| {
-            let file = shell_quote(&file.to_string_lossy());
-            format!(" --database-password-file {file}")
-        });
-        format!("{program} keys create NAME{database}{password_file}")
+        format!("{program} keys create NAME{}", self.database.options())
     }
 }
 
