@@ -6,7 +6,7 @@ import { execFile } from "node:child_process";
 import { copyFileSync, mkdirSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { dirname, join } from "node:path";
-import { test } from "node:test";
+import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { withService } from "./harness.mjs";
@@ -49,75 +49,78 @@ async function withUnknownErrors(use) {
   }
 }
 
-test("the contract passes the linter", async () => {
-  const contract = join(here, "..", "..", "openapi.yaml");
-  const report = JSON.parse(await run(node("redocly"), "lint", "--format=json", "--config=redocly.yaml", contract));
-  assert.deepEqual(report.problems, []);
-});
-
-// It sends requests without a key to every operation.
-const fuzzed = { args: ["--failed-auth-limit", "10000/60s"] };
-const fuzz = ({ address, createKey }, ...args) =>
-  run(
-    python("schemathesis"), "--config-file", "schemathesis.toml",
-    "run", `${address}/v1/openapi.json`, "--header", `Authorization: Bearer ${createKey()}`,
-    "--checks", "all", ...args,
-  );
-
-test("the fuzzer finds no deviation from the contract", () =>
-  withService(fuzzed, (service) => fuzz(service, "--phases", "examples,coverage,fuzzing,stateful")));
-
-test("the fuzzer finds no deviation from the contract with strict handling", () =>
-  withService(fuzzed, (service) =>
-    fuzz(
-      service, "--phases", "examples,coverage,fuzzing", "--max-examples", "20",
-      "--header", "Prefer: handling=strict",
-    )));
-
-test("a generated Python client works", async () => {
-  const dir = join(generated, "python");
-  mkdirSync(dir);
-  const client = (...args) => run(python("python"), join(here, "clients", "client.py"), dir, ...args);
-
-  await withService({}, async ({ address, createKey }) => {
-    const target = join(dir, "petstore_client");
-    const contract = `${address}/v1/openapi.json`;
-    await run(python("openapi-python-client"), "generate", "--url", contract, "--meta=none", "--fail-on-warning", "--output-path", target);
-    await run(python("python"), "-m", "compileall", "-q", target);
-    await client(`${address}/v1`, createKey(), createKey("--scope", "orders:read"));
+// Each has a service of its own, and waits for others as often as it computes.
+describe("the contract", { concurrency: 2 }, () => {
+  test("the contract passes the linter", async () => {
+    const contract = join(here, "..", "..", "openapi.yaml");
+    const report = JSON.parse(await run(node("redocly"), "lint", "--format=json", "--config=redocly.yaml", contract));
+    assert.deepEqual(report.problems, []);
   });
 
-  const afterSunset = { wrapper: ["faketime", "2030-12-05 00:00:00"] };
-  await withService(afterSunset, ({ address, createKey }) => client(`${address}/v1`, createKey(), "-", "removed"));
+  // It sends requests without a key to every operation.
+  const fuzzed = { args: ["--failed-auth-limit", "10000/60s"] };
+  const fuzz = ({ address, createKey }, ...args) =>
+    run(
+      python("schemathesis"), "--config-file", "schemathesis.toml",
+      "run", `${address}/v1/openapi.json`, "--header", `Authorization: Bearer ${createKey()}`,
+      "--checks", "all", ...args,
+    );
 
-  await withService({}, async ({ address, createKey, file }) => {
-    const key = createKey();
-    const renameTable = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('ALTER TABLE pets RENAME TO away')";
-    await run(python("python"), "-c", renameTable, file);
-    await client(`${address}/v1`, key, "-", "failing");
+  test("the fuzzer finds no deviation from the contract", () =>
+    withService(fuzzed, (service) => fuzz(service, "--phases", "examples,coverage,fuzzing,stateful")));
+
+  test("the fuzzer finds no deviation from the contract with strict handling", () =>
+    withService(fuzzed, (service) =>
+      fuzz(
+        service, "--phases", "examples,coverage,fuzzing", "--max-examples", "20",
+        "--header", "Prefer: handling=strict",
+      )));
+
+  test("a generated Python client works", async () => {
+    const dir = join(generated, "python");
+    mkdirSync(dir);
+    const client = (...args) => run(python("python"), join(here, "clients", "client.py"), dir, ...args);
+
+    await withService({}, async ({ address, createKey }) => {
+      const target = join(dir, "petstore_client");
+      const contract = `${address}/v1/openapi.json`;
+      await run(python("openapi-python-client"), "generate", "--url", contract, "--meta=none", "--fail-on-warning", "--output-path", target);
+      await run(python("python"), "-m", "compileall", "-q", target);
+      await client(`${address}/v1`, createKey(), createKey("--scope", "orders:read"));
+    });
+
+    const afterSunset = { wrapper: ["faketime", "2030-12-05 00:00:00"] };
+    await withService(afterSunset, ({ address, createKey }) => client(`${address}/v1`, createKey(), "-", "removed"));
+
+    await withService({}, async ({ address, createKey, file }) => {
+      const key = createKey();
+      const renameTable = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('ALTER TABLE pets RENAME TO away')";
+      await run(python("python"), "-c", renameTable, file);
+      await client(`${address}/v1`, key, "-", "failing");
+    });
+
+    await withUnknownErrors((address) => client(`${address}/v1`, "key", "-", "unknown"));
   });
 
-  await withUnknownErrors((address) => client(`${address}/v1`, "key", "-", "unknown"));
-});
+  test("a generated TypeScript client type-checks and works", async () => {
+    const dir = join(generated, "typescript");
+    mkdirSync(dir);
+    const client = (...args) => run("node", join(dir, "client.mjs"), ...args);
 
-test("a generated TypeScript client type-checks and works", async () => {
-  const dir = join(generated, "typescript");
-  mkdirSync(dir);
-  const client = (...args) => run("node", join(dir, "client.mjs"), ...args);
+    await withService({}, async ({ address, createKey }) => {
+      await run(node("openapi-typescript"), `${address}/v1/openapi.json`, "--output", join(dir, "contract.d.ts"));
+      copyFileSync(join(here, "clients", "client.ts"), join(dir, "client.mts"));
+      await run(node("tsc"), "--strict", "--target", "es2023", "--lib", "es2023", "--module", "nodenext", "--types", "node", join(dir, "client.mts"));
+      await client(`${address}/v1`, createKey(), createKey("--scope", "orders:read"));
+    });
 
-  await withService({}, async ({ address, createKey }) => {
-    await run(node("openapi-typescript"), `${address}/v1/openapi.json`, "--output", join(dir, "contract.d.ts"));
-    copyFileSync(join(here, "clients", "client.ts"), join(dir, "client.mts"));
-    await run(node("tsc"), "--strict", "--target", "es2023", "--lib", "es2023", "--module", "nodenext", "--types", "node", join(dir, "client.mts"));
-    await client(`${address}/v1`, createKey(), createKey("--scope", "orders:read"));
+    await withService({}, async ({ address, createKey, corrupt }) => {
+      const key = createKey();
+      await fetch(`${address}/v1/nothing`, { headers: { Authorization: `Bearer ${key}` } });
+      corrupt();
+      await client(`${address}/v1`, key, "-", "broken");
+    });
+
+    await withUnknownErrors((address) => client(`${address}/v1`, "key", "-", "unknown"));
   });
-
-  await withService({}, async ({ address, createKey, corrupt }) => {
-    const key = createKey();
-    await fetch(`${address}/v1/nothing`, { headers: { Authorization: `Bearer ${key}` } });
-    corrupt();
-    await client(`${address}/v1`, key, "-", "broken");
-  });
-
-  await withUnknownErrors((address) => client(`${address}/v1`, "key", "-", "unknown"));
 });
