@@ -3,6 +3,7 @@
 //! content hash.
 
 use std::{
+    collections::BTreeSet,
     env,
     error::Error,
     fmt::Write as _,
@@ -26,6 +27,10 @@ const SHARED: [(&str, &str); 2] = [
     ("theme.css", "src/api/theme.css"),
     ("icon.svg", "src/api/docs/icon.svg"),
 ];
+/// What is in its folder, but not served as a file.
+const NOT_SERVED: [&str; 2] = ["index.html", "types.d.ts"];
+/// The console's first screen. The others are loaded when they are opened.
+const FIRST_SCREEN: [&str; 2] = ["js/main.js", "js/screens/animals.js"];
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -98,10 +103,10 @@ fn console(out: &Path) -> Result<()> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
+            let name = path.strip_prefix(root)?.display().to_string();
             if path.is_dir() {
                 folders.push(path);
-            } else if path != root.join("index.html") {
-                let name = path.strip_prefix(root)?.display().to_string();
+            } else if !NOT_SERVED.contains(&&*name) {
                 files.push((name, fs::read(path)?));
             }
         }
@@ -114,7 +119,7 @@ fn console(out: &Path) -> Result<()> {
     }
     let folder = format!("{:08x}", checksum.sum());
     let mut preloads = String::new();
-    for (name, _) in files.iter().filter(|(name, _)| name.ends_with(".js")) {
+    for name in first_screen(&files)? {
         let href = format!("console/assets/{folder}/{name}");
         writeln!(preloads, "<link rel=\"modulepreload\" href=\"{href}\">")?;
     }
@@ -125,6 +130,34 @@ fn console(out: &Path) -> Result<()> {
         *name = format!("{folder}/{name}");
     }
     embed(out, "console", &page, &files)
+}
+
+/// The modules of the first screen and all that they import, so that the browser need not
+/// find them one after another. Each import is one line.
+fn first_screen(files: &[(String, Vec<u8>)]) -> Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    let mut queue = FIRST_SCREEN.map(String::from).to_vec();
+    while let Some(name) = queue.pop() {
+        if !found.insert(name.clone()) {
+            continue;
+        }
+        let file = files.iter().find(|(file, _)| *file == name);
+        let (_, text) = file.ok_or(format!("the console has no {name}"))?;
+        let imports = str::from_utf8(text)?.lines();
+        for line in imports.filter(|line| line.starts_with("import ")) {
+            let path = line.split('"').nth(1).ok_or(format!("{name}: {line}"))?;
+            let mut module = PathBuf::from(&name);
+            module.pop();
+            for part in path.split('/').filter(|part| *part != ".") {
+                match part {
+                    ".." => _ = module.pop(),
+                    part => module.push(part),
+                }
+            }
+            queue.push(module.display().to_string());
+        }
+    }
+    Ok(found)
 }
 
 /// Writes a page, and a table of its files with their compressed form.

@@ -36,3 +36,23 @@ pub fn page(has_docs: bool) -> Response {
 pub fn asset(name: &str, headers: &HeaderMap) -> Result<Response, ApiError> {
     assets::find(ASSETS, name, headers)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In bytes, before compression. The first screen is what the page names.
+    #[test]
+    fn the_console_stays_small() {
+        let size = |is_counted: &dyn Fn(&Asset) -> bool| {
+            let files = ASSETS.iter().filter(|asset| is_counted(asset));
+            HTML.len() + files.map(|asset| asset.plain.len()).sum::<usize>()
+        };
+        let first = size(&|asset| HTML.contains(asset.name));
+        let all = size(&|_| true);
+        assert!(first <= 60_000, "the first screen has {first} bytes");
+        assert!(all <= 126_000, "the console has {all} bytes");
+        assert!(HTML.contains("screens/animals.js"));
+        assert!(!HTML.contains("screens/import.js"));
+    }
+}

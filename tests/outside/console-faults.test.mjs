@@ -1,18 +1,19 @@
 // The console in awkward moments: rivals, lost connections, crashes, limits, a large store.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
-import { caller, launch, openConsole, startProxy } from "./console.mjs";
+import { caller, launch, openConsole, startProxy, startReceiver } from "./console.mjs";
 import { startService } from "./harness.mjs";
 import { startPostgres } from "./postgres.mjs";
 
-let browser, postgres;
+let browser, postgres, receiver;
 const databases = {};
 
 before(async () => {
-  [browser, postgres] = await Promise.all([launch(), startPostgres()]);
-  for (const [name, options] of [["SQLite", {}], ["PostgreSQL", { database: postgres.url }]]) {
-    const service = await startService(options);
+  [browser, postgres, receiver] = await Promise.all([launch(), startPostgres(), startReceiver()]);
+  for (const [name, database] of [["SQLite"], ["PostgreSQL", postgres.url]]) {
+    const service = await startService({ database, args: receiver.args });
     const key = service.createKeyNamed("counter-2");
     databases[name] = { service, key, call: caller(service.address, key), proxy: await startProxy(service.address) };
   }
@@ -25,6 +26,7 @@ after(async () => {
     await service.stop();
   }
   await postgres?.stop();
+  receiver?.close();
 });
 
 // Browsers log what they could not load.
@@ -57,7 +59,7 @@ for (const name of ["SQLite", "PostgreSQL"]) {
     const told = await Promise.all(pages.map((page) => faster(page).count()));
     const loser = pages[told.indexOf(1)];
     assert.deepEqual(told.sort(), [0, 1]);
-    await loser.locator("h2:focus").waitFor();
+    await loser.focused("heading", "Rival");
     assert.equal((await call("GET", `store/orders?petId=${id}`)).length, 1);
     for (const page of pages) {
       assert.deepEqual(page.problems(/status of 409/), []);
@@ -71,14 +73,22 @@ for (const name of ["SQLite", "PostgreSQL"]) {
     const page = await openConsole(browser, proxy.address, key);
     await page.live();
     await page.open("Before");
+    await page.button("Reserve").waitFor();
+    await page.stopClock();
+    // Without jitter.
+    await page.evaluate(() => (Math.random = () => 0));
     await proxy.close();
-    await page.getByText(/^No connection\. Showing data from .*; changes are disabled until it is back\.$/).waitFor();
+    // It is requested at once, and then at longer and longer intervals.
+    const attempts = () => page.times("/v1/events/stream");
+    await page.runUntil(async () => (await attempts()).length === 6);
+    const intervals = (await attempts()).map((time, at, all) => time - all[at - 1]).slice(1);
+    assert.ok(intervals[0] < 4 && intervals.at(-1) >= 5 && Math.max(...intervals) < 7, intervals.join());
+    await page.getByText(/^No connection\. Showing data from \d\d seconds ago; changes are disabled until it is back\.$/).waitFor();
     assert.ok(await page.button("Add animal").isDisabled());
     assert.ok(await page.button("Reserve").isDisabled());
-    await page.isAccessible();
     await add(call, "While away");
     await proxy.reopen();
-    await page.row("While away").waitFor();
+    await page.runUntil(() => page.row("While away").isVisible());
     await page.getByText(/^No connection/).waitFor({ state: "hidden" });
     assert.ok(await page.button("Reserve").isEnabled());
     assert.deepEqual(page.problems(LOST), []);
@@ -113,16 +123,20 @@ for (const name of ["SQLite", "PostgreSQL"]) {
     const page = await openConsole(browser, proxy.address, key);
     await page.live();
     await page.keyboard.press("n");
+    await page.getByRole("dialog").waitFor();
     await page.keyboard.type("Only one");
-    await page.locator("dialog [name=category]").selectOption("Another number…");
-    await page.locator("dialog [name=number]").fill("5");
+    await page.getByRole("dialog").getByRole("combobox", { name: "Category" }).selectOption("New category…");
+    await page.getByRole("textbox", { name: "New category" }).fill("Ferrets");
     proxy.dropResponses(true);
     await page.keyboard.press("Enter");
-    await page.locator("dialog [aria-busy]").waitFor();
     await page.getByText(/^No connection/).waitFor();
+    assert.equal(await page.getByRole("dialog").getByRole("button", { name: "Add animal" }).getAttribute("aria-busy"), "true");
     proxy.dropResponses(false);
     await page.panel.getByRole("heading", { name: "Only one" }).waitFor();
-    assert.equal((await call("GET", "pets?name=only%20one")).length, 1);
+    const [{ categoryId }, ...more] = await call("GET", "pets?name=only%20one");
+    assert.deepEqual(more, []);
+    const ferrets = (await call("GET", "categories")).filter(({ name }) => name === "Ferrets");
+    assert.deepEqual(ferrets.map(({ id }) => id), [categoryId]);
     await page.leave();
   });
 }
@@ -146,36 +160,70 @@ test("a hidden page closes the stream, and catches up when it is shown", async (
   await page.leave();
 });
 
-test("a position that is gone loads everything again", async () => {
+test("a busy service is asked again when it said, and a position that is gone loads everything again", async () => {
   const { proxy, key, call } = databases.SQLite;
+  const { id } = await call("POST", "pets", { name: "Patience", categoryId: 1, status: "available" });
   const page = await openConsole(browser, proxy.address, key);
   await page.live();
-  const gone = { code: "cursor_expired", message: "the events after this position are no longer kept", status: 410 };
-  let old;
-  await page.route("**/events/stream", (route) => {
+  await page.open("Patience");
+  await page.button("Reserve").waitFor();
+  await page.stopClock();
+  const refuse = (route, status, seconds) =>
+    route.fulfill({ status, headers: seconds && { "Retry-After": String(seconds) }, json: { code: "unavailable", message: "not now", status } });
+
+  // An order, after 503 and 429.
+  const keys = [];
+  await page.route("**/v1/store/orders", (route) => {
+    const request = route.request();
+    if (request.method() !== "POST") return route.continue();
+    keys.push(request.headers()["idempotency-key"]);
+    return keys.length > 2 ? route.continue() : refuse(route, ...[[503, 9], [429, 7]][keys.length - 1]);
+  });
+  await page.button("Reserve").click();
+  await page.getByText("The service is busy. Trying again in 9 s.").waitFor();
+  await page.runUntil(() => page.getByText("Too many requests. Trying again in 7 s.").isVisible());
+  await page.runUntil(() => page.button("Complete sale").isVisible());
+  const [first, second, third] = await page.times("/v1/store/orders");
+  assert.ok(second - first >= 9 && third - second >= 7, [first, second, third].join());
+  assert.equal(new Set(keys).size, 1);
+  assert.equal((await call("GET", `store/orders?petId=${id}`)).length, 1);
+  await page.getByText(/Trying again/).waitFor({ state: "hidden" });
+
+  // The stream: after 503, its position is gone.
+  let old, refused;
+  await page.route("**/events/stream", async (route) => {
     const position = route.request().headers()["last-event-id"];
     old ??= position;
-    return position === old ? route.fulfill({ status: 410, json: gone }) : route.continue();
+    if (position !== old) return route.continue();
+    if (!refused) return (refused = true), refuse(route, 503, 15);
+    await call("POST", "pets", { name: "Not in the stream", categoryId: 1 });
+    return refuse(route, 410);
   });
-  await proxy.close();
-  await call("POST", "pets", { name: "Not in the stream", categoryId: 1 });
-  const loaded = page.waitForResponse((response) => response.url().includes("/v1/pets?") && response.ok());
-  await proxy.reopen();
-  await loaded;
-  await page.row("Not in the stream").waitFor();
-  assert.ok(old);
+  proxy.cut();
+  await page.runUntil(() => page.row("Not in the stream").isVisible());
+  const [busy, gone] = await page.times("/v1/events/stream");
+  assert.ok(gone - busy >= 15, `${gone - busy}`);
+  await page.runUntil(() => page.getByRole("status").getByText("live", { exact: true }).isVisible());
   await call("POST", "pets", { name: "In the next one", categoryId: 1 });
   await page.row("In the next one").waitFor();
+  assert.deepEqual(page.problems(/status of (429|503|410)|ERR_/), []);
   await page.leave();
 });
 
-test("over the rate limit, it waits and says so", async () => {
-  const service = await startService({ args: ["--rate-limit", "5/3s"] });
+test("over the rate limit, it waits and says so; without the API reference, nothing links to it", async () => {
+  const service = await startService({ args: ["--rate-limit", "2/2s", "--no-docs"] });
   try {
     const page = await openConsole(browser, service.address, service.createKey());
     await page.getByText(/^Too many requests\. Trying again in \d s\.$/).waitFor();
     await page.button("Add the first animal").waitFor();
     await page.live();
+    await page.getByRole("button", { name: "test" }).click();
+    await page.button("Sign out").waitFor();
+    const reference = page.getByRole("link", { name: "API reference" });
+    assert.equal(await reference.count(), 0);
+    await page.button("Sign out").click();
+    await page.getByLabel("API key").waitFor();
+    assert.equal(await reference.count(), 0);
     await page.leave();
   } finally {
     await service.stop();
@@ -188,29 +236,85 @@ test("100,000 animals: only what is shown is loaded", async () => {
     const key = service.createKey();
     const page = await openConsole(browser, service.address, key);
     await page.getByText("50 of 100,000 · scroll for more").waitFor();
+    const rows = page.getByRole("table").getByRole("link");
     for (const shown of [100, 150, 200]) {
-      await page.locator(".more").scrollIntoViewIfNeeded();
-      await page.locator(`tbody tr:nth-child(${shown})`).waitFor();
+      await page.getByText(/scroll for more$/).scrollIntoViewIfNeeded();
+      await rows.nth(shown - 1).waitFor();
     }
-    const ids = await page.locator("tbody tr .number").allInnerTexts();
+    const ids = await page.getByRole("cell", { name: /^\d+$/ }).allInnerTexts();
     assert.deepEqual(ids, ids.map((_, at) => String(100_000 - at)));
+    // Changes of animals that are not on the page count, and nothing else.
+    const call = caller(service.address, key);
+    const [{ id: petId }] = await call("GET", "pets?status=available&limit=1");
+    const { sold } = await call("GET", "store/inventory");
+    const { id } = await call("POST", "store/orders", { petId });
+    await call("POST", `store/orders/${id}/complete`);
+    await page.getByRole("button", { name: new RegExp(`^${(sold + 1).toLocaleString("en")}\\s*sold$`) }).waitFor();
+    assert.equal(await rows.count(), ids.length);
     await page.keyboard.press("/");
     await page.keyboard.type("b");
-    await page.locator("tbody tr:first-child td:first-child", { hasText: /^b/i }).waitFor();
-    assert.ok((await page.locator("tbody tr").count()) <= 100);
+    await rows.first().filter({ hasText: /^b/i }).waitFor();
+    assert.ok((await rows.count()) <= 100);
     await page.goto(`${service.address}/console#/animals/4711`);
     await page.reload();
     await page.panel.getByText("id 4711").waitFor();
     // Thousands of changes by others do not make the page grow.
-    const call = caller(service.address, key);
     for (let round = 0; round < 10; round++) {
       await Promise.all(Array.from({ length: 50 }, (_, at) => call("POST", "pets", { name: `Flood ${round} ${at}`, categoryId: 1 })));
     }
     await page.getByText("of 100,500 · scroll for more").waitFor();
-    assert.ok((await page.locator("tbody tr").count()) < 400);
+    assert.ok((await rows.count()) < 400);
     assert.deepEqual(page.problems(), []);
     await page.leave();
   } finally {
     await service.stop();
   }
+});
+
+test("PostgreSQL: each of the other screens", async () => {
+  const { service, key, call } = databases.PostgreSQL;
+  const { id: petId } = await call("POST", "pets", { name: "Tour", categoryId: 1, status: "available" });
+  const { id } = await call("POST", "store/orders", { petId });
+  const page = await openConsole(browser, service.address, key, { width: 390, height: 844 });
+  await page.live();
+  await page.open("Orders");
+  await page.row("Tour").getByRole("button", { name: "Complete" }).click();
+  await page.getByText("Tour is sold.").waitFor();
+
+  await page.open("Categories");
+  await page.getByRole("cell", { name: "Ferrets", exact: true }).waitFor();
+  await page.keyboard.press("n");
+  await page.getByRole("dialog").waitFor();
+  await page.keyboard.type("Dogs");
+  await page.keyboard.press("Enter");
+  await page.getByRole("cell", { name: "Dogs", exact: true }).waitFor();
+
+  await page.open("Activity");
+  const entry = (text) => page.getByRole("listitem").filter({ hasText: text }).waitFor();
+  await entry(`Tour: sold by “counter-2”, order ${id}`);
+  await entry("Category Dogs: named by “counter-2”");
+
+  await page.open("Webhooks");
+  await page.getByRole("heading", { name: "No webhooks yet" }).waitFor();
+  await page.keyboard.press("n");
+  await page.getByRole("dialog").waitFor();
+  await page.keyboard.type(receiver.url);
+  await page.keyboard.press("Enter");
+  await page.getByLabel("Secret").waitFor();
+  await page.keyboard.press("Escape");
+  await page.button("Send a test").click();
+  await page.panel.getByText("Delivered: response 204").waitFor();
+  await page.keyboard.press("Escape");
+
+  await page.open("Import");
+  await page.getByLabel("Cells").fill("Imported\tdogs\tsold\n");
+  await page.button("Import 1 animal").click();
+  await page.getByRole("heading", { name: "1 animal was added" }).waitFor();
+  await page.open("Show animals");
+  await page.getByLabel("Search by name").fill("imp");
+  await page.getByText("1 animal", { exact: true }).waitFor();
+  const [saved] = await Promise.all([page.waitForEvent("download"), page.button("Export").click()]);
+  assert.match(readFileSync(await saved.path(), "utf8"), /^\uFEFFid,name,categoryId,category,status\r\n\d+,Imported,2,Dogs,sold\r\n$/);
+  assert.deepEqual(page.problems(/blob:/), []);
+  await page.leave();
 });

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { mkdirSync, readFileSync } from "node:fs";
+import { createServer as createHttpServer } from "node:http";
 import { createRequire } from "node:module";
 import { connect, createServer } from "node:net";
 import { chromium } from "playwright-core";
@@ -42,33 +43,117 @@ export async function openConsole(browser, address, key, { width = 1440, height 
     leave: () => context.close(),
     // Without those that a test expects. The browser logs each error response.
     problems: (expected) => problems.filter((text) => !expected?.test(text)),
-    row: (name) => page.locator("tbody tr", { has: page.getByRole("link", { name, exact: true }) }),
-    status: (name) => tools.row(name).locator(".pill"),
-    panel: page.locator(".panel"),
+    row: (name) => page.getByRole("row").filter({ has: page.getByRole("link", { name, exact: true }) }),
+    status: (name, text) => tools.row(name).getByText(text, { exact: true }),
+    panel: page.getByRole("complementary"),
     button: (name) => page.getByRole("button", { name, exact: true }),
     open: (name) => page.getByRole("link", { name, exact: true }).click(),
-    live: () => page.locator("#live", { hasText: /^live$/ }).waitFor(),
+    live: () => page.getByRole("status").getByText("live", { exact: true }).waitFor(),
+    focused: (role, name) => page.getByRole(role, { name, exact: true }).and(page.locator(":focus")).waitFor(),
+    // Holds requests back. Returns a function that lets them go on, and waits for their responses.
+    async hold(...urls) {
+      let release;
+      const released = new Promise((resolve) => (release = resolve));
+      for (const url of urls) await page.route(url, (route) => released.then(() => route.continue()));
+      const responses = urls.map((url) => page.waitForResponse(url));
+      return async () => {
+        release();
+        await Promise.all(responses);
+        for (const url of urls) await page.unroute(url);
+      };
+    },
+    // Stops the clock of the page. Requests take real time, and are recorded.
+    async stopClock() {
+      await page.clock.install();
+      await page.clock.pauseAt(Date.now() + 1000);
+      await page.evaluate(() => {
+        const { fetch } = window;
+        window.requests = [];
+        window.fetch = async (url, options) => {
+          const request = { path: new URL(url).pathname, time: Date.now(), pending: true };
+          requests.push(request);
+          return fetch(url, options).finally(() => (request.pending = false));
+        };
+      });
+    },
+    // When a path was requested, in seconds.
+    times: (path) => page.evaluate((path) => requests.filter((request) => request.path === path).map(({ time }) => time / 1000), path),
+    // Moves a stopped clock on until a condition holds.
+    async runUntil(condition) {
+      for (let seconds = 0; seconds < 60; seconds++) {
+        await page.waitForFunction(() => requests.every(({ pending }) => !pending));
+        if (await condition()) return;
+        await page.clock.runFor(1000);
+      }
+      assert.fail(`not within a minute: ${condition}`);
+    },
+    // Looks at it on a desktop and on a phone, light and dark.
+    async inspect(name) {
+      for (const [device, size, colorScheme] of [["desktop", { width: 1440, height: 900 }, "light"], ["phone", { width: 390, height: 844 }, "dark"]]) {
+        await page.setViewportSize(size);
+        await page.emulateMedia({ colorScheme });
+        await page.isAccessible();
+        await page.fits();
+        await page.screenshot({ path: `${artefacts}/console-${name}-${device}.png` });
+      }
+      await page.setViewportSize({ width: 1440, height: 900 });
+      await page.emulateMedia({ colorScheme: "light" });
+    },
     async fits() {
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       assert.ok(overflow <= 0, `the page is ${overflow} px too wide`);
     },
     // Through the debugger: the policy of the page forbids evaluating text.
     async isAccessible() {
-      const session = await context.newCDPSession(page);
-      await session.send("Runtime.evaluate", { expression: axe });
-      await session.detach();
-      const { violations } = await page.evaluate(() => axe.run());
+      if (!(await page.evaluate(() => "axe" in window))) {
+        const session = await context.newCDPSession(page);
+        await session.send("Runtime.evaluate", { expression: axe });
+        await session.detach();
+      }
+      const { violations } = await page.evaluate(() => axe.run({ resultTypes: ["violations"] }));
       assert.deepEqual(violations.map(({ id, nodes }) => [id, nodes.map((node) => node.html)]), []);
     },
   };
   return Object.assign(page, tools);
 }
 
+// Opens a screen, live.
+export async function openScreen(browser, address, key, screen) {
+  const page = await openConsole(browser, address, key);
+  await page.live();
+  const name = screen[0].toUpperCase() + screen.slice(1);
+  await page.open(name);
+  await page.getByRole("heading", { name, level: 1 }).waitFor();
+  return page;
+}
+
+// A receiver of webhooks. Its response can be set.
+export async function startReceiver() {
+  const server = createHttpServer((request, response) => {
+    request.resume();
+    response.writeHead(receiver.status).end();
+  }).listen(0, "127.0.0.1");
+  await new Promise((listening) => server.once("listening", listening));
+  const receiver = {
+    status: 204,
+    url: `http://127.0.0.1:${server.address().port}/hook`,
+    args: ["--webhook-allow-http", "--webhook-allow-net", "127.0.0.0/8"],
+    close() {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+  return receiver;
+}
+
+export const csv = (name, text) => ({ name, mimeType: "text/csv", buffer: Buffer.from(text) });
+
 // A proxy to a service that can lose connections and responses.
 export async function startProxy(address) {
   const { hostname, port } = new URL(address);
   const sockets = new Set();
   let dropResponses = false;
+  let dropFromNextWrite = false;
   const server = createServer((client) => {
     const service = connect(port, hostname);
     for (const socket of [client, service]) {
@@ -76,6 +161,7 @@ export async function startProxy(address) {
       socket.on("error", () => {});
       socket.on("close", () => (sockets.delete(socket), client.destroy(), service.destroy()));
     }
+    client.on("data", (data) => (dropResponses ||= dropFromNextWrite && /^(POST|PUT|PATCH|DELETE) /.test(data)));
     client.pipe(service);
     service.on("data", (data) => (dropResponses ? client.destroy() : client.write(data)));
   });
@@ -86,8 +172,12 @@ export async function startProxy(address) {
   return {
     address: `http://127.0.0.1:${own}`,
     cut,
-    // From now on, requests arrive, but their responses are lost.
-    dropResponses: (drop) => (dropResponses = drop),
+    // From the next write on, requests arrive, but their responses are lost. Not before: an
+    // event would cut the stream, and the page would disable the button that writes.
+    dropResponses(drop) {
+      dropFromNextWrite = drop;
+      dropResponses &&= drop;
+    },
     async close() {
       const closed = new Promise((resolve) => server.close(resolve));
       cut();

@@ -3,20 +3,16 @@
 
 import { el } from "./dom.js";
 
-/** @typedef {{ line: number, cells: string[] }} Row a row, and the line it begins at */
+/** @import { Row } from "../types" */
 
 /** Size limit of a cell: far more than an animal needs. */
 const MAX_CELL = 65_536;
 
-/**
- * Reads the rows that are not empty.
- * @param {string} text
- * @param {boolean} pasted a spreadsheet separates copied cells by tabs
- */
-export function readRows(text, pasted) {
+/** Reads the rows that are not empty. A spreadsheet separates cells that are copied from it by tabs. */
+export function readRows(text = "", pasted = false) {
   const [sep, named] = text.match(/^\uFEFF?(?:sep=([\t -~]?).*\r?\n)?\uFEFF?/i) ?? [""];
   const [header] = text.slice(sep.length).split("\n", 1);
-  const count = (/** @type {string} */ mark) => header.split(mark).length;
+  const count = (mark = "") => header.split(mark).length;
   const likely = [";", "\t", ","].reduce((best, mark) => (count(mark) >= count(best) ? mark : best));
   const delimiter = named || (pasted && header.includes("\t") ? "\t" : likely);
   const quoted = /"([^"]*(?:""[^"]*)*)"/y;
@@ -52,20 +48,17 @@ export function readRows(text, pasted) {
 // quotes that are not around a whole cell; full-width forms are as good as the others.
 const FORMULA = /^'*(?:(?![\t\r\n])["\p{White_Space}])*[=+\-@＝＋－＠\t\r\n]/u;
 
-/** Neutralises formulas (CSV injection), also behind a semicolon. @param {string} text */
-export const escapeFormula = (text) => text.split(";").map((part) => (FORMULA.test(part) ? `'${part}` : part)).join(";");
+/** Neutralises formulas (CSV injection), also behind a semicolon. */
+export const escapeFormula = (text = "") =>
+  text.split(";").map((part) => (FORMULA.test(part) ? `'${part}` : part)).join(";");
 
-/** @param {string} cell */
-export const unescapeFormula = (cell) =>
+export const unescapeFormula = (cell = "") =>
   cell.split(";").map((part) => (part[0] === "'" && FORMULA.test(part.slice(1)) ? part.slice(1) : part)).join(";");
 
-/**
- * Saves a file, with a byte order mark, without which spreadsheets do not expect UTF-8.
- * @param {string} name
- * @param {string[][]} rows
- */
-export function saveCsv(name, rows) {
-  const lines = rows.map((cells) => cells.map((cell) => (/[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell)).join(",") + "\r\n");
+/** Saves a file, with a byte order mark, without which spreadsheets do not expect UTF-8. @param {string[][]} rows */
+export function saveCsv(name = "", rows) {
+  const quoted = (cell = "") => (/[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
+  const lines = rows.map((cells) => `${cells.map(quoted).join(",")}\r\n`);
   const href = URL.createObjectURL(new Blob(["\uFEFF", ...lines], { type: "text/csv" }));
   el("a", { href, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(href), 60_000);

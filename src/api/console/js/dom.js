@@ -1,76 +1,74 @@
 // Builds elements. Text reaches the page only as text nodes and attributes.
 
-/** @typedef {Node | string | null | undefined | false} Child */
+/** @import { Content, ElementOf } from "../types" */
 
 /**
- * An element with attributes, listeners (`onclick: …`) and children. Attributes that are
- * null, undefined or false are left out.
- * @template {keyof HTMLElementTagNameMap} Tag
- * @param {Tag} tag
- * @param {Record<string, any> | null} [attributes]
- * @param {...Child} children
- * @returns {HTMLElementTagNameMap[Tag]}
+ * An element: `el("a.btn", { href: "#/animals", onclick: … }, "Animals")`. Attributes and children that are null,
+ * undefined or false are left out.
+ * @template {string} Tag
+ * @param {Tag} tag with its classes
+ * @param {...Content} content
  */
-export function el(tag, attributes, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes ?? {})) {
-    if (value === null || value === undefined || value === false) continue;
-    if (typeof value === "function") element.addEventListener(name.slice(2), value);
-    else element.setAttribute(name, value === true ? "" : value);
+export function el(tag, ...content) {
+  const [name, ...classes] = tag.split(".");
+  const element = document.createElement(name);
+  if (classes.length) element.className = classes.join(" ");
+  for (const part of content.flat()) {
+    if (part instanceof Node || typeof part === "string") element.append(part);
+    else for (const [name, value] of Object.entries(part || {})) {
+      if (typeof value === "function") element.addEventListener(name.slice(2), /** @type {any} */ (value));
+      else if (value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : String(value));
+    }
   }
-  element.append(...shown(children));
-  return element;
+  return /** @type {ElementOf<Tag>} */ (element);
 }
 
+/** @param {Element} element @param {...Content} content */
+export const fill = (element, ...content) => element.replaceChildren(...el("div", ...content).childNodes);
+
 /**
- * Replaces the content of an element.
- * @param {Element} element
- * @param {...Child} children
+ * Puts a newer version of an element in its place, and keeps the focus; unless it looks the same, so that its buttons
+ * stay pending. Returns what is shown.
+ * @param {Element} old
+ * @param {Element} now
  */
-export function fill(element, ...children) {
-  element.replaceChildren(...shown(children));
+export function replace(old, now) {
+  let before = old;
+  if (old.querySelector("[aria-busy], [disabled]")) {
+    before = /** @type {Element} */ (old.cloneNode(true));
+    for (const control of before.querySelectorAll("button")) {
+      control.ariaBusy = null;
+      control.disabled = false;
+    }
+  }
+  if (before.isEqualNode(now)) return old;
+  const focused = controls(old).find((control) => control === document.activeElement);
+  old.replaceWith(now);
+  if (!focused) return now;
+  const same = controls(now).find(({ textContent }) => textContent === focused.textContent);
+  // Another button would undo what somebody else has done, unless this one was pressed.
+  (same ?? (focused.ariaBusy || focused.matches("a") ? controls(now)[0] : null))?.focus();
+  return now;
 }
 
-/**
- * Replaces the content if its state has changed, so that otherwise buttons stay pending;
- * the focus stays in it.
- * @param {HTMLElement} element
- * @param {string} state
- * @param {() => Child[]} content
- */
-export function refill(element, state, content) {
-  if (element.dataset.state === state) return;
-  element.dataset.state = state;
-  const hadFocus = element.contains(document.activeElement);
-  fill(element, ...content());
-  if (hadFocus) /** @type {HTMLElement | null} */ (element.querySelector("a, button"))?.focus();
+/** Does so with each child of an element. Returns whether one has changed. @param {Element} old @param {Element} now */
+export function update(old, now) {
+  old.className = now.className;
+  const children = [...old.children];
+  return [...now.children].filter((child, at) => replace(children[at], child) === child).length > 0;
 }
 
-/** @param {Child[]} children */
-const shown = (children) => /** @type {(Node | string)[]} */ (children.filter((child) => child || child === ""));
+/** @param {Element | null} [element] */
+export const controls = (element) => /** @type {HTMLElement[]} */ ([...(element?.querySelectorAll("a, button") ?? [])]);
 
-/**
- * The element with an id, which the page has.
- * @param {string} id
- * @returns {HTMLElement}
- */
-export const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
+/** An element of the page. @returns {any} */
+export const byId = (id = "") => document.getElementById(id);
 
-/**
- * A button. Those that change something (`write`) are disabled while there is no
- * connection.
- * @param {string} label
- * @param {Record<string, any>} attributes
- * @param {...Child} children
- */
-export const button = (label, attributes, ...children) =>
-  el("button", { type: "button", ...attributes }, label, ...children);
+/** @param {string} label @param {string} kind classes @param {() => unknown} onclick @param {...Content} more */
+export const button = (label, kind, onclick, ...more) =>
+  el("button", { type: "button", class: `btn ${kind}`, onclick }, label, ...more);
 
-/**
- * A form field with its label, and a place for what is wrong with it.
- * @param {string} label
- * @param {HTMLElement} control
- * @param {Child} [hint]
- */
-export const field = (label, control, hint) =>
-  el("label", { class: "field" }, el("span", null, label), control, hint);
+/** What to show instead of an empty list. @param {string} title @param {...Content} content */
+export const empty = (title, ...content) => el("div.empty", el("h2", title), ...content);
+
+export const pill = (status = "", text = status) => el("span", { class: `pill ${status}` }, text);

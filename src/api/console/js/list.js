@@ -1,118 +1,150 @@
-// A live list that is loaded page by page as its end comes into view.
+// A live list: one row per item, loaded page by page as its end comes into view.
 
-import { button, el, fill } from "./dom.js";
+import { get } from "./api.js";
+import { actButton, showFailure } from "./app.js";
+import { controls, el, fill, pill, update } from "./dom.js";
 
-/** @import { Event } from "./api.js" */
+/** @import { Action, Id, ListOptions, StoreEvent } from "../types" */
 
-/** More events than this while a page is loaded, and the list is loaded again. */
-const MAX_MISSED = 500;
+/** More events than this while a page is loaded, or more new rows, and the list is loaded again. */
+const MAX_NEW = 200;
 
-/**
- * @param {import("./app.js").App} app
- * @param {object} list
- * @param {(items: any[]) => unknown} list.append shows a page
- * @param {(event: Event) => unknown} list.apply shows what has happened since
- * @param {(isLast: boolean) => import("./dom.js").Child} list.foot
- * @param {() => void} list.reload starts it again
- */
-export function pagedList(app, { append, apply, foot, reload }) {
-  const more = el("div", { class: "more", role: "status" });
-  let abort = new AbortController();
-  let path = "";
-  /** @type {string | null} */
-  let next = null;
-  /** @type {Event[] | null} what happens while a page is loaded, which may not show it yet */
+/** @template Item @param {AbortSignal} end @param {ListOptions<Item>} options */
+export function liveList(end, { tag = "tbody", key, row, matches = () => true, isSorted = () => true, apply, added, foot }) {
+  const body = el(tag);
+  const more = el("div.more", { role: "status" }, "Loading…");
+  /** @type {Map<Id, { item: Item, element: HTMLElement }>} */
+  const shown = new Map();
+  let loading = new AbortController();
+  let [path, next, isFirstPage, inserted] = ["", "", true, 0];
+  /** @type {StoreEvent[] | null} what happens while a page is loaded, which may not show it yet */
   let missed = null;
 
-  const paint = () => missed || fill(more, foot(!next));
-  const load = async (/** @type {string} */ query) => {
-    const { signal } = abort;
-    next = null;
+  const paintFoot = () => missed || fill(more, foot(shown.size, !next));
+
+  /** Shows an item in its row, or in a new one. Returns the row, if it has changed. @param {Item} item */
+  const show = (item, behind = /** @type {Element | null} */ (null)) => {
+    const id = key(item);
+    const now = row(item);
+    const element = shown.get(id)?.element ?? now;
+    shown.set(id, { item, element });
+    if (element === now) {
+      now.dataset.key = String(id);
+      return body.insertBefore(now, behind);
+    }
+    const hadFocus = element.contains(document.activeElement);
+    const isChanged = update(element, now);
+    if (hadFocus && !element.contains(document.activeElement)) element.querySelector("a")?.focus();
+    return isChanged ? element : null;
+  };
+
+  /** @param {Id} id */
+  const remove = (id) => {
+    const element = shown.get(id)?.element;
+    const neighbour = element?.nextElementSibling ?? element?.previousElementSibling;
+    if (element?.contains(document.activeElement)) controls(neighbour ?? body.closest("main"))[0]?.focus();
+    element?.remove();
+    shown.delete(id);
+    paintFoot();
+  };
+
+  /** Shows an item as it is now. @param {Item} item */
+  const take = (item) => {
+    const id = key(item);
+    const isShown = shown.has(id);
+    const rows = /** @type {HTMLElement[]} */ ([...body.children]);
+    const behind = isSorted() ? rows.find(({ dataset }) => Number(dataset.key) < Number(id)) : rows[0];
+    if (!matches(item, isShown)) remove(id);
+    else if (isShown || behind || (!next && !missed)) {
+      if (!isShown && ++inserted > MAX_NEW) return start();
+      show(item, behind)?.setAttribute("data-changed", "");
+    }
+    paintFoot();
+  };
+
+  const load = async (query = "") => {
+    const signal = AbortSignal.any([end, loading.signal]);
+    next = "";
     missed ??= [];
     fill(more, "Loading…");
     try {
-      const page = await app.api.get(path + query, signal);
-      if (signal.aborted) return;
-      next = page.next;
-      append(page.data);
+      const page = await get(path.split("?")[0] + query, signal);
+      if (isFirstPage) {
+        shown.clear();
+        fill(body);
+      }
+      [next, isFirstPage] = [page.next ?? "", false];
+      added?.(page.data);
+      for (const item of page.data) if (matches(item, true)) show(item);
       const events = missed;
       missed = null;
-      if (events.length > MAX_MISSED) return reload();
-      for (const event of events) if (!signal.aborted) apply(event);
+      if (events.length > MAX_NEW) return start();
+      for (const event of events) if (!signal.aborted) apply?.(event);
       if (signal.aborted) return;
-      paint();
+      paintFoot();
       // The end may be in view still.
       watcher.unobserve(more);
       watcher.observe(more);
     } catch (error) {
-      if (!signal.aborted) app.failed(more, error, () => signal.aborted || load(query));
+      if (!signal.aborted) showFailure(more, error, () => signal.aborted || load(query));
     }
   };
-  const watcher = new IntersectionObserver(([{ isIntersecting }]) => isIntersecting && next && load(next), { rootMargin: "800px" });
+  const watcher = new IntersectionObserver(([{ isIntersecting }]) => isIntersecting && next && load(next),
+    { rootMargin: "800px" });
+
+  /** Loads another list, or the same one again. */
+  const start = (list = path) => {
+    loading.abort();
+    loading = new AbortController();
+    [path, isFirstPage, inserted, missed] = [list, true, 0, []];
+    load(list.slice(list.indexOf("?")));
+  };
+
+  body.addEventListener("animationend", ({ target }) =>
+    /** @type {Element} */ (target).closest("[data-changed]")?.removeAttribute("data-changed"));
 
   return {
+    body,
     more,
-    isLast: () => !next && !missed,
-    paint,
-    /** @param {string} list @param {string} query */
-    start(list, query) {
-      abort.abort();
-      abort = new AbortController();
-      [path, missed] = [list, []];
-      load(query);
+    start,
+    take,
+    remove,
+    paintFoot,
+    get: (/** @type {Id} */ id) => shown.get(id)?.item,
+    items: () => [...shown.values()].map(({ item }) => item),
+    focus: (/** @type {Id} */ id) => controls(shown.get(id)?.element)[0]?.focus(),
+    /** Shows items again, as names or the selection have changed. */
+    paint(ids = [...shown.keys()]) {
+      for (const id of ids) {
+        const item = shown.get(id)?.item;
+        if (item) matches(item, true) ? show(item) : remove(id);
+      }
+      paintFoot();
     },
-    /** @param {Event} event */
+    /** Shows these items only. @param {Item[]} items */
+    set(items) {
+      const ids = new Set(items.map(key));
+      for (const id of shown.keys()) if (!ids.has(id)) remove(id);
+      for (const [at, item] of items.entries()) {
+        show(item);
+        const element = shown.get(key(item))?.element;
+        if (element && body.children[at] !== element) body.insertBefore(element, body.children[at]);
+      }
+      paintFoot();
+    },
+    /** @param {StoreEvent} event */
     onEvent(event) {
-      if (missed) return void (missed.length <= MAX_MISSED && missed.push(event));
-      apply(event);
-      paint();
-    },
-    unmount() {
-      abort.abort();
-      watcher.disconnect();
+      if (!missed) apply?.(event);
+      else if (missed.length <= MAX_NEW) missed.push(event);
     },
   };
 }
 
-/**
- * Buttons of which one is pressed, at first the first one.
- * @param {string} label
- * @param {Record<string, string>} options
- * @param {(value: string) => void} choose
- */
-export function tabs(label, options, choose) {
-  const all = Object.entries(options).map(([value, text]) => el("button", { type: "button", onclick: () => press(value) }, text));
-  const press = (/** @type {string} */ value) => {
-    for (const tab of all) tab.ariaPressed = String(tab.textContent === options[value]);
-    choose(value);
-  };
-  press(Object.keys(options)[0]);
-  return el("div", { class: "tabs", role: "group", "aria-label": label }, ...all);
-}
+/** @param {(string | HTMLElement)[]} heads @param {HTMLElement} body */
+export const table = (heads, body, kind = "stack") => el("div.sheet", el("table", { class: kind },
+  el("thead", el("tr", heads.map((head) => (head instanceof Node ? head : el(head ? "th" : "td", head))))), body));
 
-/**
- * The button that adds something.
- * @param {boolean} canWrite
- * @param {string} label
- * @param {() => void} onclick
- */
-export const newButton = (canWrite, label, onclick) => canWrite
-  ? button(label, { class: "btn primary add", "data-new": true, "data-write": true, onclick }, el("kbd", { "aria-hidden": "true" }, "n"))
-  : el("span", { class: "pill" }, "read-only key");
-
-/** Moves the focus up and down the rows of a table. @param {Element} body */
-export const arrows = (body) => (/** @type {KeyboardEvent} */ { key }) => {
-  if (key !== "ArrowDown" && key !== "ArrowUp") return false;
-  const row = document.activeElement?.closest("tbody tr");
-  const to = !row ? body.firstElementChild : key === "ArrowDown" ? row.nextElementSibling : row.previousElementSibling;
-  /** @type {HTMLElement | null | undefined} */ (to?.querySelector("a, button"))?.focus();
-  return true;
-};
-
-/**
- * A table in a sheet; on a phone, its cells are below each other.
- * @param {string[]} heads
- * @param {HTMLElement} body
- */
-export const table = (heads, body) => el("div", { class: "sheet" }, el("table", { class: "stack" },
-  el("thead", null, el("tr", null, ...heads.map((head) => el(head ? "th" : "td", null, head)))), body));
+/** @param {Action} action */
+export const newButton = (canWrite = false, label = "", action) => canWrite
+  ? actButton(label, "primary add", action, undefined, { "data-new": true }, el("kbd", { "aria-hidden": "true" }, "n"))
+  : pill("", "read-only key");

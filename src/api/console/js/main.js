@@ -1,97 +1,76 @@
 // The shell: signing in and out, navigation, the live indicator, the keyboard.
 
-import { App, setOnline } from "./app.js";
-import { byId, el, fill } from "./dom.js";
+import { api } from "./api.js";
+import { load, setOnline, showFailure } from "./app.js";
+import { byId, controls, el, fill } from "./dom.js";
 import { ago } from "./format.js";
-import { activity } from "./screens/activity.js";
-import { animals } from "./screens/animals.js";
-import { categories } from "./screens/categories.js";
-import { imports } from "./screens/import.js";
-import { orders } from "./screens/orders.js";
-import { webhooks } from "./screens/webhooks.js";
-import { explain, forgetKey, signIn, takeKey } from "./session.js";
+import { names } from "./names.js";
+import { can, canSee, explain, key, signIn, signOut, takeKey } from "./session.js";
 import { follow } from "./stream.js";
 
-/**
- * The screens by their address, with the scopes of which a key needs one.
- * @type {Record<string, { title: string, scopes: string[], mount: import("./app.js").Mount }>}
- */
+/** @import { Mount, Screen } from "../types" */
+
+/** @type {Record<string, { scopes: string[], module: () => Promise<{ mount: Mount }> }>} a key needs one of the scopes */
 const SCREENS = {
-  animals: { title: "Animals", scopes: ["pets:read"], mount: animals },
-  orders: { title: "Orders", scopes: ["orders:read"], mount: orders },
-  categories: { title: "Categories", scopes: ["pets:read"], mount: categories },
-  activity: { title: "Activity", scopes: ["pets:read", "orders:read"], mount: activity },
-  webhooks: { title: "Webhooks", scopes: ["webhooks:read"], mount: webhooks },
-  import: { title: "Import", scopes: ["pets:write"], mount: imports },
+  animals: { scopes: ["pets:read"], module: () => import("./screens/animals.js") },
+  orders: { scopes: ["orders:read"], module: () => import("./screens/orders.js") },
+  categories: { scopes: ["pets:read"], module: () => import("./screens/categories.js") },
+  activity: { scopes: ["pets:read", "orders:read"], module: () => import("./screens/activity.js") },
+  webhooks: { scopes: ["webhooks:read"], module: () => import("./screens/webhooks.js") },
+  import: { scopes: ["pets:write"], module: () => import("./screens/import.js") },
 };
 
 const root = byId("screen");
-/** @type {App | null} */
-let app = null;
-/** @type {import("./app.js").Screen | null} */
-let screen = null;
-let shown = "";
+const links = /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll("nav a"));
+/** The screen, its name, and what ends it. */
+let [screen, shown, end] = [/** @type {Screen} */ ({}), "", new AbortController()];
 let online = true;
 let lastContact = Date.now();
-let waitingUntil = 0;
-let waitingFor = 0;
-let endStream = () => {};
+let waiting = { until: 0, status: 0 };
 
-/** @type {import("./api.js").Observer} */
-const observer = {
-  connection(now) {
-    if (now) [lastContact, waitingUntil] = [Date.now(), 0];
-    if (now === online) return;
-    online = now;
-    setOnline(now);
-    showBanner();
-    if (now) app?.retry();
-  },
-  waiting(seconds, status) {
-    [waitingUntil, waitingFor] = [Date.now() + seconds * 1000, status];
-    showBanner();
-  },
-  unauthorized() {
-    if (app) signOut("You were signed out, because the API key is no longer valid.");
-  },
+api.onConnection = (now) => {
+  if (now) [lastContact, waiting.until] = [Date.now(), 0];
+  if (now === online) return;
+  online = now;
+  setOnline(now);
+  showBanner();
+};
+api.onWaiting = (seconds, status) => {
+  waiting = { until: Date.now() + seconds * 1000, status };
+  showBanner();
 };
 
+/** Changes a text that is read aloud, but does not repeat it. */
+const say = (id = "", text = "") => byId(id).textContent === text || (byId(id).textContent = text);
+
 function showBanner() {
-  const seconds = Math.ceil((waitingUntil - Date.now()) / 1000);
-  let text = "";
-  if (app && !online) text = `No connection. Showing data from ${ago(lastContact)}; changes are disabled until it is back.`;
-  else if (seconds > 0) text = `${waitingFor === 429 ? "Too many requests" : "The service is busy"}. Trying again in ${seconds} s.`;
-  const banner = byId("banner");
-  if (banner.textContent !== text) banner.textContent = text;
-  banner.hidden = !text;
+  const seconds = Math.ceil((waiting.until - Date.now()) / 1000);
+  const busy = waiting.status === 429 ? "Too many requests" : "The service is busy";
+  if (!shown || online) say("banner", seconds > 0 ? `${busy}. Trying again in ${seconds} s.` : "");
+  else say("banner", `No connection. Showing data from ${ago(lastContact)}; changes are disabled until it is back.`);
 }
 setInterval(showBanner, 1000);
 
-/** @param {boolean} live */
-function showLive(live) {
-  const text = live ? "live" : "connecting…";
-  if (byId("live").textContent === text) return;
-  byId("live").className = live ? "on" : "";
-  byId("live").textContent = text;
-}
+const showLive = (live = false) => {
+  byId("live").classList.toggle("on", live);
+  say("live", live ? "live" : "connecting…");
+};
 
-/** @param {string} secret */
-async function start(secret) {
-  const session = await signIn(secret, observer);
-  app = new App(session.api, session.key);
-  const { name, scopes } = app.key;
-  byId("key-name").textContent = name;
-  const readOnly = !scopes.some((scope) => scope.endsWith(":write"));
-  byId("key-scopes").textContent = `Signed in with the API key “${name}”${readOnly ? ", which can only read" : ""}.`;
+async function start(secret = "") {
+  const position = await signIn(secret);
+  api.onUnauthorized = () => signOut("You were signed out, because the API key is no longer valid.");
+  const isReader = !key.scopes.some((scope) => scope.endsWith(":write"));
+  byId("key-name").textContent = key.name;
+  byId("key-scopes").textContent = `Signed in with the API key “${key.name}”${isReader ? ", which can only read" : ""}.`;
   showPage(true);
-  showLive(false);
-  open();
-  if (!app.can("pets:read") && !app.can("orders:read")) return;
-  endStream = follow(app.api, session.position, {
+  showLive();
+  await open();
+  if (!canSee("pet.") && !canSee("order.")) return;
+  follow(position, {
     event(event) {
-      app?.names.onEvent(event);
+      names.onEvent(event);
       try {
-        screen?.onEvent?.(event);
+        screen.onEvent?.(event);
       } catch (error) {
         // The stream goes on.
         reportError(error);
@@ -99,94 +78,96 @@ async function start(secret) {
     },
     state(live, reached) {
       showLive(live);
-      observer.connection(reached);
+      api.onConnection(reached);
     },
-    gone: () => open(true),
+    gone() {
+      names.pets.clear();
+      open(true);
+    },
   });
 }
 
-/** @param {boolean} signedIn */
-function showPage(signedIn) {
+function showPage(signedIn = false) {
   byId("header").hidden = root.hidden = !signedIn;
   byId("sign-in").hidden = signedIn;
 }
 
-/** @param {string} [reason] */
-function signOut(reason) {
-  endStream();
-  app?.api.end();
-  forgetKey();
-  screen?.unmount?.();
-  [app, screen, shown] = [null, null, ""];
-  byId("account").hidePopover();
-  showSignIn(reason);
-}
-
-/** @param {string} [reason] */
 function showSignIn(reason = "") {
   document.title = "Sign in · Petstore";
-  showPage(false);
-  showBanner();
+  showPage();
   byId("sign-in-problem").textContent = reason;
-  const input = /** @type {HTMLInputElement} */ (document.querySelector("[name=key]"));
-  input.value = "";
-  input.focus();
+  byId("key").value = "";
+  byId("key").focus();
 }
 
-byId("sign-in").addEventListener("submit", async (event) => {
-  event.preventDefault();
-  const form = /** @type {HTMLFormElement} */ (event.target);
-  const submit = form.querySelector(".btn");
-  if (submit?.ariaBusy) return;
-  if (submit) submit.ariaBusy = "true";
-  await start(String(new FormData(form).get("key"))).catch((error) => showSignIn(explain(error)));
-  if (submit) submit.ariaBusy = null;
-});
+const isAllowed = (name = "") => SCREENS[name]?.scopes.some(can);
 
-/** @param {string} name */
-const isAllowed = (name) => SCREENS[name]?.scopes.some((scope) => app?.can(scope));
-
-/** Shows the screen of the address. @param {boolean} [again] even if it is shown already */
-function open(again) {
-  if (!app) return;
-  const [, name = "", rest = ""] = location.hash.match(/^#\/(\w+)\/?(.*)/) ?? [];
+/** Shows the screen of the address, again even if it is shown already. @returns {Promise<void>} */
+async function open(again = false) {
+  const { hash } = location;
+  const [, name = "", rest = ""] = hash.match(/^#\/(\w+)\/?(.*)/) ?? [];
   if (!isAllowed(name)) {
     const first = Object.keys(SCREENS).find(isAllowed);
-    if (first) location.replace(`#/${first}`);
-    else fill(root, el("p", { class: "empty" }, "Your API key allows nothing that is shown here."));
-    return;
+    if (!first) return fill(root, el("p.empty", "Your API key allows nothing that is shown here."));
+    history.replaceState(null, "", `#/${first}`);
+    return open();
   }
-  for (const link of document.querySelectorAll("nav a")) {
-    const target = link.getAttribute("href")?.slice(2) ?? "";
-    /** @type {HTMLElement} */ (link).hidden = !isAllowed(target);
-    link.ariaCurrent = target === name ? "page" : null;
-  }
-  if (name === shown && !again) return screen?.show?.(rest);
-  screen?.unmount?.();
-  shown = name;
-  document.title = `${SCREENS[name].title} · Petstore`;
+  if (name === shown && !again) return screen.show?.(rest);
+  end.abort();
+  end = new AbortController();
+  const { signal } = end;
   const box = el("div");
-  fill(root, el("h1", { class: "unseen" }, SCREENS[name].title), box);
+  [screen, shown] = [{}, ""];
+  fill(root, el("p.more", "Loading…"));
+  const mount = await load(SCREENS[name].module()).then((module) => module.mount, (error) => () => {
+    showFailure(box, error, open);
+    return {};
+  });
+  // Meanwhile another one may be wanted.
+  if (signal.aborted || hash !== location.hash) return;
+  for (const link of links) {
+    link.hidden = !isAllowed(link.hash.slice(2));
+    link.ariaCurrent = link.hash === `#/${name}` ? "page" : null;
+  }
+  const title = name[0].toUpperCase() + name.slice(1);
+  document.title = `${title} · Petstore`;
+  fill(root, el("h1.unseen", title), box);
   scrollTo(0, 0);
-  screen = SCREENS[name].mount(box, app, rest);
+  shown = name;
+  screen = mount(box, rest, signal);
 }
 
+byId("sign-in").addEventListener("submit", async (/** @type {Event} */ event) => {
+  event.preventDefault();
+  const submit = byId("submit");
+  if (submit.ariaBusy) return;
+  submit.ariaBusy = "true";
+  await start(byId("key").value).catch((error) => showSignIn(explain(error)));
+  submit.ariaBusy = null;
+});
+byId("sign-out").addEventListener("click", () => signOut());
 // A link with a key can be opened in a tab that is signed in.
 addEventListener("hashchange", () => (location.hash.startsWith("#key=") ? location.reload() : open()));
-byId("sign-out").addEventListener("click", () => signOut());
 document.addEventListener("keydown", (event) => {
-  const target = /** @type {HTMLElement} */ (event.target);
+  const { key, repeat } = event;
+  const target = /** @type {Element} */ (event.target);
+  const find = (selector = "") => /** @type {HTMLElement | null} */ (document.querySelector(selector));
   // A key that is held down must not sell an animal and take it back.
-  if (event.repeat && event.key === "Enter") return event.preventDefault();
-  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog")) return;
-  if (target.matches("input, select, textarea") && event.key !== "Escape") return;
-  /** @type {HTMLElement | null} */
-  const control = event.key === "/" || event.key === "n" ? document.querySelector(event.key === "n" ? "[data-new]" : "[data-search]") : null;
-  if (event.key === "n") control?.click();
-  control?.focus();
-  if (control || screen?.onKey?.(event)) event.preventDefault();
+  if (repeat && key === "Enter") return event.preventDefault();
+  if (event.ctrlKey || event.metaKey || event.altKey || find("dialog")) return;
+  const isSearch = target.matches("[data-search]");
+  if (target.matches("input, select, textarea") && key !== "Escape" && !(isSearch && key === "ArrowDown")) return;
+  if (key === "n") find("[data-new]")?.click();
+  else if (key === "/") find("[data-search]")?.focus();
+  else if (key === "Escape") find(".close") ? find(".close")?.click() : find(":focus")?.blur();
+  else if ((key === "ArrowDown" || key === "ArrowUp") && find("tr[data-key]")) {
+    const row = target.closest("tr[data-key]");
+    const to = key === "ArrowDown" ? row?.nextElementSibling : row?.previousElementSibling;
+    controls(row ? to : find("tr[data-key]"))[0]?.focus();
+  } else return;
+  event.preventDefault();
 });
 
-const key = takeKey();
-if (key) start(key).catch((error) => showSignIn(explain(error)));
-else showSignIn();
+const secret = takeKey();
+if (secret) start(secret).catch((error) => showSignIn(explain(error)));
+else showSignIn(history.state?.reason);

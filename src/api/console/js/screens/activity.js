@@ -1,108 +1,81 @@
 // Activity: the event log in words, newest first, live.
 
-import { el, fill } from "../dom.js";
-import { exactly, plural, when } from "../format.js";
-import { pagedList, tabs } from "../list.js";
-import { describe } from "../words.js";
+import { get } from "../api.js";
+import { el, empty } from "../dom.js";
+import { plural } from "../format.js";
+import { liveList } from "../list.js";
+import { names } from "../names.js";
+import { canSee } from "../session.js";
+import { tabs } from "../tabs.js";
+import { timeOf } from "../times.js";
+import { petOf, sentence } from "../words.js";
 
-/** @import { Event } from "../api.js" */
-/** @typedef {{ event: Event, item: HTMLElement, before?: any }} Entry */
+/** @import { Mount, StoreEvent } from "../../types" */
 
 const TYPES = {
   pets: "pet.created,pet.updated,pet.deleted",
   orders: "order.placed,order.completed,order.cancelled,order.returned",
   categories: "category.updated,category.deleted",
 };
-/** More new events than this, and the list is loaded again. */
-const MAX_NEW = 500;
 
-/** @type {import("../app.js").Mount} */
-export function activity(root, app) {
-  const { api, names } = app;
-  const [pets, orders] = [app.can("pets:read"), app.can("orders:read")];
+/** @type {Mount} */
+export function mount(root, _, end) {
+  const [pets, orders] = [canSee("pet."), canSee("order.")];
   let types = "";
-  let added = 0;
-  let mounted = true;
-  /** @type {Entry[]} newest first */
-  let entries = [];
-  /** @type {Entry[]} whose state before is looked up */
-  let unclear = [];
-  /** @type {Map<number, string>} */
-  const deleted = new Map();
-  const log = el("ol", { class: "sheet log" });
+  /** The animals and times of orders: an order says all about the change of its animal. */
+  const told = new Set();
 
-  /** @param {Entry} entry */
-  const paint = ({ event, item, before }) => {
-    const { type, subject, time, data } = event;
-    const id = type.startsWith("order.") ? data.petId : data.id;
-    const isPet = !type.startsWith("category.");
-    const name = data.name ?? (names.pets.get(id) || deleted.get(id) || `Animal ${id}`);
-    const text = describe(event, before, names);
-    fill(item, el("span", null, isPet && names.pets.get(id) ? el("a", { href: `#/animals/${id}` }, name) : el("b", null, isPet ? name : `Category ${name}`), `: ${text[0].toLowerCase()}${text.slice(1)}`, type.startsWith("order.") && `, order ${subject.slice(7)}`),
-      el("time", { datetime: time, title: exactly(time) }, when(time)));
-  };
-
-  /** Whether an animal has changed because of an order: then the order says it all. @param {Event} pet @param {Event} [order] */
-  const isTwin = (pet, order) => pet.type === "pet.updated" && order?.data.petId === pet.data.id && order?.time === pet.time;
-
-  /** Finds out what has changed, names and all. @param {Entry[]} some */
-  const complete = async (some) => {
-    for (const entry of some) {
-      if (entry.event.type === "pet.deleted") deleted.set(entry.event.data.id, entry.event.data.name);
-      if (!entry.event.type.endsWith(".updated")) continue;
-      const older = entries.slice(entries.indexOf(entry) + 1).find(({ event }) => event.subject === entry.event.subject);
-      if (older) entry.before = older.event.data;
-      else unclear.push(entry);
-    }
-    some.forEach(paint);
-    const ids = some.map(({ event: { type, data } }) => (type.startsWith("order.") ? data.petId : type.startsWith("pet.") && data.id)).filter(Boolean);
-    await Promise.all([pets && names.loadPets(ids), names.loadKeys(some.map(({ event }) => event.keyid))]).catch(() => {});
-    some.forEach(paint);
-    for (let entry; mounted && (entry = unclear.shift()); paint(entry)) {
-      const { id, subject } = entry.event;
-      const page = await api.get(`events?sort=desc&limit=1&after=${id}&subject=${subject}`).catch(() => null);
-      entry.before ??= page?.data[0]?.data;
-    }
-  };
-
-  const list = pagedList(app, {
-    append(/** @type {Event[]} */ page) {
-      const last = entries.at(-1);
-      if (last && page[0] && isTwin(last.event, page[0])) entries.pop()?.item.remove();
-      const some = page.filter((event, at) => !isTwin(event, page[at + 1])).map((event) => ({ event, item: el("li") }));
-      entries.push(...some);
-      log.append(...some.map(({ item }) => item));
-      complete(some);
+  const list = liveList(end, {
+    tag: "ol.sheet.log",
+    key: (/** @type {StoreEvent} */ { sequence }) => Number(sequence),
+    row: (event) => el("li", sentence(event), timeOf(event.time)),
+    matches: (event) => (!types || types.includes(event.type)) &&
+      !(event.type === "pet.updated" && told.has(`${petOf(event)} ${event.time}`)),
+    added(page) {
+      for (const event of page) tell(event);
+      complete(page);
     },
     apply(event) {
-      const newest = entries[0]?.event;
-      if ((types && !types.includes(event.type)) || (newest && newest.sequence >= event.sequence) || isTwin(event, newest)) return;
-      if (++added > MAX_NEW) return start(types);
-      if (event.type.startsWith("pet.")) names.pets.set(event.data.id, event.type === "pet.deleted" ? "" : event.data.name);
-      const entry = { event, item: el("li", { class: "changed" }) };
-      entries.unshift(entry);
-      log.prepend(entry.item);
-      complete([entry]);
+      if (list.get(Number(event.sequence))) return;
+      tell(event);
+      list.take(event);
+      complete([event]);
     },
-    reload: () => start(types),
-    foot: (isLast) => !isLast ? "Scroll for more" : entries.length ? plural(entries.length, "event")
-      : el("div", { class: "empty" }, el("h2", null, "Nothing has happened yet"), el("p", null, "Whatever changes is listed here: what, when, and by whom.")),
+    foot: (size, isLast) => !isLast ? "Scroll for more" : size ? plural(size, "event")
+      : empty("Nothing has happened yet", el("p", "Whatever changes is listed here: what, when, and by whom.")),
   });
 
-  const start = (/** @type {string} */ value) => {
-    [types, added, entries, unclear] = [value, 0, [], []];
-    names.pets.clear();
-    fill(log);
-    list.start("events", `?sort=desc&limit=50${types && `&types=${types}`}`);
+  /** @param {StoreEvent} event */
+  const tell = (event) => {
+    if (event.type.startsWith("order.") && (!types || types === TYPES.orders)) told.add(`${petOf(event)} ${event.time}`);
   };
-  root.append(tabs("Type", { "": "All", ...(pets && { [TYPES.pets]: "Animals" }), ...(orders && { [TYPES.orders]: "Orders" }), ...(pets && { [TYPES.categories]: "Categories" }) }, start), log, list.more);
-  if (pets) names.loadCategories().then(() => entries.forEach(paint), () => {});
 
-  return {
-    onEvent: list.onEvent,
-    unmount() {
-      mounted = false;
-      list.unmount();
-    },
+  /** Finds out what has changed, and all names. @param {StoreEvent[]} events */
+  const complete = async (events) => {
+    await names.load(events.map(({ keyid }) => keyid), events.map(petOf));
+    list.paint();
+    for (const event of events) {
+      const { id, type, subject, sequence } = event;
+      if (end.aborted || !list.get(Number(sequence))) continue;
+      if (!type.endsWith(".updated") || event.before) continue;
+      const older = list.items().find((other) => other.subject === subject && other.sequence < sequence);
+      const page = older ? null : await get(`events?sort=desc&limit=1&after=${id}&subject=${subject}`).catch(() => null);
+      event.before = older?.data ?? page?.data[0]?.data;
+      list.paint([Number(sequence)]);
+    }
   };
+
+  root.append(tabs("Type", {
+    "": "All",
+    ...(pets && { [TYPES.pets]: "Animals" }),
+    ...(orders && { [TYPES.orders]: "Orders" }),
+    ...(pets && { [TYPES.categories]: "Categories" }),
+  }, (value) => {
+    types = value;
+    told.clear();
+    list.start(`events?sort=desc&limit=50${types && `&types=${types}`}`);
+  }), list.body, list.more);
+  if (pets) names.loadCategories().then(() => list.paint(), () => {});
+
+  return { onEvent: list.onEvent };
 }

@@ -1,109 +1,119 @@
 // One animal: selling it, editing it, its history.
 
-import { FIELDS, LABELS, animalFields, changes, valuesOf } from "../animal-fields.js";
-import { ApiError } from "../api.js";
-import { confirm, message, toast } from "../app.js";
-import { button, el, fill, refill } from "../dom.js";
-import { ago, exactly, left, when } from "../format.js";
+import { FIELDS, LABELS, animalFields, changes, valuesOf } from "../animal-form.js";
+import { get, send } from "../api.js";
+import { actButton, retries, toast } from "../app.js";
+import { button, el, fill, replace } from "../dom.js";
+import { ago } from "../format.js";
+import { confirm, formOf } from "../forms.js";
+import { names } from "../names.js";
+import { postOnce } from "../once.js";
+import { can } from "../session.js";
+import { left, timeOf, when } from "../times.js";
 import { describe } from "../words.js";
 
-/** @import { Event, Order, Pet } from "../api.js" */
-/** @import { Values } from "../animal-fields.js" */
+/** @import { Order, Pet, StoreEvent, Values } from "../../types" */
 
 /** The status of an order while it has an animal of this status. */
 const CLAIMS = { available: "", pending: "placed", sold: "completed" };
 /** The status of an animal whose order gets this status. */
-const OUTCOMES = /** @type {const} */ ({ placed: "pending", completed: "sold", cancelled: "available", returned: "available" });
+const OUTCOMES = /** @type {const} */ ({
+  placed: "pending", completed: "sold", cancelled: "available", returned: "available",
+});
 
 /**
- * The panel of an animal.
- * @param {import("../app.js").App} app
+ * The panel of an animal. It tells the list what happens to the animal.
  * @param {Pet} pet
- * @param {(event: Pick<Event, "type" | "data">) => void} changed tells the list
+ * @param {{ take(pet: Pet): void, remove(id: number): void }} list
  */
-export function animalPanel(app, pet, changed) {
-  const { api, names } = app;
+export function animalPanel(pet, list) {
   const { id } = pet;
   /** @type {Order | null | undefined} its latest order; null: it has none; undefined: not known */
   let order;
-  /** @type {Event[]} newest first */
+  /** @type {StoreEvent[]} newest first */
   let events = [];
-  /** @type {string | null} the query for older events */
-  let older = null;
+  let olderQuery = "";
   /** The values that the form started from. */
   let base = valuesOf(pet);
+  let isDeleted = false;
 
   const title = el("h2", { tabindex: -1 });
-  const meta = el("p", { class: "meta" });
+  const meta = el("p.meta");
   const problem = el("div", { role: "alert" });
-  const sale = el("div", { "aria-live": "polite" });
-  const time = el("span");
-  const fields = animalFields(names, base);
-  const save = el("button", { class: "btn primary", "data-write": true }, "Save changes");
-  const discard = button("Discard", { class: "btn", onclick: () => ((fields.values = base = valuesOf(pet)), paintForm()) });
-  const saving = el("div", { class: "actions" }, save, discard);
-  const conflict = el("div", { class: "conflict" });
-  const form = el("form", null, el("h3", null, "Details"), conflict, ...fields.elements, saving);
-  const history = el("ol", { class: "log" });
-  const foot = el("div", { class: "foot" });
-  const element = el("aside", { class: "panel", "aria-label": "Animal" }, title, meta, problem, sale,
-    app.can("pets:write") && form, el("h3", null, "History"), history, foot,
-    el("a", { class: "close", href: "#/animals", "aria-label": "Close" }, "×"));
+  const sale = el("div", { "aria-live": "polite" }, el("div"), el("div"));
+  const fields = animalFields(base);
+  const conflict = el("div.conflict");
+  const discard = button("Discard", "", () => {
+    fields.values = base = valuesOf(pet);
+    paintForm();
+  });
+  const form = formOf("Save changes", [el("h3", "Details"), conflict, ...fields.elements], () => save(), discard);
+  const history = el("ol.log");
+  const foot = el("div.foot");
+  const element = el("aside.panel", { "aria-label": "Animal" }, title, meta, problem, sale,
+    can("pets:write") && form, el("h3", "History"), history, foot,
+    el("a.close", { href: "#/animals", "aria-label": "Close" }, "×"));
 
   /** Whether its order decides about its status. */
   const isClaimed = () => Boolean(pet.status && order?.status === CLAIMS[pet.status]);
-  /** @param {string} text */
-  const warn = (text) => fill(problem, text && el("div", { class: "notice danger" }, text));
+  /** Another animal may be shown by now. */
+  const warn = (text = "") => element.isConnected ? fill(problem, text && el("div.notice.danger", text)) : text && toast(`${pet.name}: ${text}`, "danger");
 
   const paint = () => {
-    title.textContent = pet.name;
     const [last] = events;
-    meta.textContent = `${names.category(pet.categoryId)} · id ${id}${last ? ` · changed ${ago(last.time)} by ${names.who(last.keyid)}` : ""}`;
-    fields.locked = isClaimed();
+    title.textContent = pet.name;
+    meta.textContent = `${names.category(pet.categoryId)} · id ${id}` +
+      (last ? ` · changed ${ago(last.time)} by ${names.who(last.keyid)}` : "");
+    fields.lock(isClaimed());
     paintSale();
     paintForm();
   };
 
-  const paintTime = () => {
-    const rest = order?.expiresAt && new Date(order.expiresAt).getTime() - Date.now();
-    time.textContent = rest ? (rest > 0 ? `${left(rest)} left` : "expired") : "";
-  };
-  const timer = setInterval(paintTime, 1000);
-
   const paintSale = () => {
-    const claim = isClaimed() && `order ${order?.id}`;
-    /** @param {string} kind @param {...import("../dom.js").Child} content */
-    const notice = (kind, ...content) => el("div", { class: `notice ${kind}` }, ...content);
-    /** @param {...HTMLElement} buttons */
-    const actions = (...buttons) => app.can("orders:write") && el("div", { class: "actions" }, ...buttons);
-    paintTime();
     const hadFocus = sale.contains(document.activeElement);
-    refill(sale, `${pet.status} ${claim} ${order === undefined}`, () => {
-      if (pet.status === "available") return [notice("ok", "Available"), actions(step("Reserve", "", "primary"))];
-      if (!pet.status) return [notice("", "Not for sale: it has no status")];
-      if (!claim) return [notice("", `Marked as ${pet.status}${order === undefined ? "" : ", without an order"}`)];
-      if (pet.status === "sold") return [notice("", el("span", null, `Sold, ${claim}`), when(order?.updatedAt ?? "")), actions(step("Return", "return", ""))];
-      return [notice("warn", el("span", null, `Reserved, ${claim}`), time), actions(step("Complete sale", "complete", "primary"), step("Cancel", "cancel", ""))];
-    });
+    const [status, buttons] = saleOf();
+    replace(sale.children[0], status);
+    replace(sale.children[1], el("div.actions", can("orders:write") && buttons));
     if (hadFocus && !sale.contains(document.activeElement)) title.focus();
   };
 
-  /** A button that places an order, or moves it on. @param {string} label @param {string} path @param {string} kind */
-  const step = (label, path, kind, post = api.once()) => app.button(label, kind, async () => {
-    warn("");
-    takeOrder((await (path ? post(`store/orders/${order?.id}/${path}`) : post("store/orders", { petId: id }))).data);
-  }, async (error) => {
-    if (error.status !== 409) return false;
-    const [{ data }] = await Promise.all([api.get(`pets?id=${id}`), loadOrder()]);
-    if (data[0]) update(data[0]);
-    const now = pet.status === "pending" ? "reserved" : (pet.status ?? "not for sale");
-    warn(`Somebody was faster: ${pet.name} is ${now}${isClaimed() ? `, order ${order?.id}` : ""}.`);
-    // Not on a button that would change the order of somebody else.
-    title.focus();
-  });
+  /** The state of the sale, and its next steps. @returns {[HTMLElement, HTMLElement[]]} */
+  const saleOf = () => {
+    const { status } = pet;
+    const notice = (kind = "", text = "", more = "") =>
+      el("div", { class: `notice ${kind}` }, el("span", text), el("span.time", { "aria-live": "off" }, more));
+    if (status === "available") return [notice("ok", "Available"), [step("Reserve", "", "primary")]];
+    if (!status) return [notice("", "Not for sale: it has no status"), []];
+    if (!order || !isClaimed()) return [notice("", `Marked as ${status}${order === undefined ? "" : ", without an order"}`), []];
+    const { id, updatedAt, expiresAt } = order;
+    if (status === "sold") return [notice("", `Sold, order ${id}`, when(updatedAt)), [step("Return", "return", "")]];
+    return [notice("warn", `Reserved, order ${id}`, left(expiresAt)),
+      [step("Complete sale", "complete", "primary"), step("Cancel", "cancel", "")]];
+  };
+  const timer = setInterval(() => {
+    const time = sale.querySelector(".warn .time");
+    if (time) time.textContent = left(order?.expiresAt);
+  }, 1000);
+
+  const step = (label = "", path = "", kind = "") => {
+    const post = postOnce();
+    return actButton(label, kind, async () => {
+      warn();
+      takeOrder((await (path ? post(`store/orders/${order?.id}/${path}`) : post("store/orders", { petId: id }))).data);
+    }, async (error) => {
+      if (error.status !== 409) return false;
+      const [{ data }] = await Promise.all([get(`pets?id=${id}`), loadOrder()]);
+      if (data[0]) update(data[0]);
+      const now = pet.status === "pending" ? "reserved" : (pet.status ?? "not for sale");
+      warn(`Somebody was faster: ${pet.name} is ${now}${isClaimed() ? `, order ${order?.id}` : ""}.`);
+      // Not on a button that would change the order of somebody else.
+      title.focus();
+    });
+  };
 
   /** Responses and events may overtake each other. @param {Order} now */
-  const isNewer = (now) => !order || now.id > order.id || (now.id === order.id && Date.parse(now.updatedAt) >= Date.parse(order.updatedAt));
+  const isNewer = (now) => !order || now.id > order.id ||
+    (now.id === order.id && Date.parse(now.updatedAt) >= Date.parse(order.updatedAt));
 
   /** The event of the animal follows; until then the two would not agree. @param {Order} now */
   const takeOrder = (now) => {
@@ -112,7 +122,10 @@ export function animalPanel(app, pet, changed) {
     update({ ...pet, status: OUTCOMES[now.status] });
   };
 
-  const paintForm = () => (saving.hidden = conflict.hasChildNodes() || !Object.keys(changes(fields.values, base)).length);
+  const paintForm = () => {
+    const isUnchanged = !Object.keys(changes(fields.values, base)).length;
+    /** @type {HTMLElement} */ (form.lastElementChild).hidden = conflict.hasChildNodes() || isUnchanged;
+  };
 
   /** Takes a new state, but not over what the user has typed. @param {Pet} now */
   const update = (now) => {
@@ -120,19 +133,18 @@ export function animalPanel(app, pet, changed) {
     const [typed, values] = [fields.values, valuesOf(now)];
     for (const name of FIELDS) if (typed[name] === base[name]) typed[name] = base[name] = values[name];
     fields.values = typed;
-    changed({ type: "pet.updated", data: pet });
+    list.take(pet);
     paint();
   };
 
-  const submit = async () => {
-    warn("");
-    const mine = fields.values;
+  const save = async () => {
+    const mine = await fields.complete();
     const body = changes(mine, base);
     const edited = FIELDS.filter((name) => name in body);
-    for (let etag = null; ;) {
+    for (let etag = ""; ;) {
       try {
         // An empty patch changes nothing, and returns the animal with its ETag.
-        const current = await api.send("PATCH", `pets/${id}`, etag ? body : {}, etag ? { "If-Match": etag } : {});
+        const current = await send("PATCH", `pets/${id}`, etag ? body : {}, etag ? { "If-Match": etag } : {});
         const theirs = valuesOf(current.data);
         // Also if the response to an earlier attempt was lost.
         if (edited.every((name) => theirs[name] === mine[name])) {
@@ -140,21 +152,19 @@ export function animalPanel(app, pet, changed) {
           return update(current.data);
         }
         if (edited.some((name) => theirs[name] !== base[name])) return compare(current.data, mine);
-        etag = current.etag;
+        etag = current.etag ?? "";
       } catch (error) {
-        if (!(error instanceof ApiError) || error.status !== 412) throw error;
-        etag = null;
+        if (/** @type {any} */ (error).status !== 412) throw error;
+        etag = "";
       }
     }
   };
 
   /** Shows both versions of an animal that somebody else has changed meanwhile. @param {Pet} pet @param {Values} mine */
   const compare = (pet, mine) => {
+    if (!element.isConnected) return toast(`${pet.name} was not saved: it was changed while you were editing it.`, "danger");
     const theirs = valuesOf(pet);
-    /** @param {keyof Values} name @param {Values} values */
-    const cell = (name, values) => el("td", null, name === "categoryId" ? names.category(values[name]) : values[name] || "no status");
-    /** @param {boolean} keep */
-    const settle = (keep) => {
+    const settle = (keep = false) => {
       fill(conflict);
       const wanted = { ...theirs };
       for (const name of FIELDS) if (keep && mine[name] !== base[name]) wanted[name] = mine[name];
@@ -163,71 +173,64 @@ export function animalPanel(app, pet, changed) {
       update(pet);
       if (keep) form.requestSubmit();
     };
+    const rows = FIELDS.filter((name) => mine[name] !== theirs[name]).map((name) => {
+      const cells = [theirs[name], mine[name]].map((value) =>
+        el("td", name === "categoryId" ? names.category(value) : value || "no status"));
+      return el("tr", el("th", { scope: "row" }, LABELS[name]), cells);
+    });
     fill(conflict,
-      el("div", { class: "notice warn", role: "alert" }, "This animal was changed while you were editing it."),
-      el("table", null,
-        el("thead", null, el("tr", null, el("td"), el("th", null, "Theirs, saved"), el("th", null, "Yours"))),
-        el("tbody", null, ...FIELDS.filter((name) => mine[name] !== theirs[name]).map((name) =>
-          el("tr", null, el("th", { scope: "row" }, LABELS[name]), cell(name, theirs), cell(name, mine))))),
-      el("div", { class: "actions" },
-        button("Save mine", { class: "btn primary", "data-write": true, onclick: () => settle(true) }),
-        button("Take theirs", { class: "btn", onclick: () => settle(false) })));
+      el("div.notice.warn", { role: "alert" }, "This animal was changed while you were editing it."),
+      el("table", el("thead", el("tr", el("td"), el("th", "Theirs, saved"), el("th", "Yours"))), el("tbody", rows)),
+      el("div.actions", button("Save mine", "primary", () => settle(true), { "data-write": true }),
+        button("Take theirs", "", () => settle())));
     paintForm();
     conflict.querySelector("button")?.focus();
   };
-
   form.addEventListener("input", paintForm);
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    app.act(save, submit, (error) => warn(message(error)));
-  });
 
-  const remove = app.button("Delete animal…", "small danger quiet", async () => {
+  const remove = actButton("Delete animal…", "small danger quiet", async () => {
     if (!(await confirm(`Delete ${pet.name}?`, "This cannot be undone. Its orders remain.", "Delete"))) return;
-    await api.send("DELETE", `pets/${id}`);
-    isDeleted();
+    await send("DELETE", `pets/${id}`);
+    leave();
   });
 
-  let deleted = false;
-  const isDeleted = () => {
-    if (deleted) return;
-    deleted = true;
+  const leave = () => {
+    if (isDeleted) return;
+    isDeleted = true;
     toast(`${pet.name} was deleted.`);
-    changed({ type: "pet.deleted", data: pet });
-    location.hash = "#/animals";
+    list.remove(id);
+    if (element.isConnected) location.hash = "#/animals";
   };
 
-  const paintHistory = () => {
-    fill(history, ...events.map((event, at) => el("li", null,
-      el("span", null, describe(event, events[at + 1]?.data, names)),
-      el("time", { datetime: event.time, title: exactly(event.time) }, when(event.time)))));
-    fill(foot, older && app.button("Look further back", "small", () => loadHistory(older ?? "")), app.can("pets:write") && remove);
+  /** @param {StoreEvent[]} more */
+  const addEvents = async (more) => {
+    const all = new Map([...events, ...more].map((event) => [event.sequence, event]));
+    events = [...all.values()].sort((a, b) => (a.sequence < b.sequence ? 1 : -1));
+    await names.load(events.map(({ keyid }) => keyid));
+    fill(history, events.map((event, at) => {
+      const text = describe({ ...event, before: events[at + 1]?.data });
+      return el("li", el("span", text[0].toUpperCase() + text.slice(1)), timeOf(event.time));
+    }));
+    fill(foot, olderQuery && actButton("Look further back", "small", () => loadHistory(olderQuery)),
+      can("pets:write") && remove);
     paint();
   };
 
-  /** @param {Event[]} more */
-  const addEvents = async (more) => {
-    events = [...new Map([...events, ...more].map((event) => [event.sequence, event])).values()].sort((a, b) => (a.sequence < b.sequence ? 1 : -1));
-    await names.loadKeys(events.map((event) => event.keyid));
-    paintHistory();
-  };
-
-  /** @param {string} query */
-  const loadHistory = async (query) => {
-    const { data, next } = await api.get(`events${query}`);
-    older = next;
+  const loadHistory = async (query = "") => {
+    const { data, next } = await get(`events${query}`);
+    olderQuery = next ?? "";
     await addEvents(data);
   };
 
   const loadOrder = async () => {
-    if (!app.can("orders:read")) return;
-    const [found] = /** @type {Order[]} */ ((await api.get(`store/orders?petId=${id}&sort=desc&limit=1`)).data);
+    if (!can("orders:read")) return;
+    const { data: [found] } = await get(`store/orders?petId=${id}&sort=desc&limit=1`);
     if (!found) order ??= null;
     else if (isNewer(found)) order = found;
   };
 
   paint();
-  const loadSale = () => loadOrder().then(paint, (error) => void (error.status || app.retries.add(loadSale)));
+  const loadSale = () => loadOrder().then(paint, ({ status }) => void (status || retries.add(loadSale)));
   loadSale();
   loadHistory(`?subject=pets/${id}&sort=desc&limit=20`).catch(() => {});
 
@@ -235,18 +238,24 @@ export function animalPanel(app, pet, changed) {
     id,
     element,
     focus: () => title.focus(),
+    /** Shows the names of categories as they are now. */
+    rename() {
+      fields.values = fields.values;
+      paint();
+    },
     close() {
       clearInterval(timer);
       element.remove();
     },
-    /** @param {Event} event */
+    /** @param {StoreEvent} event */
     onEvent(event) {
-      if (event.type.startsWith("order.") && event.data.petId === id) takeOrder(event.data);
-      if (event.subject !== `pets/${id}`) return;
-      if (event.type === "pet.deleted") return isDeleted();
+      const { type, subject, time, data } = event;
+      if (type.startsWith("order.") && data.petId === id) takeOrder(data);
+      if (subject !== `pets/${id}`) return;
+      if (type === "pet.deleted") return leave();
       // The response to an order arrives before events that are older than it.
-      const isOlder = order && Date.parse(event.time) < Date.parse(order.updatedAt);
-      update(isOlder ? { ...event.data, status: pet.status } : event.data);
+      const isOlder = order && Date.parse(time) < Date.parse(order.updatedAt);
+      update(isOlder ? { ...data, status: pet.status } : data);
       addEvents([event]);
     },
   };

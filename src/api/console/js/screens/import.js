@@ -1,60 +1,60 @@
 // Import from a spreadsheet: choose, check, add row by row, report.
 
-import { ApiError } from "../api.js";
-import { message } from "../app.js";
+import { actButton, retries } from "../app.js";
+import { createCategory } from "../categories.js";
 import { readRows, saveCsv } from "../csv.js";
-import { button, el, field, fill } from "../dom.js";
+import { button, el, fill } from "../dom.js";
 import { count, plural } from "../format.js";
-import { FIELDS, findColumns, fold, keysOf, readPet } from "../pet-rows.js";
+import { field } from "../forms.js";
+import { ImportJob, forget, interrupted, nextRow } from "../import-job.js";
+import { COLUMNS, findColumns, readPet } from "../import-rows.js";
+import { table } from "../list.js";
+import { fold, names } from "../names.js";
+import { can, key } from "../session.js";
 
-/** @import { Row } from "../csv.js" */
-/** @import { Columns, PetRow } from "../pet-rows.js" */
-/** @typedef {{ key: number, time: number, name: string, text: string, pasted: boolean, note?: string, header?: boolean, columns?: Columns, categories?: [string, string][] }} Source
- *   `time` is when the import began, if it did; then nothing else changes any more. */
+/** @import { Columns, Mount, PetRow, Source } from "../../types" */
 
-/** Where a started import and its progress are kept, so that it survives a reload. */
-const STORAGE = "petstore-import";
-const PROGRESS = "petstore-import-progress";
 /** How long it can be resumed. The service keeps idempotency keys for at least 24 hours. */
 const RESUME_WITHIN = 20 * 3_600_000;
-/** A browser opens six connections, and one of them is the event stream. */
-const PARALLEL = 5;
+/** More rows would make the page slow. */
+const MAX_SHOWN = 500;
 
-/** @type {import("../app.js").Mount} */
-export function imports(root, app) {
-  const { api, names, key } = app;
-  let running = false;
-
-  const forget = () => [STORAGE, PROGRESS].forEach((name) => sessionStorage.removeItem(name));
-  /** @returns {{ next: number, failed: [number, string][] }} the first row that may not be done, and what the service has rejected */
-  const progressOf = () => JSON.parse(sessionStorage.getItem(PROGRESS) ?? "null") ?? { next: 0, failed: [] };
+/** @type {Mount} */
+export function mount(root, _, end) {
+  /** @type {ImportJob | null} */
+  let job = null;
 
   const choose = (problem = "") => {
     forget();
-    const file = el("input", { type: "file", class: "unseen", accept: ".csv,.tsv,.txt,text/csv", onchange: () => file.files?.[0] && open(file.files[0]) });
-    const paste = el("textarea", { rows: 5, "aria-label": "Cells", placeholder: "…or copy the cells in your spreadsheet, and paste them here.", oninput: () => paste.value.trim() && check({ key: key.id, time: 0, name: "pasted cells", text: paste.value, pasted: true }) });
-    fill(root, el("p", { class: "problem", role: "alert" }, problem),
-      el("div", { class: "drop" }, el("h2", null, "Import animals from a spreadsheet"),
-        el("p", { class: "muted" }, "Drop a CSV file here. It has a column with names, and one with the names or numbers of categories; it may have one with the status."),
-        el("label", { class: "btn primary" }, "Choose a file", file), paste));
+    const file = el("input.unseen", { type: "file", accept: ".csv,.tsv,.txt,text/csv",
+      onchange: () => file.files?.[0] && open(file.files[0]) });
+    const paste = el("textarea", { rows: 5, "aria-label": "Cells",
+      placeholder: "…or copy the cells in your spreadsheet, and paste them here.",
+      oninput: () => paste.value.trim() && check(sourceOf("pasted cells", paste.value, { pasted: true })) });
+    fill(root, el("p.problem", { role: "alert" }, problem),
+      el("div.drop", el("h2", "Import animals from a spreadsheet"),
+        el("p.muted", "Drop a CSV file here. It has a column with names, and one with the names or numbers of categories; it may have one with the status."),
+        el("label.btn.primary", "Choose a file", file), paste));
   };
+
+  /** @returns {Source} */
+  const sourceOf = (name = "", text = "", more = {}) => ({ key: key.id, time: 0, name, text, pasted: false, ...more });
 
   /** @param {File} file */
   const open = async (file) => {
     const bytes = new Uint8Array(await file.arrayBuffer());
     const utf16 = { "255 254": "utf-16le", "254 255": "utf-16be" }[bytes.subarray(0, 2).join(" ")];
-    const source = { key: key.id, time: 0, name: file.name, pasted: false };
     try {
-      check({ ...source, text: new TextDecoder(utf16 ?? "utf-8", { fatal: true }).decode(bytes) });
+      check(sourceOf(file.name, new TextDecoder(utf16 ?? "utf-8", { fatal: true }).decode(bytes)));
     } catch (error) {
       if (!(error instanceof TypeError)) throw error;
-      check({ ...source, text: new TextDecoder("windows-1252").decode(bytes), note: "The file is not in UTF-8, so it was read as Windows-1252. Check names with accents." });
+      const note = "The file is not in UTF-8, so it was read as Windows-1252. Check names with accents.";
+      check(sourceOf(file.name, new TextDecoder("windows-1252").decode(bytes), { note }));
     }
   };
 
   /** Shows what would be added, and what is wrong. @param {Source} source */
   const check = async (source) => {
-    /** @type {Row[]} */
     let rows;
     try {
       rows = readRows(source.text, source.pasted);
@@ -62,226 +62,161 @@ export function imports(root, app) {
       return choose(/** @type {Error} */ (error).message);
     }
     if (!rows.length) return choose("The file is empty.");
-    if (app.can("pets:read")) await names.loadCategories().catch(() => {});
-    const first = findColumns(rows[0].cells);
-    source.header ??= Object.values(first).some((column) => column >= 0);
-    const width = rows[0].cells.length;
-    const columns = (source.columns ??= source.header ? first : { name: 0, category: width > 1 ? 1 : -1, categoryId: -1, status: width > 2 ? 2 : -1 });
+    if (can("pets:read")) await names.loadCategories().catch(() => {});
+    const first = rows[0].cells;
+    const found = findColumns(first);
+    source.header ??= Object.values(found).some((column) => column >= 0);
+    const inOrder = { name: 0, category: first.length > 1 ? 1 : -1, categoryId: -1, status: first.length > 2 ? 2 : -1 };
+    const columns = (source.columns ??= source.header ? found : inOrder);
     /** @type {PetRow[]} */
     let pets = [];
-    let filter = "";
+    let filter = "rows";
 
-    const selects = /** @type {(keyof Columns)[]} */ (Object.keys(FIELDS)).map((name) => {
-      const options = rows[0].cells.map((cell, at) => el("option", { value: at, selected: columns[name] === at }, source.header && cell.trim() || `Column ${at + 1}`));
-      return field(FIELDS[name], el("select", { onchange: (/** @type {Event} */ { target }) => {
-        columns[name] = Number(/** @type {HTMLSelectElement} */ (target).value);
+    const selects = Object.entries(COLUMNS).map(([column, label]) => {
+      const name = /** @type {keyof Columns} */ (column);
+      const options = first.map((cell, at) =>
+        el("option", { value: at, selected: columns[name] === at }, source.header && cell.trim() || `Column ${at + 1}`));
+      const select = el("select", { onchange: () => {
+        columns[name] = Number(select.value);
         read();
-      } }, el("option", { value: -1 }, "–"), ...options));
+      } }, el("option", { value: -1 }, "–"), options);
+      return field(label, select);
     });
     const header = el("input", { type: "checkbox", checked: source.header, onchange: () => {
-      source.header = header.checked;
-      delete source.columns;
-      check(source);
+      check({ ...source, header: header.checked, columns: undefined });
     } });
-    const cards = el("div", { class: "cards" });
-    const body = el("tbody");
-    const notes = el("div");
-    const more = el("div", { class: "more" });
-    const actions = el("div", { class: "bar" });
+    const [cards, notes, actions, body, more] = [el("div.cards"), el("div"), el("div.bar"), el("tbody"), el("div.more")];
 
     const read = () => {
       const ids = new Map((source.categories ?? [...names.categories]).map(([id, name]) => [fold(name), id]));
-      pets = rows.slice(source.header ? 1 : 0).map((row) => readPet(row, columns, ids, width));
+      pets = rows.slice(source.header ? 1 : 0).map((row) => readPet(row, columns, ids, first.length));
       paint();
     };
 
     const paint = () => {
-      const ready = pets.filter(({ pet }) => pet);
-      const bad = pets.length - ready.length;
-      const unnamed = new Map(pets.filter(({ pet, problems }) => !pet && problems[1].startsWith("No category")).map(({ shown }) => [fold(shown[1].trim()), shown[1].trim()]));
-      fill(cards, ...[["", "rows", pets.length], ["ready", "ready", ready.length], ["bad", "invalid", bad]].map(([value, label, number]) =>
-        button("", { class: "card", "aria-pressed": String(filter === value), onclick: () => ((filter = String(value)), paint()) }, el("b", null, count(Number(number))), String(label))));
-      fill(notes, source.note && el("p", { class: "notice warn" }, source.note),
-        source.time > 0 && el("p", { class: "notice warn" }, "This import was interrupted. Go on with it: animals that were added are not added again."),
-        unnamed.size > 0 && !source.time && app.can("pets:read") && el("div", { class: "notice warn" }, el("span", null, `${plural(unnamed.size, "category is", "categories are")} not known: ${[...unnamed.values()].slice(0, 9).join(", ")}${unnamed.size > 9 ? "…" : ""}`),
-          app.button(unnamed.size === 1 ? "Add it" : "Add them", "small", () => nameAll([...unnamed.values()]))));
-      fill(actions,
-        ready.length > 0 && button(source.time ? `Go on with ${plural(ready.length - progressOf().next, "animal")}` : `Import ${plural(ready.length, "animal")}`, { class: "btn primary", "data-write": true, onclick: () => add(source, pets) }),
-        button("Another file", { class: "btn", onclick: () => choose() }),
-        bad > 0 && el("span", { class: "hint" }, `${plural(bad, "invalid row")} will be left out.`));
-      fill(body);
-      showMore();
+      const groups = { rows: pets, ready: pets.filter(({ pet }) => pet), invalid: pets.filter(({ pet }) => !pet) };
+      const shown = groups[/** @type {keyof typeof groups} */ (filter)];
+      fill(cards, Object.entries(groups).map(([name, { length }]) => el("button.card",
+        { "aria-pressed": String(filter === name), onclick: () => ((filter = name), paint()) }, el("b", count(length)), name)));
+      fill(notes, source.note && el("p.notice.warn", source.note),
+        source.time > 0 && el("p.notice.warn", "This import was interrupted. Go on with it: animals that were added are not added again."),
+        newCategories());
+      const [ready, bad] = [groups.ready.length, groups.invalid.length];
+      const label = source.time ? `Go on with ${plural(ready - nextRow(), "animal")}` : `Import ${plural(ready, "animal")}`;
+      fill(actions, ready > 0 && button(label, "primary", () => add(source, pets), { "data-write": true }),
+        button("Another file", "", () => choose()), bad > 0 && el("span.hint", `${plural(bad, "invalid row")} will be left out.`));
+      fill(body, shown.slice(0, MAX_SHOWN).map(rowOf));
+      fill(more, shown.length > MAX_SHOWN && `The first ${MAX_SHOWN} are shown.`);
     };
 
-    /** Names new categories. @param {string[]} all */
-    const nameAll = async (all) => {
-      try {
-        await names.loadCategories();
-        for (const name of all) {
-          while (![...names.categories.values()].some((other) => fold(other) === fold(name))) {
-            const free = [...names.categories.keys()].map(BigInt).reduce((a, b) => (a > b ? a : b), 0n) + 1n;
-            await api.send("PUT", `categories/${free}`, { name }, { "If-None-Match": "*" }).then(() => names.categories.set(String(free), name), (error) => {
-              // Somebody else has named this one.
-              if (error.status !== 412) throw error;
-              return names.loadCategories();
-            });
+    const newCategories = () => {
+      const unknown = pets.filter(({ pet, problems }) => !pet && problems[1].startsWith("No category"));
+      const all = [...new Map(unknown.map(({ shown }) => [fold(shown[1].trim()), shown[1].trim()])).values()];
+      if (!all.length || source.time || !can("pets:read")) return null;
+      return el("div.notice.warn",
+        el("span", `${plural(all.length, "category is", "categories are")} not known: ${all.slice(0, 9).join(", ")}${all.length > 9 ? "…" : ""}`),
+        actButton(all.length === 1 ? "Add it" : "Add them", "small", async () => {
+          try {
+            for (const name of all) await createCategory(name);
+          } finally {
+            read();
           }
-        }
-      } finally {
-        read();
-      }
+        }));
     };
 
-    // A few at a time: a table of thousands would be slow.
-    const showMore = () => {
-      const some = pets.filter(({ pet }) => !filter || !!pet === (filter === "ready"));
-      const at = body.childElementCount;
-      body.append(...some.slice(at, at + 100).map(rowOf));
-      fill(more, at + 100 < some.length ? "Scroll for more" : "");
-      watcher.unobserve(more);
-      watcher.observe(more);
-    };
-    const watcher = new IntersectionObserver(([{ isIntersecting }]) => isIntersecting && more.textContent && showMore(), { rootMargin: "800px" });
-
-    fill(root, el("h2", null, source.name), !source.time && el("div", { class: "fields" }, ...selects, el("label", { class: "check" }, header, "The first row names the columns")),
-      cards, notes, actions, el("div", { class: "sheet" }, tableOf(body)), more);
+    fill(root, el("h2", source.name),
+      !source.time && el("div.fields", selects, el("label.check", header, "The first row names the columns")),
+      cards, notes, actions, tableOf(body), more);
     read();
   };
 
   /** @param {HTMLElement} body */
-  const tableOf = (body) => el("table", { class: "rows" }, el("thead", null, el("tr", null, ...["Line", "Name", "Category", "Status"].map((head) => el("th", null, head)))), body);
+  const tableOf = (body) => table(["Line", "Name", "Category", "Status"], body, "rows");
 
   /** @param {PetRow} row */
-  const rowOf = ({ line, shown: [name, category, status], problems, pet }) => el("tr", null, el("td", { class: "number" }, String(line)),
-    ...[name, problems[1] ? category : names.category(category), status].map((text, at) =>
-      el("td", { class: problems[at] && "bad" }, text, problems[at] && el("small", null, problems[at]))));
+  const rowOf = ({ line, shown: [name, category, status], problems }) => {
+    const texts = [name, problems[1] ? category : names.category(category), status];
+    return el("tr", el("td.number", String(line)), texts.map((text, at) =>
+      el("td", { class: problems[at] && "bad" }, text, problems[at] && el("small", problems[at]))));
+  };
 
-  /** Adds the animals. @param {Source} source @param {PetRow[]} pets */
-  const add = (source, pets) => {
-    const keyOf = keysOf(source.text);
-    const ready = pets.filter(({ pet }) => pet);
-    const rejected = pets.filter(({ pet }) => !pet);
-    const total = ready.length;
-    const resumed = source.time > 0;
-    if (!resumed) forget();
-    const { next, failed } = progressOf();
-    /** By their position in `ready`: what is to be sent, and what is sent. */
-    const queue = [...ready.keys()].slice(next).filter((at) => !failed.some(([other]) => other === at));
-    const sent = new Set();
-    let [added, repeated] = [next - failed.filter(([at]) => at < next).length, 0];
-    /** @param {[number, string]} failure */
-    const reject = ([at, problem]) => rejected.push({ ...ready[at], problems: [problem, "", ""] });
-    failed.forEach(reject);
-    source.time ||= Date.now();
-    source.categories ??= [...names.categories];
-    /** @param {string} name @param {object} value */
-    const keep = (name, value) => {
-      try {
-        sessionStorage.setItem(name, JSON.stringify(value));
-      } catch {
-        // Too large: after a reload, the same file can be chosen again.
-      }
-    };
-    keep(STORAGE, source);
-
+  /** @param {Source} source @param {PetRow[]} rows */
+  const add = (source, rows) => {
+    const current = (job = new ImportJob(source, rows));
+    const total = current.ready.length;
     const progress = el("progress", { max: total, "aria-label": "Progress" });
     const text = el("p");
-    const trouble = el("p", { role: "status" });
-    const actions = el("div", { class: "bar" });
-    fill(root, el("div", { class: "drop" }, el("h2", null, `Importing ${source.name}`), progress, text, trouble, actions));
+    const notice = el("p", { role: "status" });
+    const actions = el("div.bar");
+    fill(root, el("div.drop", el("h2", `Importing ${source.name}`), progress, text, notice, actions));
 
-    const paint = (problem = "") => {
-      const done = added + repeated + rejected.length - (pets.length - total);
-      progress.value = done;
-      text.textContent = `${count(done)} of ${count(total)}`;
-      if (trouble.textContent !== problem) trouble.textContent = problem;
+    const paint = () => {
+      progress.value = current.done;
+      text.textContent = `${count(current.done)} of ${count(total)}`;
     };
-
-    const work = async () => {
-      for (let at; running && (at = queue.shift()) !== undefined; paint()) {
-        sent.add(at);
-        try {
-          const { replayed } = await api.send("POST", "pets", ready[at].pet ?? {}, { "Idempotency-Key": keyOf(ready[at]) });
-          replayed ? repeated++ : added++;
-        } catch (error) {
-          if (!(error instanceof ApiError)) throw error;
-          if (![400, 409, 413, 422].includes(error.status)) {
-            running = false;
-            queue.push(at);
-            queue.sort((a, b) => a - b);
-            if (!error.status) app.retries.add(run);
-            return message(error);
-          }
-          failed.push([at, message(error)]);
-          reject([at, message(error)]);
-        } finally {
-          sent.delete(at);
-        }
-        keep(PROGRESS, { next: Math.min(...sent, queue[0] ?? total), failed });
-      }
+    const offer = (/** @type {HTMLElement[]} */ ...buttons) => {
+      fill(actions, buttons);
+      buttons[0].focus();
     };
-
-    // After a reload, it is one import all the same.
-    const finish = () => report(source, resumed ? added + repeated : added, resumed ? 0 : repeated, rejected, queue.length);
-
     const run = async () => {
-      app.retries.delete(run);
-      if (running || !root.isConnected) return;
-      if (Date.now() - source.time > RESUME_WITHIN) return finish();
-      running = true;
-      const stop = button("Pause", { class: "btn", onclick: () => (running = false) });
-      fill(actions, stop);
-      stop.focus();
-      const problems = await Promise.all(Array.from({ length: PARALLEL }, work));
-      running = false;
-      if (!queue.length) return finish();
-      paint(problems.find(Boolean) ?? "Paused.");
-      const go = button("Go on", { class: "btn primary", "data-write": true, onclick: run });
-      fill(actions, go, button("End", { class: "btn", onclick: finish }));
-      go.focus();
+      retries.delete(run);
+      if (current.running || !root.isConnected) return;
+      if (Date.now() - source.time > RESUME_WITHIN) return report(source, current);
+      notice.textContent = "";
+      offer(button("Pause", "", () => current.pause()));
+      const problem = await current.run(paint);
+      if (!current.queue.length) return report(source, current);
+      paint();
+      notice.textContent = problem ?? "Paused.";
+      if (problem) retries.add(run);
+      offer(button("Go on", "primary", run, { "data-write": true }), button("End", "", () => report(source, current)));
     };
     run();
   };
 
-  /** @param {Source} source @param {number} added @param {number} repeated @param {PetRow[]} rejected @param {number} left */
-  const report = (source, added, repeated, rejected, left) => {
+  /** @param {Source} source @param {ImportJob} job */
+  const report = (source, { added, repeated, isResumed, rejected, queue }) => {
     forget();
+    // After a reload, it is one import all the same.
+    if (isResumed) [added, repeated] = [added + repeated, 0];
     rejected.sort((a, b) => a.line - b.line);
-    const body = el("tbody", null, ...rejected.slice(0, 500).map(rowOf));
     const save = () => {
       const [header] = readRows(source.text, source.pasted);
-      saveCsv("rejected.csv", [...(source.header ? [[...header.cells, "problem"]] : []), ...rejected.map(({ cells, problems }) => [...cells, problems.filter(Boolean).join(" ")])]);
+      saveCsv("rejected.csv", [
+        ...(source.header ? [[...header.cells, "problem"]] : []),
+        ...rejected.map(({ cells, problems }) => [...cells, problems.filter(Boolean).join(" ")]),
+      ]);
     };
     const title = el("h2", { tabindex: -1 }, `${plural(added, "animal was", "animals were")} added`);
-    fill(root, el("div", { class: "drop", role: "status" }, title,
-      repeated > 0 && el("p", null, `${plural(repeated, "row")} of this file had been added before; ${repeated === 1 ? "it was" : "they were"} not added again.`),
-      left > 0 && el("p", null, `${plural(left, "row was", "rows were")} not added.`),
-      rejected.length > 0 && el("p", null, `${plural(rejected.length, "row was", "rows were")} rejected. Save them, correct them, and import them again.`),
-      el("div", { class: "bar" }, rejected.length > 0 && button("Save the rejected rows", { class: "btn", onclick: save }),
-        el("a", { class: "btn", href: "#/animals" }, "Show animals"), button("Import another file", { class: "btn", onclick: () => choose() }))),
-      rejected.length > 0 && el("div", { class: "sheet" }, tableOf(body)));
+    const [left, bad] = [queue.length, rejected.length];
+    fill(root, el("div.drop", { role: "status" }, title,
+      repeated > 0 && el("p", `${plural(repeated, "row")} of this file had been added before; ${repeated === 1 ? "it was" : "they were"} not added again.`),
+      left > 0 && el("p", `${plural(left, "row was", "rows were")} not added.`),
+      bad > 0 && el("p", `${plural(bad, "row was", "rows were")} rejected. Save them, correct them, and import them again.`),
+      el("div.bar", bad > 0 && button("Save the rejected rows", "", save), el("a.btn", { href: "#/animals" }, "Show animals"),
+        button("Import another file", "", () => choose()))),
+      bad > 0 && tableOf(el("tbody", rejected.slice(0, MAX_SHOWN).map(rowOf))));
     title.focus();
   };
 
   const drag = (/** @type {DragEvent} */ event) => {
     event.preventDefault();
     const file = event.dataTransfer?.files[0];
-    if (event.type === "drop" && file && !running) open(file);
+    if (event.type === "drop" && file && !job?.running) open(file);
   };
-  const end = new AbortController();
-  document.addEventListener("dragover", drag, end);
-  document.addEventListener("drop", drag, end);
-  addEventListener("beforeunload", (event) => running && event.preventDefault(), end);
+  document.addEventListener("dragover", drag, { signal: end });
+  document.addEventListener("drop", drag, { signal: end });
+  addEventListener("beforeunload", (event) => job?.running && event.preventDefault(), { signal: end });
+  end.addEventListener("abort", () => job?.pause());
 
-  const saved = JSON.parse(sessionStorage.getItem(STORAGE) ?? "null");
+  const saved = interrupted();
+  const isOurs = saved?.key === key.id;
   if (!saved) choose();
-  else if (saved.key === key.id && Date.now() - saved.time < RESUME_WITHIN) check(saved);
-  else choose(`The import of ${saved.name} was interrupted after ${plural(progressOf().next, "row")}, and cannot be resumed ${saved.key === key.id ? "after 20 hours" : "with another API key"}. Check which animals were added, and import the other rows as a new file.`);
+  else if (isOurs && Date.now() - saved.time < RESUME_WITHIN) check(saved);
+  else {
+    choose(`The import of ${saved.name} was interrupted after ${plural(nextRow(), "row")}, and cannot be resumed ` +
+      `${isOurs ? "after 20 hours" : "with another API key"}. Check which animals were added, and import the other rows as a new file.`);
+  }
 
-  return {
-    unmount() {
-      running = false;
-      end.abort();
-    },
-  };
+  return {};
 }

@@ -1,205 +1,192 @@
 // Webhooks: their state, what could not be delivered, and tests.
 
-import { confirm, dialog, message, toast } from "../app.js";
-import { button, el, field, fill } from "../dom.js";
-import { ago, exactly, plural, when } from "../format.js";
-import { arrows, newButton, table } from "../list.js";
+import { get, getAll, send } from "../api.js";
+import { actButton, showFailure, toast } from "../app.js";
+import { button, el, empty, pill, update } from "../dom.js";
+import { ago, plural } from "../format.js";
+import { confirm, dialog, field, formDialog } from "../forms.js";
+import { liveList, newButton, table } from "../list.js";
+import { names } from "../names.js";
+import { postOnce } from "../once.js";
+import { can, canSee } from "../session.js";
+import { every, timeOf, when } from "../times.js";
+import { petOf, sentence } from "../words.js";
 
-/**
- * @typedef {{ id: number, url: string, types: string[], description?: string, state: "enabled" | "disabled", disabledReason?: string,
- *   keyId: number, createdAt: string, position: string, failingSince?: string, nextAttemptAt?: string }} Webhook
- * @typedef {{ eventId: string, state: "retrying" | "failed", attempts: number, lastAttemptAt: string, status?: number, error: string, nextAttemptAt?: string }} Delivery
- */
+/** @import { Delivery, Mount, StoreEvent, Webhook } from "../../types" */
 
-const REFRESH = 10_000;
-/** Deliveries take a moment. */
-const BEHIND = 15_000;
-const TYPES = { pet: ["created", "updated", "deleted"], order: ["placed", "completed", "cancelled", "returned"], category: ["updated", "deleted"] };
+const TYPES = [
+  "pet.created", "pet.updated", "pet.deleted", "order.placed", "order.completed", "order.cancelled", "order.returned",
+  "category.updated", "category.deleted",
+];
 
-/** @param {{ status?: number, error?: string }} attempt */
-const reason = ({ status, error = "" }) => (status ? `response ${status}` : error.replaceAll("_", " "));
+/** @type {Mount} */
+export function mount(root, rest, end) {
+  const canWrite = can("webhooks:write");
+  /** @type {Map<string, StoreEvent | null>} events that were not delivered */
+  const events = new Map();
+  let isLoaded = false;
+  let panel = el("aside");
+  /** Of the webhook in the panel: what could not be delivered, and what came of a test. */
+  let deliveries = /** @type {Delivery[] | null} */ (null);
+  let result = el("div");
 
-/** @type {import("../app.js").Mount} */
-export function webhooks(root, app, rest) {
-  const { api, names } = app;
-  const canWrite = app.can("webhooks:write");
-  /** @type {Webhook[]} */
-  let all = [];
-  /** @type {Map<number, string>} since when events wait, if they do */
-  const waiting = new Map();
-  let chosen = 0;
-  let loaded = false;
-  /** Counts what was shown in the panel: only the last is still wanted. */
-  let turn = 0;
-  let refresh = () => {};
-  const body = el("tbody");
-  const sheet = table(["URL", "State", "Deliveries"], body);
-  const more = el("div", { class: "more", role: "status" });
-  const panel = el("aside", { class: "panel", "aria-label": "Webhook" });
-  const split = el("div", { class: "split" }, el("section", { "aria-label": "List" },
-    el("div", { class: "bar" }, el("p", { class: "hint" }, "Every change is sent to the URLs of other programs."),
+  const list = liveList(end, {
+    key: (/** @type {Webhook} */ { id }) => id,
+    row(webhook) {
+      const { id, url, description, state, failingSince } = webhook;
+      const href = `#/webhooks/${id}`;
+      return el("tr", { class: id === Number(rest) && "selected", onclick: () => (location.hash = href) },
+        el("td", el("a", { href }, url), description && el("small.muted.block", description)),
+        el("td", state === "enabled" && failingSince ? pill("retrying", "failing") : pill(state)),
+        el("td.muted", progress(webhook)));
+    },
+    foot: (size) => (size ? plural(size, "webhook")
+      : empty("No webhooks yet", el("p", "Add one, and your other programs learn of every change."))),
+  });
+  const split = el("div.split", el("section", { "aria-label": "List" },
+    el("div.bar", el("p.hint", "Every change is sent to the URLs of other programs."),
       newButton(canWrite, "Add webhook", () => create())),
-    sheet, more));
+    table(["URL", "State", "Deliveries"], list.body), list.more));
   root.append(split);
 
   /** @param {Webhook} webhook */
-  const pill = ({ state, failingSince }) => el("span", { class: `pill ${state === "enabled" && failingSince ? "retrying" : state}` }, state === "enabled" && failingSince ? "failing" : state);
-
-  /** @param {Webhook} webhook */
-  const progress = ({ id, state, disabledReason = "", failingSince, nextAttemptAt }) =>
-    state === "disabled" ? disabledReason.replaceAll("_", " ")
-    : failingSince ? `failing since ${when(failingSince)}${nextAttemptAt ? `, next attempt ${when(nextAttemptAt)}` : ""}`
-    : waiting.get(id) ? `behind: events wait since ${when(waiting.get(id) ?? "")}` : "up to date";
-
-  const paint = () => {
-    sheet.hidden = !all.length;
-    const focused = document.activeElement?.getAttribute("href");
-    fill(body, ...all.map((webhook) => el("tr", { class: webhook.id === chosen && "selected", onclick: () => (location.hash = `#/webhooks/${webhook.id}`) },
-      el("td", null, el("a", { href: `#/webhooks/${webhook.id}` }, webhook.url), webhook.description && el("small", { class: "muted block" }, webhook.description)),
-      el("td", null, pill(webhook)), el("td", { class: "muted" }, progress(webhook)))));
-    if (focused) /** @type {HTMLElement | null} */ (body.querySelector(`[href="${focused}"]`))?.focus();
-    fill(more, all.length ? plural(all.length, "webhook") : el("div", { class: "empty" }, el("h2", null, "No webhooks yet"), el("p", null, "Add one, and your other programs learn of every change.")));
+  const progress = ({ state, disabledReason = "", failingSince, nextAttemptAt }) => {
+    if (state === "disabled") return disabledReason.replaceAll("_", " ");
+    if (!failingSince) return "no failures";
+    return `failing since ${when(failingSince)}${nextAttemptAt ? `, next attempt ${when(nextAttemptAt)}` : ""}`;
   };
+  /** @param {{ status?: number, error?: string }} attempt */
+  const outcome = ({ status, error = "" }) => (status ? `response ${status}` : error.replaceAll("_", " "));
 
   const load = async () => {
     try {
-      const found = [];
-      for (let query = /** @type {string | null} */ ("?limit=100"); query;) {
-        const page = /** @type {import("../api.js").Result} */ (await api.get(`webhooks${query}`));
-        found.push(...page.data);
-        query = page.next;
+      list.set(await getAll("webhooks"));
+      if (!isLoaded) {
+        isLoaded = true;
+        return show(rest);
       }
-      all = found;
+      const webhook = list.get(Number(rest));
+      if (!webhook) return;
+      deliveries = (await get(`webhooks/${webhook.id}/deliveries?limit=100`)).data;
+      await names.load([String(webhook.keyId)]);
+      await loadEvents();
       paint();
-      if (!loaded) {
-        loaded = true;
-        show(rest);
-      }
-      for (const { id, position, types, state } of all) {
-        if (state === "disabled" || !types.every((type) => app.can(type.startsWith("order.") ? "orders:read" : "pets:read"))) continue;
-        const { data } = await api.get(`events?limit=1&after=${position}&types=${types}`).catch(() => ({ data: [] }));
-        waiting.set(id, data[0] && Date.now() - Date.parse(data[0].time) > BEHIND ? data[0].time : "");
-      }
-      paint();
-      refresh();
     } catch (error) {
-      if (!loaded) app.failed(more, error, load);
+      if (!isLoaded) showFailure(list.more, error, load);
     }
   };
 
-  /** @param {string} id */
-  const show = async (id) => {
+  const show = (id = "") => {
     rest = id;
-    if (!loaded) return;
-    chosen = Number(id);
-    const mine = ++turn;
-    const webhook = all.find((webhook) => webhook.id === chosen);
-    split.classList.toggle("open", !!webhook);
+    if (!isLoaded) return;
+    panel.remove();
+    [deliveries, result] = [null, el("div")];
+    list.paint();
     paint();
-    refresh = () => {};
-    if (!webhook) return panel.remove();
-    const { url, description, types, state, keyId, createdAt } = webhook;
-    const result = el("div", { role: "status" });
-    const notice = el("div");
-    const failed = el("div");
-    /** @param {object} change */
-    const set = async (change) => {
-      await api.send("PATCH", `webhooks/${chosen}`, change);
+    panel.querySelector("h2")?.focus();
+    load();
+  };
+
+  const paint = () => {
+    const webhook = list.get(Number(rest));
+    if (!webhook) return;
+    const { id, url, description, types, state, failingSince, createdAt, keyId } = webhook;
+    const path = `webhooks/${id}`;
+    const kind = state === "disabled" ? "danger" : failingSince ? "warn" : "ok";
+    const set = async (/** @type {Webhook["state"]} */ state) => {
+      await send("PATCH", path, { state });
       await load();
-      show(id);
     };
-    const heading = el("h2", { tabindex: -1 }, url);
-    await names.loadKeys([String(keyId)]);
-    if (mine !== turn) return;
-    fill(panel, heading, el("p", { class: "meta" }, description && `${description} · `, `added ${when(createdAt)} by ${names.who(String(keyId))}`),
-      notice,
-      canWrite && el("div", { class: "actions" },
-        app.button("Send a test", "primary", async () => {
-          fill(result);
-          const { data } = await api.send("POST", `webhooks/${id}/test`);
-          fill(result, el("p", { class: `notice ${data.delivered ? "ok" : "danger"}` }, `${data.delivered ? "Delivered" : "Not delivered"}: ${reason(data)}, ${data.durationMs} ms`));
+    const now = el("aside.panel", { "aria-label": "Webhook" },
+      el("h2", { tabindex: -1 }, url),
+      el("p.meta", description && `${description} · `, `added ${when(createdAt)} by ${names.who(String(keyId))}`),
+      el("div", { class: `notice ${kind}` }, el("span", state), el("span", progress(webhook))),
+      el("div.actions", canWrite && [
+        actButton("Send a test", "primary", async () => {
+          const { data } = await send("POST", `${path}/test`);
+          result = el("div", { class: `notice ${data.delivered ? "ok" : "danger"}` },
+            `${data.delivered ? "Delivered" : "Not delivered"}: ${outcome(data)}, ${data.durationMs} ms`);
+          paint();
         }),
-        state === "enabled" ? app.button("Disable", "", () => set({ state: "disabled" })) : app.button("Enable", "", () => set({ state: "enabled" }))),
-      result, el("h3", null, "Failed deliveries"), failed,
-      el("h3", null, "Sends"), el("p", { class: "hint" }, types.join(", ")),
-      el("div", { class: "foot" }, el("span"), canWrite && app.button("Delete webhook…", "small danger quiet", async () => {
+        state === "enabled"
+          ? actButton("Disable", "", () => set("disabled"))
+          : actButton("Enable", "", () => set("enabled")),
+      ]),
+      el("div", { role: "alert" }, result.cloneNode(true)),
+      el("h3", "Failed deliveries"),
+      el("ol.log", deliveries?.map((delivery) => failedDelivery(delivery, path))),
+      el("p.hint", deliveries?.length === 0 && "None."),
+      el("h3", "Sends"),
+      el("p.hint", types.join(", ")),
+      el("div.foot", canWrite && actButton("Delete webhook…", "small danger quiet", async () => {
         if (!(await confirm("Delete this webhook?", `Nothing more is sent to ${url}.`, "Delete"))) return;
-        await api.send("DELETE", `webhooks/${id}`);
+        await send("DELETE", path);
         toast("The webhook was deleted.");
-        location.hash = "#/webhooks";
-        load();
+        // Another one may be shown by now.
+        if (rest === String(id)) location.hash = "#/webhooks";
       })),
-      el("a", { class: "close", href: "#/webhooks", "aria-label": "Close" }, "×"));
+      el("a.close", { href: "#/webhooks", "aria-label": "Close" }, "×"));
+    if (panel.isConnected) return update(panel, now);
+    panel = now;
     split.append(panel);
-    heading.focus();
-
-    let shown = "";
-    const loadFailed = async () => {
-      /** @type {Delivery[]} */
-      const deliveries = (await api.get(`webhooks/${id}/deliveries?limit=100`)).data;
-      if (shown === (shown = JSON.stringify(deliveries))) return;
-      fill(failed, deliveries.length ? el("ol", { class: "log" }, ...deliveries.map((delivery) => {
-        const { eventId, state, attempts, lastAttemptAt, nextAttemptAt } = delivery;
-        return el("li", null, el("span", null, el("span", { class: `pill ${state}` }, state), ` ${reason(delivery)}, ${plural(attempts, "attempt")}, `,
-          el("time", { title: exactly(lastAttemptAt) }, ago(lastAttemptAt)), nextAttemptAt && `; next ${when(nextAttemptAt)}`),
-        canWrite && app.button("Retry", "small", async () => {
-          await api.send("POST", `webhooks/${id}/deliveries/${eventId}/retry`);
-          toast("The delivery is attempted again.");
-          setTimeout(load, 1500);
-        }));
-      })) : el("p", { class: "hint" }, "None."));
-    };
-    refresh = () => {
-      const now = all.find((webhook) => webhook.id === chosen) ?? webhook;
-      notice.className = `notice ${now.state === "disabled" ? "danger" : now.failingSince ? "warn" : "ok"}`;
-      fill(notice, el("span", null, now.state), el("span", null, progress(now)));
-      loadFailed().catch((error) => app.failed(failed, error, refresh));
-    };
-    refresh();
   };
 
-  const create = () => {
-    const url = el("input", { type: "url", required: true, autofocus: true, placeholder: "https://…" });
+  /** @param {Delivery} delivery */
+  const failedDelivery = (delivery, path = "") => {
+    const { eventId, state, attempts, lastAttemptAt, nextAttemptAt } = delivery;
+    const event = events.get(eventId);
+    return el("li",
+      el("div", event && sentence(event), el("p.hint", pill(state), ` ${outcome(delivery)}, ${plural(attempts, "attempt")}, `,
+        timeOf(lastAttemptAt, ago(lastAttemptAt)), nextAttemptAt && `; next ${when(nextAttemptAt)}`)),
+      canWrite && actButton("Retry", "small", async () => {
+        await send("POST", `${path}/deliveries/${eventId}/retry`);
+        toast("The delivery is attempted again.");
+        setTimeout(load, 1500);
+      }));
+  };
+
+  /** Loads the events of failed deliveries. A page begins after an event, so the one before is found first. */
+  const loadEvents = async () => {
+    if (!canSee("pet.") && !canSee("order.")) return;
+    const ids = deliveries?.map(({ eventId }) => eventId) ?? [];
+    for (const id of ids) {
+      if (events.has(id)) continue;
+      const { data: [before] } = await get(`events?limit=1&sort=desc&after=${id}`).catch(() => ({ data: [] }));
+      const { data } = await get(`events?limit=100${before ? `&after=${before.id}` : ""}`).catch(() => ({ data: [] }));
+      events.set(id, null);
+      for (const event of data) if (ids.includes(event.id)) events.set(event.id, event);
+    }
+    const known = ids.map((id) => events.get(id)).filter((event) => !!event);
+    await names.load(known.map(({ keyid }) => keyid), known.map(petOf));
+  };
+
+  const create = async () => {
+    const url = el("input", { type: "url", required: true, placeholder: "https://…" });
     const description = el("input", { maxlength: 200 });
-    const types = Object.entries(TYPES).flatMap(([subject, what]) => app.can(subject === "order" ? "orders:read" : "pets:read") ? what.map((end) => `${subject}.${end}`) : [])
-      .map((value) => ({ value, box: el("input", { type: "checkbox", checked: true }) }));
-    const post = api.once();
-    const problem = el("p", { class: "problem", role: "alert" });
-    const submit = el("button", { class: "btn primary", "data-write": true }, "Add webhook");
-    const form = el("form", null, field("URL", url), field("Description", description),
-      el("fieldset", null, el("legend", null, "Send"), ...types.map(({ value, box }) => el("label", { class: "check" }, box, value))),
-      problem, el("div", { class: "actions" }, submit, button("Cancel", { class: "btn", onclick: () => box.close() })));
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      app.act(submit, async () => {
-        const { data } = await post("webhooks", { url: url.value, description: description.value || null, types: types.filter(({ box }) => box.checked).map(({ value }) => value) });
-        box.close();
-        const secret = el("input", { readonly: true, value: data.secret, onfocus: () => secret.select() });
-        const shown = dialog("The webhook was added", field("Secret", secret, el("small", null, "Its receiver verifies signatures with it. It is not shown again.")),
-          el("div", { class: "actions" }, navigator.clipboard && button("Copy", { class: "btn primary", onclick: () => navigator.clipboard.writeText(data.secret).then(() => toast("Copied.")) }),
-            button("Done", { class: "btn", onclick: () => shown.close() })));
-        await load();
-        location.hash = `#/webhooks/${data.id}`;
-      }, (error) => void (problem.textContent = message(error)));
+    const types = TYPES.filter(canSee).map((value) => el("input", { type: "checkbox", checked: true, value }));
+    const post = postOnce();
+    formDialog(["Add webhook", "Add webhook"], [field("URL", url), field("Description", description),
+      el("fieldset", el("legend", "Send"), types.map((box) => el("label.check", box, box.value)))], async () => {
+      const chosen = types.filter(({ checked }) => checked).map(({ value }) => value);
+      const { data } = await post("webhooks", { url: url.value, description: description.value || null, types: chosen });
+      const { secret, ...webhook } = data;
+      showSecret(secret);
+      list.take(webhook);
+      location.hash = `#/webhooks/${webhook.id}`;
     });
-    const box = dialog("Add webhook", form);
   };
 
-  fill(more, "Loading…");
-  sheet.hidden = true;
+  const showSecret = (secret = "") => {
+    const input = el("input", { readonly: true, value: secret, onfocus: () => input.select() });
+    const copy = () => navigator.clipboard.writeText(secret).then(() => toast("Copied."));
+    const box = dialog("The webhook was added",
+      field("Secret", input, el("small", "Its receiver verifies signatures with it. It is not shown again.")),
+      el("div.actions", navigator.clipboard && button("Copy", "primary", copy), button("Done", "", () => box.close())));
+  };
+
   load();
-  const timer = setInterval(() => document.hidden || load(), REFRESH);
+  every(10, () => document.hidden || load(), end);
   /** A change is delivered in a moment. */
   let soon = 0;
-  const move = arrows(body);
-  return {
-    show,
-    onEvent: () => void (soon ||= setTimeout(() => ((soon = 0), load()), 1000)),
-    onKey: (event) => event.key === "Escape" && chosen ? !!(location.hash = "#/webhooks") : move(event),
-    unmount() {
-      turn++;
-      clearInterval(timer);
-      clearTimeout(soon);
-    },
-  };
+  return { show, onEvent: () => void (soon ||= setTimeout(() => ((soon = 0), end.aborted || load()), 1000)) };
 }

@@ -1,0 +1,116 @@
+// Types of the console, for the type checker and its readers; not part of the page.
+
+import type { ApiError } from "./js/api.js";
+
+/** Numbers beyond 2^53 are read as `bigint`. */
+export type Int64 = number | bigint;
+
+export type Pet = { id: number; name: string; categoryId: Int64; status?: "available" | "pending" | "sold" };
+export type Order = {
+  id: number;
+  petId: number;
+  status: "placed" | "completed" | "cancelled" | "returned";
+  createdAt: string;
+  updatedAt: string;
+  expiresAt?: string;
+};
+export type StoreEvent = {
+  id: string;
+  type: string;
+  subject: string;
+  time: string;
+  sequence: string;
+  keyid?: string;
+  data: any;
+  /** The animal or category before the event, if the page has looked it up. */
+  before?: any;
+};
+export type Key = { id: number; name: string; scopes: string[]; expiresAt?: string };
+export type Webhook = {
+  id: number;
+  url: string;
+  types: string[];
+  description?: string;
+  state: "enabled" | "disabled";
+  disabledReason?: string;
+  keyId: number;
+  createdAt: string;
+  position: string;
+  failingSince?: string;
+  nextAttemptAt?: string;
+};
+export type Delivery = {
+  eventId: string;
+  state: "retrying" | "failed";
+  attempts: number;
+  lastAttemptAt: string;
+  status?: number;
+  error: string;
+  nextAttemptAt?: string;
+};
+
+/** `next` is the query of the next page; `replayed`: an earlier request had the same idempotency key. */
+export type Result = { data: any; etag?: string; next?: string; replayed?: boolean };
+export type Options = RequestInit & { headers?: Record<string, string> };
+/** Gets events; whether they arrive, and whether the service responds; that the position is no longer kept. */
+export type Follower = {
+  event(event: StoreEvent): void;
+  state(live: boolean, reached: boolean): void;
+  gone(): void;
+};
+/** What a button does. */
+export type Action = () => Promise<unknown>;
+export type OnError = (error: ApiError) => unknown;
+
+/** A screen. `show` gets the rest of the address; `onEvent` every event of the log that the key may see. */
+export type Screen = { show?(rest: string): void; onEvent?(event: StoreEvent): void };
+/** Shows a screen in an empty element, until it is aborted. The rest of `#/animals/17` is "17". */
+export type Mount = (root: HTMLElement, rest: string, end: AbortSignal) => Screen;
+
+export type Child = Node | string | null | undefined | false;
+export type Attributes = { [name: string]: unknown };
+export type Content = Attributes | Child | Child[];
+/** The element of a tag with classes, such as "a.btn.primary". */
+export type ElementOf<Tag extends string> = Tag extends `${infer Name}.${string}`
+  ? ElementOf<Name>
+  : Tag extends keyof HTMLElementTagNameMap ? HTMLElementTagNameMap[Tag] : HTMLElement;
+
+export type Id = number | string;
+export type ListOptions<Item> = {
+  /** Where the rows go; a `tbody` if absent. */
+  tag?: string;
+  key(item: Item): Id;
+  row(item: Item): HTMLElement;
+  /** Whether an item belongs to the list; it is shown already, or not. */
+  matches?(item: Item, isShown: boolean): boolean;
+  /** Whether the first page is sorted by key, newest first. */
+  isSorted?(): boolean;
+  /** What an event changes. */
+  apply?(event: StoreEvent): unknown;
+  /** After a page was added. */
+  added?(page: Item[]): unknown;
+  /** What is below the list. */
+  foot(count: number, isLast: boolean): Child;
+};
+
+/** The fields of an animal as a form has them: the number of the category is text, and no status is "". */
+export type Values = { name: string; categoryId: string; status: string };
+
+/** A row of a spreadsheet, and the line it begins at. */
+export type Row = { line: number; cells: string[] };
+/** The columns by position; -1: none. */
+export type Columns = { name: number; category: number; categoryId: number; status: number };
+/** `shown` and `problems` are of the name, the category and the status. */
+export type PetRow = Row & { shown: string[]; problems: string[]; pet: object | null };
+/** A file to import. `time` is when the import began, if it did; then nothing else changes any more. */
+export type Source = {
+  key: number;
+  time: number;
+  name: string;
+  text: string;
+  pasted: boolean;
+  note?: string;
+  header?: boolean;
+  columns?: Columns;
+  categories?: [string, string][];
+};
