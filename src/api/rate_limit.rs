@@ -115,8 +115,17 @@ impl Limiter {
         }
     }
 
-    /// Charges a request, if it is within the limit.
+    /// Charges a request that arrived at a time, if it is within the limit.
     pub fn charge(&self, arrival: &ArrivalTime, at: Instant) -> Quota {
+        let quota = self.charge_at(arrival, at);
+        match quota.granted {
+            true => quota,
+            // Requests that arrived later may have been charged before this one.
+            false => self.charge_at(arrival, at.max(Instant::now())),
+        }
+    }
+
+    fn charge_at(&self, arrival: &ArrivalTime, at: Instant) -> Quota {
         let Window { interval, now, end } = self.window(at);
         let next = |arrival: u64| arrival.max(now) + interval;
         let conforming = |arrival| Some(next(arrival)).filter(|next| *next <= end);

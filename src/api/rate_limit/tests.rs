@@ -32,6 +32,17 @@ fn a_burst_is_allowed_and_then_replenished_at_a_constant_rate() {
     assert_eq!(charge(second(86_399)), (true, 0, 1));
 }
 
+/// Requests that wait for the database go on in any order.
+#[test]
+fn the_first_to_arrive_may_be_charged_last() {
+    let (limiter, arrival) = (limiter("2/24h"), ArrivalTime::default());
+    let is_granted = |at| limiter.charge(&arrival, at).granted;
+    let first = Instant::now();
+    std::thread::sleep(Duration::from_millis(1));
+    let later = Instant::now();
+    assert!(is_granted(later) && is_granted(first) && !is_granted(later));
+}
+
 #[test]
 fn the_largest_and_smallest_limits_do_not_overflow() {
     for (limit, most) in [
