@@ -1,6 +1,6 @@
 //! Responses: JSON bodies, entity tags, links, and those that can be cached.
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{
-    compression::{accepts_gzip, gzip},
+    compression::{self, accepts_gzip},
     error::{ApiError, JSON},
     openapi::PublicUrl,
     preconditions::{Preconditions, Unmet},
@@ -28,6 +28,9 @@ const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 /// RFC 8594.
 const SUNSET: HeaderName = HeaderName::from_static("sunset");
 
+/// The size from which a response is compressed. A smaller one fits into a packet anyway.
+const MIN_COMPRESSED: usize = 1024;
+
 /// What invalidates a cached response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Invalidation {
@@ -39,32 +42,75 @@ pub enum Invalidation {
 /// A response that can be sent many times.
 #[derive(Debug)]
 pub struct CachedResponse {
-    response: http::Response<Full<Bytes>>,
+    plain: http::Response<Full<Bytes>>,
+    gzip: Option<Gzip>,
     pub invalidation: Invalidation,
+}
+
+/// The compressed response, made when the first client needs it.
+#[derive(Debug)]
+struct Gzip {
+    plain: Bytes,
+    etag: HeaderValue,
+    body: OnceLock<Bytes>,
 }
 
 impl CachedResponse {
     pub fn new(response: Response, invalidation: Invalidation) -> Self {
-        let mut response = response.map(|body| match body {
+        let mut plain = response.map(|body| match body {
             ResponseBody::Complete(body) => body,
             ResponseBody::Stream(_) => unreachable!("a stream cannot be sent twice"),
         });
         // For what the middleware adds to every response: a clone need not grow its table.
-        response.headers_mut().reserve(2);
+        plain.headers_mut().reserve(2);
         Self {
-            response,
+            plain,
+            gzip: None,
             invalidation,
         }
+    }
+
+    /// Compressed for clients that accept it, if that is worth it. Not for resources that
+    /// are changed with `If-Match`: the compressed response has its own entity tag, because
+    /// a strong one stands for one representation.
+    fn compressible(content: Content, invalidation: Invalidation) -> Self {
+        let plain = content.body.clone();
+        let mut response = Self::new(content.response(), invalidation);
+        if plain.len() >= MIN_COMPRESSED {
+            let headers = response.plain.headers_mut();
+            let accept_encoding = HeaderValue::from_static("accept-encoding");
+            headers.insert(header::VARY, accept_encoding);
+            response.gzip = Some(Gzip {
+                plain,
+                etag: with_suffix(&headers[header::ETAG], "gzip"),
+                body: OnceLock::new(),
+            });
+        }
+        response
     }
 
     /// Responds to a GET: 304 if the client has this content already, 412 if it
     /// wants other content. Preconditions apply to a success only (RFC 9110, section
     /// 13.2.1).
     pub fn respond(&self, request: &HeaderMap) -> Result<Response, ApiError> {
-        let mut response = self.response.clone();
+        let mut response = self.plain.clone();
+        let gzip = self.gzip.as_ref().filter(|_| accepts_gzip(request));
+        if let Some(gzip) = gzip {
+            response
+                .headers_mut()
+                .insert(header::ETAG, gzip.etag.clone());
+        }
         let etag = response.headers().get(header::ETAG);
         match etag.map_or(Ok(()), |etag| Preconditions::new(request).evaluate(etag)) {
-            Ok(()) => {}
+            Ok(()) => {
+                if let Some(gzip) = gzip {
+                    let body = gzip.body.get_or_init(|| compression::gzip(&gzip.plain));
+                    *response.body_mut() = body.clone().into();
+                    let coding = HeaderValue::from_static("gzip");
+                    let headers = response.headers_mut();
+                    headers.insert(header::CONTENT_ENCODING, coding);
+                }
+            }
             Err(Unmet::IfMatch) => {
                 let message = "If-Match: the content has another ETag; omit the header to fetch it";
                 return Err(ApiError::PreconditionFailed(message));
@@ -73,14 +119,15 @@ impl CachedResponse {
                 *response.status_mut() = StatusCode::NOT_MODIFIED;
                 *response.body_mut() = Full::default();
                 response.headers_mut().remove(header::CONTENT_TYPE);
-                response.headers_mut().remove(header::CONTENT_ENCODING);
             }
         }
         Ok(response.map(ResponseBody::Complete))
     }
 
+    /// What the body takes in memory, at most: compression does not make it larger.
     pub fn body_size(&self) -> u64 {
-        self.response.body().size_hint().lower()
+        let plain = self.plain.body().size_hint().lower();
+        plain * if self.gzip.is_some() { 2 } else { 1 }
     }
 }
 
@@ -136,7 +183,7 @@ impl Links {
             true => Invalidation::OnUpdate,
             false => Invalidation::OnAnyWrite,
         };
-        CachedResponse::new(private_json(&page.items, link), invalidation)
+        CachedResponse::compressible(private_json(&page.items, link), invalidation)
     }
 
     /// The link to the next page of the event log.
@@ -212,12 +259,16 @@ pub fn no_content() -> Response {
 /// The state of a resource: cacheable by the client that may read it, if it
 /// revalidates.
 pub fn resource(content: &impl Serialize) -> Response {
-    private_json(content, None)
+    private_json(content, None).response()
 }
 
-fn private_json(content: &impl Serialize, link: Option<String>) -> Response {
-    let cache_control = HeaderValue::from_static("private, no-cache");
-    with_etag(to_json(content), JSON, cache_control, link)
+fn private_json(content: &impl Serialize, link: Option<String>) -> Content {
+    Content {
+        body: to_json(content),
+        media_type: JSON,
+        cache_control: HeaderValue::from_static("private, no-cache"),
+        link,
+    }
 }
 
 /// The response to a request that may have an idempotency key. A replayed one has
@@ -238,50 +289,20 @@ pub fn idempotent<T>(
     }
 }
 
-/// A public document that stays the same while the service runs. The compressed one has
-/// an entity tag of its own, as a strong one stands for the bytes that are sent.
-pub struct PublicDocument {
-    body: Bytes,
-    media_type: &'static str,
-    plain: OnceLock<CachedResponse>,
-    gzip: OnceLock<CachedResponse>,
-}
+/// A public document that stays the same while the service runs. Its entity tag is computed
+/// on the first request for it, not at every start.
+pub type Document = LazyLock<CachedResponse, Box<dyn FnOnce() -> CachedResponse + Send>>;
 
-impl PublicDocument {
-    pub fn new(body: String, media_type: &'static str) -> Self {
-        Self {
+pub fn document(body: String, media_type: &'static str) -> Document {
+    LazyLock::new(Box::new(move || {
+        let content = Content {
             body: body.into(),
-            media_type,
-            plain: OnceLock::new(),
-            gzip: OnceLock::new(),
-        }
-    }
-
-    pub fn respond(&self, request: &HeaderMap) -> Result<Response, ApiError> {
-        let response = match accepts_gzip(request) {
-            // On the first such request, not at every start.
-            true => self.gzip.get_or_init(|| {
-                let coding = HeaderValue::from_static("gzip");
-                self.response(gzip(&self.body), Some(coding))
-            }),
-            false => self
-                .plain
-                .get_or_init(|| self.response(self.body.clone(), None)),
+            media_type: HeaderValue::from_static(media_type),
+            cache_control: HeaderValue::from_static("no-cache"),
+            link: None,
         };
-        response.respond(request)
-    }
-
-    fn response(&self, body: Bytes, coding: Option<HeaderValue>) -> CachedResponse {
-        let media_type = HeaderValue::from_static(self.media_type);
-        let cache_control = HeaderValue::from_static("no-cache");
-        let mut response = with_etag(body, media_type, cache_control, None);
-        let headers = response.headers_mut();
-        headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
-        if let Some(coding) = coding {
-            headers.insert(header::CONTENT_ENCODING, coding);
-        }
-        CachedResponse::new(response, Invalidation::OnUpdate)
-    }
+        CachedResponse::compressible(content, Invalidation::OnUpdate)
+    }))
 }
 
 /// The entity tag of a resource, as `resource` sends it.
@@ -300,23 +321,35 @@ fn etag_of(body: &[u8], link: &str) -> HeaderValue {
     HeaderValue::try_from(tag).expect("base64 is printable ASCII")
 }
 
-fn with_etag(
+/// The entity tag of another representation of the same content.
+fn with_suffix(tag: &HeaderValue, suffix: &str) -> HeaderValue {
+    let tag = tag.to_str().expect("our entity tags are ASCII");
+    let tag = format!("{}-{suffix}\"", tag.trim_end_matches('"'));
+    HeaderValue::try_from(tag).expect("entity tags are printable ASCII")
+}
+
+/// What a response with an entity tag consists of.
+struct Content {
     body: Bytes,
     media_type: HeaderValue,
     cache_control: HeaderValue,
     link: Option<String>,
-) -> Response {
-    let etag = etag_of(&body, link.as_deref().unwrap_or(""));
-    let mut response = Response::new(body.into());
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, media_type);
-    headers.insert(header::CACHE_CONTROL, cache_control);
-    headers.insert(header::ETAG, etag);
-    if let Some(link) = link {
-        let link = HeaderValue::try_from(link).expect("links are printable ASCII");
-        headers.insert(header::LINK, link);
+}
+
+impl Content {
+    fn response(self) -> Response {
+        let etag = etag_of(&self.body, self.link.as_deref().unwrap_or(""));
+        let mut response = Response::new(self.body.into());
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, self.media_type);
+        headers.insert(header::CACHE_CONTROL, self.cache_control);
+        headers.insert(header::ETAG, etag);
+        if let Some(link) = self.link {
+            let link = HeaderValue::try_from(link).expect("links are printable ASCII");
+            headers.insert(header::LINK, link);
+        }
+        response
     }
-    response
 }
 
 pub fn to_json(content: &impl Serialize) -> Bytes {
