@@ -105,7 +105,7 @@ impl Filter for CategoryFilter {
 }
 
 /// All categories that have a name, to find one by its name or id.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct CategoryNames {
     ids: HashMap<String, i64>,
     names: HashMap<i64, CategoryName>,
@@ -120,15 +120,18 @@ impl CategoryNames {
     pub fn name(&self, id: i64) -> Option<&CategoryName> {
         self.names.get(&id)
     }
+
+    pub fn insert(&mut self, category: Category) {
+        let Category { id, name } = category;
+        self.ids.insert(name.folded(), id.get());
+        self.names.insert(id.get(), name);
+    }
 }
 
 impl FromIterator<Category> for CategoryNames {
     fn from_iter<I: IntoIterator<Item = Category>>(categories: I) -> Self {
         let mut all = Self::default();
-        for Category { id, name } in categories {
-            all.ids.insert(name.folded(), id.get());
-            all.names.insert(id.get(), name);
-        }
+        categories.into_iter().for_each(|it| all.insert(it));
         all
     }
 }

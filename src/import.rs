@@ -17,8 +17,7 @@ pub const RETENTION: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// The most pets of a chunk: other writes wait for that many.
 pub const MAX_CHUNK_SIZE: usize = 500;
 
-/// The most bytes of a chunk as JSON: pets with the longest names, escaped, and a few
-/// categories.
+/// The most bytes of a chunk as JSON: pets and categories with the longest names, escaped.
 pub const MAX_CHUNK_BYTES: usize = 2 << 20;
 
 /// Identifies an import: the SHA-256 of a file and of the options, or random.

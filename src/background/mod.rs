@@ -5,12 +5,21 @@ mod tasks;
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::timeout};
 
-use crate::{api::Api, event::EventRetention, server::Tls, store::Store};
+use crate::{
+    api::Api,
+    event::EventRetention,
+    server::Tls,
+    store::{ImportServer, Store},
+};
 
 /// How long to wait before a task that panicked is restarted.
 const RESTART_DELAY: Duration = Duration::from_secs(1);
+
+/// How long imports may take at shutdown to write what they have begun to: longer than a
+/// write waits for the disk.
+const IMPORT_DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Starts all background tasks.
 pub(crate) fn start(
@@ -19,7 +28,10 @@ pub(crate) fn start(
     tls: Option<&Arc<Tls>>,
     event_retention: EventRetention,
 ) -> Supervisor {
-    let mut supervisor = Supervisor::default();
+    let mut supervisor = Supervisor {
+        tasks: JoinSet::new(),
+        imports: Arc::new(ImportServer::new(store.clone())),
+    };
     supervisor.spawn("refresh_api_keys", api.keys(), tasks::refresh_api_keys);
     supervisor.spawn(
         "flush_api_key_usage",
@@ -43,7 +55,8 @@ pub(crate) fn start(
         tasks::purge_deliveries,
     );
     supervisor.spawn("purge_imports", store, tasks::purge_imports);
-    supervisor.spawn("accept_imports", store, tasks::accept_imports);
+    let imports = supervisor.imports.clone();
+    supervisor.spawn("accept_imports", &imports, tasks::accept_imports);
     supervisor.spawn("poll_event_log", store, tasks::poll_event_log);
     supervisor.spawn(
         "cache_newest_events",
@@ -64,8 +77,10 @@ pub(crate) fn start(
 
 /// Runs named tasks that never end, and restarts those that panic. Dropping it
 /// aborts them.
-#[derive(Default)]
-pub(crate) struct Supervisor(JoinSet<()>);
+pub(crate) struct Supervisor {
+    tasks: JoinSet<()>,
+    imports: Arc<ImportServer>,
+}
 
 impl Supervisor {
     /// Each run of the task gets a clone of `state`.
@@ -75,7 +90,7 @@ impl Supervisor {
         F: Future<Output = ()> + Send + 'static,
     {
         let state = state.clone();
-        self.0.spawn(async move {
+        self.tasks.spawn(async move {
             loop {
                 let _ = AssertUnwindSafe(task(state.clone())).catch_unwind().await;
                 tracing::error!(task = name, restart_in = ?RESTART_DELAY, "background task panicked");
@@ -84,8 +99,9 @@ impl Supervisor {
         });
     }
 
-    /// Aborts all tasks and waits for them to end.
+    /// Drains imports, aborts all tasks and waits for them to end.
     pub async fn shutdown(mut self) {
-        self.0.shutdown().await;
+        let _ = timeout(IMPORT_DRAIN_TIMEOUT, self.imports.shutdown()).await;
+        self.tasks.shutdown().await;
     }
 }

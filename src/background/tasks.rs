@@ -12,7 +12,7 @@ use crate::{
     event_tail::EventTail,
     idempotency, import,
     server::Tls,
-    store::{self, Store},
+    store::{self, ImportServer, Store},
     telemetry::error_latch::ErrorLatch,
 };
 
@@ -105,8 +105,8 @@ pub async fn purge_imports(store: Arc<Store>) {
 }
 
 /// Accepts animals from `petstore import` and `petstore seed`.
-pub async fn accept_imports(store: Arc<Store>) {
-    store::accept_imports(store).await;
+pub async fn accept_imports(imports: Arc<ImportServer>) {
+    imports.run().await;
 }
 
 /// Moves the head of the event log.

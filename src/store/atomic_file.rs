@@ -4,11 +4,76 @@
 use std::{
     ffi::OsString,
     fs::{self, File},
-    io,
+    io, mem,
     path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard},
 };
 
 use tempfile::{Builder, NamedTempFile};
+
+/// What this process must not leave behind, for [`discard_unfinished`].
+struct Unfinished {
+    files: Vec<PathBuf>,
+    /// Empty files that keep a name.
+    placeholders: Vec<PathBuf>,
+    /// Whether a file is getting its name.
+    is_finishing: bool,
+}
+
+static UNFINISHED: Mutex<Unfinished> = Mutex::new(Unfinished {
+    files: Vec::new(),
+    placeholders: Vec::new(),
+    is_finishing: false,
+});
+
+fn unfinished() -> MutexGuard<'static, Unfinished> {
+    let unfinished = UNFINISHED.lock();
+    unfinished.expect("no thread panics while holding the lock")
+}
+
+/// Deletes files that are not complete, before a signal ends the process. From then on, no
+/// file gets its name.
+///
+/// Returns `false`, and deletes nothing, if one is just getting its name.
+pub(crate) fn discard_unfinished() -> bool {
+    let unfinished = unfinished();
+    if unfinished.is_finishing {
+        return false;
+    }
+    for file in &unfinished.files {
+        let _ = fs::remove_file(file);
+        remove_side_files(file);
+    }
+    let is_empty = |file: &&PathBuf| fs::metadata(file).is_ok_and(|file| file.len() == 0);
+    for placeholder in unfinished.placeholders.iter().filter(is_empty) {
+        let _ = fs::remove_file(placeholder);
+    }
+    // Held until the process has ended.
+    mem::forget(unfinished);
+    true
+}
+
+/// From now on, the files are no longer discarded: what is being done is completed.
+pub(super) fn finish() {
+    unfinished().is_finishing = true;
+}
+
+/// An empty file that keeps a name, until the drop. A signal deletes it.
+#[derive(Debug)]
+pub(super) struct Placeholder(PathBuf);
+
+impl Placeholder {
+    pub(super) fn new(file: &Path) -> Self {
+        unfinished().placeholders.push(file.into());
+        Self(file.into())
+    }
+}
+
+impl Drop for Placeholder {
+    fn drop(&mut self) {
+        unfinished().placeholders.retain(|file| *file != self.0);
+    }
+}
 
 /// A temporary file in the folder of its target. It is deleted unless persisted.
 pub(crate) struct AtomicFile {
@@ -35,9 +100,11 @@ impl AtomicFile {
         let name = target.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
         let mut prefix = name.to_owned();
         prefix.push(".partial-");
+        let mut unfinished = unfinished();
         let temporary = Builder::new()
             .prefix(&prefix)
             .tempfile_in(folder(&target))?;
+        unfinished.files.push(temporary.path().into());
         Ok(Self {
             _side_files: SideFiles(temporary.path().into()),
             temporary,
@@ -57,6 +124,7 @@ impl AtomicFile {
     /// rather than replace a file.
     pub(crate) fn persist(self) -> io::Result<()> {
         self.file().sync_all()?;
+        finish();
         self.temporary.persist_noclobber(&self.target)?;
         sync_folder(&self.target)
     }
@@ -64,6 +132,7 @@ impl AtomicFile {
     /// Like [`persist`](Self::persist), but replaces the file that is there.
     pub(crate) fn persist_over(self) -> io::Result<()> {
         self.file().sync_all()?;
+        finish();
         self.temporary.persist(&self.target)?;
         sync_folder(&self.target)
     }
@@ -83,11 +152,16 @@ struct SideFiles(PathBuf);
 
 impl Drop for SideFiles {
     fn drop(&mut self) {
-        for suffix in ["-journal", "-wal", "-shm"] {
-            let mut name = OsString::from(&self.0);
-            name.push(suffix);
-            // Usually there is none.
-            let _ = fs::remove_file(name);
-        }
+        remove_side_files(&self.0);
+        unfinished().files.retain(|file| *file != self.0);
+    }
+}
+
+fn remove_side_files(file: &Path) {
+    for suffix in ["-journal", "-wal", "-shm"] {
+        let mut name = OsString::from(file);
+        name.push(suffix);
+        // Usually there is none.
+        let _ = fs::remove_file(name);
     }
 }

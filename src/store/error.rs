@@ -1,10 +1,12 @@
 //! Errors from opening a store and from calls to it.
 
 use std::{
-    error, io,
+    env, error, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
+
+use rusqlite::{ErrorCode, ffi};
 
 pub(super) type Cause = Arc<dyn error::Error + Send + Sync>;
 
@@ -58,7 +60,7 @@ pub enum OpenError {
     OrphanedWal { path: PathBuf, wal: PathBuf },
     #[error("cannot open {path}: {}", explain(path, cause))]
     File { path: PathBuf, cause: io::Error },
-    #[error("cannot open {path}: {cause}")]
+    #[error("cannot open {path}: {}", sqlite_reason(cause))]
     Database {
         path: PathBuf,
         cause: rusqlite::Error,
@@ -74,20 +76,61 @@ pub enum OpenError {
     Tls { server: String, cause: io::Error },
 }
 
-/// Says what is in the way of opening a file, and what to do about it.
-fn explain(path: &Path, cause: &io::Error) -> String {
+/// Says what is in the way of using a file, and what to do about it, if that depends on its
+/// folder. The command line has words for the rest.
+pub(crate) fn explain(path: &Path, cause: &io::Error) -> String {
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    let missing = folder.filter(|folder| !folder.exists()).map(Path::display);
+    let current = env::current_dir().unwrap_or(".".into());
+    let folder = folder.unwrap_or(&current);
+    let shown = folder.display();
     match cause.kind() {
-        io::ErrorKind::NotFound if let Some(folder) = missing => {
-            format!("the folder {folder} does not exist; create it, or specify another file")
+        io::ErrorKind::NotFound if !folder.exists() => {
+            format!("the folder {shown} does not exist; create it, or specify another file")
         }
-        io::ErrorKind::NotADirectory => "part of the path is a file, not a folder".into(),
-        io::ErrorKind::IsADirectory => "it is a folder; specify a file in it".into(),
-        io::ErrorKind::PermissionDenied => {
+        io::ErrorKind::PermissionDenied if path.exists() => {
             "permission denied; run this as the user that owns the file, or with sudo".into()
         }
+        io::ErrorKind::PermissionDenied => format!(
+            "this user may not use the folder {shown}; specify a file elsewhere, or run this as \
+             another user"
+        ),
         _ => cause.to_string(),
+    }
+}
+
+/// Says why SQLite failed, and what to do about it.
+pub(super) fn sqlite_reason(cause: &rusqlite::Error) -> String {
+    use ErrorCode::*;
+    const FULL: &str = "the disk is full; free some space and try again";
+    let extended = cause.sqlite_error().map(|error| error.extended_code);
+    let words = match cause.sqlite_error_code() {
+        Some(DatabaseCorrupt | NotADatabase) => {
+            "the file is damaged; see how with `petstore check --database PATH`, then stop the \
+             service and put a backup in place with `petstore restore BACKUP --database PATH`"
+        }
+        Some(DiskFull) => FULL,
+        // It has no room for the index of the WAL.
+        Some(SystemIoFailure) if extended == Some(ffi::SQLITE_IOERR_SHMSIZE) => FULL,
+        Some(ReadOnly | CannotOpen | PermissionDenied) => {
+            "SQLite has to write to the file and to its folder, and cannot; run this as a user \
+             who may do that, and see whether the disk is read-only"
+        }
+        Some(DatabaseBusy | DatabaseLocked) => {
+            "another program keeps the file locked; try again when that has finished"
+        }
+        Some(SystemIoFailure) => {
+            return format!("the disk failed ({cause}); see the log of the operating system");
+        }
+        _ => return cause.to_string(),
+    };
+    words.into()
+}
+
+/// Says why a call failed.
+fn reason(cause: &Cause) -> String {
+    match cause.downcast_ref() {
+        Some(cause) => sqlite_reason(cause),
+        None => cause.to_string(),
     }
 }
 
@@ -98,12 +141,29 @@ pub enum Error {
     #[error("the store is overloaded: its queue is full")]
     Overloaded,
     /// The database cannot serve the call now. Nothing was changed.
-    #[error("the database is unavailable: {0}")]
+    #[error("the database is unavailable: {}", reason(.0))]
     Unavailable(Cause),
     /// The write may or may not be durable.
-    #[error("the outcome of the write is unknown: {0}")]
+    #[error("the outcome of the write is unknown: {}", reason(.0))]
     OutcomeUnknown(Cause),
     /// A bug, or data that this program did not write. Nothing was changed.
-    #[error("internal error in the store: {0}")]
+    #[error("internal error in the store: {}", reason(.0))]
     Internal(Cause),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// There is no owner of a file that does not exist.
+    #[test]
+    fn what_to_do_depends_on_what_is_there() {
+        let denied = io::ErrorKind::PermissionDenied.into();
+        let explain = |path| explain(Path::new(path), &denied);
+        assert!(explain("/dev/null").contains("as the user that owns the file"));
+        assert!(explain("/nowhere/x.db").contains("may not use the folder /nowhere;"));
+        let current = env::current_dir().unwrap();
+        let current = format!("the folder {};", current.display());
+        assert!(explain("nothing.db").contains(&current));
+    }
 }

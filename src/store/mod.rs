@@ -55,10 +55,11 @@ use postgres::Postgres;
 use sqlite::Sqlite;
 
 pub(crate) use admin::{
-    ImportError, Importer, Inspected, Restored, Server, accept_imports, backup, category_names,
-    check, copy, export_orders, export_pets, inspect, restore,
+    ImportError, ImportServer, Importer, Inspected, Restored, Server, SocketState, backup,
+    category_names, check, copy, export_orders, export_pets, inspect, restore,
 };
-pub(crate) use atomic_file::AtomicFile;
+pub(crate) use atomic_file::{AtomicFile, discard_unfinished};
+pub(crate) use error::explain;
 pub use error::{Error, OpenError};
 pub(crate) use metrics::StoreMetrics;
 pub use postgres::PostgresUrl;

@@ -17,7 +17,16 @@ impl FromStr for DatabaseUrl {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        match text.strip_prefix("sqlite:") {
+        let path = text.strip_prefix("sqlite:");
+        let is_folder = |path: &str| path.ends_with('/');
+        if path
+            .or(is_path(text).then_some(text))
+            .is_some_and(is_folder)
+        {
+            let reason = "must be a file, so it cannot end with /; remove that, or add a name";
+            return Err(Invalid::new("database", reason));
+        }
+        match path {
             Some(path) if !path.is_empty() && !path.starts_with(':') => {
                 Ok(Self::Sqlite(path.strip_prefix("//").unwrap_or(path).into()))
             }
@@ -88,6 +97,8 @@ mod tests {
             "sqllite:pets.db",
             "sqlite:",
             "sqlite::memory:",
+            "sqlite:pets.db/",
+            "./pets.db/",
             "petstore:secret@db/petstore",
             "user@db/petstore",
         ] {

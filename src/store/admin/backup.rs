@@ -13,7 +13,11 @@ use rusqlite::{
 };
 
 use super::{
-    super::{atomic_file::AtomicFile, error::OpenError, sqlite},
+    super::{
+        atomic_file::AtomicFile,
+        error::{OpenError, explain, sqlite_reason},
+        sqlite,
+    },
     check::check_file,
 };
 
@@ -27,11 +31,14 @@ pub(crate) enum BackupError {
     Open(#[from] OpenError),
     #[error("{0} already exists; specify a file that does not")]
     Exists(PathBuf),
-    #[error("cannot write {path}: {cause}")]
+    #[error("cannot write {path}: {}", explain(path, cause))]
     File { path: PathBuf, cause: io::Error },
-    #[error("cannot copy the database: {0}")]
+    #[error("cannot copy the database: {}", sqlite_reason(.0))]
     Copy(#[from] rusqlite::Error),
-    #[error("the backup failed its integrity check, so the database is probably damaged: {0}")]
+    #[error(
+        "the copy failed its integrity check, so the database is damaged, too: {0}; see all of it \
+         with `petstore check --database PATH`"
+    )]
     Damaged(String),
 }
 
@@ -88,8 +95,12 @@ pub(super) fn copy_and_check(
     // A single file, without a WAL beside it.
     target.pragma_update(None, "journal_mode", "DELETE")?;
     let problems = check_file(&target, is_current, |_| {})?;
-    if !problems.is_empty() {
-        return Err(BackupError::Damaged(problems.join("; ")));
+    match problems.as_slice() {
+        [] => Ok((target, is_current)),
+        [only] => Err(BackupError::Damaged(only.clone())),
+        [first, rest @ ..] => {
+            let message = format!("{first} (and {} more)", rest.len());
+            Err(BackupError::Damaged(message))
+        }
     }
-    Ok((target, is_current))
 }

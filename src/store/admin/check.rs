@@ -8,7 +8,7 @@ use futures_util::TryStreamExt;
 use rusqlite::Connection;
 
 use super::super::{
-    error::{Error, OpenError},
+    error::{Error, OpenError, sqlite_reason},
     postgres::{self, PostgresError, PostgresUrl},
     rows::Columns,
     sqlite,
@@ -49,19 +49,19 @@ macro_rules! newest_events {
 }
 
 /// What each query counts, and the query. Every count must be 0. Valid on both databases.
-const INVARIANTS: [(&str, &str); 17] = [
+const INVARIANTS: [(&str, &str); 9] = [
     (
-        "open orders whose pet is not pending",
+        "open orders whose animal is not pending",
         "SELECT count(*) FROM orders LEFT JOIN pets ON pets.id = orders.pet_id
          WHERE orders.status = 'placed' AND pets.status IS DISTINCT FROM 'pending'",
     ),
     (
-        "completed orders whose pet is not sold",
+        "completed orders whose animal is not sold",
         "SELECT count(*) FROM orders JOIN pets ON pets.id = orders.pet_id
          WHERE orders.status = 'completed' AND pets.status IS DISTINCT FROM 'sold'",
     ),
     (
-        "pets with more than one order that is open or completed",
+        "animals with more than one order that is open or completed",
         "SELECT count(*) FROM (SELECT pet_id FROM orders WHERE status IN ('placed', 'completed')
                                GROUP BY pet_id HAVING count(*) > 1) AS several",
     ),
@@ -75,37 +75,8 @@ const INVARIANTS: [(&str, &str); 17] = [
          WHERE (completed_at IS NULL) = (status IN ('completed', 'returned'))
             OR completed_at > updated_at OR completed_at < created_at",
     ),
-    ("pets counted in excess", count_excess!("pets", "pets")),
     (
-        "available pets counted in excess",
-        count_excess!("pets_available", "pets WHERE status = 'available'"),
-    ),
-    (
-        "pending pets counted in excess",
-        count_excess!("pets_pending", "pets WHERE status = 'pending'"),
-    ),
-    (
-        "sold pets counted in excess",
-        count_excess!("pets_sold", "pets WHERE status = 'sold'"),
-    ),
-    (
-        "open orders counted in excess",
-        count_excess!("orders_placed", "orders WHERE status = 'placed'"),
-    ),
-    (
-        "completed orders counted in excess",
-        count_excess!("orders_completed", "orders WHERE status = 'completed'"),
-    ),
-    (
-        "cancelled orders counted in excess",
-        count_excess!("orders_cancelled", "orders WHERE status = 'cancelled'"),
-    ),
-    (
-        "returned orders counted in excess",
-        count_excess!("orders_returned", "orders WHERE status = 'returned'"),
-    ),
-    (
-        "events that were to be purged",
+        "events that should have been purged",
         "SELECT count(*) FROM events JOIN event_log ON sequence <= purged_through",
     ),
     (
@@ -124,6 +95,39 @@ const INVARIANTS: [(&str, &str); 17] = [
     ),
 ];
 
+/// What each query counts twice, and the query: by how much the counter exceeds the rows.
+const COUNTS: [(&str, &str); 8] = [
+    ("animals", count_excess!("pets", "pets")),
+    (
+        "available animals",
+        count_excess!("pets_available", "pets WHERE status = 'available'"),
+    ),
+    (
+        "pending animals",
+        count_excess!("pets_pending", "pets WHERE status = 'pending'"),
+    ),
+    (
+        "sold animals",
+        count_excess!("pets_sold", "pets WHERE status = 'sold'"),
+    ),
+    (
+        "open orders",
+        count_excess!("orders_placed", "orders WHERE status = 'placed'"),
+    ),
+    (
+        "completed orders",
+        count_excess!("orders_completed", "orders WHERE status = 'completed'"),
+    ),
+    (
+        "cancelled orders",
+        count_excess!("orders_cancelled", "orders WHERE status = 'cancelled'"),
+    ),
+    (
+        "returned orders",
+        count_excess!("orders_returned", "orders WHERE status = 'returned'"),
+    ),
+];
+
 /// A column that only the program can verify.
 struct Derived {
     what: &'static str,
@@ -134,7 +138,7 @@ struct Derived {
 
 const DERIVED: [Derived; 6] = [
     Derived {
-        what: "pets that a search does not find by their name",
+        what: "animals that a search does not find by their name",
         sql: "SELECT name, search_name FROM pets",
         derive: search_name,
     },
@@ -190,7 +194,7 @@ const POSTGRES_INVARIANTS: [(&str, &str); 6] = [
          AND (tgname LIKE 'count\\_%' OR tgname LIKE 'log\\_%') AND tgenabled = 'O'",
     ),
     (
-        "pets whose row names another active order than they have",
+        "animals whose row names another active order than they have",
         "SELECT count(*) FROM pets
          LEFT JOIN orders ON orders.pet_id = pets.id
                           AND orders.status IN ('placed', 'completed')
@@ -198,7 +202,7 @@ const POSTGRES_INVARIANTS: [(&str, &str); 6] = [
     ),
     // On SQLite, changes by other programs are not logged.
     (
-        "pets that are not what their newest event says",
+        "animals that are not what their newest event says",
         concat!(
             newest_events!("pet"),
             "LEFT JOIN pets ON pets.id = resource_id
@@ -234,13 +238,28 @@ const POSTGRES_INVARIANTS: [(&str, &str); 6] = [
 pub(crate) enum CheckError {
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error("cannot read the database file: {0}")]
+    #[error("cannot read the database file: {}", sqlite_reason(.0))]
     File(#[from] rusqlite::Error),
     #[error("cannot read from the database server: {0}")]
     Server(PostgresError),
     #[error(transparent)]
     Store(#[from] Error),
 }
+
+impl CheckError {
+    /// Whether SQLite could not read the file because of what is in it.
+    pub(super) fn is_damage(&self) -> bool {
+        match self {
+            Self::Open(OpenError::Database { cause, .. }) | Self::File(cause) => {
+                sqlite::is_damage(cause)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What is wrong with a file of which SQLite says no more than that it is damaged.
+pub(super) const UNREADABLE: &str = "parts of the file cannot be read";
 
 impl From<tokio_postgres::Error> for CheckError {
     fn from(error: tokio_postgres::Error) -> Self {
@@ -256,9 +275,15 @@ pub(crate) async fn check(
 ) -> Result<Vec<String>, CheckError> {
     match url {
         DatabaseUrl::Sqlite(path) => {
-            let db = sqlite::open_current(path)?;
-            db.execute_batch("BEGIN")?;
-            Ok(check_file(&db, true, progress)?)
+            let checked = || -> Result<_, CheckError> {
+                let db = sqlite::open_current(path)?;
+                db.execute_batch("BEGIN")?;
+                Ok(check_file(&db, true, progress)?)
+            };
+            match checked() {
+                Err(error) if error.is_damage() => Ok(vec![UNREADABLE.into()]),
+                checked => checked,
+            }
         }
         DatabaseUrl::Postgres(url) => check_server(url, progress).await,
     }
@@ -272,10 +297,7 @@ pub(super) fn check_file(
     mut progress: impl FnMut(&str),
 ) -> rusqlite::Result<Vec<String>> {
     progress("damaged pages");
-    let mut pages = db.prepare("PRAGMA integrity_check")?;
-    let found = pages.query_map([], |row| row.get::<_, String>(0))?;
-    let is_problem = |found: &rusqlite::Result<String>| !matches!(found, Ok(ok) if ok == "ok");
-    let mut problems: Vec<_> = found.filter(is_problem).collect::<Result<_, _>>()?;
+    let mut problems = damaged_pages(db, "PRAGMA integrity_check")?;
     // The other checks would only stumble over the same damage.
     if !problems.is_empty() || !is_current {
         return Ok(problems);
@@ -300,6 +322,11 @@ pub(super) fn check_file(
         let count = db.query_row(sql, [], |row| row.get(0))?;
         problems.extend(problem(count, what));
     }
+    for (what, sql) in COUNTS {
+        progress(&format!("a wrong count of {what}"));
+        let excess = db.query_row(sql, [], |row| row.get(0))?;
+        problems.extend(wrong_count(excess, what));
+    }
     for Derived { what, sql, derive } in DERIVED {
         progress(what);
         let mut select = db.prepare(sql)?;
@@ -310,6 +337,22 @@ pub(super) fn check_file(
             wrong += i64::from(derive(columns.text()?) != columns.text()?);
         }
         problems.extend(problem(wrong, what));
+    }
+    Ok(problems)
+}
+
+/// What SQLite finds wrong with the pages, one problem per line.
+pub(super) fn damaged_pages(db: &Connection, pragma: &str) -> rusqlite::Result<Vec<String>> {
+    let mut check = db.prepare(pragma)?;
+    let mut rows = check.query([])?;
+    let mut problems = Vec::new();
+    while let Some(row) = rows.next()? {
+        let found: String = row.get(0)?;
+        // A row may have several lines, after a heading.
+        let lines = found
+            .lines()
+            .filter(|it| *it != "ok" && !it.starts_with("***"));
+        problems.extend(lines.map(|line| format!("damage: {line}")));
     }
     Ok(problems)
 }
@@ -325,6 +368,11 @@ async fn check_server(
         progress(what);
         let count = snapshot.query_one(sql, &[]).await?.get(0);
         problems.extend(problem(count, what));
+    }
+    for (what, sql) in COUNTS {
+        progress(&format!("a wrong count of {what}"));
+        let excess = snapshot.query_one(sql, &[]).await?.get(0);
+        problems.extend(wrong_count(excess, what));
     }
     for Derived { what, sql, derive } in DERIVED {
         progress(what);
@@ -345,5 +393,11 @@ fn readable<T>(parsed: Option<T>, text: impl FnOnce(T) -> String) -> CompactStri
 }
 
 fn problem(count: i64, what: &str) -> Option<String> {
-    (count != 0).then(|| format!("{count} {what}"))
+    (count != 0).then(|| format!("{what}: {count}"))
+}
+
+fn wrong_count(excess: i64, what: &str) -> Option<String> {
+    let direction = if excess > 0 { "high" } else { "low" };
+    let difference = excess.unsigned_abs();
+    (excess != 0).then(|| format!("the count of {what} is too {direction} by {difference}"))
 }

@@ -1,7 +1,11 @@
 //! Copying a store from an SQLite file to a PostgreSQL server. Ids, API keys, webhooks with
 //! their secrets, idempotency keys and unfinished imports are preserved.
 
-use std::{error::Error, path::Path, pin::pin};
+use std::{
+    error::Error,
+    path::{Path, PathBuf},
+    pin::pin,
+};
 
 use bytes::BytesMut;
 use rusqlite::{Connection, types::Value};
@@ -12,7 +16,7 @@ use tokio_postgres::{
 };
 
 use super::super::{
-    error::OpenError,
+    error::{OpenError, sqlite_reason},
     postgres::{self, PostgresError, PostgresUrl},
     sqlite,
 };
@@ -21,13 +25,16 @@ use crate::event::EventId;
 /// Why the copy failed. Unless it is unconfirmed, the target is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CopyError {
+    #[error("there is no database at {}; name the SQLite file to copy with --from", .0.display())]
+    NoSource(PathBuf),
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(
-        "the target is not empty: its table {table} has rows ({rows}); specify an empty database"
+        "the target is not empty: its table {table} has rows ({rows}); specify an empty database \
+         with --to"
     )]
     NotEmpty { table: &'static str, rows: i64 },
-    #[error("cannot read the database file: {0}")]
+    #[error("cannot read the database file: {}", sqlite_reason(.0))]
     Read(#[from] rusqlite::Error),
     #[error("cannot write to the database server: {0}")]
     Write(PostgresError),
@@ -106,7 +113,11 @@ pub(crate) async fn copy(
     to: &PostgresUrl,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<[u64; 7], CopyError> {
-    let (source, _lock) = sqlite::open_exclusive_read_only(from)?;
+    let opened = sqlite::open_exclusive_read_only(from);
+    let (source, _lock) = opened.map_err(|error| match error {
+        OpenError::Missing(path) => CopyError::NoSource(path),
+        error => error.into(),
+    })?;
     // One snapshot: the command line may change API keys meanwhile.
     source.execute_batch("BEGIN")?;
     let (mut client, warnings) = postgres::open_connection(to).await?;

@@ -7,7 +7,7 @@ use rusqlite::{Connection, ErrorCode};
 use tokio_postgres::{GenericClient, types::ToSql};
 
 use super::super::{
-    error::OpenError,
+    error::{OpenError, sqlite_reason},
     postgres::{self, PostgresError},
     rows::Entity,
     sqlite,
@@ -24,7 +24,7 @@ use crate::{
 pub(crate) enum ExportError {
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error("cannot read the database file: {0}")]
+    #[error("cannot read the database file: {}", sqlite_reason(.0))]
     File(#[from] rusqlite::Error),
     #[error("cannot read from the database server: {0}")]
     Server(PostgresError),

@@ -7,12 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::{
     super::{
         Options, Role, Store,
-        error::{Error, OpenError},
+        error::{Error, OpenError, sqlite_reason},
         sqlite,
         url::DatabaseUrl,
     },
@@ -27,6 +27,8 @@ use crate::{
 
 /// How long to wait for a service that is just starting or ending.
 const SERVICE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long it may take to read again how many records are done.
+const RECOUNT_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Why an import failed.
@@ -41,17 +43,28 @@ pub(crate) enum ImportError {
     NoService { path: PathBuf, cause: io::Error },
     #[error("{path} belongs to a service of another user; run this command as that user or root")]
     Forbidden { path: PathBuf },
-    #[error("cannot use the database file: {0}")]
+    #[error("cannot use the database file: {}", sqlite_reason(.0))]
     File(#[from] rusqlite::Error),
     #[error(transparent)]
     Store(#[from] Error),
     #[error(transparent)]
     Service(#[from] ServiceError),
     #[error(
-        "another process is importing the same file, which will be complete then; if none is \
-         running, run this command again"
+        "another command is importing the same file and goes on with it, so this one has stopped; \
+         no animal is imported twice; if no other command is running, run this one again"
     )]
     Outdated,
+}
+
+impl ImportError {
+    /// Whether the animals may have been written nevertheless.
+    fn is_unknown(&self) -> bool {
+        match self {
+            Self::Store(error) => matches!(error, Error::OutcomeUnknown(_)),
+            Self::Service(error) => error.is_unknown(),
+            _ => false,
+        }
+    }
 }
 
 /// An import that was begun or is continued.
@@ -122,17 +135,26 @@ impl Importer {
         Ok(())
     }
 
+    /// Who writes the animals.
+    pub(crate) fn writer(&self) -> &'static str {
+        match self.target {
+            Target::File(_) => "the disk",
+            Target::Service(_) => "the service",
+            Target::Server(_) => "the database server",
+        }
+    }
+
     /// Writes pets, and names categories whose ids and names are not taken. `done` is the
     /// number of records that are done then.
     ///
-    /// If others write too, it then pauses for as long as that took, so that they keep at
-    /// least half of their throughput.
+    /// Returns how long to pause. If others write too, that is as long as the write took, so
+    /// that they keep at least half of their throughput.
     pub(crate) async fn write(
         &mut self,
         pets: Vec<NewPet>,
         categories: Vec<Category>,
         done: u64,
-    ) -> Result<(), ImportError> {
+    ) -> Result<Duration, ImportError> {
         let started = Instant::now();
         let events = (pets.len() + categories.len()) as i64;
         let chunk = ImportChunk {
@@ -155,14 +177,12 @@ impl Importer {
         };
         let last_event = last_event.ok_or(ImportError::Outdated)?;
         self.done = done as i64;
-        if self
-            .last_event
-            .is_some_and(|expected| last_event > expected)
-        {
-            sleep(started.elapsed()).await;
-        }
+        let others_write = (self.last_event).is_some_and(|expected| last_event > expected);
         self.last_event = Some(last_event + events);
-        Ok(())
+        Ok(match others_write {
+            true => started.elapsed(),
+            false => Duration::ZERO,
+        })
     }
 
     /// Ends a complete import. All that is not atomic is durable without it.
@@ -185,15 +205,39 @@ impl Importer {
         Ok(())
     }
 
-    /// Reads again how many records are done, after [`write`](Self::write) has failed.
-    pub(crate) async fn recount(self, url: &DatabaseUrl) -> Result<u64, ImportError> {
-        let done = match (self.target, url) {
-            (Target::File(_), _) => 0,
-            (Target::Server(store), _) => store.import_progress(self.id).await?,
-            (Target::Service(_), DatabaseUrl::Sqlite(path)) => progress_in_file(path, self.id)?,
-            (Target::Service(_), DatabaseUrl::Postgres(_)) => self.done,
-        };
-        Ok(done as u64)
+    /// Whether the records up to `done` are in the store, after [`write`](Self::write) has
+    /// failed, or was abandoned, which is no error. `None` if nobody knows.
+    pub(crate) async fn is_written(
+        &self,
+        url: &DatabaseUrl,
+        done: u64,
+        error: Option<&ImportError>,
+    ) -> Option<bool> {
+        if error.is_some_and(|error| !error.is_unknown()) {
+            return Some(false);
+        }
+        match (&self.target, url) {
+            (Target::File(_), _) => Some(false),
+            (Target::Service(service), DatabaseUrl::Sqlite(path)) => {
+                // It may be about to end, and still write.
+                let deadline = Instant::now() + SERVICE_TIMEOUT;
+                loop {
+                    let has_ended = service.has_ended();
+                    match progress_in_file(path, self.id) {
+                        Ok(found) if found >= done as i64 => return Some(true),
+                        Ok(_) if has_ended => return Some(false),
+                        _ if Instant::now() > deadline || error.is_none() => return None,
+                        _ => sleep(RETRY_INTERVAL).await,
+                    }
+                }
+            }
+            (Target::Server(store), _) => {
+                let found = timeout(RECOUNT_TIMEOUT, store.import_progress(self.id)).await;
+                let is_written = found.is_ok_and(|found| found.is_ok_and(|n| n >= done as i64));
+                is_written.then_some(true)
+            }
+            (Target::Service(_), DatabaseUrl::Postgres(_)) => None,
+        }
     }
 }
 

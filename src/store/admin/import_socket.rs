@@ -4,30 +4,27 @@
 //! A client sends a request on a line of JSON and waits for the reply, on a line too. There
 //! is no API key: the socket is for the owner of the file, who can write the file as well.
 
+mod server;
+
 use std::{
-    ffi::OsString,
-    fs::{self, File, Permissions},
-    future, io,
-    os::{
-        fd::AsRawFd,
-        unix::fs::{FileTypeExt, PermissionsExt},
-    },
+    fs::{self, File},
+    io,
+    os::fd::AsRawFd,
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::{UnixListener, UnixSocket, UnixStream},
-    task::JoinSet,
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    net::UnixStream,
     time::{sleep, timeout},
 };
 
-use super::super::{Store, error::Error};
-use crate::import::{ImportChunk, ImportId, MAX_CHUNK_BYTES};
+use super::super::sqlite;
+use crate::import::{ImportChunk, ImportId};
+pub(crate) use server::ImportServer;
 
 /// Further clients are told to try again later.
 const MAX_CONNECTIONS: usize = 8;
@@ -35,11 +32,6 @@ const MAX_CONNECTIONS: usize = 8;
 /// How long the service waits for a client, which may have been suspended, and the client for
 /// the service.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-
-const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
-
-/// How long to wait before a chunk for which there was no room in the queue is tried again.
-const OVERLOAD_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Linux allows 108 bytes for the path of a socket, including a NUL.
 const MAX_ADDRESS_BYTES: usize = 107;
@@ -66,21 +58,29 @@ enum Reply {
     /// See [`Store::pet_import`].
     Imported(Option<i64>),
     Forgotten,
-    /// The store failed.
+    /// The store failed. Nothing was changed.
     Failed(String),
+    /// The store failed, and nobody knows whether the animals were written.
+    Unknown(String),
     /// The request is invalid. The connection is closed.
     Refused(String),
     /// There are too many connections. This one is closed.
     Busy,
+    /// The service is being stopped. The request was not carried out.
+    Stopping,
 }
 
 /// Why the service did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServiceError {
-    #[error("the service ended the connection: {0}")]
+    #[error("the service ended without a reply")]
     Disconnected(#[from] io::Error),
     #[error("the service failed: {0}")]
     Failed(String),
+    #[error("the service failed: {0}")]
+    Unknown(String),
+    #[error("the service was stopped")]
+    Stopping,
     #[error("the service refused the animals: {0}; is it of the same version as this command?")]
     Refused(String),
     #[error(
@@ -95,6 +95,51 @@ pub(crate) enum ServiceError {
     NoReply,
 }
 
+impl ServiceError {
+    /// Whether the animals may have been written nevertheless.
+    pub(super) fn is_unknown(&self) -> bool {
+        matches!(
+            self,
+            Self::Disconnected(_) | Self::Unknown(_) | Self::NoReply
+        )
+    }
+}
+
+/// What is found at the socket beside a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SocketState {
+    Listening {
+        /// Of the service, if it is visible here.
+        pid: Option<i32>,
+    },
+    /// Nobody listens: its service was killed.
+    Stale,
+    Missing,
+    /// This user may not connect, for example.
+    Unknown,
+}
+
+impl SocketState {
+    /// Connects to the socket beside the file at this canonical path. If a process has the file
+    /// open, it may be a service that is just starting, which gets a second.
+    pub(super) async fn find(database: &Path, is_open: bool) -> Self {
+        let mut retries = if is_open { 20 } else { 0 };
+        loop {
+            let found = match ImportConnection::open(database).await.map_err(|e| e.kind()) {
+                Ok(service) => return Self::Listening { pid: service.pid() },
+                Err(io::ErrorKind::ConnectionRefused) => Self::Stale,
+                Err(io::ErrorKind::NotFound) => Self::Missing,
+                Err(_) => return Self::Unknown,
+            };
+            if retries == 0 {
+                return found;
+            }
+            retries -= 1;
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
 /// A connection of a command to the service.
 pub(crate) struct ImportConnection(BufReader<UnixStream>);
 
@@ -104,6 +149,23 @@ impl ImportConnection {
         let (address, _folder) = address(&socket_path(database))?;
         let stream = UnixStream::connect(address).await?;
         Ok(Self(BufReader::new(stream)))
+    }
+
+    fn pid(&self) -> Option<i32> {
+        let peer = self.0.get_ref().peer_cred().ok()?;
+        peer.pid().filter(|pid| *pid > 0)
+    }
+
+    /// Whether the process of the service has ended, so that it writes nothing anymore.
+    pub(super) fn has_ended(&self) -> bool {
+        let Some(pid) = self.pid() else {
+            return false;
+        };
+        match fs::read_to_string(format!("/proc/{pid}/stat")) {
+            // A zombie.
+            Ok(stat) => (stat.rsplit_once(") ")).is_some_and(|(_, state)| state.starts_with('Z')),
+            Err(_) => Path::new("/proc/self").exists(),
+        }
     }
 
     pub(super) async fn write(&mut self, chunk: &ImportChunk) -> Result<Option<i64>, ServiceError> {
@@ -143,105 +205,11 @@ impl From<Reply> for ServiceError {
     fn from(reply: Reply) -> Self {
         match reply {
             Reply::Failed(reason) => Self::Failed(reason),
+            Reply::Unknown(reason) => Self::Unknown(reason),
+            Reply::Stopping => Self::Stopping,
             Reply::Refused(reason) => Self::Refused(reason),
             Reply::Busy => Self::Busy,
             Reply::Imported(_) | Reply::Forgotten => Self::Refused("unexpected reply".into()),
-        }
-    }
-}
-
-/// Accepts imports of animals until it is aborted. Only a served SQLite file needs that:
-/// anybody can write to a server.
-pub(crate) async fn accept_imports(store: Arc<Store>) {
-    let Store::Sqlite(db) = &*store else {
-        return future::pending().await;
-    };
-    let path = socket_path(db.path());
-    let listener = match Listener::bind(&path) {
-        Ok(listener) => listener,
-        Err(error) => {
-            let path = path.display();
-            tracing::warn!(%error, %path, "import socket not created; stop the service to import");
-            return future::pending().await;
-        }
-    };
-    let mut connections = JoinSet::new();
-    loop {
-        let accepted = listener.socket.accept().await;
-        while connections.try_join_next().is_some() {}
-        match accepted {
-            Ok((mut stream, _)) if connections.len() >= MAX_CONNECTIONS => {
-                // There is room for it in the buffer of a new connection.
-                let _ = stream.write_all(&line(&Reply::Busy)).await;
-            }
-            Ok((stream, _)) => {
-                connections.spawn(serve_connection(stream, store.clone()));
-            }
-            Err(error) => {
-                tracing::warn!(%error, "import connection not accepted");
-                sleep(ACCEPT_RETRY_INTERVAL).await;
-            }
-        }
-    }
-}
-
-async fn serve_connection(stream: UnixStream, store: Arc<Store>) {
-    let mut pets = 0;
-    let _ = serve_requests(stream, &store, &mut pets).await;
-    if pets > 0 {
-        tracing::info!(pets, "pets imported");
-    }
-}
-
-/// Serves one request after the other, and counts the pets that were written.
-async fn serve_requests(stream: UnixStream, store: &Store, pets: &mut usize) -> io::Result<()> {
-    let mut stream = BufReader::new(stream);
-    loop {
-        let request = read_request(&mut stream, IDLE_TIMEOUT).await?;
-        if request.is_empty() {
-            return Ok(());
-        }
-        let reply = respond(store, &request, pets).await;
-        timeout(IDLE_TIMEOUT, stream.write_all(&line(&reply))).await??;
-        if let Reply::Refused(reason) = reply {
-            tracing::warn!(reason, "import refused");
-            return Ok(());
-        }
-    }
-}
-
-/// Returns an empty one at the end.
-async fn read_request(
-    stream: &mut BufReader<UnixStream>,
-    idle_timeout: Duration,
-) -> io::Result<Vec<u8>> {
-    let mut request = Vec::new();
-    let mut limited = stream.take(MAX_CHUNK_BYTES as u64);
-    timeout(idle_timeout, limited.read_until(b'\n', &mut request)).await??;
-    Ok(request)
-}
-
-async fn respond(store: &Store, request: &[u8], pets: &mut usize) -> Reply {
-    let written = match serde_json::from_slice(request) {
-        Ok(RawRequest::Import(chunk)) => match ImportChunk::parse(chunk.get()) {
-            Ok(chunk) => import(store, &chunk).await.map(|last_event| {
-                *pets += last_event.map_or(0, |_| chunk.pets.len());
-                Reply::Imported(last_event)
-            }),
-            Err(reason) => return Reply::Refused(reason),
-        },
-        Ok(RawRequest::Forget(id)) => store.import_forget(id).await.map(|()| Reply::Forgotten),
-        Err(error) => return Reply::Refused(error.to_string()),
-    };
-    written.unwrap_or_else(|error| Reply::Failed(error.to_string()))
-}
-
-/// Waits while the queue is full: requests of clients are shed then, an import has time.
-async fn import(store: &Store, chunk: &ImportChunk) -> Result<Option<i64>, Error> {
-    loop {
-        match store.pet_import(chunk.clone()).await {
-            Err(Error::Overloaded) => sleep(OVERLOAD_RETRY_INTERVAL).await,
-            written => return written,
         }
     }
 }
@@ -252,40 +220,8 @@ fn line(message: &impl Serialize) -> Vec<u8> {
     line
 }
 
-/// A socket that others can connect to. Its file is deleted on drop.
-struct Listener {
-    socket: UnixListener,
-    path: PathBuf,
-}
-
-impl Listener {
-    /// Replaces the socket of a service that was killed: the caller has the service lock.
-    fn bind(path: &Path) -> io::Result<Self> {
-        if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
-            fs::remove_file(path)?;
-        }
-        let (address, _folder) = address(path)?;
-        let socket = UnixSocket::new_stream()?;
-        socket.bind(address)?;
-        // Before anybody can connect.
-        fs::set_permissions(path, Permissions::from_mode(0o600))?;
-        Ok(Self {
-            socket: socket.listen(MAX_CONNECTIONS as u32)?,
-            path: path.into(),
-        })
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
 fn socket_path(database: &Path) -> PathBuf {
-    let mut path = OsString::from(database);
-    path.push("-socket");
-    path.into()
+    sqlite::side_file(database, "-socket")
 }
 
 /// The path as an address. One that is too long is reached through its folder, which must
@@ -298,20 +234,5 @@ fn address(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
             Ok((Path::new(&short).join(name), Some(folder)))
         }
         _ => Ok((path.into(), None)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Otherwise a few suspended commands would keep all others out.
-    #[tokio::test]
-    async fn an_idle_client_is_disconnected() {
-        let (mut client, service) = UnixStream::pair().unwrap();
-        let mut service = BufReader::new(service);
-        client.write_all(b"{\"import\":").await.unwrap();
-        let read = read_request(&mut service, Duration::from_millis(10)).await;
-        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 }

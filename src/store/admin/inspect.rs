@@ -12,7 +12,8 @@ use super::{
         sqlite,
         url::DatabaseUrl,
     },
-    check::CheckError,
+    check::{CheckError, damaged_pages},
+    import_socket::SocketState,
 };
 use crate::api_key::{ApiKey, KeyHash};
 
@@ -32,11 +33,12 @@ pub(crate) struct Inspected {
 #[derive(Debug)]
 pub(crate) enum Server {
     Sqlite {
-        /// The first damage that was found; `None` if the file is too large to look.
-        damage: Option<Vec<String>>,
+        /// `None` if the file is too large to look.
+        is_damaged: Option<bool>,
         wal_bytes: u64,
         /// Whether another process has the file open.
         is_open: bool,
+        import_socket: SocketState,
     },
     Postgres {
         now: Timestamp,
@@ -57,19 +59,27 @@ const KEYS: &str = concat!("SELECT ", api_key_columns!(), " FROM api_keys ORDER 
 /// Inspects a store, live or not. Never creates or migrates one.
 pub(crate) async fn inspect(url: &DatabaseUrl) -> Result<Inspected, CheckError> {
     match url {
-        DatabaseUrl::Sqlite(path) => inspect_file(path),
+        DatabaseUrl::Sqlite(path) => {
+            let path = fs::canonicalize(path).unwrap_or_else(|_| path.into());
+            // Before this process opens it.
+            let is_open = sqlite::is_open(&path);
+            let import_socket = SocketState::find(&path, is_open).await;
+            inspect_file(&path, is_open, import_socket)
+        }
         DatabaseUrl::Postgres(url) => inspect_server(url).await,
     }
 }
 
-fn inspect_file(path: &Path) -> Result<Inspected, CheckError> {
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.into());
-    // Before this process opens it.
-    let is_open = sqlite::is_open(path);
+fn inspect_file(
+    path: &Path,
+    is_open: bool,
+    import_socket: SocketState,
+) -> Result<Inspected, CheckError> {
     let size = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());
     let wal_bytes = size(&sqlite::wal_path(path));
     let db = sqlite::open_current(path)?;
-    let damage = (size(path) <= MAX_CHECKED_BYTES).then(|| quick_check(&db));
+    let is_damaged = || damaged_pages(&db, "PRAGMA quick_check(1)").map(|found| !found.is_empty());
+    let is_damaged = (size(path) <= MAX_CHECKED_BYTES).then(is_damaged);
     let last_change = last_recorded_change(&db)?;
     let mut select = db.prepare(KEYS)?;
     let keys = select.query_map([], |row| <(KeyHash, ApiKey)>::from_row(row))?;
@@ -78,19 +88,12 @@ fn inspect_file(path: &Path) -> Result<Inspected, CheckError> {
         keys: keys.collect::<Result<_, _>>()?,
         last_change,
         server: Server::Sqlite {
-            damage: damage.transpose()?,
+            is_damaged: is_damaged.transpose()?,
             wal_bytes,
             is_open,
+            import_socket,
         },
     })
-}
-
-fn quick_check(db: &Connection) -> rusqlite::Result<Vec<String>> {
-    let mut check = db.prepare("PRAGMA quick_check(1)")?;
-    let found = check.query_map([], |row| row.get::<_, String>(0))?;
-    found
-        .filter(|line| !matches!(line, Ok(ok) if ok == "ok"))
-        .collect()
 }
 
 /// When something was last changed, or an API key used.

@@ -15,6 +15,6 @@ pub(crate) use check::check;
 pub(crate) use copy::copy;
 pub(crate) use export::{category_names, export_orders, export_pets};
 pub(crate) use import::{ImportError, Importer};
-pub(crate) use import_socket::accept_imports;
+pub(crate) use import_socket::{ImportServer, SocketState};
 pub(crate) use inspect::{Inspected, Server, inspect};
 pub(crate) use restore::{Restored, restore};

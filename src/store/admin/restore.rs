@@ -12,10 +12,11 @@ use rusqlite::Connection;
 use super::{
     super::{
         atomic_file::AtomicFile,
-        error::OpenError,
+        error::{OpenError, explain},
         sqlite::{self, ClosedStore, is_damage},
     },
     backup::{BackupError, copy_and_check},
+    check::UNREADABLE,
     inspect::last_recorded_change,
 };
 
@@ -37,7 +38,7 @@ pub(crate) enum RestoreError {
     Open(#[from] OpenError),
     #[error("{0}; nothing was changed")]
     Copy(BackupError),
-    #[error("cannot replace {store}: {cause}")]
+    #[error("cannot replace {store}: {}", explain(store, cause))]
     Replace { store: PathBuf, cause: io::Error },
 }
 
@@ -86,11 +87,11 @@ pub(crate) fn restore(
     let (db, is_current) = copied.map_err(|error| match error {
         BackupError::Open(OpenError::Missing(_)) => RestoreError::NoBackup(backup.into()),
         BackupError::Open(OpenError::Database { cause, .. }) if is_damage(&cause) => {
-            damaged(cause.to_string())
+            damaged(UNREADABLE.into())
         }
         BackupError::Open(error) => error.into(),
         BackupError::Damaged(problems) => damaged(problems),
-        BackupError::Copy(cause) if is_damage(&cause) => damaged(cause.to_string()),
+        BackupError::Copy(cause) if is_damage(&cause) => damaged(UNREADABLE.into()),
         other => RestoreError::Copy(other),
     })?;
     let unread = |cause| RestoreError::Copy(BackupError::Copy(cause));

@@ -10,7 +10,10 @@ use std::{
 };
 
 use futures_util::{StreamExt, stream};
-use rustls::pki_types::{CertificateDer, pem::PemObject};
+use rustls::pki_types::{
+    CertificateDer,
+    pem::{self, PemObject},
+};
 use tokio::time::timeout;
 use tokio_postgres::{
     AsyncMessage, CancelToken, Client, Connection, Socket, error::Severity, tls::MakeTlsConnect,
@@ -105,7 +108,12 @@ fn trusted_certificates(url: &PostgresUrl) -> io::Result<Vec<CertificateDer<'sta
         Some(file) => CertificateDer::pem_file_iter(file)
             .and_then(Iterator::collect)
             .map_err(|e| {
-                io::Error::other(format!("sslrootcert: cannot read {}: {e}", file.display()))
+                let cause = match e {
+                    pem::Error::Io(cause) => cause.to_string(),
+                    e => e.to_string(),
+                };
+                let file = file.display();
+                io::Error::other(format!("cannot read {file} (sslrootcert): {cause}"))
             }),
         None => Ok(rustls_native_certs::load_native_certs().certs),
     }

@@ -1,6 +1,10 @@
 //! Errors of the PostgreSQL driver and server, and what they mean for a write.
 
-use std::{error::Error as _, sync::Arc};
+use std::{
+    error::Error as _,
+    io::{self, ErrorKind},
+    sync::Arc,
+};
 
 use tokio::time::error::Elapsed;
 use tokio_postgres::error::{Severity, SqlState};
@@ -10,12 +14,12 @@ use super::super::error::Error;
 /// An error of a connection or a statement.
 #[derive(Debug, thiserror::Error)]
 pub enum PostgresError {
-    #[error("{error}{}", source_of(error))]
+    #[error("{}", reason(error))]
     Server {
         #[from]
         error: tokio_postgres::Error,
     },
-    #[error("timed out")]
+    #[error("the server does not respond; check the host and port in the URL, and the firewall")]
     Timeout(#[from] Elapsed),
     #[error(
         "warnings are suppressed, but they report unconfirmed commits; run ALTER ROLE … SET \
@@ -24,10 +28,47 @@ pub enum PostgresError {
     WarningsSuppressed,
 }
 
-/// The driver's own message is short; its source has the details.
-fn source_of(error: &tokio_postgres::Error) -> String {
+/// Says why the server or the driver failed and, where a setting is wrong, what to do about it.
+fn reason(error: &tokio_postgres::Error) -> String {
+    if let Some(rejected) = error.as_db_error() {
+        let message = rejected.message();
+        return match *rejected.code() {
+            SqlState::INVALID_PASSWORD => {
+                format!("{message}; correct the password in the URL or in the password file")
+            }
+            SqlState::INVALID_CATALOG_NAME => {
+                format!("{message}; create it with createdb, or correct the URL")
+            }
+            SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
+                format!("{message}; correct the user in the URL, or pg_hba.conf on the server")
+            }
+            _ => rejected.to_string(),
+        };
+    }
     let source = error.source();
-    source.map_or(String::new(), |source| format!(": {source}"))
+    match source.and_then(|source| source.downcast_ref::<io::Error>()) {
+        Some(cause) if cause.raw_os_error().is_some() => match cause.kind() {
+            ErrorKind::ConnectionRefused | ErrorKind::NotFound => {
+                "nothing listens there; start PostgreSQL, or correct the host and port in the URL"
+                    .into()
+            }
+            _ => format!("{error}: {cause}"),
+        },
+        // The resolver has no code of the operating system.
+        Some(cause) if cause.to_string().starts_with("failed to lookup") => {
+            "the host is unknown; correct its name in the URL".into()
+        }
+        None if source.is_some_and(|source| source.to_string() == "password missing") => {
+            "the server wants a password; name a file that has it with --database-password-file"
+                .into()
+        }
+        _ if error.to_string().contains("TLS handshake") => {
+            let cause = source.map_or(String::new(), |source| format!(" ({source})"));
+            format!("TLS failed{cause}; correct sslmode or sslrootcert in the URL, or the server")
+        }
+        // The driver's own message is short; its source has the details.
+        _ => source.map_or(error.to_string(), |source| format!("{error}: {source}")),
+    }
 }
 
 impl PostgresError {

@@ -20,6 +20,9 @@ use crate::invalid::Invalid;
 /// How long one host may take to accept a connection.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// What the driver uses if the URL has no port. Shown, because a connection may fail there.
+const DEFAULT_PORT: u16 = 5432;
+
 /// Where a server is and how to connect to it. Displayed without its password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PostgresUrl {
@@ -203,8 +206,11 @@ impl fmt::Display for PostgresUrl {
                 Host::Unix(path) => write!(f, "{comma}{}", path.display())?,
             }
             let ports = self.config.get_ports();
-            if let Some(port) = ports.get(n).or(ports.first()) {
-                write!(f, ":{port}")?;
+            let port = ports.get(n).or(ports.first()).copied();
+            match (port, host) {
+                (Some(port), _) => write!(f, ":{port}")?,
+                (None, Host::Tcp(_)) => write!(f, ":{DEFAULT_PORT}")?,
+                (None, Host::Unix(_)) => {}
             }
         }
         match self.config.get_dbname() {

@@ -4,6 +4,7 @@
 use std::{
     fs::{self, File, Metadata, TryLockError},
     io::{self, Read},
+    ops::Deref,
     os::unix::fs::{MetadataExt, OpenOptionsExt, fchown},
     path::{Path, PathBuf},
     thread,
@@ -16,7 +17,7 @@ use super::{
     super::{Options, Role, error::OpenError},
     connect::{BUSY_TIMEOUT, connect_read_only},
     migrate::{Identity, SCHEMA_VERSION, SchemaState, migrate, reject_newer},
-    recovery::{Opened, open_recovered, wal_path},
+    recovery::{Opened, is_open, open_recovered, wal_path},
 };
 
 /// Ensures that the file is a petstore database with the current schema,
@@ -54,9 +55,55 @@ pub(super) fn prepare(
     }
 }
 
+/// A connection for reading that leaves nothing behind.
+pub(crate) struct ReadOnly {
+    // Dropped in this order.
+    db: Connection,
+    _side_files: EmptySideFiles,
+}
+
+impl ReadOnly {
+    /// Opens a file that `prepare` or `sniff_header` has checked.
+    fn open(path: &Path) -> Result<Self, OpenError> {
+        let db = connect_read_only(path).map_err(|cause| OpenError::Database {
+            path: path.into(),
+            cause,
+        })?;
+        Ok(Self {
+            db,
+            _side_files: EmptySideFiles(path.into()),
+        })
+    }
+}
+
+impl Deref for ReadOnly {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.db
+    }
+}
+
+/// An empty WAL and its index, which SQLite creates even to read a file. Only a connection that
+/// can write deletes them, so one is opened and closed on drop. SQLite's own lock ensures that no
+/// other process has the file open then. What cannot be deleted is left.
+struct EmptySideFiles(PathBuf);
+
+impl Drop for EmptySideFiles {
+    fn drop(&mut self) {
+        let wal = fs::metadata(wal_path(&self.0));
+        if wal.is_ok_and(|wal| wal.len() == 0)
+            && !is_open(&self.0)
+            && let Ok(opened) = open_recovered(&self.0, Role::Command)
+        {
+            opened.checkpoint_and_close();
+        }
+    }
+}
+
 /// Opens a petstore database read-only, whether or not it is being served, and
 /// says whether its schema is current. Nothing is changed.
-pub(crate) fn open_read_only(path: &Path) -> Result<(Connection, bool), OpenError> {
+pub(crate) fn open_read_only(path: &Path) -> Result<(ReadOnly, bool), OpenError> {
     match inspect(path)? {
         (_, SchemaState::Empty) => Err(OpenError::NotAPetstore(path.into())),
         (db, state) => Ok((db, state == SchemaState::Current)),
@@ -64,12 +111,12 @@ pub(crate) fn open_read_only(path: &Path) -> Result<(Connection, bool), OpenErro
 }
 
 /// Like [`open_read_only`], but requires the current schema.
-pub(crate) fn open_current(path: &Path) -> Result<Connection, OpenError> {
+pub(crate) fn open_current(path: &Path) -> Result<ReadOnly, OpenError> {
     open_if_created(path)?.ok_or_else(|| OpenError::NotAPetstore(path.into()))
 }
 
 /// Like [`open_current`], but `None` if the database was never completely created.
-pub(crate) fn open_if_created(path: &Path) -> Result<Option<Connection>, OpenError> {
+pub(crate) fn open_if_created(path: &Path) -> Result<Option<ReadOnly>, OpenError> {
     match inspect(path)? {
         (db, SchemaState::Current) => Ok(Some(db)),
         (_, SchemaState::Older(found)) => Err(OpenError::Older {
@@ -81,7 +128,7 @@ pub(crate) fn open_if_created(path: &Path) -> Result<Option<Connection>, OpenErr
     }
 }
 
-fn inspect(path: &Path) -> Result<(Connection, SchemaState), OpenError> {
+fn inspect(path: &Path) -> Result<(ReadOnly, SchemaState), OpenError> {
     let options = Options {
         create: false,
         ..Options::new(Role::Command)
@@ -91,29 +138,24 @@ fn inspect(path: &Path) -> Result<(Connection, SchemaState), OpenError> {
         cause,
     })?;
     sniff_header(&path, &options)?;
-    let failed = |cause| OpenError::Database {
+    let db = ReadOnly::open(&path)?;
+    // The header on disk may be stale: the WAL is newer.
+    let identity = Identity::read(&db).map_err(|cause| OpenError::Database {
         path: path.clone(),
         cause,
-    };
-    let db = connect_read_only(&path).map_err(failed)?;
-    // The header on disk may be stale: the WAL is newer.
-    let identity = Identity::read(&db).map_err(failed)?;
+    })?;
     Ok((db, identity.classify(&path)?))
 }
 
 /// Opens a file that is not being served, for reading. While the lock is held, no
 /// service can open it.
-pub(crate) fn open_exclusive_read_only(
-    path: &Path,
-) -> Result<(Connection, Option<File>), OpenError> {
+pub(crate) fn open_exclusive_read_only(path: &Path) -> Result<(ReadOnly, Option<File>), OpenError> {
     let options = Options {
         create: false,
         ..Options::new(Role::Service)
     };
     let (path, lock) = prepare(path, &options)?;
-    let db = connect_read_only(&path);
-    let db = db.map_err(|cause| OpenError::Database { path, cause })?;
-    Ok((db, lock))
+    Ok((ReadOnly::open(&path)?, lock))
 }
 
 /// A file that is not being served, open for writing. While it is locked, no service can

@@ -64,7 +64,8 @@ pub(super) fn open_recovered(path: &Path, role: Role) -> Result<Opened, OpenErro
     let file_error = |path| |cause| OpenError::File { path, cause };
     let is_new = !is_open(path);
     let wal = wal_path(path);
-    if !is_new && !wal.exists() {
+    // A process that has just closed the file properly has deleted the WAL, too.
+    if !is_new && !wal.exists() && is_open(path) {
         return Err(OpenError::WalDeleted(wal));
     }
     let db = connect(path, role).map_err(database_error)?;
@@ -138,7 +139,7 @@ pub(super) fn index_path(path: &Path) -> PathBuf {
     side_file(path, "-shm")
 }
 
-pub(super) fn side_file(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn side_file(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()

@@ -17,7 +17,7 @@ use rusqlite::ErrorCode;
 use super::{
     super::{
         Options, Role,
-        atomic_file::{AtomicFile, sync_folder},
+        atomic_file::{AtomicFile, Placeholder, finish, sync_folder},
         error::OpenError,
     },
     checkpoint::checkpoint,
@@ -38,6 +38,8 @@ pub(crate) struct ClosedStore {
     pub(crate) path: PathBuf,
     found: Found,
     lock: File,
+    /// The empty file that takes the place of a missing store.
+    _placeholder: Option<Placeholder>,
 }
 
 impl ClosedStore {
@@ -61,7 +63,13 @@ impl ClosedStore {
             // Another process has created it since.
             found = Found::at(&path).map_err(failed)?;
         }
-        Ok(Self { path, found, lock })
+        let is_placeholder = found == Found::Nothing;
+        Ok(Self {
+            _placeholder: is_placeholder.then(|| Placeholder::new(&path)),
+            path,
+            found,
+            lock,
+        })
     }
 
     pub(crate) fn exists(&self) -> bool {
@@ -85,6 +93,7 @@ impl ClosedStore {
             let message = "another process has opened the store meanwhile; stop it and retry";
             return Err(io::Error::other(message));
         }
+        finish();
         let kept = unused_name(path);
         let is_kept = self.keep(&kept).inspect_err(|_| {
             for suffix in FILES {

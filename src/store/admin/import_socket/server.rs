@@ -1,0 +1,243 @@
+//! The service's end of the import socket.
+
+use std::{
+    fs::{self, Permissions},
+    future, io,
+    os::unix::fs::{FileTypeExt, PermissionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{UnixListener, UnixSocket, UnixStream},
+    select,
+    time::{sleep, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    super::super::{Store, error::Error},
+    IDLE_TIMEOUT, MAX_CONNECTIONS, RawRequest, Reply, address, line, socket_path,
+};
+use crate::import::{ImportChunk, MAX_CHUNK_BYTES};
+
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long to wait before a chunk for which there was no room in the queue is tried again.
+const OVERLOAD_RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Accepts imports of animals. Only a served SQLite file needs that: anybody can write to a
+/// server.
+pub(crate) struct ImportServer {
+    store: Arc<Store>,
+    stop: CancellationToken,
+    stopped: CancellationToken,
+}
+
+impl ImportServer {
+    pub(crate) fn new(store: Arc<Store>) -> Self {
+        Self {
+            store,
+            stop: CancellationToken::new(),
+            stopped: CancellationToken::new(),
+        }
+    }
+
+    /// Accepts imports, until [`shutdown`](Self::shutdown). Never returns.
+    pub(crate) async fn run(&self) {
+        match self.listen() {
+            Some(listener) => self.accept(listener).await,
+            None => self.stop.cancelled().await,
+        }
+        self.stopped.cancel();
+        future::pending().await
+    }
+
+    /// Finishes the chunks that are being written, and replies. Waits until
+    /// [`run`](Self::run) has done it.
+    pub(crate) async fn shutdown(&self) {
+        self.stop.cancel();
+        self.stopped.cancelled().await;
+    }
+
+    fn listen(&self) -> Option<Listener> {
+        let Store::Sqlite(db) = &*self.store else {
+            return None;
+        };
+        let path = socket_path(db.path());
+        let listener = Listener::bind(&path).inspect_err(|error| {
+            let path = path.display();
+            tracing::warn!(%error, %path, "import socket not created; stop the service to import");
+        });
+        listener.ok()
+    }
+
+    async fn accept(&self, listener: Listener) {
+        let connections = TaskTracker::new();
+        loop {
+            let accepted = select! {
+                accepted = listener.socket.accept() => accepted,
+                () = self.stop.cancelled() => break,
+            };
+            match accepted {
+                Ok((mut stream, _)) if connections.len() >= MAX_CONNECTIONS => {
+                    // There is room for it in the buffer of a new connection.
+                    let _ = stream.write_all(&line(&Reply::Busy)).await;
+                }
+                Ok((stream, _)) => {
+                    let connection = Connection {
+                        stream: BufReader::new(stream),
+                        store: self.store.clone(),
+                        stop: self.stop.clone(),
+                        pets: 0,
+                    };
+                    connections.spawn(connection.serve());
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "import connection not accepted");
+                    sleep(ACCEPT_RETRY_INTERVAL).await;
+                }
+            }
+        }
+        drop(listener);
+        connections.close();
+        connections.wait().await;
+    }
+}
+
+/// A connection of the service to a command.
+struct Connection {
+    stream: BufReader<UnixStream>,
+    store: Arc<Store>,
+    stop: CancellationToken,
+    /// How many were written.
+    pets: usize,
+}
+
+impl Connection {
+    async fn serve(mut self) {
+        let _ = self.serve_requests().await;
+        if self.pets > 0 {
+            tracing::info!(pets = self.pets, "pets imported");
+        }
+    }
+
+    /// Serves one request after the other.
+    async fn serve_requests(&mut self) -> io::Result<()> {
+        loop {
+            let reply = select! {
+                request = read_request(&mut self.stream, IDLE_TIMEOUT) => match request? {
+                    end if end.is_empty() => return Ok(()),
+                    request => respond(&self.store, &request, &self.stop, &mut self.pets).await,
+                },
+                () = self.stop.cancelled() => Reply::Stopping,
+            };
+            let sent = line(&reply);
+            timeout(IDLE_TIMEOUT, self.stream.write_all(&sent)).await??;
+            match reply {
+                Reply::Refused(reason) => {
+                    tracing::warn!(reason, "import refused");
+                    return Ok(());
+                }
+                Reply::Stopping => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Returns an empty one at the end.
+async fn read_request(
+    stream: &mut BufReader<UnixStream>,
+    idle_timeout: Duration,
+) -> io::Result<Vec<u8>> {
+    let mut request = Vec::new();
+    let mut limited = stream.take(MAX_CHUNK_BYTES as u64);
+    timeout(idle_timeout, limited.read_until(b'\n', &mut request)).await??;
+    Ok(request)
+}
+
+async fn respond(
+    store: &Store,
+    request: &[u8],
+    stop: &CancellationToken,
+    pets: &mut usize,
+) -> Reply {
+    let written = match serde_json::from_slice(request) {
+        Ok(RawRequest::Import(chunk)) => match ImportChunk::parse(chunk.get()) {
+            Ok(chunk) => import(store, &chunk, stop).await.map(|last_event| {
+                *pets += last_event.map_or(0, |_| chunk.pets.len());
+                Reply::Imported(last_event)
+            }),
+            Err(reason) => return Reply::Refused(reason),
+        },
+        Ok(RawRequest::Forget(id)) => store.import_forget(id).await.map(|()| Reply::Forgotten),
+        Err(error) => return Reply::Refused(error.to_string()),
+    };
+    written.unwrap_or_else(|error| match error {
+        Error::Overloaded if stop.is_cancelled() => Reply::Stopping,
+        Error::OutcomeUnknown(_) => Reply::Unknown(error.to_string()),
+        _ => Reply::Failed(error.to_string()),
+    })
+}
+
+/// Waits while the queue is full: requests of clients are shed then, an import has time.
+async fn import(
+    store: &Store,
+    chunk: &ImportChunk,
+    stop: &CancellationToken,
+) -> Result<Option<i64>, Error> {
+    loop {
+        match store.pet_import(chunk.clone()).await {
+            Err(Error::Overloaded) if !stop.is_cancelled() => sleep(OVERLOAD_RETRY_INTERVAL).await,
+            written => return written,
+        }
+    }
+}
+
+/// A socket that others can connect to. Its file is deleted on drop.
+struct Listener {
+    socket: UnixListener,
+    path: PathBuf,
+}
+
+impl Listener {
+    /// Replaces the socket of a service that was killed: the caller has the service lock.
+    fn bind(path: &Path) -> io::Result<Self> {
+        if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
+            fs::remove_file(path)?;
+        }
+        let (address, _folder) = address(path)?;
+        let socket = UnixSocket::new_stream()?;
+        socket.bind(address)?;
+        // Before anybody can connect.
+        fs::set_permissions(path, Permissions::from_mode(0o600))?;
+        Ok(Self {
+            socket: socket.listen(MAX_CONNECTIONS as u32)?,
+            path: path.into(),
+        })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise a few suspended commands would keep all others out.
+    #[tokio::test]
+    async fn an_idle_client_is_disconnected() {
+        let (mut client, service) = UnixStream::pair().unwrap();
+        let mut service = BufReader::new(service);
+        client.write_all(b"{\"import\":").await.unwrap();
+        let read = read_request(&mut service, Duration::from_millis(10)).await;
+        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+}
