@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{CommandResult, Database, progress_bar, status};
+use super::{CommandResult, Database, Interrupt, copy_progress, status, visible_path};
 use crate::store::{DatabaseUrl, backup};
 
 #[derive(Args)]
@@ -22,12 +22,12 @@ impl Backup {
                            tools, see docs/operations.md";
             return Err(message.into());
         };
-        let bar = progress_bar("pages");
-        let (from, to) = (self.database.location(), self.file.display());
-        status!("Copying {from} to {to}");
+        let interrupt = Interrupt::listen("interrupted; no backup was made")?;
+        let bar = interrupt.progress_bar("pages");
+        let (from, to) = (self.database.location(), visible_path(&self.file));
+        let mut progress = copy_progress(&bar, format!("Copying {from} to {to}"));
         let result = backup(source, &self.file, |done, total| {
-            bar.set_length(total);
-            bar.set_position(done);
+            progress(done, total);
             if done == total {
                 bar.finish_and_clear();
                 status!("Verifying the backup");

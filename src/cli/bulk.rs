@@ -1,42 +1,54 @@
 //! What `petstore import` and `petstore seed` have in common: adding many animals.
 
-use indicatif::ProgressBar;
+use std::{pin::pin, time::Duration};
 
-use super::{Interrupt, counted};
+use indicatif::ProgressBar;
+use tokio::{select, time::sleep};
+
+use super::{Interrupt, counted, pet_file::ResolvedPet, status};
 use crate::{
     category::Category,
     import::MAX_CHUNK_SIZE,
-    pet::NewPet,
     store::{DatabaseUrl, ImportError, Importer},
 };
+
+/// How long to wait in silence.
+const QUIET_TIME: Duration = Duration::from_secs(3);
+
+/// How long a write that is under way may still take after a signal.
+const SIGNAL_GRACE: Duration = Duration::from_secs(2);
 
 /// Why not all animals were added.
 pub struct Stopped {
     reason: String,
-    /// How many were added, unless nobody knows.
-    pub added: Option<u64>,
+    /// How many were added, and how many more may have been.
+    pub added: u64,
+    pub perhaps: u64,
     /// Whether the command can be repeated to add the rest.
     pub can_continue: bool,
+    /// Whether another command adds the rest.
+    is_outdated: bool,
 }
 
 impl Stopped {
     /// "interrupted; 3 of 12 animals were added".
     pub fn message(&self, all: u64, done: &str) -> String {
-        let Self { reason, added, .. } = self;
+        let reason = &self.reason;
         let were = if all == 1 { "was" } else { "were" };
-        match added {
-            Some(0) => format!("{reason}; nothing was {done}"),
-            Some(added) => format!(
-                "{reason}; {added} of {} {were} {done}",
-                counted(all, "animal")
-            ),
-            None => format!("{reason}; some animals may have been {done}"),
+        let all = counted(all, "animal");
+        match (self.added, self.perhaps) {
+            _ if self.is_outdated => reason.clone(),
+            (0, 0) => format!("{reason}; nothing was {done}"),
+            (added, 0) => format!("{reason}; {added} of {all} {were} {done}"),
+            (added, perhaps) => {
+                format!("{reason}; {added} of {all} {were} {done}, and perhaps {perhaps} more")
+            }
         }
     }
 }
 
 /// An animal, and how many records are done with it.
-pub type NumberedPet = (u64, NewPet);
+pub type NumberedPet = (u64, ResolvedPet);
 
 /// Adds the animals that `next` returns until `None`, and names categories. `bar` counts the
 /// animals that are in the store.
@@ -51,52 +63,112 @@ pub async fn add(
     let is_atomic = importer.is_atomic();
     // An earlier command has added them, through a service.
     let earlier = bar.position();
-    let stopped = |reason, added: Option<u64>| Stopped {
+    let stopped = |reason, perhaps| Stopped {
         reason,
-        added: if is_atomic { Some(earlier) } else { added },
+        added: if is_atomic { earlier } else { bar.position() },
+        perhaps: if is_atomic { 0 } else { perhaps },
         can_continue: !is_atomic || earlier > 0,
+        is_outdated: false,
     };
+    let interrupted = || String::from("interrupted");
+    let wait = Wait { bar, interrupt };
     loop {
         let (mut pets, mut done) = (Vec::new(), 0);
         while pets.len() < MAX_CHUNK_SIZE {
             match next() {
-                Ok(Some((number, pet))) => {
+                Ok(Some((number, (pet, category)))) => {
                     done = number;
                     pets.push(pet);
+                    categories.extend(category);
                 }
                 Ok(None) => break,
-                Err(reason) => return Err(stopped(reason, Some(bar.position()))),
+                Err(reason) => return Err(stopped(reason, 0)),
             }
         }
         if pets.is_empty() {
             break;
         }
         if interrupt.is_set() {
-            return Err(stopped("interrupted".into(), Some(bar.position())));
+            return Err(stopped(interrupted(), 0));
         }
         let count = pets.len() as u64;
-        let names = std::mem::take(&mut categories);
-        if let Err(error) = importer.write(pets, names, done).await {
-            let reason = error.to_string();
-            if let ImportError::Outdated = error {
-                return Err(Stopped {
-                    can_continue: false,
-                    ..stopped(reason, Some(bar.position()))
-                });
+        let mut names = std::mem::take(&mut categories);
+        // In one order for all, so that commands on a server don't lock each other out.
+        names.sort_by_key(|category| category.id.get());
+        let writer = importer.writer();
+        let error = match wait.reply(writer, importer.write(pets, names, done)).await {
+            Some(Ok(pause)) => {
+                bar.inc(count);
+                select! {
+                    () = sleep(pause) => {}
+                    () = interrupt.received() => {}
+                }
+                continue;
             }
-            // The chunk may have been written although there was no reply.
-            let added = match importer.recount(url).await {
-                Ok(counted) if counted == done => Some(bar.position() + count),
-                Ok(_) => Some(bar.position()),
-                Err(_) => None,
-            };
-            return Err(stopped(reason, added));
-        }
-        bar.inc(count);
+            Some(Err(error)) => Some(error),
+            None => None,
+        };
+        // The chunk may have been written although there was no reply.
+        let perhaps = match importer.is_written(url, done, error.as_ref()).await {
+            Some(true) => {
+                bar.inc(count);
+                0
+            }
+            Some(false) => 0,
+            None => count,
+        };
+        let reason = error.as_ref().map_or_else(interrupted, ToString::to_string);
+        let is_outdated = matches!(error, Some(ImportError::Outdated));
+        let stopped = stopped(reason, perhaps);
+        return Err(Stopped {
+            can_continue: stopped.can_continue && !is_outdated,
+            is_outdated,
+            ..stopped
+        });
     }
-    match importer.finish().await {
-        Err(error) if is_atomic => Err(stopped(error.to_string(), None)),
+    let writer = importer.writer();
+    match wait.reply(writer, importer.finish()).await {
+        Some(Err(error)) if is_atomic => Err(stopped(error.to_string(), 0)),
         // All animals are in the store.
         _ => Ok(()),
+    }
+}
+
+/// Waits for whoever writes.
+#[derive(Clone, Copy)]
+pub struct Wait<'a> {
+    pub bar: &'a ProgressBar,
+    pub interrupt: &'a Interrupt,
+}
+
+impl Wait<'_> {
+    /// The output of a future. `None` if it does not complete soon after a signal. Reports a
+    /// wait that is long.
+    pub async fn reply<T>(self, writer: &str, future: impl Future<Output = T>) -> Option<T> {
+        let report = async {
+            let mut waited = QUIET_TIME;
+            sleep(waited).await;
+            loop {
+                let seconds = waited.as_secs();
+                self.bar.suspend(|| {
+                    status!(
+                        "Waiting for {writer}, which has not replied for {seconds} seconds. \
+                         Press Ctrl-C to stop."
+                    );
+                });
+                sleep(waited).await;
+                waited *= 2;
+            }
+        };
+        let give_up = async {
+            self.interrupt.received().await;
+            sleep(SIGNAL_GRACE).await;
+        };
+        select! {
+            biased;
+            output = pin!(future) => Some(output),
+            () = give_up => None,
+            () = report => None,
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::{CommandResult, Database, block_on, counted, print, status};
-use crate::store::check;
+use super::{CommandResult, Database, Interrupt, block_on, counted, print, status, visible};
+use crate::store::{DatabaseUrl, check};
 
 #[derive(Args)]
 pub struct Check {
@@ -13,6 +13,7 @@ pub struct Check {
 
 impl Check {
     pub fn run(self) -> CommandResult {
+        let _interrupt = Interrupt::listen("interrupted; the check is not complete")?;
         block_on(async {
             let database = self.database.location();
             let problems =
@@ -21,9 +22,18 @@ impl Check {
                 status!("No problems found in {database}.");
                 return Ok(());
             }
-            print(format!("{}\n", problems.join("\n")).as_bytes())?;
+            let lines: String = problems.iter().map(|it| visible(it) + "\n").collect();
+            print(lines.as_bytes())?;
             let count = counted(problems.len() as u64, "problem");
-            Err(format!("{count} found in {database}").into())
+            let next = match self.database.database {
+                DatabaseUrl::Sqlite(_) => format!(
+                    "if you have a backup from before, stop the service and put it in place with \
+                     `petstore restore BACKUP{}`",
+                    self.database.options()
+                ),
+                DatabaseUrl::Postgres(_) => "if you have a backup from before, restore it".into(),
+            };
+            Err(format!("{count} found in {database}; {next}").into())
         })
     }
 }

@@ -95,7 +95,7 @@ impl ServiceUrl {
 /// Why a request was not successful.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    #[error("{0}")]
+    #[error("{0}; start the service, or name its URL with --url")]
     NoResponse(String),
     /// The same request may succeed later.
     #[error("{message}")]

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{
-    CommandResult, PasswordFile, UrlParser, block_on, counted, database::location, print_warning,
-    progress_bar, status,
+    CommandResult, Interrupt, PasswordFile, UrlParser, block_on, copy_progress, counted,
+    database::location, print_warning, status,
 };
 use crate::{
     invalid::Invalid,
@@ -44,12 +44,16 @@ impl Copy {
 
     async fn copy(mut self) -> CommandResult {
         self.password.apply(&mut self.to, print_warning)?;
-        let bar = progress_bar("rows");
+        let interrupt = Interrupt::listen("interrupted; nothing was copied")?;
+        let bar = interrupt.progress_bar("rows");
         let from = location(&DatabaseUrl::Sqlite(self.from.clone()));
-        status!("Copying {from} to {}", self.to);
+        let mut progress = copy_progress(&bar, format!("Copying {from} to {}", self.to));
         let copied = copy(&self.from, &self.to, |done, total| {
-            bar.set_length(total);
-            bar.set_position(done);
+            progress(done, total);
+            if done == total {
+                interrupt
+                    .end_with("interrupted; everything was copied, or nothing: check the target");
+            }
         })
         .await;
         bar.finish_and_clear();

@@ -11,10 +11,10 @@ use std::{
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
 
-use super::{UrlParser, packaged_settings, shell_quote, status};
+use super::{UrlParser, packaged_settings, shell_quote, status, visible_path};
 use crate::store::{DatabaseUrl, PostgresUrl};
 
-const DEFAULT_FILE: &str = "petstore.db";
+pub const DEFAULT_FILE: &str = "petstore.db";
 pub const DEFAULT_DATABASE: &str = "sqlite:petstore.db";
 
 /// The database of a command on an existing store. By default, it is that of the packaged
@@ -82,7 +82,7 @@ impl ServedDatabase {
             DatabaseUrl::Postgres(url) => self.password.apply(url, warn)?,
             DatabaseUrl::Sqlite(_) if self.password.database_password_file.is_some() => {
                 let message = "--database-password-file is for PostgreSQL, but the database is";
-                return Err(format!("{message} {url}").into());
+                return Err(format!("{message} {url}; remove it").into());
             }
             DatabaseUrl::Sqlite(_) => {}
         }
@@ -96,7 +96,7 @@ pub fn location(database: &DatabaseUrl) -> String {
     match database {
         DatabaseUrl::Sqlite(file) => {
             let absolute = file.canonicalize().or_else(|_| path::absolute(file));
-            absolute.as_ref().unwrap_or(file).display().to_string()
+            visible_path(absolute.as_ref().unwrap_or(file))
         }
         DatabaseUrl::Postgres(url) => url.to_string(),
     }

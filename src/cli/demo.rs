@@ -1,10 +1,16 @@
 //! The data of `petstore serve --demo`: a shop in the middle of a day.
 
-use std::{error::Error, io, path::Path};
+use std::{
+    error::Error, fs::Permissions, io, ops::Deref, os::unix::fs::PermissionsExt, path::Path,
+};
 
-use tempfile::TempDir;
+use clap::{
+    ArgMatches, Args, Command, CommandFactory, FromArgMatches, error::ErrorKind,
+    parser::ValueSource,
+};
+use tempfile::{Builder, TempDir};
 
-use super::keys;
+use super::{CommandLine, PasswordFile, ServedDatabase, keys};
 use crate::{
     api_key::{ApiKeySecret, NewApiKey},
     category::{CategoryId, CategoryName},
@@ -15,20 +21,81 @@ use crate::{
     store::{DatabaseUrl, Store},
 };
 
+/// Whether to serve a demo. A database on the command line contradicts it; one in the
+/// environment is for other commands.
+pub struct Demo(DemoOption);
+
+#[derive(Args)]
+pub struct DemoOption {
+    /// Serve made-up animals and orders from a temporary database, to look around.
+    ///
+    /// The database is deleted when the service stops. PETSTORE_DATABASE is ignored.
+    #[arg(long, env = "PETSTORE_DEMO")]
+    demo: bool,
+}
+
+impl Deref for Demo {
+    type Target = bool;
+
+    fn deref(&self) -> &bool {
+        &self.0.demo
+    }
+}
+
+impl FromArgMatches for Demo {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let option = DemoOption::from_arg_matches(matches)?;
+        let typed = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        let mut contradicting = ["database", "database_password_file"].into_iter();
+        if option.demo && contradicting.any(|id| typed(&id)) {
+            let message = "a demo has a database of its own; leave out --demo, or --database and \
+                           --database-password-file";
+            let mut all = CommandLine::command();
+            all.build();
+            let serve = all.find_subcommand_mut("serve").expect("a command");
+            return Err(serve.error(ErrorKind::ArgumentConflict, message));
+        }
+        Ok(Self(option))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for Demo {
+    fn augment_args(command: Command) -> Command {
+        DemoOption::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        DemoOption::augment_args_for_update(command)
+    }
+}
+
 /// A temporary database. It is deleted on drop.
 pub struct DemoDatabase(TempDir);
 
 impl DemoDatabase {
     pub fn create() -> io::Result<Self> {
-        TempDir::with_prefix("petstore-demo-").map(Self)
+        // As private as other stores.
+        let mut folder = Builder::new();
+        let folder = folder.permissions(Permissions::from_mode(0o700));
+        folder.prefix("petstore-demo-").tempdir().map(Self)
     }
 
     pub fn directory(&self) -> &Path {
         self.0.path()
     }
 
-    pub fn url(&self) -> DatabaseUrl {
-        DatabaseUrl::Sqlite(self.directory().join("petstore.db"))
+    pub fn database(&self) -> ServedDatabase {
+        ServedDatabase {
+            database: DatabaseUrl::Sqlite(self.directory().join("petstore.db")),
+            password: PasswordFile {
+                database_password_file: None,
+            },
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! `petstore doctor`: looks at what an operator would, and says what to do.
 
 mod checks;
+mod listeners;
+mod target;
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -8,22 +10,21 @@ use clap::{Args, CommandFactory, builder::FalseyValueParser};
 use serde::Serialize;
 
 use super::{
-    CommandLine, CommandResult, Database, Listen, TlsFiles, block_on, counted, print, status,
+    CommandLine, CommandResult, block_on, counted, in_words,
+    packaged_settings::{SETTINGS, SETTINGS_VARIABLE},
+    print, status, visible,
 };
+use target::ServiceOptions;
 
 #[derive(Args)]
 pub struct Doctor {
     #[command(flatten)]
-    listen: Listen,
-    #[command(flatten)]
-    database: Database,
-    #[command(flatten)]
-    tls: TlsFiles,
-    /// Settings of the packaged service, to look for mistakes in.
+    service: ServiceOptions,
+    /// Settings of the packaged service, to use and to look for mistakes in.
     #[arg(
         long,
-        env = "PETSTORE_PACKAGED_SETTINGS",
-        default_value = "/etc/petstore/petstore.env",
+        env = SETTINGS_VARIABLE,
+        default_value = SETTINGS,
         value_name = "FILE"
     )]
     packaged_settings: PathBuf,
@@ -68,7 +69,7 @@ impl Report {
         self.findings.push(Finding {
             check: self.check,
             level,
-            message: message.into(),
+            message: in_words(&message.into()),
             advice,
         });
     }
@@ -81,6 +82,14 @@ impl Report {
         self.add(Level::Warning, message, Some(advice.into()));
     }
 
+    /// A problem whose message ends with the advice.
+    fn advised_problem(&mut self, message: &str) {
+        match message.split_once("; ") {
+            Some((message, advice)) => self.problem(message, advice),
+            None => self.add(Level::Problem, message, None),
+        }
+    }
+
     fn problem(&mut self, message: impl Into<String>, advice: impl Into<String>) {
         self.add(Level::Problem, message, Some(advice.into()));
     }
@@ -91,35 +100,45 @@ impl Doctor {
         let findings = block_on(async { Ok(self.examine().await) })?;
         print(self.render(&findings).as_bytes())?;
         let count = |level| findings.iter().filter(|found| found.level == level).count() as u64;
-        let warnings = counted(count(Level::Warning), "warning");
+        let warnings = match count(Level::Warning) {
+            0 => String::new(),
+            warnings => format!("; {}", counted(warnings, "warning")),
+        };
         match count(Level::Problem) {
-            0 => status!("No problems found; {warnings}."),
+            0 => status!("No problems found{warnings}."),
             problems => {
                 let problems = counted(problems, "problem");
-                return Err(format!("{problems} found; {warnings}").into());
+                return Err(format!("{problems} found{warnings}").into());
             }
         }
         Ok(())
     }
 
     async fn examine(&self) -> Vec<Finding> {
+        let file = &self.packaged_settings;
+        let target = self.service.target(file);
+        if target.is_packaged {
+            let file = file.display();
+            status!("Examining the installed service, with its settings in {file}.");
+        }
         let mut report = Report::default();
-        let store = checks::store(report.on("store"), &self.database).await;
+        let store = checks::store(report.on("store"), &target).await;
         let store = store.as_ref();
-        if let Some(store) = store {
-            checks::keys(report.on("keys"), &store.keys, &self.database);
+        if let (Some(store), Ok(database)) = (store, &target.database) {
+            checks::keys(report.on("keys"), &store.keys, database);
         }
         checks::clock(report.on("clock"), store);
-        checks::disk(report.on("disk"), &self.database.database);
-        let has_tls = self.tls.tls_cert.is_some();
-        let server = store.map(|store| &store.server);
-        checks::port(report.on("port"), self.listen.address(), has_tls, server);
-        checks::certificate(report.on("certificate"), &self.tls);
-        checks::settings(
-            report.on("settings"),
-            &self.packaged_settings,
-            &known_variables(),
-        );
+        checks::disk(report.on("disk"), &target);
+        let is_ready = listeners::port(report.on("port"), &target, store);
+        listeners::imports(report.on("imports"), &target, store);
+        listeners::metrics(report.on("metrics"), &target, is_ready);
+        checks::certificate(report.on("certificate"), &target.tls);
+        let known = known_variables();
+        checks::environment(report.on("settings"), &known);
+        // That they cannot be read was a finding about the store.
+        if !target.is_denied {
+            checks::settings(report.on("settings"), file, &known);
+        }
         report.findings
     }
 
@@ -136,7 +155,8 @@ impl Doctor {
             };
             let advice = found.advice.as_ref();
             let advice = advice.map_or(String::new(), |advice| format!("; {advice}"));
-            format!("{level:7}  {:11}  {}{advice}\n", found.check, found.message)
+            let text = visible(&format!("{}{advice}", found.message));
+            format!("{level:7}  {:11}  {text}\n", found.check)
         };
         findings.iter().map(line).collect()
     }

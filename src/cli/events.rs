@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use super::{
     CommandResult, block_on,
     client::{Client, Failure, ServiceArgs, next_parameter},
-    status,
+    in_words, status,
 };
 use crate::event::EventId;
 
@@ -141,7 +141,11 @@ impl Reader {
                 return Err(explain(failure).into());
             }
             if retries == 0 {
-                status!("petstore: {failure}; retrying");
+                let cause = match &failure {
+                    Failure::NoResponse(cause) => cause.clone(),
+                    other => other.to_string(),
+                };
+                status!("petstore: {}; retrying", in_words(&cause));
             }
             let delay = Duration::from_secs(1 << retries.min(5)).min(MAX_RETRY_DELAY);
             sleep(match failure {

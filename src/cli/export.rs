@@ -1,21 +1,25 @@
 //! `petstore export`: writes all animals or orders to a file.
 
-use std::{error::Error, io, path::PathBuf};
+use std::{
+    error::Error,
+    io,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
+use indicatif::ProgressBar;
 
 use super::{
     CommandResult, Database, Interrupt, block_on, counted,
     pet_file::Format,
-    progress_bar,
     record_writer::{ORDER_COLUMNS, PetRow, RecordWriter, order_cells},
-    status,
+    status, stdout, visible_path,
 };
 use crate::{
     category::CategoryNames,
     order::Order,
     pet::Pet,
-    store::{AtomicFile, export_orders, export_pets},
+    store::{AtomicFile, explain, export_orders, export_pets},
 };
 
 #[derive(Args)]
@@ -42,41 +46,67 @@ impl Export {
     pub fn run(self) -> CommandResult {
         match self.file.as_deref().filter(|path| path.as_os_str() != "-") {
             None => {
+                let interrupt = Interrupt::listen("interrupted; the output is not complete")?;
+                if stdout::is_closed() {
+                    return Err("standard output is closed; open it, or name a file".into());
+                }
                 let format = self.format.unwrap_or(Format::Jsonl);
-                let interrupted = "interrupted; the output is not complete";
-                self.write(format, io::stdout().lock(), interrupted)
+                // Others may write to the same terminal, such as `head`.
+                let bar = match stdout::is_file() {
+                    true => interrupt.progress_bar(self.nouns()),
+                    false => ProgressBar::hidden(),
+                };
+                let exported = self.write(format, io::stdout().lock(), &bar)?;
+                self.report(exported);
             }
             Some(path) => {
+                let interrupt = Interrupt::listen("interrupted; nothing was exported")?;
                 let format = Format::of(path, self.format)?;
-                let failed = |cause| format!("cannot create {}: {cause}", path.display());
-                let file = AtomicFile::create(path).map_err(failed)?;
-                self.write(format, file.file(), "interrupted; nothing was exported")?;
-                file.persist().map_err(failed)?;
-                Ok(())
+                let file = AtomicFile::create(path).map_err(|cause| not_created(path, &cause))?;
+                let bar = interrupt.progress_bar(self.nouns());
+                let exported = self.write(format, file.file(), &bar)?;
+                file.persist().map_err(|cause| not_created(path, &cause))?;
+                self.report(exported);
             }
+        }
+        Ok(())
+    }
+
+    fn nouns(&self) -> &'static str {
+        if self.orders { "orders" } else { "animals" }
+    }
+
+    /// Says how many records were exported, if anybody wanted them all.
+    fn report(&self, exported: Option<u64>) {
+        if let Some(count) = exported {
+            let noun = if self.orders { "order" } else { "animal" };
+            let (count, location) = (counted(count, noun), self.database.location());
+            status!("Exported {count} from {location}.");
         }
     }
 
-    fn write(&self, format: Format, file: impl io::Write, interrupted: &str) -> CommandResult {
+    /// Returns how many records there are, or `None` if the reader closed the pipe, as `head`
+    /// does when it has read enough.
+    fn write(
+        &self,
+        format: Format,
+        file: impl io::Write,
+        bar: &ProgressBar,
+    ) -> Result<Option<u64>, Box<dyn Error>> {
         let columns: &[_] = match (self.orders, self.category_names) {
             (true, _) => &ORDER_COLUMNS,
             (false, true) => &PetRow::COLUMNS_WITH_CATEGORY,
             (false, false) => &PetRow::COLUMNS,
         };
         let mut writer = RecordWriter::new(format, columns, file)?;
-        let noun = if self.orders { "order" } else { "animal" };
-        let bar = progress_bar(&format!("{noun}s"));
-        let interrupt = Interrupt::listen()?;
         let mut pipe_closed = false;
+        let mut not_written = |cause: io::Error| {
+            pipe_closed = cause.kind() == io::ErrorKind::BrokenPipe;
+            format!("cannot write the {}: {cause}", self.nouns())
+        };
         let mut written = |written: io::Result<()>| {
             bar.inc(1);
-            if interrupt.is_set() {
-                return Err(interrupted.into());
-            }
-            written.map_err(|cause| {
-                pipe_closed = cause.kind() == io::ErrorKind::BrokenPipe;
-                format!("cannot write the {noun}s: {cause}")
-            })
+            written.map_err(&mut not_written)
         };
         let start = |total| bar.set_length(total);
         let exported = block_on(async {
@@ -102,13 +132,23 @@ impl Export {
             Ok::<_, Box<dyn Error>>(exported?)
         });
         bar.finish_and_clear();
-        if pipe_closed {
-            // `head` closes the pipe when it has read enough.
-            return Ok(());
+        let exported = exported.and_then(|count| {
+            writer.finish().map_err(not_written)?;
+            Ok(count)
+        });
+        match exported {
+            Err(_) if pipe_closed => Ok(None),
+            exported => exported.map(Some),
         }
-        let count = counted(exported?, noun);
-        writer.finish()?;
-        status!("Exported {count} from {}.", self.database.location());
-        Ok(())
+    }
+}
+
+fn not_created(path: &Path, cause: &io::Error) -> String {
+    let file = visible_path(path);
+    match cause.kind() {
+        io::ErrorKind::AlreadyExists => {
+            format!("{file} already exists; name another file, or delete this one first")
+        }
+        _ => format!("cannot create {file}: {}", explain(path, cause)),
     }
 }

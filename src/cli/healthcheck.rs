@@ -11,11 +11,15 @@ use std::{
 
 use clap::Args;
 use rustls::{ClientConnection, StreamOwned};
+use serde_json::Value;
 
-use super::{CommandResult, Listen, status};
+use super::{CommandResult, Listen, status, table::cut, visible};
 use crate::{api::loopback_if_unspecified, tls};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How many columns are shown of what another program says.
+const MAX_SHOWN: usize = 60;
 
 #[derive(Args)]
 pub struct Healthcheck {
@@ -34,14 +38,17 @@ impl Healthcheck {
         let address = loopback_if_unspecified(self.listen.address());
         match check_readiness(address, self.tls_cert.is_some()) {
             Readiness::Ready => status!("{address} is ready"),
-            Readiness::NotReady(response) => {
-                return Err(format!("{address} is not ready: {response}").into());
+            Readiness::NotReady(reason) => {
+                return Err(format!("{address} is not ready: {reason}").into());
+            }
+            Readiness::OtherProgram(said) => {
+                return Err(format!("{address} is not a petstore service: {said}").into());
             }
             Readiness::NoResponse(cause) => {
                 return Err(format!("no response from {address}{cause}").into());
             }
-            Readiness::Refused(cause) => {
-                return Err(format!("no response from {address}: {cause}").into());
+            Readiness::Refused => {
+                return Err(format!("no response from {address}: nothing listens there").into());
             }
         }
         Ok(())
@@ -51,12 +58,14 @@ impl Healthcheck {
 /// What came of a readiness probe.
 pub enum Readiness {
     Ready,
-    /// With the status line and the body.
+    /// With the reason that the service gave, and the status.
     NotReady(String),
+    /// With what it said, in a few words.
+    OtherProgram(String),
     /// With the cause, as the end of a sentence.
     NoResponse(String),
     /// Nothing listens there.
-    Refused(io::Error),
+    Refused,
 }
 
 /// Sends a readiness probe.
@@ -65,21 +74,38 @@ pub fn check_readiness(address: SocketAddr, tls: bool) -> Readiness {
     // On a thread, to bound the total time: the socket's timeouts apply to
     // each read, and whatever listens there may send one byte at a time.
     thread::spawn(move || sender.send(probe(address, tls)));
-    let response = match receiver.recv_timeout(TIMEOUT) {
-        Ok(Ok(response)) => response,
-        Ok(Err(cause)) if cause.kind() == io::ErrorKind::ConnectionRefused => {
-            return Readiness::Refused(cause);
-        }
-        Ok(Err(cause)) => return Readiness::NoResponse(format!(": {cause}")),
-        Err(_) => return Readiness::NoResponse(format!(" within {TIMEOUT:?}")),
-    };
-    let (head, body) = response.split_once("\r\n\r\n").unwrap_or((&response, ""));
+    use io::ErrorKind::{ConnectionRefused, InvalidData, TimedOut, WouldBlock};
+    match receiver.recv_timeout(TIMEOUT) {
+        Ok(Ok(response)) => read_response(&response),
+        Ok(Err(cause)) => match cause.kind() {
+            ConnectionRefused => Readiness::Refused,
+            InvalidData if tls => Readiness::NoResponse(" over TLS".into()),
+            TimedOut | WouldBlock => Readiness::NoResponse(format!(" within {TIMEOUT:?}")),
+            _ => Readiness::NoResponse(format!(": {cause}")),
+        },
+        Err(_) => Readiness::NoResponse(format!(" within {TIMEOUT:?}")),
+    }
+}
+
+fn read_response(response: &str) -> Readiness {
+    let (head, body) = response.split_once("\r\n\r\n").unwrap_or((response, ""));
     let status_line = head.lines().next().unwrap_or_default();
-    if status_line.split(' ').nth(1) == Some("200") && body.contains(r#""ready""#) {
+    let status = status_line.split_once(' ');
+    let status = status.and_then(|(version, it)| version.starts_with("HTTP/").then_some(it.trim()));
+    let body: Value = serde_json::from_str(body).unwrap_or_default();
+    if status.is_some_and(|it| it.starts_with("200")) && body["status"] == "ready" {
         return Readiness::Ready;
     }
-    let (status_line, body) = (status_line.escape_debug(), body.escape_debug());
-    Readiness::NotReady(format!("{status_line} {body}"))
+    let message = body["message"].as_str().or(body["code"].as_str());
+    if let (Some(status), Some(message), true) = (status, message, body["code"].is_string()) {
+        let code = status.split(' ').next().unwrap_or_default();
+        return Readiness::NotReady(format!("{} ({code})", visible(message)));
+    }
+    Readiness::OtherProgram(match status {
+        Some(status) => format!("it answered {}", cut(&visible(status), MAX_SHOWN)),
+        None if status_line.is_empty() => "it closed the connection".into(),
+        None => format!("it said {}", cut(&visible(status_line), MAX_SHOWN)),
+    })
 }
 
 fn probe(address: SocketAddr, tls: bool) -> io::Result<String> {
@@ -100,11 +126,14 @@ fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Sends `GET /readyz` and returns the whole response.
+/// Sends `GET /readyz` and returns the response, as far as it can be read.
 fn get_readyz(mut stream: impl Read + Write, address: SocketAddr) -> io::Result<String> {
     let request = format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut response = Vec::new();
-    stream.take(64 << 10).read_to_end(&mut response)?;
+    let read = stream.take(64 << 10).read_to_end(&mut response);
+    if response.is_empty() {
+        read?;
+    }
     Ok(String::from_utf8_lossy(&response).into())
 }

@@ -1,9 +1,11 @@
 //! `petstore import`: adds the animals of a file.
 
 use std::{
+    env,
     error::Error,
     fs::File,
     io::{self, BufReader, Read, Seek},
+    os::fd::AsFd,
     path::{Path, PathBuf},
 };
 
@@ -12,14 +14,15 @@ use indicatif::ProgressBar;
 use sha2::{Digest, Sha256};
 
 use super::{
-    CommandResult, Database, Interrupt, block_on, bulk, counted,
-    pet_file::{self, Format, PetRecord, RecordError},
-    progress_bar, status,
+    CommandResult, Database, Interrupt, block_on,
+    bulk::{self, Wait},
+    counted,
+    pet_file::{self, Format, PetRecord, RecordError, ResolvedPet},
+    status, visible_path,
 };
 use crate::{
     category::CategoryNames,
     import::ImportId,
-    pet::NewPet,
     store::{DatabaseUrl, Importer, category_names},
 };
 
@@ -33,7 +36,7 @@ pub struct Import {
     /// CSV starts with a header line that names the columns: name, categoryId
     /// and, optionally, status. JSON Lines has one JSON object per line. A
     /// category can also be given by its name, as category instead of
-    /// categoryId.
+    /// categoryId. With both, a category that has no name yet gets this one.
     file: PathBuf,
     /// Input format; by default, the file's extension decides.
     #[arg(long, env = "PETSTORE_FORMAT")]
@@ -55,10 +58,10 @@ pub struct Import {
 
 impl Import {
     pub fn run(self) -> CommandResult {
+        let interrupt = Interrupt::listen("interrupted; nothing was imported")?;
         let format = Format::of(&self.file, self.format)?;
         let source = Source::open(&self.file, format)?;
         let database = self.database.url()?;
-        let interrupt = Interrupt::listen()?;
         block_on(self.import(source, database, interrupt))
     }
 
@@ -70,8 +73,16 @@ impl Import {
     ) -> CommandResult {
         let name = source.name.clone();
         let names = category_names(&database).await?;
-        let Checked { valid, invalid } = source.check(&names, &interrupt)?;
+        let Checked {
+            valid,
+            invalid,
+            new_names,
+        } = source.check(&names, &interrupt)?;
         let animals = counted(valid, "animal");
+        let content = match new_names {
+            0 => animals.clone(),
+            1.. => format!("{animals} and {}", counted(new_names, "category name")),
+        };
         let skipped = match invalid {
             0 => String::new(),
             1.. => format!(", skipped {}", counted(invalid, "invalid line")),
@@ -89,17 +100,26 @@ impl Import {
             .into());
         }
         if self.dry_run {
-            status!("Checked {name}: {animals}{skipped}. Nothing was imported.");
+            status!("Checked {name}: {content}{skipped}. Nothing was imported.");
+            return Ok(());
+        }
+        if valid == 0 {
+            status!("Nothing was imported: {name} has no animals{skipped}.");
             return Ok(());
         }
         let id = source.id(self.skip_invalid)?;
         let mut importer = Importer::open(&database, id).await?;
+        interrupt.notice();
+        let bar = interrupt.progress_bar("animals");
         if self.restart {
-            importer.restart().await?;
+            let (bar, interrupt) = (&bar, &interrupt);
+            let writer = importer.writer();
+            let restarted = Wait { bar, interrupt }.reply(writer, importer.restart());
+            let interrupted = || interrupt.error("interrupted; nothing was imported".into());
+            restarted.await.ok_or_else(interrupted)??;
         }
         status!("Importing {name} into {}", self.database.location());
 
-        let bar = progress_bar("animals");
         bar.set_length(valid);
         let mut records = source.records(&names, &ProgressBar::hidden())?;
         let mut number = importer.done();
@@ -115,8 +135,8 @@ impl Import {
             let earlier = bar.position();
             bar.suspend(|| {
                 status!(
-                    "Continuing: {earlier} of {animals} were imported before the interruption. \
-                     To import them again, use --restart."
+                    "Continuing: an earlier command has imported {earlier} of {animals}. To import \
+                     them again, use --restart."
                 );
             });
         }
@@ -137,7 +157,7 @@ impl Import {
         bar.finish_and_clear();
         if let Err(stopped) = added {
             let message = stopped.message(valid, "imported");
-            return Err(match (stopped.can_continue, self.restart) {
+            return Err(interrupt.error(match (stopped.can_continue, self.restart) {
                 (true, false) => {
                     format!("{message}; run the same command again to import the rest")
                 }
@@ -145,10 +165,9 @@ impl Import {
                     format!("{message}; run the command again without --restart to import the rest")
                 }
                 (false, _) => message,
-            }
-            .into());
+            }));
         }
-        status!("Imported {animals}{skipped}.");
+        status!("Imported {content}{skipped}.");
         Ok(())
     }
 }
@@ -165,45 +184,51 @@ struct Source {
 struct Checked {
     valid: u64,
     invalid: u64,
+    /// Categories that get a name.
+    new_names: u64,
 }
 
 impl Source {
     /// Opens a file. What cannot be read twice, such as a pipe, is copied to a temporary file.
     fn open(path: &Path, format: Format) -> Result<Self, Box<dyn Error>> {
         let is_stdin = path.as_os_str() == "-";
-        let name = match is_stdin {
-            true => "standard input".into(),
-            false => path.display().to_string(),
+        let (name, opened) = match is_stdin {
+            true => {
+                let stdin = io::stdin().as_fd().try_clone_to_owned();
+                ("standard input".into(), stdin.map(File::from))
+            }
+            false => (visible_path(path), File::open(path)),
         };
         let failed = |cause: io::Error| format!("cannot read {name}: {cause}");
-        let file = match is_stdin {
-            true => spool(io::stdin().lock())?,
-            false => {
-                let file = File::open(path).map_err(failed)?;
-                let kind = file.metadata().map_err(failed)?;
-                match kind.is_file() || kind.is_dir() {
-                    true => file,
-                    false => spool(file)?,
-                }
-            }
+        let file = opened.map_err(failed)?;
+        let kind = file.metadata().map_err(failed)?;
+        if kind.is_dir() {
+            return Err(format!("{name} is a folder; name a .csv or .jsonl file in it").into());
+        }
+        // What was read of standard input before is not part of it.
+        let file = match kind.is_file() && !is_stdin {
+            true => file,
+            false => spool(&name, file)?,
         };
         Ok(Self { name, format, file })
     }
 
     /// Reads the file from its start. Yields each record with the number of its first line.
-    fn records<'n>(
+    fn records(
         &self,
-        names: &'n CategoryNames,
+        names: &CategoryNames,
         bar: &ProgressBar,
-    ) -> Result<impl Iterator<Item = (u64, Result<NewPet, RecordError>)> + use<'n>, String> {
+    ) -> Result<impl Iterator<Item = (u64, Result<ResolvedPet, RecordError>)> + use<>, String> {
         let failed = |cause: io::Error| format!("cannot read {}: {cause}", self.name);
         let mut file = self.file.try_clone().map_err(failed)?;
         file.rewind().map_err(failed)?;
         let file = BufReader::with_capacity(1 << 16, bar.wrap_read(file));
         let records = pet_file::read(self.format, file);
         let records = records.map_err(|error| format!("cannot import {}: {error}", self.name))?;
-        let resolve = |pet: PetRecord| pet.resolve(names).map_err(RecordError::Invalid);
-        Ok(records.map(move |(line, record)| (line, record.and_then(resolve))))
+        let mut names = names.clone();
+        let mut resolve =
+            move |pet: PetRecord| pet.resolve(&mut names).map_err(RecordError::Invalid);
+        Ok(records.map(move |(line, record)| (line, record.and_then(&mut resolve))))
     }
 
     /// Reads the whole file, and reports its invalid lines.
@@ -212,16 +237,16 @@ impl Source {
         names: &CategoryNames,
         interrupt: &Interrupt,
     ) -> Result<Checked, Box<dyn Error>> {
-        let bar = progress_bar("bytes checked");
+        let bar = interrupt.progress_bar("bytes checked");
         bar.set_length(self.file.metadata()?.len());
         let name = &self.name;
-        let (mut valid, mut invalid) = (0, 0);
+        let (mut valid, mut invalid, mut new_names) = (0, 0, 0);
         for (line, record) in self.records(names, &bar)? {
-            if interrupt.is_set() {
-                return Err("interrupted; nothing was imported".into());
-            }
             match record {
-                Ok(_) => valid += 1,
+                Ok((_, category)) => {
+                    valid += 1;
+                    new_names += u64::from(category.is_some());
+                }
                 Err(RecordError::Invalid(reason)) => {
                     invalid += 1;
                     if invalid <= MAX_REPORTED {
@@ -238,7 +263,11 @@ impl Source {
         if invalid > MAX_REPORTED {
             status!("… and {} more", invalid - MAX_REPORTED);
         }
-        Ok(Checked { valid, invalid })
+        Ok(Checked {
+            valid,
+            invalid,
+            new_names,
+        })
     }
 
     /// Identifies the import of the same content with the same options.
@@ -258,8 +287,15 @@ impl Source {
 }
 
 /// Copies a stream to a temporary file without a name, which vanishes with the process.
-fn spool(mut from: impl Read) -> Result<File, String> {
-    let failed = |cause| format!("cannot copy the input to a temporary file: {cause}");
+fn spool(name: &str, mut from: File) -> Result<File, String> {
+    let failed = |cause| {
+        let folder = env::temp_dir();
+        let folder = folder.display();
+        format!(
+            "cannot copy {name} to a temporary file in {folder}: {cause}; to use another folder, \
+             set TMPDIR"
+        )
+    };
     let mut file = tempfile::tempfile().map_err(failed)?;
     io::copy(&mut from, &mut file).map_err(failed)?;
     Ok(file)

@@ -1,47 +1,181 @@
-//! Ctrl-C in the middle of a long command.
+//! Ctrl-C, SIGTERM and SIGHUP in the middle of a long command.
 
 use std::{
-    io, process,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    error::Error,
+    fmt, fs, future, io, process,
+    sync::{Arc, Mutex, MutexGuard},
     thread,
 };
 
-use tokio::signal::unix::{SignalKind, signal};
+use indicatif::{ProgressBar, WeakProgressBar};
+use tokio::{
+    select,
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+};
 
-/// Exit code after a signal, by convention 128 plus its number.
-const INTERRUPTED: i32 = 130;
+use super::{progress_bar, status};
+use crate::store::discard_unfinished;
 
-/// Whether Ctrl-C was pressed. Pressed again, it ends the process at once.
-pub struct Interrupt(Arc<AtomicBool>);
+/// Handles signals that would end the process without a word.
+#[derive(Clone)]
+pub struct Interrupt {
+    reaction: Arc<Mutex<Reaction>>,
+    /// The signal that the command has to notice.
+    received: watch::Receiver<Option<SignalKind>>,
+}
+
+struct Reaction {
+    /// Ends the process with this sentence on the state of things. `None` if the command
+    /// notices the signal and ends by itself; a second signal ends the process.
+    sentence: Option<String>,
+    bar: WeakProgressBar,
+}
+
+/// A command that a signal has ended.
+#[derive(Debug)]
+pub struct Interrupted {
+    message: String,
+    signal: SignalKind,
+}
+
+impl Interrupted {
+    /// By convention, 128 plus the number of the signal.
+    pub fn exit_code(&self) -> u8 {
+        exit_code(self.signal)
+    }
+}
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for Interrupted {}
+
+fn exit_code(signal: SignalKind) -> u8 {
+    128 + signal.as_raw_value() as u8
+}
 
 impl Interrupt {
-    /// From now on, Ctrl-C no longer ends the process by itself.
-    pub fn listen() -> io::Result<Self> {
+    /// From now on, a signal deletes unfinished files, prints this sentence and ends the
+    /// process, whatever that is waiting for.
+    pub fn listen(sentence: &str) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .build()?;
-        let mut interrupts = {
+        let (mut interrupt, mut terminate, mut hangup) = {
             let _guard = runtime.enter();
-            signal(SignalKind::interrupt())?
+            let terminate = signal(SignalKind::terminate())?;
+            (signal(SignalKind::interrupt())?, terminate, hangup()?)
         };
-        let is_set = Arc::new(AtomicBool::new(false));
-        let set = is_set.clone();
+        let reaction = Arc::new(Mutex::new(Reaction {
+            sentence: Some(sentence.into()),
+            bar: WeakProgressBar::default(),
+        }));
+        let (sender, received) = watch::channel(None);
+        let shared = reaction.clone();
         // A thread of its own: reading a file does not yield.
         thread::spawn(move || {
             runtime.block_on(async {
-                interrupts.recv().await;
-                set.store(true, Ordering::Relaxed);
-                interrupts.recv().await;
-                process::exit(INTERRUPTED);
+                loop {
+                    let signal = select! {
+                        _ = interrupt.recv() => SignalKind::interrupt(),
+                        _ = terminate.recv() => SignalKind::terminate(),
+                        () = next(&mut hangup) => SignalKind::hangup(),
+                    };
+                    react(&lock(&shared), signal, &sender);
+                }
             });
         });
-        Ok(Self(is_set))
+        Ok(Self { reaction, received })
+    }
+
+    /// From now on, a signal ends the process with this sentence.
+    pub fn end_with(&self, sentence: &str) {
+        lock(&self.reaction).sentence = Some(sentence.into());
+    }
+
+    /// From now on, the command itself notices a signal, and ends soon.
+    pub fn notice(&self) {
+        lock(&self.reaction).sentence = None;
+    }
+
+    /// A progress bar that a signal clears.
+    pub fn progress_bar(&self, unit: &str) -> ProgressBar {
+        let bar = progress_bar(unit);
+        lock(&self.reaction).bar = bar.downgrade();
+        bar
     }
 
     pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.received.borrow().is_some()
     }
+
+    /// Waits for a signal.
+    pub async fn received(&self) {
+        let mut received = self.received.clone();
+        if received.wait_for(Option::is_some).await.is_err() {
+            future::pending().await
+        }
+    }
+
+    /// The error of a command that has stopped, because of a signal or not.
+    pub fn error(&self, message: String) -> Box<dyn Error> {
+        match *self.received.borrow() {
+            Some(signal) => Box::new(Interrupted { message, signal }),
+            None => message.into(),
+        }
+    }
+}
+
+fn react(reaction: &Reaction, signal: SignalKind, received: &watch::Sender<Option<SignalKind>>) {
+    let sentence = match &reaction.sentence {
+        Some(sentence) => sentence,
+        None if received.borrow().is_none() => {
+            received.send_replace(Some(signal));
+            return;
+        }
+        None => "stopped at once; the last changes may or may not have been made",
+    };
+    if !discard_unfinished() {
+        // All is done but for the name of a file.
+        return;
+    }
+    if let Some(bar) = reaction.bar.upgrade() {
+        bar.finish_and_clear();
+    }
+    status!("petstore: {sentence}");
+    process::exit(exit_code(signal).into());
+}
+
+fn lock(reaction: &Mutex<Reaction>) -> MutexGuard<'_, Reaction> {
+    let reaction = reaction.lock();
+    reaction.expect("no thread panics while holding the lock")
+}
+
+/// SIGHUP, which a closed terminal sends, unless the command was started with `nohup`.
+pub fn hangup() -> io::Result<Option<Signal>> {
+    match is_hangup_ignored() {
+        true => Ok(None),
+        false => signal(SignalKind::hangup()).map(Some),
+    }
+}
+
+pub async fn next(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => future::pending().await,
+    }
+}
+
+/// Whether the command was started with `nohup`.
+fn is_hangup_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 != 0)
 }

@@ -2,15 +2,22 @@
 
 mod list;
 
-use std::error::Error;
+use std::{error::Error, str::FromStr};
 
 use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Span, Timestamp, Zoned, tz::TimeZone};
 
-use super::{CommandResult, Database, block_on, duration::grace, print, status};
+use super::{
+    CommandResult, Database, block_on,
+    duration::grace,
+    shell_quote, status,
+    stdout::{self, print_all},
+    visible,
+};
 use crate::{
     api_key::{ApiKey, ApiKeySecret, KeyName, NewApiKey, Scope},
     clock::Clock,
+    invalid::Invalid,
     store::{self, Options, Role, Store},
 };
 
@@ -39,6 +46,7 @@ pub enum Keys {
 #[derive(Args)]
 pub struct Create {
     /// Name of the key: who or what will use it.
+    #[arg(value_parser = new_name)]
     name: KeyName,
     /// Scope to grant: pets:read, pets:write, orders:read, orders:write, webhooks:read or
     /// webhooks:write.
@@ -49,6 +57,7 @@ pub struct Create {
         long = "scope",
         env = "PETSTORE_SCOPE",
         value_delimiter = ',',
+        value_parser = parse::<Scope>,
         value_name = "SCOPE"
     )]
     scopes: Vec<Scope>,
@@ -112,15 +121,12 @@ impl Create {
         }
         let store = open(&self.database).await?;
         let others = store.api_key_list().await?;
-        let (key, secret) = create(&store, new).await?;
+        let secret = ApiKeySecret::generate();
+        print_secret(&secret)?;
+        let created = store.api_key_create(new, secret.hash()).await;
+        let key = created.map_err(|error| unusable(error, &self.database))?;
         store.close().await;
-        status!(
-            "Created {} in {}: scopes {}; {}.",
-            shown(&key),
-            self.database.location(),
-            key.scopes,
-            validity(&key)
-        );
+        announce(&key, &self.database);
         let others = others.iter().map(|(_, key)| key);
         let others: Vec<_> = others
             .filter(|other| other.name == key.name && other.is_valid_at(now))
@@ -129,7 +135,7 @@ impl Create {
         if !others.is_empty() {
             status!("Also valid under this name: {}.", others.join(", "));
         }
-        print_secret(&secret)
+        Ok(())
     }
 }
 
@@ -137,20 +143,40 @@ impl Rotate {
     async fn run(self) -> CommandResult {
         let now = Clock::system().now();
         let store = open(&self.database).await?;
-        let old = find(&store, &self.key, now).await?;
+        let old = find(&store, &self.key, now, &self.database).await?;
+        let (old_key, options) = (shown(&old), self.database.options());
+        let name = shell_quote(old.name.as_str());
+        let instead = format!("create a new key instead: petstore keys create {name}{options}");
+        if !old.is_valid_at(now) {
+            let (location, ended) = (
+                self.database.location(),
+                match old.revoked_at {
+                    Some(at) => format!("was revoked at {at:.0}"),
+                    None => "has expired".into(),
+                },
+            );
+            return Err(format!("{old_key} in {location} {ended}; {instead}").into());
+        }
         // If it was rotated before, its expiry is the end of a grace period: a successor with
         // that lifetime would be a trap.
         let keys = store.api_key_list().await?;
-        let mut newer = keys.iter().map(|(_, key)| key);
-        let newer =
-            newer.rfind(|key| key.name == old.name && key.id > old.id && key.is_valid_at(now));
-        if (old.revoked_at.is_none() && old.expires_at.is_some())
-            && let Some(newer) = newer
+        let newer = keys.iter().map(|(_, key)| key);
+        let newer = newer.filter(|key| key.name == old.name && key.id > old.id);
+        if let Some(expiry) = old.expires_at
+            && let Some(newer) = newer.max_by_key(|key| (key.is_valid_at(now), key.id))
         {
-            let (old, id, newer) = (shown(&old), newer.id, shown(newer));
-            let message = format!("{newer} is newer than {old}; rotate that one:");
-            let options = self.database.options();
-            return Err(format!("{message} petstore keys rotate {id}{options}").into());
+            let (id, newer_key) = (newer.id, shown(newer));
+            return Err(match newer.is_valid_at(now) {
+                true => format!(
+                    "{newer_key} is newer than {old_key}; rotate that one: petstore keys rotate \
+                     {id}{options}"
+                ),
+                false => format!(
+                    "{old_key} expires {expiry:.0}, and its successor {newer_key} is no longer \
+                     valid; {instead}"
+                ),
+            }
+            .into());
         }
         let lifetime = old.expires_at.map(|at| at.duration_since(old.created_at));
         let successor = NewApiKey {
@@ -160,28 +186,24 @@ impl Rotate {
             expires_at: lifetime.and_then(|lifetime| now.checked_add(lifetime).ok()),
         };
         let (secret, end) = (ApiKeySecret::generate(), now + self.grace);
+        print_secret(&secret)?;
         let created = store.api_key_rotate(old.id, end, successor, secret.hash());
-        let created = created.await?;
+        let created = created
+            .await
+            .map_err(|error| unusable(error, &self.database))?;
         store.close().await;
-        let old_key = shown(&old);
         let Some(key) = created else {
-            let message = format!("{old_key} was revoked; create a new key instead");
-            return Err(message.into());
+            let message = format!("{old_key} was just revoked, so the secret above is not valid");
+            return Err(format!("{message}; {instead}").into());
         };
         let end = old.expires_at.map_or(end, |expiry| expiry.min(end));
         let until = match end > now {
             true => format!("stays valid until {end:.0}"),
             false => "is no longer valid".into(),
         };
-        status!(
-            "Created {} in {}: scopes {}; {}.",
-            shown(&key),
-            self.database.location(),
-            key.scopes,
-            validity(&key)
-        );
+        announce(&key, &self.database);
         status!("It replaces {old_key}, which {until}.");
-        print_secret(&secret)
+        Ok(())
     }
 }
 
@@ -189,7 +211,7 @@ impl Revoke {
     async fn run(self) -> CommandResult {
         let now = Clock::system().now();
         let store = open(&self.database).await?;
-        let key = find(&store, &self.key, now).await?;
+        let key = find(&store, &self.key, now, &self.database).await?;
         let key = store.api_key_revoke(key.id, now).await?.unwrap_or(key);
         store.close().await;
         let (key, before, location) = (shown(&key), key.revoked_at, self.database.location());
@@ -215,20 +237,20 @@ async fn open(database: &Database) -> Result<Store, Box<dyn Error>> {
 }
 
 /// Finds a key by its id, or by a name. Of several with that name, it is the only valid one.
-async fn find(store: &Store, id_or_name: &str, now: Timestamp) -> Result<ApiKey, String> {
+async fn find(
+    store: &Store,
+    id_or_name: &str,
+    now: Timestamp,
+    database: &Database,
+) -> Result<ApiKey, String> {
+    let (location, options) = (database.location(), database.options());
+    let name = visible(id_or_name);
     let keys = store.api_key_list().await.map_err(|e| e.to_string())?;
     let keys: Vec<_> = keys.into_iter().map(|(_, key)| key).collect();
     let named = |key: &&ApiKey| key.name.as_str() == id_or_name;
+    // No name is a number.
     if let Some(key) = keys.iter().find(|key| key.id.to_string() == id_or_name) {
-        return match keys.iter().find(|other| named(other) && other.id != key.id) {
-            None => Ok(key.clone()),
-            Some(other) => Err(format!(
-                "{id_or_name} is the id of {} and the name of key {}; give the name of the first, \
-                 or the id of the second",
-                shown(key),
-                other.id
-            )),
-        };
+        return Ok(key.clone());
     }
     let all: Vec<_> = keys.iter().filter(named).collect();
     let valid: Vec<_> = keys
@@ -238,21 +260,20 @@ async fn find(store: &Store, id_or_name: &str, now: Timestamp) -> Result<ApiKey,
         .collect();
     match (&valid[..], &all[..]) {
         ([key], _) | ([], [key]) => Ok((*key).clone()),
-        ([], []) => {
-            let name = id_or_name.escape_debug();
-            Err(format!(
-                "there is no key {name}; run `petstore keys list` to see all keys"
-            ))
-        }
+        ([], []) => Err(format!(
+            "there is no key {name} in {location}; see all keys with: petstore keys \
+                 list{options}"
+        )),
         ([], several) | (several, _) => {
             let ids = several.iter().map(|key| {
                 let used = key
                     .last_used_at
                     .map_or("never used".into(), |at| format!("last used {at:.0}"));
-                format!("\n  {} (created {:.0}, {used})", key.id, key.created_at)
+                let (id, created, end) = (key.id, key.created_at, validity(key));
+                format!("\n  {id} (created {created:.0}, {end}, {used})")
             });
             Err(format!(
-                "{} keys are named {id_or_name}; give the id of one of them:{}",
+                "{} keys in {location} are named {name}; give the id of one of them:{}",
                 several.len(),
                 ids.collect::<String>()
             ))
@@ -260,20 +281,59 @@ async fn find(store: &Store, id_or_name: &str, now: Timestamp) -> Result<ApiKey,
     }
 }
 
+/// A number would be taken for the id of a key.
+fn new_name(text: &str) -> Result<KeyName, String> {
+    match text.trim().bytes().all(|byte| byte.is_ascii_digit()) && !text.trim().is_empty() {
+        true => Err("a number would be taken for the id of a key; add a word to it".into()),
+        false => parse::<KeyName>(text),
+    }
+}
+
 /// A key in messages: by its id, because names are not unique.
 fn shown(key: &ApiKey) -> String {
-    format!("key {} ({})", key.id, key.name.as_str())
+    format!("key {} ({})", key.id, visible(key.name.as_str()))
+}
+
+fn announce(key: &ApiKey, database: &Database) {
+    let (shown, location, scopes) = (shown(key), database.location(), key.scopes);
+    let end = validity(key);
+    status!("Created {shown} in {location}: scopes {scopes}; {end}.");
 }
 
 fn validity(key: &ApiKey) -> String {
-    let never = || "never expires".into();
-    key.expires_at
-        .map_or_else(never, |at| format!("expires {at:.0}"))
+    let expiry = key.expires_at;
+    expiry.map_or("never expires".into(), |at| format!("expires {at:.0}"))
 }
 
+/// Prints the secret of a key before the key exists: if that fails, there is no valid key
+/// whose secret nobody has.
 fn print_secret(secret: &ApiKeySecret) -> CommandResult {
-    status!("Its secret, which won't be shown again:");
-    print(format!("{}\n", secret.reveal()).as_bytes())
+    if stdout::is_null() {
+        return Err(
+            "standard output is closed or /dev/null, so nobody would see the secret; no key \
+                    was created"
+                .into(),
+        );
+    }
+    status!("The secret of the new key, which won't be shown again:");
+    print_all(format!("{}\n", secret.reveal()).as_bytes())
+        .map_err(|cause| format!("cannot print the secret: {cause}; no key was created").into())
+}
+
+/// The secret was printed, but its key was not created.
+fn unusable(error: store::Error, database: &Database) -> String {
+    let options = database.options();
+    match error {
+        store::Error::OutcomeUnknown(_) => {
+            format!("{error}; see whether the key was created with: petstore keys list{options}")
+        }
+        _ => format!("{error}; no key was created, and the secret above is not valid"),
+    }
+}
+
+/// Parses a value. The error does not say what it is about, because clap does.
+fn parse<T: FromStr<Err = Invalid>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|invalid: Invalid| invalid.reason)
 }
 
 /// Parses the lifetime of a key and returns when a key created now expires.

@@ -1,8 +1,10 @@
 //! The address that a service listens on.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clap::Args;
+
+pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 #[derive(Args)]
 pub struct Listen {
@@ -14,7 +16,7 @@ pub struct Listen {
         long,
         env = "PETSTORE_LISTEN",
         value_parser = socket_address,
-        default_value = "127.0.0.1:8080",
+        default_value_t = DEFAULT_LISTEN,
         value_name = "ADDRESS",
         allow_hyphen_values = true
     )]
@@ -30,12 +32,17 @@ impl Listen {
         let port = self.port.unwrap_or(self.listen.port());
         SocketAddr::new(self.listen.ip(), port)
     }
+
+    /// The option that decides on the port.
+    pub fn option(&self) -> &'static str {
+        self.port.map_or("--listen", |_| "--port")
+    }
 }
 
 /// Parses an IP address or `localhost` and a port, or a port of the loopback address.
 pub fn socket_address(text: &str) -> Result<SocketAddr, &'static str> {
-    let host_and_port = text.strip_prefix("localhost:");
-    let number = host_and_port.or(text.strip_prefix(':')).unwrap_or(text);
+    let host = text.strip_prefix("localhost");
+    let number = host.filter(|port| port.starts_with(':')).unwrap_or(text);
     match port(number) {
         Ok(port) => Ok((Ipv4Addr::LOCALHOST, port).into()),
         Err(_) => text
@@ -44,7 +51,9 @@ pub fn socket_address(text: &str) -> Result<SocketAddr, &'static str> {
     }
 }
 
-fn port(text: &str) -> Result<u16, &'static str> {
+/// Parses a port, also with the colon that it has in an address.
+pub fn port(text: &str) -> Result<u16, &'static str> {
+    let text = text.strip_prefix(':').unwrap_or(text);
     let digits = text.bytes().all(|b| b.is_ascii_digit());
     let port = text.parse().ok().filter(|_| digits);
     port.ok_or("must be a number from 0 to 65535, such as 8080")

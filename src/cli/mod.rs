@@ -14,6 +14,7 @@ mod export;
 mod formula;
 mod healthcheck;
 mod import;
+mod in_words;
 mod interrupt;
 mod keys;
 mod line_numbers;
@@ -21,21 +22,18 @@ mod listen;
 mod man;
 mod openapi;
 mod packaged_settings;
+mod pet_csv;
 mod pet_file;
 mod record_writer;
 mod restore;
 mod seed;
 mod serve;
+mod stdout;
+mod table;
+mod visible;
 mod webhooks;
 
-use std::{
-    error::Error,
-    ffi::OsStr,
-    io::{self, Write},
-    path::PathBuf,
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{error::Error, ffi::OsStr, path::PathBuf, process::ExitCode, sync::Arc};
 
 use clap::{Arg, Args, CommandFactory, Parser, Subcommand, builder::TypedValueParser};
 use clap_complete::Shell;
@@ -49,16 +47,20 @@ use crate::{
     webhook::{address::Network, url::UrlPolicy},
 };
 use database::{Database, PasswordFile, ServedDatabase, print_warning};
-use interrupt::Interrupt;
+use in_words::in_words;
+use interrupt::{Interrupt, Interrupted};
 use listen::{Listen, socket_address};
+use stdout::print;
+use table::table;
+use visible::{visible, visible_path};
 
 type CommandResult = Result<(), Box<dyn Error>>;
 
 /// Pet store inventory service: HTTP and JSON over SQLite or PostgreSQL.
 ///
 /// Start the service with `petstore serve`, open the console that it prints, or create an
-/// API key with `petstore keys create NAME` and send it as `Authorization: Bearer <KEY>`. Every option can
-/// also be set with the environment variable shown next to it.
+/// API key with `petstore keys create NAME` and send it as `Authorization: Bearer <KEY>`. Options can
+/// also be set with the environment variables shown next to them.
 #[derive(Parser)]
 #[command(version, after_help = EXAMPLES, max_term_width = 100)]
 struct CommandLine {
@@ -81,7 +83,7 @@ Examples:
 enum Command {
     /// Run the service.
     ///
-    /// On SIGTERM or SIGINT the service finishes the requests in flight, closes the
+    /// On SIGTERM, SIGINT or SIGHUP the service finishes the requests in flight, closes the
     /// database and exits; a second signal stops it immediately. If it is started on a
     /// terminal with a new database, it also creates the first API key, and prints a link to
     /// the console that is signed in with it. While an SQLite file is being served, its
@@ -117,10 +119,10 @@ enum Command {
     /// Look at everything that an operator would, and say what to do.
     ///
     /// Checks the store, its API keys, the clock, the free space, whether the service
-    /// responds, its certificate, and the settings of the packaged service. Prints one line
-    /// per finding: ok, warning or problem. If there is a problem, the exit code is 1. The
-    /// options are those of `petstore serve`. Changes nothing, and works beside a running
-    /// service.
+    /// responds and accepts imports, its metrics, its certificate, and the settings of the
+    /// packaged service. Prints one line per finding: ok, warning or problem. If there is a
+    /// problem, the exit code is 1. The options are those of `petstore serve`. Changes
+    /// nothing, and works beside a running service.
     Doctor(doctor::Doctor),
     /// Import animals from a CSV or JSON Lines file, even while the store is being served.
     ///
@@ -222,7 +224,7 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for UrlParser<T> {
         utf8.and_then(self.0).map_err(|invalid| {
             let name = argument.map_or_else(String::new, Arg::to_string);
             let message = format!(
-                "invalid value '{}' for '{name}': {}\n",
+                "invalid value '{}' for '{name}': {}",
                 redact_password(&text),
                 invalid.reason
             );
@@ -279,41 +281,14 @@ impl WebhookTargets {
 }
 
 /// Prints a line to standard error. Unlike `eprintln!`, it doesn't panic if
-/// standard error is closed.
+/// standard error is closed, and it prints nothing that changes the terminal.
 macro_rules! status {
     ($($line:tt)*) => {{
-        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($line)*)));
+        let line = $crate::cli::visible::lines(&format!($($line)*));
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
     }};
 }
 use status;
-
-/// Writes to standard output. A closed pipe is not an error: `head` closes it when
-/// it has read enough.
-fn print(bytes: &[u8]) -> CommandResult {
-    match io::stdout()
-        .write_all(bytes)
-        .and_then(|()| io::stdout().flush())
-    {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
-}
-
-/// Formats a table with aligned columns.
-fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-    let rows: Vec<_> = [header.map(String::from)].into_iter().chain(rows).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));
-    let mut table = String::new();
-    for row in &rows {
-        let cells = row.iter().zip(widths);
-        let cells: Vec<_> = cells
-            .map(|(cell, width)| format!("{cell:width$}"))
-            .collect();
-        table += &format!("{}\n", cells.join("  ").trim_end());
-    }
-    table
-}
 
 /// Formats a count with its noun: "1 animal", "12 animals".
 fn counted(count: u64, noun: &str) -> String {
@@ -330,18 +305,6 @@ fn shell_quote(word: &str) -> String {
         return word.into();
     }
     format!("'{}'", word.replace('\'', r"'\''"))
-}
-
-/// A message for people: without the codes of the operating system, whose errors say in
-/// words what they mean.
-fn without_os_codes(message: &str) -> String {
-    let mut parts = message.split(" (os error ");
-    let mut text = String::from(parts.next().unwrap_or_default());
-    for part in parts {
-        let (_, rest) = part.split_once(')').unwrap_or(("", part));
-        text += rest;
-    }
-    text
 }
 
 /// Runs a one-off command's future on the current thread.
@@ -365,7 +328,21 @@ fn progress_bar(unit: &str) -> ProgressBar {
         .with_finish(ProgressFinish::AndClear)
 }
 
-/// Runs the command line. Exits with 2 for a usage error and 1 for any other.
+/// Shows the progress of a copy. Announces it with the first report: what is copied has then
+/// turned out to be usable.
+fn copy_progress(bar: &ProgressBar, announcement: String) -> impl FnMut(u64, u64) {
+    let mut announcement = Some(announcement);
+    move |done, total| {
+        if let Some(announcement) = announcement.take() {
+            status!("{announcement}");
+        }
+        bar.set_length(total);
+        bar.set_position(done);
+    }
+}
+
+/// Runs the command line. Exits with 2 for a usage error, with 128 plus its number after a
+/// signal, and with 1 for any other error.
 pub fn main() -> ExitCode {
     let result = match CommandLine::parse().command {
         Command::Serve(serve) => return serve.run(),
@@ -392,8 +369,11 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            status!("petstore: {}", without_os_codes(&error.to_string()));
-            ExitCode::FAILURE
+            status!("petstore: {}", in_words(&error.to_string()));
+            let interrupted = error.downcast_ref::<Interrupted>();
+            interrupted.map_or(ExitCode::FAILURE, |interrupted| {
+                interrupted.exit_code().into()
+            })
         }
     }
 }

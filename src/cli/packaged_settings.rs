@@ -9,43 +9,75 @@ use std::{
 use super::{database::ServedDatabase, shell_quote, status};
 use crate::store::DatabaseUrl;
 
-/// What deploy/petstore.service sets. The variable is for tests.
-const SETTINGS: &str = "/etc/petstore/petstore.env";
-const SETTINGS_VARIABLE: &str = "PETSTORE_PACKAGED_SETTINGS";
+/// Where the settings are, unless the variable names another file.
+pub const SETTINGS: &str = "/etc/petstore/petstore.env";
+pub const SETTINGS_VARIABLE: &str = "PETSTORE_PACKAGED_SETTINGS";
+/// What deploy/petstore.service sets.
 const DIRECTORY: &str = "/var/lib/petstore";
 const DATABASE: &str = "sqlite:/var/lib/petstore/petstore.db";
 
+/// The settings of the packaged service.
+pub struct PackagedSettings {
+    pub file: PathBuf,
+    text: String,
+}
+
+impl PackagedSettings {
+    /// `None` if there is no packaged service. An error if only root can read its settings.
+    pub fn read(file: &Path) -> io::Result<Option<Self>> {
+        match fs::read_to_string(file) {
+            Ok(text) => Ok(Some(Self {
+                file: file.into(),
+                text,
+            })),
+            Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => Err(cause),
+            Err(_) => Ok(None),
+        }
+    }
+
+    pub fn value(&self, name: &str) -> Option<String> {
+        value(&self.text, name)
+    }
+
+    /// A file, which the service looks for in its own directory.
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        self.value(name).map(|file| Path::new(DIRECTORY).join(file))
+    }
+
+    pub fn database(&self) -> Result<DatabaseUrl, String> {
+        let url = self.value("PETSTORE_DATABASE");
+        match url.as_deref().unwrap_or(DATABASE).parse() {
+            Ok(DatabaseUrl::Sqlite(file)) => {
+                Ok(DatabaseUrl::Sqlite(Path::new(DIRECTORY).join(file)))
+            }
+            Ok(server) => Ok(server),
+            Err(invalid) => {
+                let (file, reason) = (self.file.display(), invalid.reason);
+                Err(format!("PETSTORE_DATABASE in {file} {reason}"))
+            }
+        }
+    }
+}
+
 /// Takes the database from the settings of the packaged service, if there is one.
 pub fn apply(database: &mut ServedDatabase) -> Result<(), String> {
-    let path = env::var_os(SETTINGS_VARIABLE).map_or(SETTINGS.into(), PathBuf::from);
-    let shown = path.display();
-    let settings = match fs::read_to_string(&path) {
-        Ok(settings) => settings,
-        Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
-            let command: Vec<_> = env::args().map(|word| shell_quote(&word)).collect();
-            return Err(format!(
-                "there is no petstore.db in this directory, and only root can read the settings \
-                 of the installed service, {shown}\n\nUse its database with:\n\n    sudo {}\n\n\
-                 Or name another database with --database.",
-                command.join(" ")
-            ));
-        }
-        // There is no packaged service.
-        Err(_) => return Ok(()),
+    let file = env::var_os(SETTINGS_VARIABLE).map_or(SETTINGS.into(), PathBuf::from);
+    let shown = file.display();
+    let Ok(settings) = PackagedSettings::read(&file) else {
+        let command: Vec<_> = env::args().map(|word| shell_quote(&word)).collect();
+        return Err(format!(
+            "there is no petstore.db in this directory, and only root can read the settings \
+             of the installed service, {shown}\n\nUse its database with:\n\n    sudo {}\n\n\
+             Or name another database with --database.",
+            command.join(" ")
+        ));
     };
-    let url = value(&settings, "PETSTORE_DATABASE");
-    let url = url.as_deref().unwrap_or(DATABASE);
-    database.database = match url.parse() {
-        Ok(DatabaseUrl::Sqlite(file)) => DatabaseUrl::Sqlite(Path::new(DIRECTORY).join(file)),
-        Ok(server) => server,
-        Err(invalid) => {
-            let reason = invalid.reason;
-            return Err(format!("PETSTORE_DATABASE in {shown} {reason}"));
-        }
+    let Some(settings) = settings else {
+        return Ok(());
     };
+    database.database = settings.database()?;
     if database.password.database_password_file.is_none() {
-        let file = value(&settings, "PETSTORE_DATABASE_PASSWORD_FILE");
-        let file = file.map(|file| Path::new(DIRECTORY).join(file));
+        let file = settings.path("PETSTORE_DATABASE_PASSWORD_FILE");
         database.password.database_password_file = file;
     }
     let database = &database.database;

@@ -2,19 +2,17 @@
 
 use std::{
     ffi::OsStr,
-    io::{self, BufRead, Cursor, Read},
+    io::{self, BufRead, Read},
     path::Path,
 };
 
 use clap::ValueEnum;
-use csv::StringRecord;
 
-use super::{formula, line_numbers::LineNumbers};
+use super::{pet_csv::read_csv, visible_path};
 use crate::{
-    category::CategoryNames,
+    category::{Category, CategoryId, CategoryName, CategoryNames},
     invalid::{Invalid, combine, join_messages, quoted},
-    json::Object,
-    page::Status,
+    json::{Object, ObjectError},
     pet::{NewPet, PetName, PetStatus, category_id},
 };
 
@@ -37,7 +35,7 @@ impl Format {
             _ => format!(
                 "{} is neither .csv nor .jsonl; use one of these, or add --format csv or \
                  --format jsonl",
-                path.display()
+                visible_path(path)
             ),
         })
     }
@@ -61,76 +59,165 @@ pub enum RecordError {
 }
 
 pub type Record = Result<PetRecord, RecordError>;
+pub type Records = Box<dyn Iterator<Item = (u64, Record)>>;
+
+pub const NOT_UTF8: &str =
+    "is not UTF-8; save the file in UTF-8, or convert it: iconv -f WINDOWS-1252 -t UTF-8";
 
 /// An animal in a file.
 pub struct PetRecord {
-    name: PetName,
-    category: CategoryReference,
-    status: Option<PetStatus>,
+    pub name: PetName,
+    pub category: CategoryReference,
+    pub status: Option<PetStatus>,
 }
 
-enum CategoryReference {
+/// A category by its number, its name, or both.
+pub enum CategoryReference {
     Id(i64),
     Name(String),
+    Both(i64, String),
 }
 
+/// An animal, and a name for its category if that has none yet.
+pub type ResolvedPet = (NewPet, Option<Category>);
+
 impl PetRecord {
-    /// The pet, if its category is known.
-    pub fn resolve(self, names: &CategoryNames) -> Result<NewPet, String> {
-        let category_id = match self.category {
-            CategoryReference::Id(id) => id,
-            // A name may begin or end with spaces; in a table they are rarely meant. It may
-            // also be a number.
-            CategoryReference::Name(text) => {
-                let name = text.trim();
-                let found = names.id(&text).or_else(|| names.id(name));
-                found.or_else(|| name.parse().ok()).ok_or_else(|| {
-                    let name = quoted(name);
-                    format!(
-                        "category: no category is named {name}; name it first, or use its number"
-                    )
-                })?
-            }
-        };
-        Ok(NewPet {
+    /// The pet, if its category is known. Adds a name for its category to `names`, and returns
+    /// it, if the record has one and they have none.
+    pub fn resolve(self, names: &mut CategoryNames) -> Result<ResolvedPet, String> {
+        let (category_id, new_category) = self.category.resolve(names)?;
+        let pet = NewPet {
             name: self.name,
             category_id,
             status: self.status,
-        })
+        };
+        Ok((pet, new_category))
     }
 }
 
 impl CategoryReference {
-    /// From cells or members with a number and a name; the number counts.
-    fn parse(number: Option<&str>, name: Option<&str>) -> Result<Self, Invalid> {
+    /// From cells or members with a number and a name.
+    pub fn parse(number: Option<&str>, name: Option<&str>) -> Result<Self, Invalid> {
         let is_filled = |text: &&str| !text.trim().is_empty();
         let int64 = |text: &str| text.trim().parse::<i64>().ok();
-        match (number.filter(is_filled), name.filter(is_filled)) {
-            (Some(number), _) => int64(number).map(Self::Id).ok_or_else(|| {
-                let (min, max, got) = (i64::MIN, i64::MAX, quoted(number.trim()));
-                let reason = format!("must be an integer from {min} to {max}, got {got}");
+        let name = name.filter(is_filled).map(String::from);
+        match number.filter(is_filled) {
+            Some(number) => match int64(number) {
+                Some(id) => Ok(Self::new(id, name)),
+                None => {
+                    let (min, max, got) = (i64::MIN, i64::MAX, quoted(number.trim()));
+                    let reason = format!("must be an integer from {min} to {max}, got {got}");
+                    Err(Invalid::new("categoryId", reason))
+                }
+            },
+            None => name.map(Self::Name).ok_or_else(|| {
+                let reason = "required; must be an integer, or the name of a category in category";
                 Invalid::new("categoryId", reason)
             }),
-            (None, Some(name)) => Ok(Self::Name(name.into())),
-            (None, None) => Err(Invalid::new(
-                "categoryId",
-                "required; must be an integer, or the name of a category in category",
-            )),
+        }
+    }
+
+    fn new(id: i64, name: Option<String>) -> Self {
+        match name {
+            None => Self::Id(id),
+            Some(name) => Self::Both(id, name),
+        }
+    }
+
+    fn resolve(self, names: &mut CategoryNames) -> Result<(i64, Option<Category>), String> {
+        // A name may begin or end with spaces; in a table they are rarely meant.
+        let find = |text: &str| names.id(text).or_else(|| names.id(text.trim()));
+        match self {
+            Self::Id(id) => Ok((id, None)),
+            // It may also be a number.
+            Self::Name(text) => {
+                let name = text.trim();
+                let found = find(&text).or_else(|| name.parse().ok());
+                let unknown = || {
+                    let name = quoted(name);
+                    format!(
+                        "category: no category is named {name}; name it first, or add its number"
+                    )
+                };
+                Ok((found.ok_or_else(unknown)?, None))
+            }
+            Self::Both(id, text) => match (find(&text), names.name(id)) {
+                (Some(found), _) if found == id => Ok((id, None)),
+                (None, None) => {
+                    let name = CategoryName::parse(text.trim());
+                    let name = name.map_err(|invalid| format!("category: {}", invalid.reason))?;
+                    let id = CategoryId::from_store(id);
+                    let category = Category { id, name };
+                    names.insert(category.clone());
+                    Ok((id.get(), Some(category)))
+                }
+                (Some(found), _) => Err(format!(
+                    "categoryId {id} and category {} contradict each other: that category is \
+                     {found}; correct one of them",
+                    quoted(text.trim())
+                )),
+                (None, Some(name)) => Err(format!(
+                    "categoryId {id} and category {} contradict each other: {id} is {}; correct \
+                     one of them",
+                    quoted(text.trim()),
+                    quoted(name.as_str())
+                )),
+            },
         }
     }
 }
 
 /// Size limit of a JSON line or CSV record: far more than an animal needs.
-const MAX_RECORD_BYTES: usize = 64 << 10;
+pub const MAX_RECORD_BYTES: usize = 64 << 10;
 
 /// Reads a file lazily. Yields each record with the number of its first line.
-pub fn read(
-    format: Format,
-    file: impl BufRead + 'static,
-) -> Result<Box<dyn Iterator<Item = (u64, Record)>>, String> {
+pub fn read(format: Format, mut file: impl BufRead + 'static) -> Result<Records, String> {
+    let start = file.fill_buf();
+    let start = start.map_err(|cause| format!("cannot be read: {cause}"))?;
+    if let Some(reason) = other_format(format, start) {
+        return Err(reason.into());
+    }
     match format {
         Format::Csv => read_csv(file),
-        Format::Jsonl => Ok(Box::new(read_jsonl(file))),
+        Format::Jsonl => {
+            let mut records = read_jsonl(file).peekable();
+            match records.peek() {
+                None => Err("the file is empty; each of its lines must be an animal".into()),
+                Some(_) => Ok(Box::new(records)),
+            }
+        }
+    }
+}
+
+/// What a file is that is evidently not in the format, and what to do about it.
+fn other_format(format: Format, start: &[u8]) -> Option<&'static str> {
+    let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
+    let text = text.trim_ascii_start();
+    let line = String::from_utf8_lossy(text.split(|byte| *byte == b'\n').next()?);
+    let cell = |cell: &str| {
+        cell.trim_matches(['"', ' ', '\r'])
+            .eq_ignore_ascii_case("name")
+    };
+    let is_header = line.split([',', ';', '\t']).any(cell);
+    match (start, text, format) {
+        ([b'P', b'K', 3, 4, ..] | [0xd0, 0xcf, 0x11, 0xe0, ..], ..) => Some(
+            "the file is a spreadsheet or an archive, whatever its name; open it with the program \
+             that it is for, and save the table as CSV in UTF-8",
+        ),
+        ([0x1f, 0x8b, ..], ..) => Some("the file is compressed; unpack it first with gunzip"),
+        // With a byte order mark, or a NUL in the first character.
+        ([0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, _, ..] | [_, 0, ..], ..) => {
+            Some("the file is encoded in UTF-16; save it in UTF-8")
+        }
+        (_, [b'[', ..], _) => Some(
+            "the file is a JSON array; JSON Lines has an object on each line, without brackets \
+             around them or commas between them; convert it with: jq -c '.[]'",
+        ),
+        (_, [b'{', ..], Format::Csv) => Some("the file is not CSV but JSON; add --format jsonl"),
+        (_, _, Format::Jsonl) if is_header => {
+            Some("the file is not JSON Lines but CSV; add --format csv")
+        }
+        _ => None,
     }
 }
 
@@ -160,8 +247,8 @@ fn read_jsonl(mut file: impl BufRead) -> impl Iterator<Item = (u64, Record)> {
                 };
                 return Some((number, error));
             }
-            let line = bytes.trim_ascii();
-            let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+            let line = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+            let line = line.trim_ascii_end();
             if !line.is_empty() {
                 return Some((number, pet_from_json(line).map_err(RecordError::Invalid)));
             }
@@ -170,7 +257,10 @@ fn read_jsonl(mut file: impl BufRead) -> impl Iterator<Item = (u64, Record)> {
 }
 
 fn pet_from_json(line: &[u8]) -> Result<PetRecord, String> {
-    let object = Object::parse(line).map_err(|error| error.to_string())?;
+    if str::from_utf8(line).is_err() {
+        return Err(NOT_UTF8.into());
+    }
+    let object = Object::parse(line).map_err(|error| malformed(&error))?;
     let category = match (object.get("categoryId"), object.get("category")) {
         (None, Some(category)) => match category.as_string() {
             Some(name) => CategoryReference::parse(None, Some(&name)),
@@ -180,7 +270,11 @@ fn pet_from_json(line: &[u8]) -> Result<PetRecord, String> {
                 Err(Invalid::new("category", reason))
             }
         },
-        (number, _) => category_id(number).map(CategoryReference::Id),
+        (number, name) => {
+            let name = name.and_then(|name| name.as_string());
+            let name = name.filter(|name| !name.trim().is_empty());
+            category_id(number).map(|id| CategoryReference::new(id, name))
+        }
     };
     let (name, status) = NewPet::name_and_status(&object);
     let pet = combine(name, category, status).map_err(|invalid| join_messages(&invalid))?;
@@ -192,223 +286,19 @@ fn pet_from_json(line: &[u8]) -> Result<PetRecord, String> {
     })
 }
 
-fn read_csv(
-    mut file: impl BufRead + 'static,
-) -> Result<Box<dyn Iterator<Item = (u64, Record)>>, String> {
-    let Header {
-        line,
-        sep_line,
-        text,
-    } = Header::read(&mut file)?;
-    let delimiter = detect_delimiter(&sep_line, &text);
-    let lines = LineNumbers::new(Cursor::new(text).chain(file), line);
-    let mut reader = csv::ReaderBuilder::new()
-        .delimiter(delimiter)
-        .flexible(true)
-        .from_reader(RecordLimit::new(lines));
-    let columns = Columns::from_headers(reader.headers().map_err(|error| error.to_string())?)?;
-    Ok(Box::new(std::iter::from_fn(move || {
-        loop {
-            reader.get_mut().reset();
-            let start = reader.position().byte();
-            let mut record = StringRecord::new();
-            let read = reader.read_record(&mut record);
-            let pet = match read {
-                Ok(false) => return None,
-                Ok(true) => columns.pet(&record).map_err(RecordError::Invalid),
-                Err(error) if error.is_io_error() => Err(RecordError::Fatal(error.to_string())),
-                Err(error) => Err(RecordError::Invalid(error.to_string())),
-            };
-            let line = reader.get_mut().file.line_from(start);
-            // Spreadsheets write empty rows; skip them.
-            if let Some(record) = pet.transpose() {
-                return Some((line, record));
-            }
-        }
-    })))
-}
-
-/// The start of a CSV file.
-struct Header {
-    /// The number of the line that names the columns.
-    line: u64,
-    /// The line before it in which Excel names the delimiter; empty if there is none.
-    sep_line: String,
-    text: Vec<u8>,
-}
-
-impl Header {
-    fn read(file: &mut impl BufRead) -> Result<Self, String> {
-        let mut sep_line = String::new();
-        for line in 1.. {
-            let text = read_line(file).map_err(|cause| format!("cannot be read: {cause}"))?;
-            if text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") {
-                return Err("the file is encoded in UTF-16; save it as CSV in UTF-8".into());
-            }
-            let is_end = text.is_empty();
-            let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
-            let is_sep = |start: &[u8]| start.eq_ignore_ascii_case(b"sep=");
-            if is_end {
-                break;
-            } else if sep_line.is_empty() && text.get(..4).is_some_and(is_sep) {
-                sep_line = String::from_utf8_lossy(text).into();
-            } else if !text.trim_ascii().is_empty() {
-                let text = text.to_vec();
-                return Ok(Self {
-                    line,
-                    sep_line,
-                    text,
-                });
-            }
-        }
-        Err("the file is empty; its first line must name the columns".into())
-    }
-}
-
-/// Reads a line with its end, which is LF, CRLF or CR, or the start of a very long one.
-fn read_line(file: &mut impl BufRead) -> io::Result<Vec<u8>> {
-    let mut line = Vec::new();
-    while line.len() < MAX_RECORD_BYTES {
-        let buffer = file.fill_buf()?;
-        let after_cr = line.ends_with(b"\r");
-        if buffer.is_empty() || after_cr && buffer[0] != b'\n' {
-            break;
-        }
-        let end = memchr::memchr2(b'\r', b'\n', buffer).map(|end| end + 1);
-        let length = end.unwrap_or(buffer.len());
-        line.extend(&buffer[..length]);
-        file.consume(length);
-        if line.ends_with(b"\n") {
-            break;
-        }
-    }
-    Ok(line)
-}
-
-/// Takes the delimiter from the `sep=` line, or else the most frequent candidate in the
-/// header. Where the decimal separator is a comma, spreadsheets separate with semicolons.
-fn detect_delimiter(sep_line: &str, header: &[u8]) -> u8 {
-    if let Some(named) = sep_line.as_bytes().get(4).filter(|byte| byte.is_ascii()) {
-        return *named;
-    }
-    let count = |mark: u8| header.iter().filter(|byte| **byte == mark).count();
-    let by_count = |mark: &u8| (count(*mark), *mark == b',');
-    [b',', b';', b'\t']
-        .into_iter()
-        .max_by_key(by_count)
-        .unwrap_or(b',')
-}
-
-/// The positions of the columns, taken from the header line.
-struct Columns {
-    count: usize,
-    name: usize,
-    category_id: Option<usize>,
-    category: Option<usize>,
-    status: Option<usize>,
-}
-
-impl Columns {
-    fn from_headers(headers: &StringRecord) -> Result<Self, String> {
-        let found = || match headers.len() {
-            0 => "none".into(),
-            _ => headers.iter().map(quoted).collect::<Vec<_>>().join(", "),
-        };
-        let column = |name: &str| {
-            let matches = |header: &str| {
-                let plain: String = header.chars().filter(char::is_ascii_alphanumeric).collect();
-                plain.eq_ignore_ascii_case(name)
-            };
-            let mut matching = headers
-                .iter()
-                .enumerate()
-                .filter(|(_, header)| matches(header));
-            match (matching.next(), matching.next()) {
-                (Some(_), Some(_)) => {
-                    Err(format!("more than one {name} column, found {}", found()))
-                }
-                (column, _) => Ok(column.map(|(number, _)| number)),
-            }
-        };
-        let missing = |name: &str| {
-            let found = found();
-            format!("the first line must name the columns: no {name} column, found {found}")
-        };
-        let name = column("name")?.ok_or_else(|| missing("name"))?;
-        let (category_id, category) = (column("categoryId")?, column("category")?);
-        if category_id.or(category).is_none() {
-            return Err(missing("categoryId or category"));
-        }
-        Ok(Self {
-            count: headers.len(),
-            name,
-            category_id,
-            category,
-            status: column("status")?,
-        })
-    }
-
-    /// Parses a record. Returns `None` if all of its cells are empty.
-    fn pet(&self, record: &StringRecord) -> Result<Option<PetRecord>, String> {
-        let is_empty = |cell: &str| cell.trim().is_empty();
-        if record.iter().all(is_empty) {
-            return Ok(None);
-        }
-        if !record.iter().skip(self.count).all(is_empty) {
-            let count = self.count;
-            return Err(format!(
-                "has more cells than the {count} columns of the first line"
-            ));
-        }
-        let cell = |column: usize| record.get(column).unwrap_or_default();
-        let name = PetName::parse(&formula::unescape(cell(self.name)));
-        let category_name = self.category.map(|column| formula::unescape(cell(column)));
-        let category =
-            CategoryReference::parse(self.category_id.map(cell), category_name.as_deref());
-        let status = match self.status.map(|column| cell(column).trim()) {
-            None | Some("") => Ok(None),
-            Some(text) => PetStatus::parse(&text.to_lowercase()).map(Some),
-        };
-        let pet = combine(name, category, status).map_err(|invalid| join_messages(&invalid))?;
-        let (name, category, status) = pet;
-        Ok(Some(PetRecord {
-            name,
-            category,
-            status,
-        }))
-    }
-}
-
-/// Fails when a record is too long. Otherwise an unclosed quote would make the
-/// parser read the rest of the file into memory.
-struct RecordLimit<R> {
-    file: R,
-    remaining: usize,
-}
-
-impl<R> RecordLimit<R> {
-    fn new(file: R) -> Self {
-        let mut limit = Self { file, remaining: 0 };
-        limit.reset();
-        limit
-    }
-
-    /// Starts the next record. Allows twice the limit, because the parser reads ahead.
-    fn reset(&mut self) {
-        self.remaining = 2 * MAX_RECORD_BYTES;
-    }
-}
-
-impl<R: Read> Read for RecordLimit<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.remaining == 0 {
-            let reason =
-                format!("record longer than {MAX_RECORD_BYTES} bytes; is a quote unclosed?");
-            return Err(io::Error::other(reason));
-        }
-        let max = buffer.len().min(self.remaining);
-        let read = self.file.read(&mut buffer[..max])?;
-        self.remaining -= read;
-        Ok(read)
+/// What is wrong with a line, without the words of the JSON parser.
+fn malformed(error: &ObjectError) -> String {
+    let text = error.to_string();
+    // The line has a number of its own in the file.
+    let (reason, column) = text.split_once(" at line 1 column ").unwrap_or((&text, ""));
+    if reason.starts_with("EOF ") {
+        "the JSON object is not complete; put all of it on one line".into()
+    } else if reason.starts_with("trailing characters") {
+        format!("there is more after the JSON object, at column {column}; remove it")
+    } else if reason.starts_with("duplicate ") || column.is_empty() {
+        text.replace(" at line 1 column ", " at column ")
+    } else {
+        let example = r#"{"name":"Biscuit","categoryId":3}"#;
+        format!("is not JSON, see column {column}; each line must be an object such as {example}")
     }
 }

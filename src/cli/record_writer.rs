@@ -18,7 +18,7 @@ impl<W: Write> RecordWriter<W> {
         Ok(match format {
             Format::Csv => {
                 let mut csv = csv::Writer::from_writer(file);
-                csv.write_record(columns)?;
+                csv.write_record(columns).map_err(into_io)?;
                 Self::Csv(Box::new(csv))
             }
             Format::Jsonl => Self::Jsonl(BufWriter::new(file)),
@@ -32,7 +32,7 @@ impl<W: Write> RecordWriter<W> {
         cells: impl FnOnce() -> Vec<String>,
     ) -> io::Result<()> {
         match self {
-            Self::Csv(csv) => Ok(csv.write_record(cells())?),
+            Self::Csv(csv) => csv.write_record(cells()).map_err(into_io),
             Self::Jsonl(file) => {
                 serde_json::to_writer(&mut *file, record)?;
                 file.write_all(b"\n")
@@ -45,6 +45,14 @@ impl<W: Write> RecordWriter<W> {
             Self::Csv(mut csv) => csv.flush(),
             Self::Jsonl(mut file) => file.flush(),
         }
+    }
+}
+
+/// The error itself, so that a closed pipe is recognised.
+fn into_io(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(cause) => cause,
+        kind => io::Error::other(format!("{kind:?}")),
     }
 }
 

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{CommandResult, Database, counted, progress_bar, status};
+use super::{
+    CommandResult, Database, Interrupt, copy_progress, counted, shell_quote, status, visible_path,
+};
 use crate::store::{DatabaseUrl, Restored, restore};
 
 #[derive(Args)]
@@ -23,22 +25,28 @@ impl Restore {
                            check it with `petstore check`";
             return Err(message.into());
         };
-        let bar = progress_bar("pages");
-        status!("Copying {} to {}", self.file.display(), store.display());
+        let interrupt = Interrupt::listen("interrupted; the store is as it was")?;
+        let bar = interrupt.progress_bar("pages");
+        let announcement = format!(
+            "Copying {} to {}",
+            visible_path(&self.file),
+            visible_path(store)
+        );
+        let mut progress = copy_progress(&bar, announcement);
         let restored = restore(&self.file, store, |done, total| {
-            bar.set_length(total);
-            bar.set_position(done);
+            progress(done, total);
             if done == total {
                 bar.finish_and_clear();
                 status!("Verifying the copy");
             }
         });
+        let options = self.database.options();
         let Restored {
             store,
             kept,
             content,
         } = restored?;
-        status!("Restored {}.", store.display());
+        status!("Restored {}.", visible_path(&store));
         match content {
             Some(content) => {
                 let counted = |count: i64, noun| counted(count.unsigned_abs(), noun);
@@ -55,15 +63,15 @@ impl Restore {
             None => status!("  It is from an older petstore; `petstore serve` upgrades it."),
         }
         if let Some(kept) = kept {
-            let kept = kept.display();
-            status!("  The store that was there is {kept} now.");
-            status!("  To undo this, restore that file; delete it when you no longer need it.");
+            let file = shell_quote(&kept.to_string_lossy());
+            status!("  The store that was there is {} now.", visible_path(&kept));
+            status!("  To undo this, run `petstore restore {file}{options}`.");
+            status!("  Delete that file when you no longer need it.");
         }
         status!("Next:");
         status!("  Start the service. Clients and webhooks notice that the event log is older.");
-        status!(
-            "  Run `petstore keys list`: keys that were revoked after the backup are valid again."
-        );
+        status!("  Run `petstore keys list{options}`:");
+        status!("  keys that were revoked after the backup are valid again.");
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use rand::{RngExt, rngs::SmallRng};
 
-use super::{CommandResult, Database, Interrupt, block_on, bulk, counted, progress_bar, status};
+use super::{CommandResult, Database, Interrupt, block_on, bulk, counted, status};
 use crate::{
     category::{Category, CategoryId, CategoryName, CategoryNames},
     import::ImportId,
@@ -16,7 +16,7 @@ const MAX_COUNT: u64 = 10_000_000;
 #[derive(Args)]
 pub struct Seed {
     /// Number of animals to add, from 1 to 10000000.
-    #[arg(value_parser = count)]
+    #[arg(value_parser = count, allow_negative_numbers = true)]
     count: u64,
     #[command(flatten)]
     database: Database,
@@ -47,7 +47,7 @@ const CATEGORIES: [(&str, &[&str]); 5] = [
 
 impl Seed {
     pub fn run(self) -> CommandResult {
-        let interrupt = Interrupt::listen()?;
+        let interrupt = Interrupt::listen("interrupted; nothing was added")?;
         block_on(self.seed(interrupt))
     }
 
@@ -56,27 +56,31 @@ impl Seed {
         let names = category_names(&database).await?;
         let mut random: SmallRng = rand::make_rng();
         let importer = Importer::open(&database, ImportId(random.random())).await?;
-        let bar = progress_bar("animals");
+        interrupt.notice();
+        let bar = interrupt.progress_bar("animals");
         bar.set_length(self.count);
         let mut numbers = 1..=self.count;
         let next = || {
             Ok(numbers
                 .next()
-                .map(|number| (number, random_pet(&mut random))))
+                .map(|number| (number, (random_pet(&mut random), None))))
         };
         let categories = unused_categories(&names);
         let added = bulk::add(&database, importer, categories, next, &bar, &interrupt).await;
         bar.finish_and_clear();
         if let Err(stopped) = added {
             let message = stopped.message(self.count, "added");
-            return Err(match stopped.added.map(|added| self.count - added) {
-                Some(rest @ 1..) if stopped.can_continue => {
+            return Err(interrupt.error(match self.count - stopped.added {
+                rest @ 1.. if stopped.can_continue => {
                     let options = self.database.options();
-                    format!("{message}; add the rest with: petstore seed {rest}{options}")
+                    let first = match stopped.perhaps {
+                        0 => "",
+                        _ => "when the service runs again, see how many there are, then ",
+                    };
+                    format!("{message}; {first}add the rest with: petstore seed {rest}{options}")
                 }
                 _ => message,
-            }
-            .into());
+            }));
         }
         let count = counted(self.count, "animal");
         status!("Added {count} to {}.", self.database.location());

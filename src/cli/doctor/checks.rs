@@ -1,28 +1,24 @@
-//! What is checked. Each check adds one finding or more.
+//! What is checked of the store, the machine and the files.
 
 use std::{
     collections::BTreeSet,
     env, fs,
     io::{self, ErrorKind},
-    net::SocketAddr,
     os::unix::fs::PermissionsExt,
     path::Path,
 };
 
 use jiff::{SignedDuration, Timestamp};
-use rustix::fs::statvfs;
+use rustix::fs::{StatVfsMountFlags, statvfs};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use x509_cert::{Certificate, der::Decode};
 
 use super::{
-    super::{
-        Database, TlsFiles, counted,
-        healthcheck::{Readiness, check_readiness},
-    },
+    super::{ServedDatabase, TlsFiles, counted, database::location, shell_quote},
     Report,
+    target::Target,
 };
 use crate::{
-    api::loopback_if_unspecified,
     api_key::ApiKey,
     store::{DatabaseUrl, Inspected, Server, inspect},
 };
@@ -41,11 +37,17 @@ const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 /// This program is newer.
 const EARLIEST_TIME: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
-pub(super) async fn store(report: &mut Report, database: &Database) -> Option<Inspected> {
-    let url = match database.url_with_warnings(|_| {}) {
+pub(super) async fn store(report: &mut Report, target: &Target) -> Option<Inspected> {
+    let found = match &target.database {
+        Ok(database) => database
+            .url_with_warnings(|_| {})
+            .map_err(|e| e.to_string()),
+        Err(invalid) => Err(invalid.clone()),
+    };
+    let url = match found {
         Ok(url) => url,
-        Err(error) => {
-            report.problem(error.to_string(), "correct the options");
+        Err(invalid) => {
+            report.advised_problem(&invalid);
             return None;
         }
     };
@@ -62,19 +64,21 @@ pub(super) async fn store(report: &mut Report, database: &Database) -> Option<In
             warn_if_public(report, Path::new(&file));
         }
     }
+    let shown = shown(&url);
+    let options = target.options();
     let inspected = match inspect(&url).await {
         Ok(inspected) => inspected,
         Err(error) => {
-            let advice = match &url {
-                DatabaseUrl::Sqlite(_) => "if the store is elsewhere, specify it with --database",
-                DatabaseUrl::Postgres(_) => "check the URL, the server and its log",
-            };
-            report.problem(error.to_string(), advice);
+            // Other commands show the whole path; here are many lines about the same file.
+            let message = error.to_string().replace(&location(&url), &shown);
+            report.advised_problem(&message);
             return None;
         }
     };
     if let Server::Sqlite {
-        damage, wal_bytes, ..
+        is_damaged,
+        wal_bytes,
+        ..
     } = &inspected.server
     {
         if *wal_bytes > LARGE_WAL {
@@ -83,23 +87,35 @@ pub(super) async fn store(report: &mut Report, database: &Database) -> Option<In
                           the file open";
             report.warning(message, advice);
         }
-        match damage.as_deref() {
-            Some([]) => {}
-            Some([first, ..]) => {
-                let advice = "stop the service and restore a backup with `petstore restore`";
-                report.problem(format!("{url} is damaged: {first}"), advice);
+        match is_damaged {
+            Some(false) => {}
+            Some(true) => {
+                let advice = format!(
+                    "see how with `petstore check{options}`, then stop the service and put a \
+                     backup in place with `petstore restore BACKUP{options}`"
+                );
+                report.problem(format!("{shown} is damaged"), &advice);
                 return Some(inspected);
             }
             None => {
                 report.ok(format!(
-                    "{url} is open; it is large: check it with `petstore check`"
+                    "{shown} can be read; it is large: check its pages with `petstore \
+                     check{options}`"
                 ));
                 return Some(inspected);
             }
         }
     }
-    report.ok(format!("{url} can be read, and its schema is current"));
+    report.ok(format!("{shown} can be read, and its schema is current"));
     Some(inspected)
+}
+
+/// A database as the operator has named it: a path without a scheme.
+fn shown(url: &DatabaseUrl) -> String {
+    match url {
+        DatabaseUrl::Sqlite(path) => path.display().to_string(),
+        DatabaseUrl::Postgres(url) => url.to_string(),
+    }
 }
 
 fn warn_if_public(report: &mut Report, file: &Path) {
@@ -107,11 +123,12 @@ fn warn_if_public(report: &mut Report, file: &Path) {
     if mode & 0o007 != 0 {
         let shown = file.display();
         let message = format!("{shown} is open to all users of the machine (mode {mode:03o})");
-        report.warning(message, format!("run `chmod 600 {shown}`"));
+        let file = shell_quote(&file.to_string_lossy());
+        report.warning(message, format!("run `chmod 600 {file}`"));
     }
 }
 
-pub(super) fn keys(report: &mut Report, keys: &[ApiKey], database: &Database) {
+pub(super) fn keys(report: &mut Report, keys: &[ApiKey], database: &ServedDatabase) {
     let now = Timestamp::now();
     let valid: Vec<_> = keys.iter().filter(|key| key.is_valid_at(now)).collect();
     if valid.is_empty() {
@@ -132,8 +149,10 @@ pub(super) fn keys(report: &mut Report, keys: &[ApiKey], database: &Database) {
         }
     }
     if all_last {
-        let valid = counted(valid.len() as u64, "API key");
-        report.ok(format!("{valid} valid for 30 days or longer"));
+        let count = valid.len() as u64;
+        let are = if count == 1 { "is" } else { "are" };
+        let keys = counted(count, "API key");
+        report.ok(format!("{keys} {are} valid for 30 days or longer"));
     }
 }
 
@@ -169,29 +188,38 @@ pub(super) fn clock(report: &mut Report, inspected: Option<&Inspected>) {
     }
 }
 
-pub(super) fn disk(report: &mut Report, database: &DatabaseUrl) {
-    let DatabaseUrl::Sqlite(path) = database else {
+pub(super) fn disk(report: &mut Report, target: &Target) {
+    let Some(path) = target.file() else {
         return;
     };
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-    let folder = path.parent().filter(|folder| folder.as_os_str() != "");
-    let folder = folder.unwrap_or(Path::new("."));
-    let space = statvfs(folder).map(|found| found.f_bavail * found.f_frsize);
-    let store = fs::metadata(&path).map_or(0, |file| file.len());
-    match space {
-        Ok(free) => free_space(report, folder, free, store),
+    let found = fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    let folder = found.parent().filter(|folder| folder.as_os_str() != "");
+    let shown = path.display();
+    match statvfs(folder.unwrap_or(Path::new("."))) {
+        Ok(disk) if disk.f_flag.contains(StatVfsMountFlags::RDONLY) => report.problem(
+            format!("the disk with {shown} is read-only"),
+            "mount it for writing: until then, changes are rejected with 503",
+        ),
+        Ok(disk) => {
+            let store = fs::metadata(path).map_or(0, |file| file.len());
+            free_space(report, path, disk.f_bavail * disk.f_frsize, store);
+        }
+        // That the folder is missing is a finding about the store.
+        Err(cause) if is_absent(&cause.into()) => {}
         Err(cause) => {
-            let message = format!(
-                "cannot read the free space of {}: {cause}",
-                folder.display()
-            );
-            report.warning(message, "specify the store with --database");
+            let cause = io::Error::from(cause);
+            let message = format!("cannot read how much space is free for {shown}: {cause}");
+            report.warning(message, "run this as root");
         }
     }
 }
 
-fn free_space(report: &mut Report, folder: &Path, free: u64, store: u64) {
-    let message = format!("{} free in {}", mebibytes(free), folder.display());
+fn free_space(report: &mut Report, path: &Path, free: u64, store: u64) {
+    let message = format!(
+        "{} free in the folder of {}",
+        mebibytes(free),
+        path.display()
+    );
     let advice = "free some space: without any, changes are rejected with 503";
     if free < NO_SPACE {
         report.problem(message, advice);
@@ -209,51 +237,26 @@ fn mebibytes(bytes: u64) -> String {
     format!("{} MiB", bytes / MIB)
 }
 
-pub(super) fn port(report: &mut Report, listen: SocketAddr, tls: bool, server: Option<&Server>) {
-    let address = loopback_if_unspecified(listen);
-    let is_open = match server {
-        Some(Server::Sqlite { is_open, .. }) => Some(*is_open),
-        _ => None,
-    };
-    match check_readiness(address, tls) {
-        Readiness::Ready if is_open == Some(false) => report.warning(
-            format!("the service at {address} is ready, but has another store open"),
-            "specify its store with --database, or this one's address with --listen",
-        ),
-        Readiness::Ready => report.ok(format!("the service at {address} is ready")),
-        Readiness::NotReady(response) if response.contains(r#"\"code\""#) => report.problem(
-            format!("the service at {address} is not ready: {response}"),
-            "read its log; set --tls-cert and --tls-key if it uses TLS",
-        ),
-        Readiness::NotReady(response) => report.problem(
-            format!("another program answers at {address}: {response}"),
-            "stop it, or choose another address with --listen",
-        ),
-        Readiness::NoResponse(cause) => report.problem(
-            format!("no response from {address}{cause}"),
-            "read the log of the service; remove --tls-cert and --tls-key if it does not use TLS",
-        ),
-        Readiness::Refused(_) if is_open == Some(true) => report.warning(
-            format!("the store is open, but nothing listens at {address}"),
-            "specify the address of its service with --listen",
-        ),
-        Readiness::Refused(_) => report.warning(
-            format!("nothing listens at {address}"),
-            "start the service with `petstore serve`",
-        ),
-    }
-}
-
 pub(super) fn certificate(report: &mut Report, files: &TlsFiles) {
-    let (Some(file), Some(key)) = (&files.tls_cert, &files.tls_key) else {
-        return;
+    let (file, key) = match (&files.tls_cert, &files.tls_key) {
+        (None, None) => return,
+        (Some(file), Some(key)) => (file, key),
+        _ => {
+            let message = "only one of --tls-cert (PETSTORE_TLS_CERT) and --tls-key \
+                           (PETSTORE_TLS_KEY) is set";
+            return report.problem(message, "set both, or neither");
+        }
     };
-    if let Err(error) = files.load() {
-        report.problem(
-            error.to_string(),
-            "put a certificate and its key into place",
+    if file.starts_with("/run/credentials") && !file.exists() {
+        let message = format!("{} is there only while the service runs", file.display());
+        return report.warning(
+            message,
+            "start it, or see whether /etc/credstore has the file",
         );
-        return;
+    }
+    if let Err(error) = files.load() {
+        let advice = "put a certificate and its key into place";
+        return report.problem(error.to_string(), advice);
     }
     warn_if_public(report, key);
     let shown = file.display();
@@ -295,13 +298,19 @@ fn validity(file: &Path) -> Option<(Timestamp, Timestamp)> {
     Some((time(validity.not_before)?, time(validity.not_after)?))
 }
 
-pub(super) fn settings(report: &mut Report, file: &Path, known: &BTreeSet<String>) {
-    let is_unknown = |name: &str| name.starts_with("PETSTORE_") && !known.contains(name);
+fn is_unknown(name: &str, known: &BTreeSet<String>) -> bool {
+    name.starts_with("PETSTORE_") && !known.contains(name)
+}
+
+pub(super) fn environment(report: &mut Report, known: &BTreeSet<String>) {
     let environment = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    for name in environment.filter(|name| is_unknown(name)) {
+    for name in environment.filter(|name| is_unknown(name, known)) {
         let message = format!("the environment variable {name} has no effect");
         report.warning(message, "`petstore help serve` lists the variables");
     }
+}
+
+pub(super) fn settings(report: &mut Report, file: &Path, known: &BTreeSet<String>) {
     let shown = file.display();
     let text = match fs::read_to_string(file) {
         Err(cause) if is_absent(&cause) => return,
@@ -313,9 +322,9 @@ pub(super) fn settings(report: &mut Report, file: &Path, known: &BTreeSet<String
     };
     let mut is_fine = true;
     let lines = text.lines().map(str::trim);
-    for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+    for line in lines.filter(|line| !line.is_empty() && !line.starts_with(['#', ';'])) {
         let name = line.split('=').next().unwrap_or_default().trim();
-        if !line.contains('=') || is_unknown(name) {
+        if !line.contains('=') || is_unknown(name, known) {
             let message = format!("{shown} sets {name}, which has no effect");
             report.problem(message, "`petstore help serve` lists the variables");
             is_fine = false;

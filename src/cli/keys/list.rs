@@ -5,7 +5,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    super::{CommandResult, Database, counted, print, status, table},
+    super::{
+        CommandResult, Database, counted, print, status,
+        table::{cut, table, width},
+        visible,
+    },
     open, shown,
 };
 use crate::{
@@ -15,8 +19,8 @@ use crate::{
 
 /// The width of the table.
 const COLUMNS: usize = 100;
-/// Longer names are cut off in the table.
-const NAME_CHARS: usize = 22;
+/// Wider names are cut off in the table.
+const NAME_WIDTH: usize = 22;
 
 #[derive(Args)]
 pub struct List {
@@ -106,7 +110,7 @@ fn text(keys: &[ApiKey], now: Timestamp) -> String {
     ];
     let rows: Vec<_> = keys.iter().map(|key| row(key, now)).collect();
     let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
+        let cells = rows.iter().map(|row| width(&row[column]));
         cells.max().unwrap_or(0).max(header[column].len())
     };
     let others: usize = (0..6).map(|column| width(column) + 2).sum();
@@ -134,16 +138,11 @@ fn text(keys: &[ApiKey], now: Timestamp) -> String {
 
 /// All cells but the scopes.
 fn row(key: &ApiKey, now: Timestamp) -> [String; 6] {
-    let name = key.name.as_str();
-    let name = match name.chars().count() > NAME_CHARS {
-        true => name.chars().take(NAME_CHARS - 1).chain(['…']).collect(),
-        false => name.into(),
-    };
     let day = |at: Option<Timestamp>| at.map_or("never".into(), |at| at.strftime("%F").to_string());
     let minute = |at: Timestamp| at.strftime("%F %R").to_string();
     [
         key.id.to_string(),
-        name,
+        cut(&visible(key.name.as_str()), NAME_WIDTH),
         state(key, now).into(),
         day(Some(key.created_at)),
         day(key.last_used_at),
@@ -184,13 +183,13 @@ fn wrap(scopes: Scopes, width: usize) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// The widest possible row, short of an id of more than 8 digits.
+    /// The widest possible rows, short of an id of more than 8 digits.
     #[test]
     fn the_table_fits_100_columns() {
         let now: Timestamp = "2026-11-16T09:30:00Z".parse().expect("a time");
-        let key = ApiKey {
+        let key = |name: &str| ApiKey {
             id: 12_345_678,
-            name: "ä".repeat(100).parse().expect("a name"),
+            name: name.parse().expect("a name"),
             scopes: Scope::ALL[..5].iter().copied().collect(),
             created_at: now,
             last_used_at: Some(now),
@@ -199,11 +198,16 @@ mod tests {
             deprecated_calls: 3,
             last_deprecated_call_at: None,
         };
-        let text = text(&[key], now);
-        assert!(text.lines().count() > 2, "{text}");
+        let names = ["ä".repeat(100), "犬".repeat(100), "e\u{301}".repeat(50)];
+        let text = text(&names.each_ref().map(|name| key(name)), now);
+        assert!(text.lines().count() > 4, "{text}");
         for line in text.lines() {
-            assert!(line.chars().count() <= COLUMNS, "{line}");
+            assert!(width(line) <= COLUMNS, "{line}");
         }
+        // The columns are aligned, although a character of one name takes two of them.
+        let state = |line: &str| Some(width(line.split_once("expired")?.0));
+        let states: Vec<_> = text.lines().filter_map(state).collect();
+        assert_eq!(states, [states[0]; 3], "{text}");
         for scope in &Scope::ALL[..5] {
             assert!(text.contains(scope.as_str()), "{text}");
         }

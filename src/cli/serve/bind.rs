@@ -24,7 +24,7 @@ pub fn bind(
 fn explain(cause: &io::Error, option: &str, address: SocketAddr) -> String {
     let (ip, port) = (address.ip(), address.port());
     let another = |port: u16| match option {
-        "--listen" => format!("--port {port}"),
+        "--listen" | "--port" => format!("--port {port}"),
         _ => format!("{option} {}", SocketAddr::new(ip, port)),
     };
     match cause.kind() {

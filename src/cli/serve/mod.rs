@@ -5,8 +5,9 @@ mod start_screen;
 mod startup;
 
 use std::{
+    env,
     error::Error,
-    fs, future,
+    fs,
     net::SocketAddr,
     pin::pin,
     process::{self, ExitCode},
@@ -19,9 +20,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
     CommandResult, Listen, PublicUrls, ServedDatabase, TlsFiles, WebhookTargets,
-    demo::{self, DemoDatabase},
+    demo::{self, Demo, DemoDatabase},
     duration::{drain_delay, event_age, reservation},
-    socket_address, status, without_os_codes,
+    in_words, interrupt, socket_address, status,
 };
 use crate::{
     api::{self, Origin, RateLimit, Scheme, StreamLimits},
@@ -51,17 +52,11 @@ pub struct Serve {
         allow_hyphen_values = true
     )]
     metrics_listen: Option<SocketAddr>,
+    // Before the database, whose parsing takes away what was typed.
+    #[command(flatten)]
+    demo: Demo,
     #[command(flatten)]
     database: ServedDatabase,
-    /// Serve made-up animals and orders from a temporary database, to look around.
-    ///
-    /// The database is deleted when the service stops.
-    #[arg(
-        long,
-        env = "PETSTORE_DEMO",
-        conflicts_with_all = ["database", "database_password_file"]
-    )]
-    demo: bool,
     #[command(flatten)]
     urls: PublicUrls,
     #[command(flatten)]
@@ -206,7 +201,7 @@ impl Serve {
         match result {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                let error = without_os_codes(&error.to_string());
+                let error = in_words(&error.to_string());
                 if stderr_is_terminal() {
                     status!("petstore: {error}");
                 } else {
@@ -218,43 +213,41 @@ impl Serve {
     }
 
     async fn serve(mut self) -> CommandResult {
-        let demo = self.demo.then(DemoDatabase::create).transpose()?;
+        let demo = self.demo.then(DemoDatabase::create).transpose();
+        let demo = demo.map_err(|cause| {
+            let folder = env::temp_dir();
+            let folder = folder.display();
+            format!("cannot create the database of the demo in {folder} (TMPDIR): {cause}")
+        })?;
         let demo_directory = demo.as_ref().map(|demo| demo.directory().to_owned());
         if let Some(demo) = &demo {
-            self.database.database = demo.url();
+            self.database = demo.database();
         }
         // Installed first, so that a signal during startup is not lost.
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        // A closed terminal ends the service, which would leave the demo's files behind.
-        let mut hangup = demo
-            .is_some()
-            .then(|| signal(SignalKind::hangup()))
-            .transpose()?;
-        let shutdown = async move {
-            let hangup = async {
-                match &mut hangup {
-                    Some(hangup) => hangup.recv().await,
-                    None => future::pending().await,
-                }
+        let mut hangup = interrupt::hangup()?;
+        let mut stop = async move || {
+            let signal = tokio::select! {
+                _ = terminate.recv() => "SIGTERM",
+                _ = interrupt.recv() => "SIGINT",
+                () = interrupt::next(&mut hangup) => "SIGHUP",
             };
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-                _ = hangup => {}
-            }
+            // A closed terminal may send it twice, by the kernel and by the shell.
+            hangup = None;
+            signal
+        };
+        let shutdown = async move {
+            let signal = stop().await;
             if stderr_is_terminal() {
                 status!(
                     "Shutting down: finishing requests in flight. Press Ctrl-C again to stop now."
                 );
             } else {
-                tracing::info!("shutting down");
+                tracing::info!(signal, "shutting down");
             }
             tokio::spawn(async move {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
+                stop().await;
                 // The process ends here, so nothing else deletes it.
                 let _ = demo_directory.map(fs::remove_dir_all);
                 process::exit(1);
@@ -264,7 +257,7 @@ impl Serve {
         let tls = self.tls.load()?;
         let warn = |warning: String| tracing::warn!(warning, "insecure database connection");
         let database = self.database.url_with_warnings(warn)?;
-        let (listener, address) = bind("--listen", self.listen.address())?;
+        let (listener, address) = bind(self.listen.option(), self.listen.address())?;
         let metrics = self
             .metrics_listen
             .map(|address| bind("--metrics-listen", address));

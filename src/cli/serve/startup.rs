@@ -1,10 +1,14 @@
 //! Reports that the service has started, and how to use it: a screen on a terminal, log events
 //! otherwise.
 
-use std::{env, net::SocketAddr};
+use std::{
+    env,
+    io::{self, Write},
+    net::SocketAddr,
+};
 
 use super::{
-    super::{database::location, keys, shell_quote, status},
+    super::{database::location, keys, shell_quote},
     Serve,
     start_screen::{KeyAdvice, StartScreen, console_path},
 };
@@ -81,7 +85,8 @@ impl Serve {
             is_demo,
             keys,
         };
-        status!("{}", screen.text(stderr_has_color()));
+        // Not by `status!`, which would escape the colours.
+        let _ = writeln!(io::stderr(), "{}", screen.text(stderr_has_color()));
     }
 
     /// On a terminal with a database that has no API keys, creates the first one.

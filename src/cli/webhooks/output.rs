@@ -14,7 +14,7 @@ use serde_json::{Value, value::RawValue};
 use super::super::{
     CommandResult,
     client::{Client, ServiceArgs, next_parameter},
-    print, status, table,
+    print, status, table, visible,
 };
 
 /// How long the service may wait for a receiver.
@@ -112,7 +112,7 @@ impl Output {
                 _ => text(&webhook[name]),
             };
             if !value.is_empty() {
-                lines += &format!("{name:15} {value}\n");
+                lines += &format!("{name:15} {}\n", visible(&value));
             }
         }
         print(lines.as_bytes())

@@ -1,0 +1,167 @@
+//! Whether the service listens where it should: the port, the import socket, the metrics.
+
+use std::{fs, path::Path};
+
+use super::{
+    super::healthcheck::{Readiness, check_readiness},
+    Report,
+    target::Target,
+};
+use crate::{
+    api::loopback_if_unspecified,
+    store::{Inspected, Server, SocketState},
+};
+
+/// Returns whether the service is ready.
+pub(super) fn port(report: &mut Report, target: &Target, store: Option<&Inspected>) -> bool {
+    let option = target.listen_option;
+    let elsewhere =
+        format!("specify its store with --database, or this one's address with {option}");
+    let listen = match &target.listen {
+        Ok(listen) => loopback_if_unspecified(*listen),
+        Err(invalid) => {
+            report.problem(invalid, "correct it");
+            return false;
+        }
+    };
+    if listen.port() == 0 {
+        let message = "port 0 is any free port, so it is unknown where the service listens";
+        report.warning(message, format!("specify its address with {option}"));
+        return false;
+    }
+    let is_open = match store.map(|store| &store.server) {
+        Some(Server::Sqlite { is_open, .. }) => Some(*is_open),
+        _ => None,
+    };
+    let has_tls = target.tls.tls_cert.is_some();
+    let start = match target.is_packaged {
+        true => "start the service with `systemctl start petstore`".into(),
+        false => format!(
+            "start the service with `petstore serve{}`",
+            target.options()
+        ),
+    };
+    match check_readiness(listen, has_tls) {
+        Readiness::Ready if is_open == Some(false) => report.warning(
+            format!("the service at {listen} is ready, but has another store open"),
+            elsewhere,
+        ),
+        Readiness::Ready if listens(store, listen.port()) == Some(false) => report.warning(
+            format!("the service at {listen} is ready, but not the one that has this store open"),
+            elsewhere,
+        ),
+        Readiness::Ready => {
+            report.ok(format!("the service at {listen} is ready"));
+            return true;
+        }
+        Readiness::NotReady(reason) if reason.contains("TLS") => report.problem(
+            format!("the service at {listen} uses TLS"),
+            "set --tls-cert and --tls-key, as for the service",
+        ),
+        Readiness::NotReady(reason) => report.problem(
+            format!("the service at {listen} is not ready: {reason}"),
+            "read its log",
+        ),
+        Readiness::OtherProgram(said) => report.problem(
+            format!("another program listens at {listen}: {said}"),
+            format!("stop it, or choose another address with {option}"),
+        ),
+        Readiness::NoResponse(cause) => report.problem(
+            format!("no response from {listen}{cause}"),
+            match has_tls {
+                true => "read the log of the service; if it does not use TLS, remove --tls-cert",
+                false => "read the log of the service",
+            },
+        ),
+        Readiness::Refused if is_open == Some(true) => report.warning(
+            format!("the store is open, but nothing listens at {listen}"),
+            format!("specify the address of its service with {option}"),
+        ),
+        Readiness::Refused => report.warning(format!("nothing listens at {listen}"), start),
+    }
+    false
+}
+
+/// Whether the service of a file listens on a port. `None` if the operating system does not say.
+fn listens(store: Option<&Inspected>, port: u16) -> Option<bool> {
+    let Server::Sqlite { import_socket, .. } = &store?.server else {
+        return None;
+    };
+    let SocketState::Listening { pid: Some(pid) } = import_socket else {
+        return None;
+    };
+    let mut sockets = Vec::new();
+    for table in ["tcp", "tcp6"] {
+        let table = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+        for line in table.lines() {
+            let columns: Vec<_> = line.split_whitespace().collect();
+            // The local address, the state (LISTEN) and the inode.
+            if let [_, address, _, "0A", _, _, _, _, _, inode, ..] = columns[..]
+                && address.ends_with(&format!(":{port:04X}"))
+            {
+                sockets.push(format!("socket:[{inode}]"));
+            }
+        }
+    }
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let mut files = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+    Some(files.any(|file| sockets.iter().any(|socket| file == Path::new(socket))))
+}
+
+/// The socket beside the file.
+pub(super) fn imports(report: &mut Report, target: &Target, store: Option<&Inspected>) {
+    let server = store.map(|store| &store.server);
+    let (
+        Some(file),
+        Some(Server::Sqlite {
+            is_open,
+            import_socket,
+            ..
+        }),
+    ) = (target.file(), server)
+    else {
+        return;
+    };
+    let socket = format!("{}-socket", file.display());
+    match import_socket {
+        SocketState::Listening { .. } => {
+            report.ok(format!("the service listens for imports at {socket}"))
+        }
+        SocketState::Missing | SocketState::Stale if *is_open => report.warning(
+            format!("the store is open, but nothing accepts imports at {socket}"),
+            "look for `import socket not created` in the log of the service, and restart it",
+        ),
+        SocketState::Stale => report.warning(
+            format!("{socket} is left over from a service that was killed"),
+            "nothing is lost; the next start of the service replaces it",
+        ),
+        SocketState::Missing | SocketState::Unknown => {}
+    }
+}
+
+pub(super) fn metrics(report: &mut Report, target: &Target, is_ready: bool) {
+    let address = match &target.metrics {
+        Ok(Some(address)) => loopback_if_unspecified(*address),
+        Ok(None) => return,
+        Err(invalid) => return report.problem(invalid, "correct it"),
+    };
+    match check_readiness(address, false) {
+        Readiness::Ready | Readiness::NotReady(_) => {
+            report.ok(format!("metrics are served at {address}"));
+        }
+        Readiness::Refused if is_ready => report.warning(
+            format!("the service is ready, but does not serve metrics at {address}"),
+            "restart it with this --metrics-listen, or correct the address",
+        ),
+        // It was a finding already that the service is not there.
+        Readiness::Refused => {}
+        Readiness::OtherProgram(said) => report.problem(
+            format!("another program listens at {address}: {said}"),
+            "stop it, or choose another address with --metrics-listen",
+        ),
+        Readiness::NoResponse(cause) => report.problem(
+            format!("no response from {address}{cause}"),
+            "read the log of the service",
+        ),
+    }
+}

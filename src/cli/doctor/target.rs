@@ -1,0 +1,157 @@
+//! What is examined: the service that the options describe or, without any, the packaged one.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+
+use super::super::{
+    PasswordFile, ServedDatabase, TlsFiles,
+    database::DEFAULT_FILE,
+    listen::{DEFAULT_LISTEN, port, socket_address},
+    packaged_settings::PackagedSettings,
+};
+use crate::{invalid::Invalid, store::DatabaseUrl};
+
+/// The options of `petstore serve` that concern the checks. As text: a mistake in one of them
+/// is a finding, and the other checks go on.
+#[derive(Args)]
+pub(super) struct ServiceOptions {
+    /// Address and port of the service, 127.0.0.1:8080 by default.
+    #[arg(
+        long,
+        env = "PETSTORE_LISTEN",
+        value_name = "ADDRESS",
+        allow_hyphen_values = true
+    )]
+    listen: Option<String>,
+    /// Port of the service, instead of the one in --listen.
+    #[arg(long, value_parser = port, value_name = "PORT", allow_hyphen_values = true)]
+    port: Option<u16>,
+    /// Address and port of its metrics.
+    #[arg(
+        long,
+        env = "PETSTORE_METRICS_LISTEN",
+        value_name = "ADDRESS",
+        allow_hyphen_values = true
+    )]
+    metrics_listen: Option<String>,
+    /// Database of the service, petstore.db by default.
+    ///
+    /// If there is no petstore.db in the current directory, the service that the Debian package
+    /// has installed is examined, with its settings.
+    #[arg(
+        long,
+        env = "PETSTORE_DATABASE",
+        hide_env_values = true,
+        value_name = "URL"
+    )]
+    database: Option<String>,
+    #[command(flatten)]
+    password: PasswordFile,
+    /// PEM file with the certificate of the service.
+    #[arg(long, env = "PETSTORE_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file with the certificate's private key.
+    #[arg(long, env = "PETSTORE_TLS_KEY", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+}
+
+/// A service to examine. An error says which setting is wrong.
+pub(super) struct Target {
+    pub database: Result<ServedDatabase, String>,
+    pub listen: Result<SocketAddr, String>,
+    /// The option that names it.
+    pub listen_option: &'static str,
+    pub metrics: Result<Option<SocketAddr>, String>,
+    pub tls: TlsFiles,
+    /// Whether the settings of the packaged service were used.
+    pub is_packaged: bool,
+    /// Whether they could not be read.
+    pub is_denied: bool,
+}
+
+impl Target {
+    /// The options that name the database, for a command that a person can copy.
+    pub(super) fn options(&self) -> String {
+        let database = self.database.as_ref();
+        database.map_or(String::new(), ServedDatabase::options)
+    }
+
+    /// The file of the store, if it is one.
+    pub(super) fn file(&self) -> Option<&Path> {
+        match &self.database.as_ref().ok()?.database {
+            DatabaseUrl::Sqlite(path) => Some(path),
+            DatabaseUrl::Postgres(_) => None,
+        }
+    }
+}
+
+impl ServiceOptions {
+    /// The service to examine. `file` has the settings of the packaged one.
+    pub(super) fn target(&self, file: &Path) -> Target {
+        let may_be_packaged = self.database.is_none() && !Path::new(DEFAULT_FILE).exists();
+        let packaged = match may_be_packaged {
+            true => PackagedSettings::read(file),
+            false => Ok(None),
+        };
+        let is_denied = packaged.is_err();
+        let packaged = packaged.unwrap_or_default();
+        let database = match (&self.database, &packaged) {
+            (Some(url), _) => url.parse().map_err(|invalid: Invalid| {
+                format!("--database (PETSTORE_DATABASE) {}", invalid.reason)
+            }),
+            (None, Some(settings)) => settings.database(),
+            (None, None) if is_denied => Err(format!(
+                "there is no {DEFAULT_FILE} in this directory, and only root can read the \
+                 settings of the installed service, {}; run this with sudo, or name a database \
+                 with --database",
+                file.display()
+            )),
+            (None, None) => Ok(DatabaseUrl::Sqlite(DEFAULT_FILE.into())),
+        };
+        let address = |given: &Option<String>, option: &str, variable: &str| {
+            let (value, name) = match (given, &packaged) {
+                (Some(value), _) => (Some(value.clone()), format!("{option} ({variable})")),
+                (None, Some(settings)) => {
+                    let name = format!("{variable} in {}", file.display());
+                    (settings.value(variable), name)
+                }
+                (None, None) => return Ok(None),
+            };
+            let address = value.map(|value| socket_address(&value)).transpose();
+            address.map_err(|reason| format!("{name} {reason}"))
+        };
+        let path = |given: &Option<PathBuf>, variable: &str| {
+            let packaged = || packaged.as_ref()?.path(variable);
+            given.clone().or_else(packaged)
+        };
+        let password_file = &self.password.database_password_file;
+        let password = PasswordFile {
+            database_password_file: path(password_file, "PETSTORE_DATABASE_PASSWORD_FILE"),
+        };
+        let listen = address(&self.listen, "--listen", "PETSTORE_LISTEN").map(|address| {
+            let mut address = address.unwrap_or(DEFAULT_LISTEN);
+            address.set_port(self.port.unwrap_or(address.port()));
+            address
+        });
+        Target {
+            database: database.map(|database| ServedDatabase { database, password }),
+            listen,
+            listen_option: self.port.map_or("--listen", |_| "--port"),
+            metrics: address(
+                &self.metrics_listen,
+                "--metrics-listen",
+                "PETSTORE_METRICS_LISTEN",
+            ),
+            tls: TlsFiles {
+                tls_cert: path(&self.tls_cert, "PETSTORE_TLS_CERT"),
+                tls_key: path(&self.tls_key, "PETSTORE_TLS_KEY"),
+            },
+            is_packaged: packaged.is_some(),
+            is_denied,
+        }
+    }
+}
