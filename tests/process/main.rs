@@ -30,6 +30,8 @@ mod identity;
 mod import_export;
 mod import_options;
 mod imports_while_served;
+#[cfg(target_arch = "x86_64")]
+mod instructions;
 mod linearizability;
 mod list_cost;
 mod locked_rows;

@@ -1,0 +1,307 @@
+//! The instructions that the service executes on its hot paths, counted by callgrind.
+//!
+//! A count hardly depends on the machine or its load, so it shows a regression that noise
+//! would hide from a measurement of time. Only our code and what it calls is counted, not
+//! hyper, the runtime or background tasks. The build is that of the other tests, without
+//! optimisation, so a count is only good for comparing it with an earlier one; `make bench`
+//! measures what requests cost in a release.
+
+use std::{collections::BTreeMap, env, fmt::Write as _, fs, process::Command};
+
+use futures_util::future::join_all;
+use serde_json::json;
+
+use crate::{
+    client::{RawConnection, header},
+    harness::{Finished, Home, PETSTORE, Service, wait_for},
+};
+
+/// The counts that are compared with, and what they were counted with.
+const REFERENCE: &str = "tests/process/instructions.txt";
+/// The environment variable that replaces them by the new counts.
+const ACCEPT: &str = "ACCEPT_INSTRUCTIONS";
+/// How many series of requests are counted before a test fails.
+const MAX_SERIES: usize = 6;
+
+/// The functions whose instructions are counted, with those of all functions they call.
+const COUNTED: [&str; 6] = [
+    "petstore::api::middleware::handle::{{closure}}",
+    "petstore::api::events::stream::EventStream::next::{{closure}}",
+    "petstore::event_tail::EventTail::follow::{{closure}}",
+    "petstore::store::sqlite::events::<impl petstore::store::sqlite::Sqlite>::event_read::{{closure}}::{{closure}}",
+    "petstore::store::sqlite::pets::<impl petstore::store::sqlite::Sqlite>::pet_list::{{closure}}::{{closure}}",
+    "petstore::store::sqlite::writer::WriterThread::process_batch",
+];
+
+/// Requests in a series.
+const REQUESTS: usize = 10;
+/// Connections that create at the same time.
+const CLIENTS: usize = 64;
+/// Clients that follow the events.
+const STREAMS: usize = 8;
+
+/// Sends a request, and returns the head of the response.
+async fn send(connection: &mut RawConnection, request: &str, status: u16) -> String {
+    connection.send(request).await;
+    let (received, head) = connection.response().await;
+    assert_eq!(received, status, "{head}");
+    head
+}
+
+async fn connections(service: &Service, count: usize) -> Vec<RawConnection> {
+    join_all((0..count).map(|_| RawConnection::connect(service))).await
+}
+
+/// A service under callgrind, and the counts so far.
+struct Counter {
+    home: Home,
+    service: Service,
+    key: String,
+    dumps: usize,
+    reference: BTreeMap<String, u64>,
+    counts: BTreeMap<&'static str, u64>,
+}
+
+impl Counter {
+    fn start() -> Self {
+        let home = Home::new();
+        home.petstore(&["seed", "2000"]).success();
+        let key = home.new_key();
+        let mut command = home.command("valgrind");
+        command.args(["--tool=callgrind", "--callgrind-out-file=counts"]);
+        command.args(COUNTED.map(|function| format!("--toggle-collect={function}")));
+        command.args([PETSTORE, "serve", "--listen", "127.0.0.1:0"]);
+        command.args(["--failed-auth-limit", "1000/s"]);
+        // One thread for all connections, as their order is part of what they cost.
+        let service = Service::start(command.env("TOKIO_WORKER_THREADS", "1"));
+        Self {
+            home,
+            service,
+            key,
+            dumps: 0,
+            reference: reference(),
+            counts: BTreeMap::new(),
+        }
+    }
+
+    /// The instructions since the last call.
+    fn counted(&mut self) -> u64 {
+        self.dumps += 1;
+        let mut dump = self.home.command("callgrind_control");
+        Finished::of(dump.args(["--dump", &self.service.pid().to_string()])).success();
+        let file = self.home.path(&format!("counts.{}", self.dumps));
+        wait_for("the counts", || {
+            let text = fs::read_to_string(&file).ok()?;
+            text.lines()
+                .find_map(|line| line.strip_prefix("totals: "))?
+                .parse()
+                .ok()
+        })
+    }
+
+    /// Counts the instructions per request in series of so many requests, of which the
+    /// smallest count is kept: whatever disturbs a count adds to it. The first series, which
+    /// fills caches, is not counted. A series is passed its number.
+    async fn count(
+        &mut self,
+        name: &'static str,
+        requests: usize,
+        mut series: impl AsyncFnMut(usize),
+    ) {
+        series(0).await;
+        self.counted();
+        let reference = self.reference.get(name).copied();
+        let mut least = u64::MAX;
+        for number in 1..=MAX_SERIES {
+            series(number).await;
+            least = least.min(self.counted() / requests as u64);
+            if reference.is_some_and(|reference| least <= limit(name, reference)) {
+                break;
+            }
+        }
+        self.counts.insert(name, least);
+    }
+}
+
+/// What a count may grow to: 1 % more where it always repeats, or else 3 %.
+fn limit(name: &str, reference: u64) -> u64 {
+    let percent = match name {
+        "list" | "not modified" | "wrong key" => 1,
+        _ => 3,
+    };
+    reference + reference * percent / 100
+}
+
+/// The counts of the reference, if they were counted in the same environment: other
+/// compilers generate other instructions. Empty if they are to be replaced.
+fn reference() -> BTreeMap<String, u64> {
+    let text = fs::read_to_string(REFERENCE).unwrap();
+    let (environment, counts) = text.split_once('\n').unwrap();
+    if env::var_os(ACCEPT).is_some() || environment != self::environment() {
+        return BTreeMap::new();
+    }
+    let counts = counts
+        .lines()
+        .map(|line| line.trim().split_once(' ').unwrap());
+    counts
+        .map(|(count, name)| (name.into(), count.parse().unwrap()))
+        .collect()
+}
+
+/// A request, as text.
+fn request(line: &str, key: &str, more_headers: &str, body: &str) -> String {
+    let mut text = format!("{line} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n");
+    if !body.is_empty() {
+        let length = body.len();
+        let _ = write!(
+            text,
+            "Content-Type: application/json\r\nContent-Length: {length}\r\n"
+        );
+    }
+    text + more_headers + "\r\n" + body
+}
+
+/// Compilers, tools and processor features that counts depend on.
+fn environment() -> String {
+    let version = |program: &str| {
+        let version = Command::new(program).arg("--version").output().unwrap();
+        let version = String::from_utf8(version.stdout).unwrap();
+        version.lines().next().unwrap_or_default().to_string()
+    };
+    let avx2 = fs::read_to_string("/proc/cpuinfo")
+        .unwrap()
+        .contains(" avx2 ");
+    let versions = ["rustc", "cc", "valgrind"].map(version).join(", ");
+    format!("{versions}{}", if avx2 { ", AVX2" } else { "" })
+}
+
+#[tokio::test]
+#[ignore = "needs valgrind; make test installs it and runs this"]
+async fn hot_paths_execute_no_more_instructions_than_before() {
+    let mut counter = Counter::start();
+    let key = counter.key.clone();
+    let client = &mut RawConnection::connect(&counter.service).await;
+
+    let list = request("GET /v1/pets", &key, "", "");
+    let listed = send(client, &list, 200).await;
+    let etag = header(&listed, "etag").unwrap();
+    let not_modified = format!("If-None-Match: {etag}\r\n");
+    let not_modified = request("GET /v1/pets", &key, &not_modified, "");
+    let get = request("GET /v1/pets/7", &key, "", "");
+    let wrong_key = request("GET /v1/pets", &format!("psk_{}", "a".repeat(38)), "", "");
+    for (name, request, status) in [
+        ("list", &list, 200),
+        ("get", &get, 200),
+        ("not modified", &not_modified, 304),
+        ("wrong key", &wrong_key, 401),
+    ] {
+        let series = async |_| {
+            for _ in 0..REQUESTS {
+                send(client, request, status).await;
+            }
+        };
+        counter.count(name, REQUESTS, series).await;
+    }
+
+    // Pages that were not read before: each series has another limit.
+    let pages = async |series| {
+        let mut target = format!("/v1/pets?limit={}", 50 + series);
+        for _ in 0..REQUESTS {
+            let page = request(&format!("GET {target}"), &key, "", "");
+            let head = send(client, &page, 200).await;
+            let link = header(&head, "link").unwrap();
+            target = link[1..link.find('>').unwrap()].to_string();
+        }
+    };
+    counter.count("page", REQUESTS, pages).await;
+
+    let pet = json!({"name": "Rex", "categoryId": 1, "status": "available"}).to_string();
+    let create = request("POST /v1/pets", &key, "", &pet);
+    let creates = async |_| {
+        for _ in 0..REQUESTS {
+            send(client, &create, 201).await;
+        }
+    };
+    counter.count("create", REQUESTS, creates).await;
+    let orders = async |_| {
+        for _ in 0..REQUESTS {
+            let head = send(client, &create, 201).await;
+            let id = header(&head, "location").unwrap().rsplit('/').next();
+            let order = format!(r#"{{"petId":{}}}"#, id.unwrap());
+            let order = request("POST /v1/store/orders", &key, "", &order);
+            send(client, &order, 201).await;
+        }
+    };
+    counter.count("create and order", REQUESTS, orders).await;
+
+    // While the file is locked, all writes queue up.
+    let mut clients = connections(&counter.service, CLIENTS).await;
+    let database = counter.home.database();
+    let batch = async |_| {
+        loop {
+            let lock = rusqlite::Connection::open(&database).unwrap();
+            lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+            join_all(clients.iter_mut().map(|client| client.send(&create))).await;
+            // The service handles them in turn on its one thread, and this one last.
+            send(client, &list, 200).await;
+            drop(lock);
+            let created = join_all(clients.iter_mut().map(RawConnection::response)).await;
+            // Again if a slow machine makes them wait for the lock until they time out.
+            if created.iter().all(|(status, _)| *status == 201) {
+                break;
+            }
+        }
+    };
+    counter.count("create, 64 at a time", CLIENTS, batch).await;
+    drop(clients);
+
+    let mut streams = connections(&counter.service, STREAMS).await;
+    for stream in &mut streams {
+        let follow = request("GET /v1/events/stream", &key, "", "");
+        stream.send(follow).await;
+        stream.read_until("retry: ").await;
+    }
+    let events = async |_| {
+        for _ in 0..REQUESTS {
+            send(client, &create, 201).await;
+            for stream in &mut streams {
+                stream.read_until("event: pet.created").await;
+            }
+        }
+    };
+    let name = "create, followed by 8 streams";
+    counter.count(name, REQUESTS, events).await;
+    compare(&counter);
+}
+
+/// Compares the counts with those of the reference, or makes them the reference.
+fn compare(
+    Counter {
+        reference, counts, ..
+    }: &Counter,
+) {
+    if env::var_os(ACCEPT).is_some() {
+        let lines = counts
+            .iter()
+            .map(|(name, count)| format!("{count:>8} {name}\n"));
+        let lines = lines.collect::<String>();
+        fs::write(REFERENCE, format!("{}\n{lines}", environment())).unwrap();
+        return;
+    }
+    let mut grown = String::new();
+    for (name, count) in counts {
+        match reference.get(*name) {
+            Some(before) if *count <= limit(name, *before) => {
+                println!("{name}: {before}, now {count}")
+            }
+            Some(before) => drop(writeln!(grown, "{name}: {before}, now {count}")),
+            None if reference.is_empty() => println!("{name}: {count}, compared with nothing"),
+            None => drop(writeln!(grown, "{name}: now {count}")),
+        }
+    }
+    assert!(
+        grown.is_empty(),
+        "more instructions than before:\n{grown}If that is worth it, accept the new counts: \
+         {ACCEPT}=1 cargo test --test process -- --include-ignored hot_paths"
+    );
+}
