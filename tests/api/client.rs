@@ -1,12 +1,13 @@
 //! The client side: requests, responses, and connections that use TLS if the suite does.
 
 use std::{
-    io,
+    io::{self, Read},
     net::{IpAddr, Ipv4Addr},
     sync::Arc,
 };
 
 use bytes::Bytes;
+use flate2::read::GzDecoder;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::client::{self, conn::http2::SendRequest};
@@ -96,7 +97,7 @@ impl Request<'_> {
                 server.send_encrypted(request, from, http2).await
             }
         };
-        contract::check(&method, &path, body.as_deref(), &response);
+        contract::check(&method, &path, body.as_deref(), &response.decoded());
         response
     }
 
@@ -144,6 +145,17 @@ pub struct Response {
 }
 
 impl Response {
+    /// The response with its content coding undone.
+    pub fn decoded(&self) -> Self {
+        let mut decoded = self.clone();
+        if self.header("content-encoding") == Some("gzip") && !self.body.is_empty() {
+            decoded.body.clear();
+            let mut gzip = GzDecoder::new(&self.body[..]);
+            gzip.read_to_end(&mut decoded.body).unwrap();
+        }
+        decoded
+    }
+
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }

@@ -22,8 +22,9 @@ static SEEN: Mutex<BTreeSet<(String, String)>> = Mutex::new(BTreeSet::new());
 
 /// Standard HTTP headers, and the CORS and security headers that the contract describes
 /// in prose rather than per operation.
-const STANDARD_HEADERS: [&str; 10] = [
+const STANDARD_HEADERS: [&str; 11] = [
     "content-type",
+    "content-encoding",
     "content-length",
     "transfer-encoding",
     "date",

@@ -93,25 +93,31 @@ pub async fn keys_are_not_rejected_while_the_key_table_is_unreadable(backend: Ba
 /// Load shedding: requests over the in-flight limit fail at once with 503 and do not
 /// affect those in flight. Health checks and authentication errors are still served.
 pub async fn requests_over_the_in_flight_limit_are_shed(backend: Backend) {
-    let server = Server::start_with(backend, |config| {
-        config.service.api.limits.max_in_flight = 3
-    })
-    .await;
+    let server = |limit| {
+        Server::start_with(backend, move |config| {
+            config.service.api.limits.max_in_flight = limit;
+        })
+    };
+    let saturated = server(0).await;
+    assert_every_operation_fails(&saturated, 503, "unavailable").await;
+    let unauthenticated = saturated.request(Method::GET, "/v1/pets").without_key();
+    unauthenticated
+        .send()
+        .await
+        .assert_error(401, "missing_api_key");
+    assert_eq!(saturated.get("/healthz").await.status, 200);
+    let shed = contract::callable_operations().count() as f64;
+    assert_eq!(saturated.metric("petstore_shed_requests_total").await, shed);
+
+    let server = server(3).await;
     server.create_pets(1).await;
     let lock = server.database.lock();
     let posts = (0..3).map(|_| server.post("/v1/pets", r#"{"name":"A","categoryId":1}"#));
     let others = async {
         let saturated = async || server.metric("petstore_requests_in_flight").await == 3.0;
         crate::harness::eventually("three requests are in flight", saturated).await;
-        assert_every_operation_fails(&server, 503, "unavailable").await;
-        let unauthenticated = server.request(Method::GET, "/v1/pets").without_key();
-        unauthenticated
-            .send()
-            .await
-            .assert_error(401, "missing_api_key");
-        assert_eq!(server.get("/healthz").await.status, 200);
-        let shed = contract::callable_operations().count() as f64;
-        assert_eq!(server.metric("petstore_shed_requests_total").await, shed);
+        let listed = server.get("/v1/pets").await;
+        listed.assert_error(503, "unavailable");
         drop(lock);
     };
     let (responses, ()) = tokio::join!(futures_util::future::join_all(posts), others);

@@ -379,7 +379,10 @@ pub async fn clients_that_read_too_slowly_time_out(backend: Backend) {
 
 /// Pipelined responses fill the socket buffers until the write timeout closes the connection.
 pub async fn clients_that_do_not_read_time_out(backend: Backend) {
-    let server = Server::start_with(backend, with_short_timeouts).await;
+    let server = Server::start_with(backend, |config| {
+        config.service.server.write_timeout = Duration::from_millis(200);
+    })
+    .await;
     server.create_pets(100).await;
     let conn = RawConnection::connect(&server).await;
     let request = format!(

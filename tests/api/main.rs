@@ -138,7 +138,7 @@ const CASES: &[(&str, Case)] = cases![
     metrics::client_disconnects_are_counted_as_499,
     metrics::the_dashboard_shows_exactly_the_exported_metrics,
     public_endpoints::the_contract_names_its_server_urls,
-    public_endpoints::the_contract_is_compressed_on_request,
+    public_endpoints::large_responses_are_compressed_on_request,
     public_endpoints::the_root_redirects_to_a_page,
     public_endpoints::pages_are_served_with_their_files,
     public_endpoints::security_headers_are_sent,

@@ -276,9 +276,9 @@ pub async fn a_410_disables_a_webhook_and_enabling_it_continues(backend: Backend
     setup.server.create_pets(2).await;
     setup.receiver.respond(|_| Reply::Status(200));
     setup.enable(id, true).await;
-    let all_received = async || setup.receiver.ids().len() == 3;
-    eventually("nothing was missed", all_received).await;
-    assert_eq!(setup.receiver.count(), 4);
+    // The first event a second time, too.
+    eventually("nothing was missed", async || setup.receiver.count() == 4).await;
+    assert_eq!(setup.receiver.ids().len(), 3);
 }
 
 pub async fn retry_after_pauses_an_endpoint(backend: Backend) {

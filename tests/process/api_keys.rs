@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::{
     client::{Client, LoadGenerator},
-    harness::{Home, Service, TIMEOUT, eventually},
+    harness::{Finished, Home, PETSTORE, Service, TIMEOUT, eventually},
     postgres::Cluster,
 };
 
@@ -27,6 +27,28 @@ fn only_the_secret_goes_to_stdout() {
         created.stderr.contains("won't be shown again"),
         "{created:?}"
     );
+}
+
+/// A key whose secret nobody has seen is not created.
+#[test]
+fn a_secret_that_cannot_be_printed_is_not_valid() {
+    let home = Home::new();
+    home.new_key();
+    for arguments in ["create till", "rotate 1"] {
+        for (redirection, reason) in [
+            (">/dev/full", "cannot print the secret: the disk is full"),
+            (">&-", "nobody would see the secret"),
+        ] {
+            let mut shell = home.command("sh");
+            let line = format!("\"$0\" keys {arguments} {redirection}");
+            let failed = Finished::of(shell.args(["-c", &line, PETSTORE]));
+            failed.assert_fails(1, reason);
+            failed.assert_fails(1, "no key was created");
+        }
+    }
+    let list = home.keys(&["list"]).success().stdout;
+    assert_eq!(list.lines().count(), 2, "{list}");
+    assert_eq!(columns(list.lines().nth(1).unwrap())[5], "never");
 }
 
 /// The list includes revoked and expired keys.
@@ -92,7 +114,7 @@ fn keys_are_listed() {
 fn keys_are_revoked_by_name() {
     let home = Home::new();
     home.create_store();
-    for name in ["kiosk", "till", "till", "42"] {
+    for name in ["kiosk", "till", "till", "till\u{202e} 42"] {
         home.keys(&["create", name]).success();
     }
     let again = home.keys(&["create", "kiosk"]).success();
@@ -107,17 +129,24 @@ fn keys_are_revoked_by_name() {
         "{revoked:?}"
     );
     let several = home.keys(&["revoke", "till"]);
-    several.assert_fails(1, "2 keys are named till");
-    for id in ["\n  2 (created 2", "\n  3 (created 2"] {
-        assert!(several.stderr.contains(id), "{several:?}");
+    let location = home.database().display().to_string();
+    several.assert_fails(1, &format!("2 keys in {location} are named till"));
+    for part in [
+        "\n  2 (created 2",
+        "\n  3 (created 2",
+        "Z, never expires, never",
+    ] {
+        assert!(several.stderr.contains(part), "{several:?}");
     }
     home.keys(&["revoke", "kiosks"])
-        .assert_fails(1, "there is no key kiosks");
-    let number = home.keys(&["revoke", "42"]).success();
+        .assert_fails(1, &format!("there is no key kiosks in {location}; see"));
+    let last = home.keys(&["revoke", "till\u{202e} 42"]).success();
     assert!(
-        number.stderr.starts_with("Revoked key 4 (42)"),
-        "{number:?}"
+        last.stderr.starts_with(r"Revoked key 4 (till\u{202e} 42)"),
+        "{last:?}"
     );
+    let list = home.keys(&["list"]).success().stdout;
+    assert!(list.contains(r" till\u{202e} 42 "), "{list}");
 }
 
 /// The successor has the same name, scopes and lifetime; the old key expires.
@@ -188,9 +217,18 @@ async fn assert_rotates(home: Home) {
         .await
         .unwrap()
         .unwrap();
-    // A longer one does not prolong a key that has expired.
+    // Neither a key that has expired nor one that is about to has a lifetime for a successor.
     home.keys(&["revoke", "3"]).success();
-    home.keys(&["rotate", "2", "--grace", "30d"]).success();
+    let expired = home.keys(&["rotate", "2", "--grace", "30d"]);
+    expired.assert_fails(
+        1,
+        " has expired; create a new key instead: petstore keys create",
+    );
+    assert_eq!(expired.stdout, "");
+    home.keys(&["rotate", "1"]).assert_fails(
+        1,
+        "its successor key 3 (kiosk) is no longer valid; create a new",
+    );
     let json = home.keys(&["list", "--json"]).success().stdout;
     assert!(
         json.contains(r#"{"id":2,"name":"kiosk","state":"expired""#),
@@ -199,7 +237,7 @@ async fn assert_rotates(home: Home) {
     service.event("api key expiry changed");
     home.keys(&["revoke", "1"]).success();
     home.keys(&["rotate", "1"])
-        .assert_fails(1, "key 1 (kiosk) was revoked");
+        .assert_fails(1, " was revoked at 2");
     service.stop();
 }
 
@@ -243,6 +281,9 @@ fn revoking_an_unknown_key_fails() {
     let unknown = home.keys(&["revoke", "2"]);
     assert_eq!((unknown.code, &*unknown.stdout), (Some(1), ""));
     assert!(unknown.stderr.contains("there is no key 2"), "{unknown:?}");
+    // Otherwise this could be either.
+    let number = home.keys(&["create", "2"]);
+    number.assert_fails(2, "a number would be taken for the id of a key");
 }
 
 /// In the wrong directory, a new database would make a key that the service refuses.

@@ -1,12 +1,12 @@
 //! Online backups (`petstore backup`) and integrity checks (`petstore check`).
 
-use std::fs;
+use std::{fs, thread};
 
 use rusqlite::Connection;
 
 use crate::{
     client::{Client, LoadGenerator},
-    harness::{Finished, Home},
+    harness::{Finished, Home, signal, wait_for},
     postgres::Cluster,
 };
 
@@ -81,7 +81,7 @@ fn a_failed_backup_overwrites_nothing_and_leaves_nothing() {
     backup(&home, "there.db").assert_fails(1, "already exists");
     assert_eq!(fs::read(home.path("there.db")).unwrap(), b"mine");
     fs::remove_file(home.path("there.db")).unwrap();
-    backup(&home, "nowhere/copy.db").assert_fails(1, "No such file");
+    backup(&home, "nowhere/copy.db").assert_fails(1, "the folder nowhere does not exist");
     let missing = home.petstore(&["backup", "copy.db", "--database", "sqlite:none.db"]);
     missing.assert_fails(1, "there is no database");
     let server = home.petstore(&[
@@ -128,6 +128,54 @@ fn a_backup_appears_atomically() {
     backup(&home, "copy.db").success();
 }
 
+/// Whatever the signal, one sentence says how things are, and no file is left.
+#[test]
+#[ignore = "needs strace; make test installs it and runs this"]
+fn a_signal_leaves_nothing_behind() {
+    let as_it_was = "the store is as it was";
+    let cases = [
+        ("INT", 130, "backup other.db", "no backup was made"),
+        ("TERM", 143, "restore copy.db", as_it_was),
+        ("TERM", 143, "restore copy.db --database new.db", as_it_was),
+        ("INT", 130, "export out.csv", "nothing was exported"),
+    ];
+    // All at once, because a delayed process does not end before the delay does.
+    thread::scope(|scope| {
+        for (name, code, line, sentence) in cases {
+            scope.spawn(move || assert_interrupted(name, code, line, sentence));
+        }
+    });
+}
+
+fn assert_interrupted(name: &str, code: i32, line: &str, sentence: &str) {
+    let home = Home::new();
+    home.new_key();
+    backup(&home, "copy.db").success();
+    fs::write(home.path("trace"), "").unwrap();
+    // Those of SQLite may stay, empty: the next command deletes them.
+    let files = || -> Vec<_> {
+        let is_empty_log = |name: &String| name.ends_with("-wal") || name.ends_with("-shm");
+        home.files()
+            .into_iter()
+            .filter(|name| !is_empty_log(name))
+            .collect()
+    };
+    let before = files();
+    let inject = "inject=fsync,fdatasync:delay_enter=10000000:when=1";
+    let mut command = home.traced(&["-e", "trace=fsync,fdatasync", "-e", inject]);
+    let running = command.args(line.split(' ')).spawn().unwrap();
+    wait_for("the file to be written", || {
+        let trace = fs::read_to_string(home.path("trace")).unwrap();
+        trace.contains("sync(").then_some(())
+    });
+    signal(running.id(), name);
+    let ended = Finished::from(running.wait_with_output().unwrap());
+    ended.assert_fails(code, &format!("petstore: interrupted; {sentence}\n"));
+    assert_eq!(files(), before, "{line}");
+    home.petstore(&["check"]).success();
+    assert_eq!(home.files(), before, "{line}");
+}
+
 /// A consistent store: an available, a reserved and a sold pet, one with a returned order,
 /// one that was deleted after it was sold, and one without a status.
 const STORE: &str = "
@@ -148,83 +196,83 @@ const ACTIVE_ORDERS: &str = "
 const DAMAGE: [(&str, &str); 23] = [
     (
         "UPDATE pets SET status = 'available' WHERE id = 2",
-        "1 open orders whose pet is not pending",
+        "open orders whose animal is not pending: 1",
     ),
     (
         "DELETE FROM pets WHERE id = 2",
-        "1 open orders whose pet is not pending",
+        "open orders whose animal is not pending: 1",
     ),
     (
         "UPDATE pets SET status = NULL WHERE id = 3",
-        "1 completed orders whose pet is not sold",
+        "completed orders whose animal is not sold: 1",
     ),
     (
         "UPDATE orders SET updated_at = 4 WHERE id IN (1, 4)",
-        "2 orders that were updated before they were created",
+        "orders that were updated before they were created: 2",
     ),
     (
         "UPDATE orders SET completed_at = NULL WHERE id = 2",
-        "1 orders with a wrong time of completion",
+        "orders with a wrong time of completion: 1",
     ),
     (
         "UPDATE orders SET completed_at = NULL WHERE id = 3",
-        "1 orders with a wrong time of completion",
+        "orders with a wrong time of completion: 1",
     ),
     (
         "UPDATE orders SET completed_at = 5 WHERE id IN (1, 4)",
-        "2 orders with a wrong time of completion",
+        "orders with a wrong time of completion: 2",
     ),
     (
         "UPDATE orders SET completed_at = 4 WHERE id = 2",
-        "1 orders with a wrong time of completion",
+        "orders with a wrong time of completion: 1",
     ),
     (
         "UPDATE orders SET completed_at = 9 WHERE id = 3",
-        "1 orders with a wrong time of completion",
+        "orders with a wrong time of completion: 1",
     ),
     (
         "UPDATE pets SET search_name = 'C' WHERE id = 3",
-        "1 pets that a search does not find by their name",
+        "animals that a search does not find by their name: 1",
     ),
     (
         "UPDATE pets SET name = 'F' WHERE id < 3",
-        "2 pets that a search does not find by their name",
+        "animals that a search does not find by their name: 2",
     ),
     (
         "UPDATE categories SET folded_name = 'straße' WHERE id = -2",
-        "1 categories whose name could be used twice",
+        "categories whose name could be used twice: 1",
     ),
     (
         "UPDATE counts SET pets = pets + 1",
-        "1 pets counted in excess",
+        "the count of animals is too high by 1",
     ),
     (
         "UPDATE counts SET pets_available = pets_available + 2",
-        "2 available pets counted in excess",
+        "the count of available animals is too high by 2",
     ),
     (
         "UPDATE counts SET pets_pending = pets_pending + 1",
-        "1 pending pets counted in excess",
+        "the count of pending animals is too high by 1",
     ),
     (
         "UPDATE counts SET pets_sold = pets_sold - 1",
-        "-1 sold pets counted in excess",
+        "the count of sold animals is too low by 1",
     ),
     (
         "UPDATE counts SET orders_placed = orders_placed + 1",
-        "1 open orders counted in excess",
+        "the count of open orders is too high by 1",
     ),
     (
         "UPDATE counts SET orders_completed = orders_completed + 1",
-        "1 completed orders counted in excess",
+        "the count of completed orders is too high by 1",
     ),
     (
         "UPDATE counts SET orders_cancelled = orders_cancelled + 1",
-        "1 cancelled orders counted in excess",
+        "the count of cancelled orders is too high by 1",
     ),
     (
         "UPDATE counts SET orders_returned = orders_returned + 1",
-        "1 returned orders counted in excess",
+        "the count of returned orders is too high by 1",
     ),
     (
         "DROP INDEX orders_expires_at_idx",
@@ -235,13 +283,13 @@ const DAMAGE: [(&str, &str); 23] = [
         "DROP INDEX orders_active_pet_id_key;
          UPDATE orders SET status = 'completed' WHERE id = 3; UPDATE orders SET pet_id = 3 WHERE id = 3",
         "the index orders_active_pet_id_key is missing or changed\n\
-         1 pets with more than one order that is open or completed",
+         animals with more than one order that is open or completed: 1",
     ),
     (
         "DROP INDEX orders_active_pet_id_key;
          INSERT INTO orders (pet_id, status, created_at, updated_at) VALUES (2, 'placed', 5, 5)",
         "the index orders_active_pet_id_key is missing or changed\n\
-         1 pets with more than one order that is open or completed",
+         animals with more than one order that is open or completed: 1",
     ),
 ];
 
@@ -270,7 +318,7 @@ fn check_reports_inconsistencies() {
         (
             "DROP TRIGGER count_order_deleted; DELETE FROM orders WHERE id = 3",
             "the trigger count_order_deleted is missing or changed\n\
-             1 returned orders counted in excess",
+             the count of returned orders is too high by 1",
         ),
         // Nothing else can be checked.
         (
@@ -296,9 +344,9 @@ fn check_reports_inconsistencies() {
     found.assert_fails(1, "3 problems found in /");
     assert_eq!(
         found.stdout,
-        "1 open orders whose pet is not pending\n\
-         1 orders that were updated before they were created\n\
-         2 pets that a search does not find by their name\n"
+        "open orders whose animal is not pending: 1\n\
+         orders that were updated before they were created: 1\n\
+         animals that a search does not find by their name: 2\n"
     );
 
     // An empty file is not a petstore database, and stays empty.
@@ -310,9 +358,17 @@ fn check_reports_inconsistencies() {
     let mut bytes = fs::read(home.database()).unwrap();
     let end = bytes.len();
     bytes[end - 4096 * 2..].fill(0xff);
-    fs::write(home.path("broken.db"), bytes).unwrap();
+    fs::write(home.path("broken.db"), &bytes).unwrap();
     let found = check(&home, "sqlite:broken.db");
-    assert_eq!(found.code, Some(1), "{found:?}");
+    found.assert_fails(1, "petstore restore BACKUP --database ");
+    for line in found.stdout.lines() {
+        assert!(line.starts_with("damage: "), "{found:?}");
+    }
+    // SQLite says no more than that it is damaged.
+    fs::write(home.path("broken.db"), &bytes[..4096]).unwrap();
+    let found = check(&home, "sqlite:broken.db");
+    found.assert_fails(1, "1 problem found in ");
+    assert_eq!(found.stdout, "parts of the file cannot be read\n");
 }
 
 /// Before an upgrade, the new binary backs up an older database without
@@ -345,7 +401,7 @@ fn check_reports_inconsistencies_on_postgres() {
     cluster.psql(&database, STORE);
     cluster.psql(&database, ACTIVE_ORDERS);
     check(&home, &home.url()).success();
-    let active_order = "1 pets whose row names another active order than they have";
+    let active_order = "animals whose row names another active order than they have: 1";
     let only_here = [
         (
             "UPDATE pets SET active_order = NULL WHERE id = 3",
@@ -366,12 +422,12 @@ fn check_reports_inconsistencies_on_postgres() {
         (
             "DROP TRIGGER count_orders_updated ON orders;
              ALTER TABLE pets DISABLE TRIGGER count_pets_inserted",
-            "2 missing or disabled triggers",
+            "missing or disabled triggers: 2",
         ),
         (
             "ALTER TABLE categories DROP CONSTRAINT categories_folded_name_key;
              DROP INDEX pets_search_name_id_idx; DROP INDEX pets_category_id_id_idx",
-            "3 missing indexes",
+            "missing indexes: 3",
         ),
     ];
     for (damage, reported) in DAMAGE.into_iter().chain(only_here) {
@@ -388,7 +444,7 @@ fn check_reports_inconsistencies_on_postgres() {
         let indexes = reported.lines().filter(is_index).count();
         let mut expected = match indexes {
             0 => Vec::new(),
-            _ => vec![format!("{indexes} missing indexes")],
+            _ => vec![format!("missing indexes: {indexes}")],
         };
         let others = reported.lines().filter(|line| !is_index(line));
         expected.extend(others.map(String::from));

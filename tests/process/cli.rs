@@ -97,7 +97,13 @@ fn stdout_write_errors_are_reported() {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let ended = Finished::of(home.command(PETSTORE).args(command).stdout(full));
         assert_eq!(ended.code, Some(1), "{command:?}: {ended:?}");
-        assert!(ended.stderr.starts_with("petstore: "), "{ended:?}");
+        let words = "petstore: cannot write to standard output: the disk is full; free some space";
+        assert!(ended.stderr.starts_with(words), "{ended:?}");
+        let mut shell = home.command("sh");
+        let closed = shell
+            .args(["-c", "\"$0\" \"$@\" >&-", PETSTORE])
+            .args(command);
+        Finished::of(closed).assert_fails(1, "standard output is closed");
     }
 }
 
@@ -116,6 +122,7 @@ fn invalid_values_are_usage_errors() {
         ("serve --listen :", "127.0.0.1:8080"),
         ("serve --port 65536", "from 0 to 65535"),
         ("serve --port -1", "from 0 to 65535"),
+        ("serve --database x.db/", "must be a file"),
         ("healthcheck --listen here", "127.0.0.1:8080"),
         ("serve --reserve-for soon", "from 1s to 3660d"),
         ("serve --reserve-for 0s", "from 1s to 3660d"),
@@ -171,7 +178,7 @@ fn invalid_values_are_usage_errors() {
         };
         assert_usage_error(&home, &words, &[option, value, allowed]);
     }
-    let name = "1 to 100 characters long, without control characters";
+    let name = "for '<NAME>': must be 1 to 100 characters long, without control characters";
     for (arguments, expected) in [
         (["keys", "create", ""], ["<NAME>", "''", name]),
         (["keys", "create", "  "], ["<NAME>", "'  '", name]),
@@ -206,6 +213,7 @@ fn assert_usage_error(home: &Home, arguments: &[&str], expected: &[&str]) {
             "{word} is missing: {rejected:?}"
         );
     }
+    assert!(!rejected.stderr.contains("\n\n\n"), "{rejected:?}");
     assert_eq!(home.files(), [""; 0], "{arguments:?}");
 }
 
@@ -269,9 +277,13 @@ fn a_port_in_use_is_reported() {
     let home = Home::new();
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = other.local_addr().unwrap().to_string();
-    let ended = home.petstore(&["serve", "--listen", &address]);
+    let port = address.rsplit_once(':').unwrap().1;
+    let ended = home.petstore(&["serve", "--port", port]);
     assert_eq!((ended.code, &*ended.stdout), (Some(1), ""), "{ended:?}");
-    assert!(ended.stderr.contains(&address), "{ended:?}");
+    assert!(
+        ended.stderr.contains(&format!("{address} (--port)")),
+        "{ended:?}"
+    );
     assert!(ended.stderr.contains("in use"), "{ended:?}");
     assert!(ended.stderr.contains("--port 0"), "{ended:?}");
     assert!(!ended.stderr.contains("os error"), "{ended:?}");
@@ -289,7 +301,7 @@ fn a_port_and_a_path_are_enough() {
     let forms = [
         |port| ["--listen".into(), format!("{port}")],
         |port| ["--listen".into(), format!(":{port}")],
-        |port| ["--port".into(), format!("{port}")],
+        |port| ["--port".into(), format!(":{port}")],
     ];
     for form in forms {
         let port = free();
@@ -311,16 +323,29 @@ fn errors_are_in_words() {
             "check --database no/dir/x.db",
             "the folder no/dir does not exist",
         ),
-        ("man /dev/null/man", "Not a directory"),
-        ("healthcheck --port 1", "Connection refused"),
+        ("man /dev/null/man", "part of the path is a file"),
+        ("healthcheck --port 1", "nothing listens there"),
         (
             "keys list --database postgres://till@127.0.0.1:9/shop",
-            "Connection refused",
+            "cannot use postgres://till@127.0.0.1:9/shop: nothing listens there; start PostgreSQL",
         ),
+        (
+            "copy --from no.db --to postgres://till@127.0.0.1:9/shop",
+            "/no.db; name the SQLite file to copy with --from",
+        ),
+        (
+            "backup copy.db --database no.db",
+            "there is no database at ",
+        ),
+        ("restore no.db", "there is no file no.db"),
+        ("events --url http://127.0.0.1:1", "name its URL with --url"),
     ] {
         let arguments: Vec<_> = command.split(' ').collect();
-        let failed = home.petstore(&arguments);
+        let mut petstore = home.command(PETSTORE);
+        let failed = Finished::of(petstore.args(arguments).env("PETSTORE_KEY", "psk_x"));
         failed.assert_fails(1, words);
-        assert!(!failed.stderr.contains("os error"), "{failed:?}");
+        for part in ["os error", "Copying"] {
+            assert!(!failed.stderr.contains(part), "{part}: {failed:?}");
+        }
     }
 }

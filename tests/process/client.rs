@@ -12,7 +12,7 @@ use std::{
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
     task::JoinSet,
     time::{sleep, timeout},
@@ -339,16 +339,16 @@ impl LoadGenerator {
     }
 }
 
-/// A raw TCP connection, for clients that misbehave.
-pub struct RawConnection(TcpStream);
+/// A raw TCP connection, for clients that misbehave, or whose every byte counts.
+pub struct RawConnection(BufReader<TcpStream>);
 
 impl RawConnection {
     pub async fn connect(service: &Service) -> Self {
-        Self(TcpStream::connect(service.address).await.unwrap())
+        Self::new(TcpStream::connect(service.address).await.unwrap())
     }
 
     pub fn new(stream: TcpStream) -> Self {
-        Self(stream)
+        Self(BufReader::new(stream))
     }
 
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
@@ -373,6 +373,18 @@ impl RawConnection {
         String::from_utf8(got).unwrap()
     }
 
+    /// Reads a response to a GET or POST, and returns its status and its head.
+    pub async fn response(&mut self) -> (u16, String) {
+        let head = self.read_until("\r\n\r\n").await;
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let length = header(&head, "content-length").filter(|_| status != 304);
+        let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+        let read = timeout(TIMEOUT, self.0.read_exact(&mut body)).await;
+        read.expect("a response in time")
+            .expect("a complete response");
+        (status, head)
+    }
+
     /// Reads until the service closes the connection.
     pub async fn read_to_end(&mut self) -> Vec<u8> {
         let mut got = Vec::new();
@@ -380,6 +392,12 @@ impl RawConnection {
         read.expect("a closed connection").unwrap();
         got
     }
+}
+
+/// The value of a header in the head of a raw response.
+pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    let mut headers = head.lines().filter_map(|line| line.split_once(": "));
+    headers.find_map(|(found, value)| (found == name).then_some(value))
 }
 
 /// The head and the body of a raw request that creates a pet.

@@ -1,6 +1,6 @@
 //! `petstore serve --demo`: a shop that was made up.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, os::unix::fs::MetadataExt};
 
 use crate::{
     client::Client,
@@ -12,9 +12,17 @@ use crate::{
 #[tokio::test]
 async fn the_demo_has_believable_data() {
     let home = Home::new();
-    let mut serve = home.command(PETSTORE);
+    // The test runner may ignore SIGHUP, as with nohup.
+    let mut serve = home.command("env");
+    serve.args(["--default-signal=HUP", PETSTORE]);
     serve.args(["serve", "--demo", "--port", "0"]);
-    let service = Service::start(serve.env("TMPDIR", home.dir()));
+    // What other commands use, and what the demo does not.
+    serve.env("PETSTORE_DATABASE", "postgres://db.invalid/shop");
+    serve.env("PETSTORE_DATABASE_PASSWORD_FILE", "none");
+    let mut service = Service::start(serve.env("TMPDIR", home.dir()));
+    let folder = std::fs::read_dir(home.dir()).unwrap().next().unwrap();
+    let mode = folder.unwrap().metadata().unwrap().mode();
+    assert_eq!(mode & 0o777, 0o700);
     let console = service.event("demo ready")["console_url"].clone();
     let (page, key) = console.as_str().unwrap().split_once("#key=").unwrap();
     assert_eq!(page, service.url("/console"));
@@ -46,12 +54,16 @@ async fn the_demo_has_believable_data() {
     let database = service.event("listening")["database"].clone();
     let database = database.as_str().unwrap();
     home.petstore(&["check", "--database", database]).success();
-    service.stop();
+    service.signal("HUP");
+    assert_eq!(service.event("shutting down")["signal"], "SIGHUP");
+    assert!(service.wait().success(), "{}", service.output());
     assert_eq!(std::fs::read_dir(home.dir()).unwrap().count(), 0);
 }
 
 #[test]
 fn the_demo_has_no_other_database() {
     let rejected = Home::new().petstore(&["serve", "--demo", "--database", "pets.db"]);
-    rejected.assert_fails(2, "--demo");
+    rejected.assert_fails(2, "leave out --demo, or --database");
+    let usage = "\n\nUsage: petstore serve [OPTIONS]\n";
+    assert!(rejected.stderr.contains(usage), "{rejected:?}");
 }

@@ -4,9 +4,9 @@ use std::{
     fs,
     io::{Read, Write},
     net::{SocketAddr, TcpListener},
-    os::unix::fs::PermissionsExt,
+    os::unix::{fs::PermissionsExt, net::UnixListener},
     path::Path,
-    thread,
+    thread::{self, JoinHandle},
 };
 
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
@@ -75,6 +75,18 @@ fn unused_address() -> SocketAddr {
         .unwrap()
 }
 
+/// A program that responds to one request.
+fn respond_with(response: &'static str) -> (SocketAddr, JoinHandle<()>) {
+    let program = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = program.local_addr().unwrap();
+    let program = thread::spawn(move || {
+        let (mut client, _) = program.accept().unwrap();
+        let _ = client.read(&mut [0; 1024]);
+        let _ = client.write_all(response.as_bytes());
+    });
+    (address, program)
+}
+
 fn set_mode(file: &Path, mode: u32) {
     fs::set_permissions(file, PermissionsExt::from_mode(mode)).unwrap();
 }
@@ -86,7 +98,7 @@ fn a_healthy_service_is_fine() {
     let service = home.serve();
     let report = doctor(&home, service.address, &[]);
     assert_fine(&report);
-    let checks = ["store", "keys", "clock", "disk", "port"];
+    let checks = ["store", "keys", "clock", "disk", "port", "imports"];
     let found = report
         .stdout
         .lines()
@@ -113,14 +125,31 @@ fn a_healthy_service_is_fine() {
         "port",
         &["the store is open", "--listen"],
     );
+    // Another service at that address.
+    let (address, program) = respond_with("HTTP/1.1 200 OK\r\n\r\n{\"status\":\"ready\"}");
+    let report = doctor(&home, address, &[]);
+    program.join().unwrap();
+    let parts = ["ready, but not the one that has this store open; specify"];
+    assert_found(&report, "warning", "port", &parts);
+    // Somebody has deleted the socket for imports.
+    let socket = home.path("petstore.db-socket");
+    fs::remove_file(&socket).unwrap();
+    let report = doctor(&home, service.address, &[]);
+    assert_found(&report, "warning", "imports", &["nothing accepts imports"]);
     service.stop();
     let report = doctor(&home, unused_address(), &[]);
     assert_found(
         &report,
         "warning",
         "port",
-        &["nothing listens", "petstore serve"],
+        &["nothing listens", "petstore serve --database sqlite:"],
     );
+    assert_eq!(home.files(), ["petstore.db"]);
+    // A service that is killed leaves it behind.
+    drop(UnixListener::bind(&socket).unwrap());
+    let report = doctor(&home, unused_address(), &[]);
+    let warnings = lines(&report, "warning");
+    assert!(warnings[1].contains("was killed"), "{report:?}");
 }
 
 #[test]
@@ -131,6 +160,20 @@ fn stores_that_cannot_be_used_are_problems_and_never_created() {
     let problems = lines(&report, "problem");
     assert!(problems[0].contains("there is no database"), "{report:?}");
     assert_eq!(home.files(), [""; 0]);
+    // The path as it was typed, and one advice.
+    let report = home.petstore(&["doctor", "--port", "1", "--database", "./no.db"]);
+    let problem = lines(&report, "problem")[0];
+    assert!(problem.contains(" at ./no.db;"), "{report:?}");
+    assert_eq!(problem.matches("--database").count(), 1, "{report:?}");
+    // The other checks go on.
+    let report = home.petstore(&["doctor", "--port", "1", "--database", "mysql://u:secret@db"]);
+    let problem = lines(&report, "problem")[0];
+    assert!(
+        problem.contains("(PETSTORE_DATABASE) must be"),
+        "{report:?}"
+    );
+    assert!(!report.stdout.contains("secret"), "{report:?}");
+    assert!(report.stdout.contains("nothing listens"), "{report:?}");
     drop(home.older_database());
     let report = doctor(&home, unused_address(), &[]);
     assert!(
@@ -218,10 +261,8 @@ fn what_is_wrong_with_a_store_is_reported() {
     fs::write(home.database(), bytes).unwrap();
     let report = doctor(&home, unused_address(), &[]);
     let problems = lines(&report, "problem");
-    assert!(
-        problems[0].contains("damaged") || problems[0].contains("malformed"),
-        "{report:?}"
-    );
+    assert!(problems[0].contains("is damaged; see how"), "{report:?}");
+    assert!(!report.stdout.contains("malformed"), "{report:?}");
     assert_eq!(report.code, Some(1));
 }
 
@@ -229,25 +270,27 @@ fn what_is_wrong_with_a_store_is_reported() {
 fn what_answers_at_the_port_is_reported() {
     let home = Home::new();
     home.new_key();
-    let not_ready = "HTTP/1.1 503 Service Unavailable\r\n\r\n{\"code\":\"unavailable\"}";
+    let not_ready = "HTTP/1.1 503 Service Unavailable\r\n\r\n{\"code\":\"unavailable\",\"message\":\
+                     \"this sentence says something, and then in its last words what to do\"}";
     for (response, parts) in [
         (
-            "HTTP/1.1 200 OK\r\n\r\nwelcome",
-            ["another program", "--listen"],
+            "HTTP/1.1 404 Not Found\r\n\r\n<html>\nwelcome",
+            ["another program", ": it answered 404 Not Found; stop it"],
         ),
-        (not_ready, ["is not ready", "read its log"]),
-        // It closes the connection without a response.
-        ("", ["another program", "--listen"]),
+        (
+            "HTTP/1.0 200 OK\r\n\r\n{}",
+            ["it answered 200 OK;", "stop it"],
+        ),
+        ("SSH-2.0-x\r\n", [": it said SSH-2.0-x;", "--listen"]),
+        (
+            not_ready,
+            [" in its last words what to do (503); ", "read its log"],
+        ),
+        ("", ["another program", ": it closed the connection;"]),
     ] {
-        let other = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = other.local_addr().unwrap();
-        let answering = thread::spawn(move || {
-            let (mut client, _) = other.accept().unwrap();
-            let _ = client.read(&mut [0; 1024]);
-            let _ = client.write_all(response.as_bytes());
-        });
+        let (address, program) = respond_with(response);
         let report = doctor(&home, address, &[]);
-        answering.join().unwrap();
+        program.join().unwrap();
         assert_found(&report, "problem", "port", &parts);
     }
 }
@@ -259,9 +302,17 @@ fn certificates_are_checked() {
     let files = Identity::new(&home.dir());
     set_mode(&files.key, 0o600);
     let options = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"];
-    let service = Service::start(home.serve_command().args(options));
+    let mut serve = home.serve_command();
+    let service = Service::start(
+        serve
+            .args(options)
+            .args(["--metrics-listen", "127.0.0.1:0"]),
+    );
     let check = || doctor(&home, service.address, &options);
     assert_fine(&check());
+    let report = doctor(&home, service.address, &[]);
+    assert_found(&report, "problem", "port", &["uses TLS; set --tls-cert"]);
+    the_settings_of_the_packaged_service_are_used(&home, &service);
     set_mode(&files.key, 0o644);
     assert_found(
         &check(),
@@ -312,6 +363,39 @@ fn certificates_are_checked() {
         "certificate",
         &["does not belong to the certificate"],
     );
+}
+
+/// All that concern the checks, not only the database.
+fn the_settings_of_the_packaged_service_are_used(home: &Home, service: &Service) {
+    let elsewhere = Home::new();
+    let file = elsewhere.path("packaged.env");
+    let check = |database: &str, listen: &str| {
+        let metrics = service.event("listening")["metrics_url"].clone();
+        let metrics = metrics.as_str().unwrap().split('/').nth(2).unwrap();
+        let settings = format!(
+            "PETSTORE_DATABASE='{database}'\nPETSTORE_LISTEN='{listen}'\n\
+             PETSTORE_METRICS_LISTEN={metrics}\nPETSTORE_TLS_CERT='{}'\nPETSTORE_TLS_KEY='{}'\n",
+            home.path("cert.pem").display(),
+            home.path("key.pem").display()
+        );
+        fs::write(&file, settings).unwrap();
+        set_mode(&file, 0o600);
+        elsewhere.petstore(&["doctor", "--packaged-settings", "packaged.env"])
+    };
+    let (database, listen) = (home.url(), service.address.to_string());
+    let report = check(&database, &listen);
+    assert_fine(&report);
+    for check in ["port", "imports", "metrics", "certificate", "settings"] {
+        let ok = format!("ok       {check} ");
+        assert!(report.stdout.contains(&ok), "{check}: {report:?}");
+    }
+    let report = check("mysql://u:secret@db/x", &listen);
+    let name = "PETSTORE_DATABASE in packaged.env must be";
+    assert_found(&report, "problem", "store", &[name]);
+    assert!(!report.stdout.contains("secret"), "{report:?}");
+    let report = check(&database, "here");
+    let name = "PETSTORE_LISTEN in packaged.env must be";
+    assert_found(&report, "problem", "port", &[name]);
 }
 
 #[test]

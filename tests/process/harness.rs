@@ -20,7 +20,7 @@ pub const PETSTORE: &str = env!("CARGO_BIN_EXE_petstore");
 
 /// How long a test waits for something that must happen. A safety net, not a
 /// performance requirement.
-pub const TIMEOUT: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Polls until the closure returns a value.
 #[track_caller]

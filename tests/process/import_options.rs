@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    io::{self, BufRead, BufReader},
+    io::{BufRead, BufReader, Read},
 };
 
 use reqwest::Method;
@@ -87,15 +87,24 @@ fn standard_input_is_imported() {
     import.stdin(fs::File::open(home.path("animals")).unwrap());
     Finished::of(&mut import).success();
     assert_eq!(exported(&home), ANIMALS);
-    // From a pipe, and with an error.
-    let mut pipe = home.command("sh");
-    pipe.args([
-        "-c",
-        "printf 'name,categoryId\\nA,x\\n' | \"$0\" import - --format csv",
-        PETSTORE,
-    ]);
-    let rejected = Finished::of(&mut pipe);
-    rejected.assert_fails(1, "standard input, line 2: categoryId");
+    for (line, reason) in [
+        (
+            "printf 'name,categoryId\\nA,x\\n' | \"$0\" import - --format csv",
+            "standard input, line 2: categoryId",
+        ),
+        (
+            "\"$0\" import - --format csv < .",
+            "standard input is a folder; name a .csv or .jsonl file in it",
+        ),
+        (
+            "TMPDIR=/no \"$0\" import - --format csv < animals",
+            "a temporary file in /no: there is no such file or folder; to use another folder, set \
+             TMPDIR",
+        ),
+    ] {
+        let mut shell = home.command("sh");
+        Finished::of(shell.args(["-c", line, PETSTORE])).assert_fails(1, reason);
+    }
     assert_eq!(exported(&home), ANIMALS);
     assert_eq!(run(&home, &["export", "-"]).success().stdout, ANIMALS);
 }
@@ -161,7 +170,7 @@ fn an_import_continues_or_restarts() {
     );
     run_sql("DROP TRIGGER t");
     let continued = run(&home, &["import", "animals.jsonl"]).success();
-    let message = "Continuing: 2 of 3 animals were imported before the interruption";
+    let message = "Continuing: an earlier command has imported 2 of 3 animals.";
     assert!(continued.stderr.contains(message), "{continued:?}");
     assert_eq!(count(), 3 + 1);
     interrupt();
@@ -184,6 +193,7 @@ fn an_import_continues_or_restarts() {
 
 /// Only a file is created as a whole.
 #[test]
+#[ignore = "needs strace; make test installs it and runs this"]
 fn an_interrupted_export_to_standard_output_is_reported() {
     let home = Home::new();
     run(&home, &["seed", "5000"]).success();
@@ -192,13 +202,191 @@ fn an_interrupted_export_to_standard_output_is_reported() {
         .args(["export", "--database", &home.url()])
         .spawn()
         .unwrap();
-    // It is more than the pipe can hold.
+    // It is more than the pipe can hold, so it waits for its reader.
     let mut output = BufReader::new(export.stdout.take().unwrap());
     output.read_line(&mut String::new()).unwrap();
     signal(export.id(), "INT");
-    io::copy(&mut output, &mut io::sink()).unwrap();
     let interrupted = Finished::from(export.wait_with_output().unwrap());
-    interrupted.assert_fails(1, "interrupted; the output is not complete");
+    interrupted.assert_fails(130, "interrupted; the output is not complete");
+    let mut shell = home.command("sh");
+    shell.args(["-c", "\"$0\" export --format csv | true", PETSTORE]);
+    assert_eq!(Finished::of(&mut shell).success().stderr, "");
+
+    // The test runner may ignore SIGHUP, as with nohup. The check is still reading when the
+    // signal arrives, because every read takes a tenth of a second.
+    let mut check = home.command("env");
+    check.args([
+        "--default-signal=HUP",
+        "strace",
+        "-D",
+        "-f",
+        "-o",
+        "trace",
+        "-e",
+    ]);
+    check.args(["inject=pread64:delay_enter=100000", PETSTORE, "check"]);
+    let mut check = check.args(["--database", &home.url()]).spawn().unwrap();
+    let mut output = BufReader::new(check.stderr.take().unwrap());
+    output.read_line(&mut String::new()).unwrap();
+    signal(check.id(), "HUP");
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    let sentence = "petstore: interrupted; the check is not complete\n";
+    assert!(rest.contains(sentence), "{rest}");
+    assert_eq!(check.wait().unwrap().code(), Some(129));
+}
+
+/// Nobody wants the rest, or sees it.
+#[test]
+fn an_export_that_nobody_reads_is_not_reported_as_complete() {
+    let home = Home::new();
+    run(&home, &["seed", "1"]).success();
+    let ended = |redirection: &str| {
+        let mut shell = home.command("sh");
+        let line = format!("\"$0\" export {redirection}");
+        Finished::of(shell.args(["-c", &line, PETSTORE]))
+    };
+    assert_eq!(ended("| true").success().stderr, "");
+    ended(">&-").assert_fails(1, "standard output is closed; open it, or name a file");
+    ended(">/dev/full").assert_fails(1, "cannot write the animals: the disk is full");
+    ended("no/where.csv").assert_fails(
+        1,
+        "cannot create no/where.csv: the folder no does not exist; create it, or specify",
+    );
+    ended("a.csv").success();
+    // What only reads leaves nothing behind.
+    run(&home, &["check"]).success();
+    run(&home, &["import", "--dry-run", "a.csv"]).success();
+    assert_eq!(home.files(), ["a.csv", "petstore.db"]);
+    ended("a.csv").assert_fails(
+        1,
+        "a.csv already exists; name another file, or delete this one first",
+    );
+}
+
+/// A quote that is not closed makes one cell of many lines: nobody knows what they are.
+#[test]
+fn a_quote_that_is_not_closed_is_not_skipped() {
+    let home = Home::new();
+    let many = "Tom,2,\n".repeat(100_000);
+    for (line, table) in [
+        (3, "name,categoryId,note\nA,1,\nB,2,\"\nC,3,\nD,4,"),
+        (3, "name,categoryId,note\r\nA,1,\r\n\"B,2,\r\nC,3,\r\n"),
+        (2, "name;categoryId;note\nA;1;\"two\nlines \"\"\nB;2;\n"),
+        (1, "name,categoryId,\"note\nA,1,\n"),
+        // The next quote closes it.
+        (2, "name,categoryId,note\n\"A,1,\n\"B\",2,\nC,3,\n"),
+        (3, &format!("name,categoryId,note\nA,1,\nB,2,\"\n{many}")),
+    ] {
+        fs::write(home.path("animals.csv"), table).unwrap();
+        let rejected = run(&home, &["import", "animals.csv", "--skip-invalid"]);
+        let expected = format!("line {line}: the quote that is opened here is not closed");
+        rejected.assert_fails(1, &expected);
+    }
+    // These are closed, or no quotes.
+    let sound =
+        "name,categoryId,note\nA,1,\"two\n\"\"lines\"\"\"\n\"B\" b,2,5\" tall\n\"\"\"C\",3,\"\"";
+    fs::write(home.path("animals.csv"), sound).unwrap();
+    run(&home, &["import", "animals.csv"]).success();
+    assert_eq!(exported(&home).lines().count(), 3);
+}
+
+/// A file says what is wrong with it as a whole, and a line what is wrong with it.
+#[test]
+fn files_that_other_programs_wrote_are_explained() {
+    let home = Home::new();
+    let utf16: Vec<u8> = ANIMALS.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for (name, content, reason) in [
+        ("u.jsonl", &utf16[..], "the file is encoded in UTF-16"),
+        ("u.csv", b"\0n\0a", "the file is encoded in UTF-16"),
+        (
+            "latin.csv",
+            b"name,categoryId\nRex,1\nB\xe4r,2\n",
+            "latin.csv, line 3: is not UTF-8; save the file in UTF-8, or convert it: iconv",
+        ),
+        (
+            "tier.csv",
+            b"name,categoryId,Gr\xf6\xdfe\n",
+            "cannot import tier.csv: line 1: is not UTF-8; save the file",
+        ),
+        (
+            "latin.jsonl",
+            b"\n{\"name\":\"B\xe4r\"}\n",
+            "latin.jsonl, line 2: is not UTF-8",
+        ),
+        (
+            "cut.jsonl",
+            b"\n\n  {\"name\":\"Rex\"\n",
+            "cut.jsonl, line 3: the JSON object is not complete; put all of it on one line\n",
+        ),
+        (
+            "bad.jsonl",
+            b"{'name':\"Rex\"}\n",
+            "bad.jsonl, line 1: is not JSON, see column 2; each line must be an object such as {",
+        ),
+        (
+            "comma.jsonl",
+            b"{\"name\":\"Rex\"},\n",
+            "comma.jsonl, line 1: there is more after the JSON object, at column 15; remove it\n",
+        ),
+        (
+            "array.jsonl",
+            b"\xef\xbb\xbf\n[{\"name\":\"Rex\"},\n",
+            "the file is a JSON array; JSON Lines has an object on each line",
+        ),
+        (
+            "table.jsonl",
+            b"\"id\";\"Name\"\r\n",
+            "but CSV; add --format csv",
+        ),
+        (
+            "lines.csv",
+            b"{\"name\":\"Rex\"}\n",
+            "but JSON; add --format jsonl",
+        ),
+        (
+            "zip.csv",
+            b"PK\x03\x04\x14",
+            "is a spreadsheet or an archive, whatever its name",
+        ),
+        (
+            "zip.jsonl",
+            b"PK\x03\x04\x14",
+            "is a spreadsheet or an archive, whatever its name",
+        ),
+        (
+            "gz.csv",
+            b"\x1f\x8b\x08",
+            "the file is compressed; unpack it first",
+        ),
+        (
+            "no.jsonl",
+            b"\n \n",
+            "cannot import no.jsonl: the file is empty; each of its lines",
+        ),
+        (
+            "empty.csv",
+            b"",
+            "cannot import empty.csv: the file is empty; its first line",
+        ),
+    ] {
+        fs::write(home.path(name), content).unwrap();
+        run(&home, &["import", "--dry-run", name]).assert_fails(1, reason);
+    }
+    // A terminal obeys nothing in the name of a file.
+    let name = "\u{1b}[2J\n\u{202e}.csv";
+    run(&home, &["import", name]).assert_fails(1, r"cannot read \u{1b}[2J\n\u{202e}.csv: there is");
+    fs::create_dir(home.path("dir.csv")).unwrap();
+    let folder = run(&home, &["import", "dir.csv"]);
+    folder.assert_fails(1, "dir.csv is a folder; name a .csv or .jsonl file in it");
+    // There is nothing to import, and no store is created for it.
+    fs::write(home.path("no.csv"), "name,categoryId\n,,\n").unwrap();
+    let nothing = run(&home, &["import", "no.csv"]).success();
+    assert_eq!(
+        nothing.stderr,
+        "Nothing was imported: no.csv has no animals.\n"
+    );
+    assert!(!home.database().exists());
 }
 
 /// The sample animals have categories with names, unless a shop has its own.

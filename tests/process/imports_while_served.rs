@@ -9,6 +9,7 @@ use std::{
     process::{Child, ChildStderr, Command},
 };
 
+use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::{
@@ -127,6 +128,13 @@ impl Drop for Running {
     }
 }
 
+/// How many animals are in the file, whether or not it is being served.
+fn stored(home: &Home) -> i64 {
+    let db = Connection::open(home.database()).unwrap();
+    let count = "SELECT count(*) FROM pets";
+    db.query_row(count, [], |row| row.get(0)).unwrap()
+}
+
 /// What clients read is right after every chunk, and they can write meanwhile.
 async fn clients_see_every_chunk(home: &Home) {
     let key = home.new_key();
@@ -216,7 +224,7 @@ async fn interrupted_imports_continue(home: &Home, cluster: Option<&Cluster>) {
         "petstore: interrupted; {reached} of {MANY} animals were imported; run the same command \
          again to import the rest\n"
     );
-    interrupted.assert_fails(1, &message);
+    interrupted.assert_fails(130, &message);
     assert!(
         interrupted.stderr.contains("Continuing: "),
         "{interrupted:?}"
@@ -227,16 +235,17 @@ async fn interrupted_imports_continue(home: &Home, cluster: Option<&Cluster>) {
     let service = match cluster {
         None => {
             service.kill();
-            lost.finished()
-                .await
-                .assert_fails(1, "the service ended the connection");
+            let lost = lost.finished().await;
+            lost.assert_fails(1, "the service ended without a reply");
+            let imported = format!("; {} of {MANY} animals were imported; run", stored(home));
+            lost.assert_fails(1, &imported);
             home.serve()
         }
         Some(cluster) => {
             cluster.crash();
             lost.finished()
                 .await
-                .assert_fails(1, "some animals may have been imported");
+                .assert_fails(1, " animals were imported, and perhaps 500 more; run");
             cluster.restart();
             service
         }
@@ -259,13 +268,26 @@ async fn interrupted_imports_continue(home: &Home, cluster: Option<&Cluster>) {
     let before = total(&client).await;
     let seed = Running::start(command(home, &["seed", "1000000"]));
     eventually("the seed to begin", async || total(&client).await > before).await;
-    seed.signal("INT");
+    seed.signal("TERM");
     let seed = seed.finished().await;
     let added = total(&client).await - before;
     let rest = 1_000_000 - added;
     let message = format!(
         "interrupted; {added} of 1000000 animals were added; add the rest with: petstore seed {rest} --database "
     );
+    seed.assert_fails(143, &message);
+    if cluster.is_some() {
+        return;
+    }
+
+    // A service that is stopped finishes what it has begun to write.
+    let before = before + added;
+    let seed = Running::start(command(home, &["seed", "1000000"]));
+    eventually("the seed to begin", async || total(&client).await > before).await;
+    service.stop();
+    let seed = seed.finished().await;
+    let added = stored(home) - before;
+    let message = format!("the service was stopped; {added} of 1000000 animals were added; add");
     seed.assert_fails(1, &message);
 }
 
@@ -336,6 +358,27 @@ fn more_imports_than_the_service_accepts_are_told_so() {
         (run(&home, &["seed", "1"]).code == Some(0)).then_some(())
     });
     drop(others);
+}
+
+/// A command does not wait in silence, nor forever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_does_not_reply_is_reported() {
+    let home = Home::new();
+    let service = home.serve();
+    run(&home, &["seed", "1"]).success();
+    service.signal("STOP");
+    let mut seed = Running::start(command(&home, &["seed", "2"]));
+    seed.stderr.read_line(&mut seed.read).unwrap();
+    let waiting = "Waiting for the service, which has not replied for 3 seconds. Press Ctrl-C";
+    assert!(seed.read.starts_with(waiting), "{}", seed.read);
+    seed.signal("INT");
+    let seed = seed.finished().await;
+    seed.assert_fails(
+        130,
+        "interrupted; 0 of 2 animals were added, and perhaps 2 more; ",
+    );
+    service.signal("CONT");
+    service.stop();
 }
 
 /// The service checks what it gets, whoever sends it.

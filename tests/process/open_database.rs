@@ -112,6 +112,19 @@ fn execute_sql(home: &Home, sql: &str) {
     db.close().unwrap();
 }
 
+/// In words, with what to do next.
+#[test]
+fn a_damaged_store_is_explained() {
+    let home = Home::new();
+    home.new_key();
+    let bytes = fs::read(home.database()).unwrap();
+    fs::write(home.database(), &bytes[..4096]).unwrap();
+    let words = "the file is damaged; see how with `petstore check --database PATH`";
+    assert_fails(&home, &home.database(), words);
+    let exported = home.petstore(&["export", "--database", &home.url()]);
+    exported.assert_fails(1, words);
+}
+
 #[test]
 fn invalid_paths_are_rejected() {
     let home = Home::new();

@@ -87,7 +87,8 @@ fn a_backup_replaces_the_store_which_is_kept() {
     for part in [
         "contains 1 animal, 0 orders and 1 API key.",
         "from 20",
-        &kept,
+        &format!("{kept} --database {}`.", home.url()),
+        &format!("`petstore keys list --database {}`", home.url()),
     ] {
         assert!(restored.stderr.contains(part), "{part}: {restored:?}");
     }
@@ -149,7 +150,7 @@ fn what_is_not_a_sound_backup_is_refused() {
         ("half.db", "half.db is damaged"),
         ("short.db", "short.db is damaged"),
         ("zeroed.db", "zeroed.db is damaged"),
-        ("lost.db", "8 pets counted in excess"),
+        ("lost.db", "the count of animals is too high by 8"),
         ("text.db", "is not a petstore database"),
         ("empty.db", "is not a petstore database"),
         ("other.db", "is not a petstore database"),

@@ -106,7 +106,7 @@ async fn a_pet_that_is_sold_to_two_buyers_is_detected() {
     );
     let found = home.petstore(&["check", "--database", &home.url()]);
     found.assert_fails(1, "problems found");
-    let several = "pets with more than one order that is open or completed";
+    let several = "animals with more than one order that is open or completed";
     assert!(found.stdout.contains(several), "{found:?}");
 }
 

@@ -70,8 +70,16 @@ fn unusable_files_are_reported() {
     fs::create_dir(home.path("folder")).unwrap();
     let before = home.contents();
     for (certificate, key, reason) in [
-        ("none.pem", "key.pem", "cannot read none.pem: No such file"),
-        ("cert.pem", "none.pem", "cannot read none.pem: No such file"),
+        (
+            "none.pem",
+            "key.pem",
+            "cannot read none.pem: there is no such file",
+        ),
+        (
+            "cert.pem",
+            "none.pem",
+            "cannot read none.pem: there is no such file",
+        ),
         (
             "folder",
             "key.pem",

@@ -95,22 +95,28 @@ impl Cluster {
     fn start_from(init: &mut Command, more_settings: &[&str]) -> Self {
         let dir = temporary_dir();
         run(init.arg(dir.path().join("data")));
-        let port = free_port();
         let mut settings = vec![
             "listen_addresses=127.0.0.1".into(),
             "max_connections=300".into(),
-            format!("port={port}"),
             format!("unix_socket_directories={}", dir.path().display()),
         ];
         settings.extend(more_settings.iter().map(|setting| setting.to_string()));
-        let cluster = Self {
+        let port = free_port();
+        settings.push(format!("port={port}"));
+        let mut cluster = Self {
             port,
             server: Mutex::new(spawn(dir.path(), &settings)),
             dir,
             settings,
             databases: AtomicU32::new(0),
         };
-        cluster.wait_until_ready();
+        while !cluster.becomes_ready() {
+            // Somebody else took the port in the meantime.
+            cluster.port = free_port();
+            cluster.settings.pop();
+            cluster.settings.push(format!("port={}", cluster.port));
+            *cluster.server.lock().unwrap() = spawn(cluster.dir.path(), &cluster.settings);
+        }
         cluster
     }
 
@@ -129,22 +135,32 @@ impl Cluster {
     #[allow(dead_code, reason = "not every test binary uses it")]
     pub fn restart(&self) {
         *self.server.lock().unwrap() = spawn(self.dir.path(), &self.settings);
-        self.wait_until_ready();
+        // A client may have the port for a moment.
+        while !self.becomes_ready() {
+            *self.server.lock().unwrap() = spawn(self.dir.path(), &self.settings);
+        }
     }
 
-    fn wait_until_ready(&self) {
+    /// Waits until the server accepts connections. False if it ended because its port is
+    /// in use.
+    fn becomes_ready(&self) -> bool {
+        let log = || fs::read_to_string(self.dir.path().join("log")).unwrap();
         for _ in 0..600 {
             let ready = Command::new(program("pg_isready"))
-                .args(["--quiet", "--host=127.0.0.1", "--username=petstore"])
+                .args(["--quiet", "--username=petstore", "--host"])
+                .arg(self.dir.path())
                 .arg(format!("--port={}", self.port))
                 .status();
             if ready.unwrap().success() {
-                return;
+                return true;
+            }
+            let ended = self.server.lock().unwrap().try_wait().unwrap();
+            if ended.is_some() && log().contains("Address already in use") {
+                return false;
             }
             sleep(Duration::from_millis(50));
         }
-        let log = fs::read_to_string(self.dir.path().join("log")).unwrap();
-        panic!("PostgreSQL did not start:\n{log}");
+        panic!("PostgreSQL did not start:\n{}", log());
     }
 
     /// Stops the server and deletes its files. For a server in a static variable, which is
@@ -251,11 +267,7 @@ fn temporary_dir() -> TempDir {
 }
 
 fn spawn(dir: &Path, settings: &[String]) -> Child {
-    let log = fs::File::options()
-        .create(true)
-        .append(true)
-        .open(dir.join("log"))
-        .unwrap();
+    let log = fs::File::create(dir.join("log")).unwrap();
     let mut server = as_owner("postgres");
     server.arg("-D").arg(dir.join("data"));
     for setting in settings {

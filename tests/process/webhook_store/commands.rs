@@ -25,31 +25,31 @@ async fn check_finds_what_is_wrong(db: &Database<'_>) {
     for (damage, problem) in [
         (
             "webhooks SET position = 'evt_7'",
-            "1 webhooks with a malformed position",
+            "webhooks with a malformed position: 1",
         ),
         (
             "webhooks SET url = 'ftp://a'",
-            "1 webhooks with a malformed URL",
+            "webhooks with a malformed URL: 1",
         ),
         (
             "webhooks SET secret = 'whsec_'",
-            "1 webhooks with a malformed secret",
+            "webhooks with a malformed secret: 1",
         ),
         (
             "webhooks SET previous_secret = 'a'",
-            "1 webhooks with a malformed secret",
+            "webhooks with a malformed secret: 1",
         ),
         (
             "webhooks SET disabled_reason = 'requested'",
-            "1 webhooks whose state contradicts",
+            "webhooks whose state contradicts",
         ),
         (
             "webhook_deliveries SET next_attempt_at = NULL",
-            "1 deliveries whose state contradicts",
+            "deliveries whose state contradicts",
         ),
         (
             "webhook_deliveries SET sequence = 7",
-            "1 deliveries with another sequence number",
+            "deliveries with another sequence number",
         ),
     ] {
         db.sql(&format!("UPDATE {damage}"));
@@ -71,7 +71,7 @@ async fn check_finds_damaged_webhooks_on_sqlite() {
     other.pragma_update(None, "foreign_keys", false).unwrap();
     other.execute("DELETE FROM webhooks", []).unwrap();
     let found = db.home.petstore(&["check", "--database", &db.home.url()]);
-    let problem = "1 deliveries without a webhook";
+    let problem = "deliveries without a webhook: 1";
     assert!(found.stdout.starts_with(problem), "{found:?}");
 }
 

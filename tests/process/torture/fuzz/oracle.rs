@@ -1,7 +1,8 @@
 //! What is wrong with the bytes that the service sent back.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io::Read};
 
+use flate2::read::GzDecoder;
 use serde_json::Value;
 
 use super::requests::{Fuzzed, Protocol};
@@ -73,6 +74,16 @@ fn check_http1(mut received: &[u8], may_be_head: bool) -> Result<Vec<u16>, Strin
         if status >= 400 && !is_json {
             return Err("an error that is not JSON".into());
         }
+        let mut decoded = Vec::new();
+        let body = match header("content-encoding") {
+            Some("gzip") => {
+                let mut gzip = GzDecoder::new(body);
+                gzip.read_to_end(&mut decoded)
+                    .map_err(|cause| cause.to_string())?;
+                &decoded
+            }
+            _ => body,
+        };
         if is_json {
             check_json(body, Some(status))?;
         }
