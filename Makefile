@@ -162,7 +162,7 @@ bench: tools
 # starting; the tests start their own.
 TOOLS = strace curl openssl script:bsdutils faketime chromium node:nodejs npm python3 \
 	pg_ctlcluster:postgresql setpriv:util-linux pgbouncer groff:groff-base \
-	systemd-analyze:systemd haproxy
+	systemd-analyze:systemd haproxy valgrind
 SUDO = $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 tools:
