@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { after, before, test } from "node:test";
+import { after, afterEach, before, test } from "node:test";
 import { artefacts, caller, launch, openConsole } from "./console.mjs";
 import { startService } from "./harness.mjs";
 
@@ -19,6 +19,9 @@ after(async () => {
   await browser?.close();
   await service?.stop();
 });
+
+// Of a test that failed.
+afterEach(() => Promise.all(browser.contexts().map((context) => context.close())));
 
 const open = (options, secret = key) => openConsole(browser, service.address, secret, options);
 const addAnimal = (name, more) => call("POST", "pets", { name, categoryId: 1, status: "available", ...more });
@@ -172,7 +175,7 @@ for (const [device, size] of Object.entries({ desktop: { width: 1440, height: 90
       await page.focused("link", `Kit ${look}`);
 
       await keyboard.press("/");
-      await keyboard.type("kit");
+      await keyboard.type(`kit ${look}`);
       await page.getByText("1 animal", { exact: true }).waitFor();
       await keyboard.press("ArrowDown");
       await page.focused("link", `Kit ${look}`);
@@ -267,6 +270,22 @@ test("what others change appears, without losing what is typed", async () => {
   await all.filter({ hasText: String(total + 1) }).waitFor();
   await page.button("Save changes").click();
   await page.row("Nova the dog").waitFor();
+
+  // Nor the focus.
+  await page.button("Delete animal…").focus();
+  await call("PATCH", `pets/${id}`, { status: "available" });
+  await page.panel.getByText(/^Returned by/).waitFor();
+  await page.focused("button", "Delete animal…");
+  await page.getByLabel("Search by name").fill("nov");
+  await page.getByText("1 animal", { exact: true }).waitFor();
+  const release = await page.hold(/name=nova/);
+  await page.getByLabel("Search by name").fill("nova");
+  await page.keyboard.press("ArrowDown");
+  await page.focused("link", "Nova the dog");
+  await release();
+  await page.getByText("1 animal", { exact: true }).waitFor();
+  await page.focused("link", "Nova the dog");
+
   await call("DELETE", `pets/${id}`);
   await page.getByText("Nova the dog was deleted.").waitFor();
   await page.row("Nova the dog").waitFor({ state: "detached" });

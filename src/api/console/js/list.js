@@ -39,6 +39,9 @@ export function liveList(end, { tag = "tbody", key, row, matches = () => true, i
   };
 
   /** @param {Id} id */
+  const focus = (id) => controls(shown.get(id)?.element)[0]?.focus();
+
+  /** @param {Id} id */
   const remove = (id) => {
     const element = shown.get(id)?.element;
     const neighbour = element?.nextElementSibling ?? element?.previousElementSibling;
@@ -69,6 +72,7 @@ export function liveList(end, { tag = "tbody", key, row, matches = () => true, i
     fill(more, "Loading…");
     try {
       const page = await get(path.split("?")[0] + query, signal);
+      const focused = isFirstPage && [...shown].find(([, { element }]) => element.contains(document.activeElement));
       if (isFirstPage) {
         shown.clear();
         fill(body);
@@ -76,6 +80,7 @@ export function liveList(end, { tag = "tbody", key, row, matches = () => true, i
       [next, isFirstPage] = [page.next ?? "", false];
       added?.(page.data);
       for (const item of page.data) if (matches(item, true)) show(item);
+      if (focused) focus(focused[0]);
       const events = missed;
       missed = null;
       if (events.length > MAX_NEW) return start();
@@ -112,7 +117,7 @@ export function liveList(end, { tag = "tbody", key, row, matches = () => true, i
     paintFoot,
     get: (/** @type {Id} */ id) => shown.get(id)?.item,
     items: () => [...shown.values()].map(({ item }) => item),
-    focus: (/** @type {Id} */ id) => controls(shown.get(id)?.element)[0]?.focus(),
+    focus,
     /** Shows items again, as names or the selection have changed. */
     paint(ids = [...shown.keys()]) {
       for (const id of ids) {

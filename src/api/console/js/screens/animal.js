@@ -49,9 +49,15 @@ export function animalPanel(pet, list) {
   });
   const form = formOf("Save changes", [el("h3", "Details"), conflict, ...fields.elements], () => save(), discard);
   const history = el("ol.log");
-  const foot = el("div.foot");
+  const older = actButton("Look further back", "small", () => loadHistory(olderQuery));
+  older.hidden = true;
+  const remove = actButton("Delete animal…", "small danger quiet", async () => {
+    if (!(await confirm(`Delete ${pet.name}?`, "This cannot be undone. Its orders remain.", "Delete"))) return;
+    await send("DELETE", `pets/${id}`);
+    leave();
+  });
   const element = el("aside.panel", { "aria-label": "Animal" }, title, meta, problem, sale,
-    can("pets:write") && form, el("h3", "History"), history, foot,
+    can("pets:write") && form, el("h3", "History"), history, el("div.foot", older, can("pets:write") && remove),
     el("a.close", { href: "#/animals", "aria-label": "Close" }, "×"));
 
   /** Whether its order decides about its status. */
@@ -188,12 +194,6 @@ export function animalPanel(pet, list) {
   };
   form.addEventListener("input", paintForm);
 
-  const remove = actButton("Delete animal…", "small danger quiet", async () => {
-    if (!(await confirm(`Delete ${pet.name}?`, "This cannot be undone. Its orders remain.", "Delete"))) return;
-    await send("DELETE", `pets/${id}`);
-    leave();
-  });
-
   const leave = () => {
     if (isDeleted) return;
     isDeleted = true;
@@ -211,8 +211,7 @@ export function animalPanel(pet, list) {
       const text = describe({ ...event, before: events[at + 1]?.data });
       return el("li", el("span", text[0].toUpperCase() + text.slice(1)), timeOf(event.time));
     }));
-    fill(foot, olderQuery && actButton("Look further back", "small", () => loadHistory(olderQuery)),
-      can("pets:write") && remove);
+    older.hidden = !olderQuery;
     paint();
   };
 
