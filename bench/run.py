@@ -372,7 +372,16 @@ SCENARIOS = [
         pages("name-status"),
     ),
     Scenario("growth-create", "Create, by database size", lambda b: b.sizes(create(64))),
-    Scenario("pg-list", "PostgreSQL: list, default page", lambda b: b.on_postgres("list", page)),
+    Scenario(
+        "pg-list",
+        "PostgreSQL: list, default page (cached)",
+        lambda b: b.on_postgres("list", page),
+    ),
+    Scenario(
+        "pg-get-cached",
+        "PostgreSQL: get, the same 1,000 animals in turn (cached)",
+        lambda b: b.on_postgres("get", get),
+    ),
     Scenario(
         "pg-walk",
         "PostgreSQL: paginate, uncached",
