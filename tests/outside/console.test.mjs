@@ -20,7 +20,7 @@ after(async () => {
   await service?.stop();
 });
 
-// Of a test that failed.
+// Close what a failed test left open.
 afterEach(() => Promise.all(browser.contexts().map((context) => context.close())));
 
 const open = (options, secret = key) => openConsole(browser, service.address, secret, options);

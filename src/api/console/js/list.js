@@ -80,7 +80,7 @@ export function liveList(end, { tag = "tbody", key, row, matches = () => true, i
       [next, isFirstPage] = [page.next ?? "", false];
       added?.(page.data);
       for (const item of page.data) if (matches(item, true)) show(item);
-      if (focused) focus(focused[0]);
+      if (focused) shown.has(focused[0]) ? focus(focused[0]) : controls(body)[0]?.focus();
       const events = missed;
       missed = null;
       if (events.length > MAX_NEW) return start();

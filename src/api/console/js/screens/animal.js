@@ -211,6 +211,7 @@ export function animalPanel(pet, list) {
       const text = describe({ ...event, before: events[at + 1]?.data });
       return el("li", el("span", text[0].toUpperCase() + text.slice(1)), timeOf(event.time));
     }));
+    if (!olderQuery && older === document.activeElement) title.focus();
     older.hidden = !olderQuery;
     paint();
   };
