@@ -1,8 +1,10 @@
 //! The response cache, and single-flight reads.
 //!
-//! On SQLite only this process writes what is cached, so a response is valid until
-//! the store's version changes. On PostgreSQL other replicas write too: nothing is cached,
-//! but concurrent requests for the same response share a read.
+//! A response is valid until the store's version changes. On SQLite only this process writes
+//! what is cached, and knows the version. On PostgreSQL other replicas write too, and the
+//! database is asked for it: once for all requests that wait at the time.
+
+mod revalidation;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -27,6 +29,7 @@ use crate::{
     store::{Store, Version},
     telemetry::metrics::Counter,
 };
+use revalidation::{Backoff, Doorkeeper, VersionChecks};
 
 /// The size of the cache in bytes.
 const CAPACITY: u64 = 32 << 20;
@@ -73,6 +76,8 @@ pub struct ResponseCache {
     store: Arc<Store>,
     entries: Cache<CacheKey, Entry, Weight>,
     shared_reads: Cache<CacheKey, Arc<SharedRead>>,
+    version_checks: VersionChecks,
+    doorkeeper: Doorkeeper,
     metrics: Metrics,
 }
 
@@ -82,6 +87,8 @@ struct Entry {
     /// The version of the store before the read: the response may be newer,
     /// never older.
     version: Version,
+    /// On PostgreSQL only.
+    backoff: Option<Arc<Backoff>>,
 }
 
 impl Entry {
@@ -106,10 +113,13 @@ impl Weighter<CacheKey, Entry> for Weight {
 
 impl ResponseCache {
     pub fn new(store: Arc<Store>) -> Self {
+        let version_checks = VersionChecks::new(store.clone());
         Self {
             store,
             entries: Cache::with_weighter(1024, CAPACITY, Weight),
             shared_reads: Cache::new(MAX_SHARED_READS),
+            version_checks,
+            doorkeeper: Doorkeeper::default(),
             metrics: Metrics::default(),
         }
     }
@@ -130,7 +140,7 @@ impl ResponseCache {
         F: Future<Output = Result<CachedResponse, ApiError>>,
     {
         let Some(version) = self.store.version() else {
-            return Box::pin(self.read_shared(key, read())).await;
+            return Box::pin(self.check_or_read(key, read())).await;
         };
         let entry = self.entries.get(&key);
         if let Some(entry) = entry.filter(|entry| entry.is_valid_at(version)) {
@@ -171,18 +181,55 @@ impl ResponseCache {
         let _ = guard.insert(Entry {
             response: response.clone(),
             version,
+            backoff: None,
         });
         Ok(response)
     }
 
-    /// Reads without caching. Requests that arrive during a read share the next
-    /// one: it starts after they arrived, so it reflects all they may expect.
-    async fn read_shared(
+    /// Asks the database whether a cached response is still valid, or reads it.
+    async fn check_or_read(
         &self,
         key: CacheKey,
         read: impl Future<Output = Result<CachedResponse, ApiError>>,
     ) -> Result<Arc<CachedResponse>, ApiError> {
         let arrived = Instant::now();
+        let entry = self.entries.get(&key);
+        let known = self.store.last_known_version();
+        let may_be_valid = entry.as_ref().is_some_and(|entry| entry.is_valid_at(known));
+        let Some(backoff) = entry.and_then(|entry| entry.backoff) else {
+            let backoff = self.doorkeeper.admits(&key).then(Arc::default);
+            return self.read_shared(key, arrived, backoff, read).await;
+        };
+        match backoff.remaining() {
+            0 if may_be_valid => {
+                if let Some(version) = self.version_checks.current_version().await {
+                    // Looked up again: another request may have refreshed it.
+                    let entry = self.entries.get(&key);
+                    if let Some(entry) = entry.filter(|entry| entry.is_valid_at(version)) {
+                        backoff.reset();
+                        self.metrics.hits.increment();
+                        return Ok(entry.response);
+                    }
+                    backoff.start();
+                }
+            }
+            0 => backoff.start(),
+            // What is read now will be cached, with the version that is known.
+            1 => drop(self.version_checks.current_version().await),
+            _ => {}
+        }
+        self.read_shared(key, arrived, Some(backoff), read).await
+    }
+
+    /// Requests that arrive during a read share the next one: it starts after they
+    /// arrived, so it reflects all they may expect.
+    async fn read_shared(
+        &self,
+        key: CacheKey,
+        arrived: Instant,
+        backoff: Option<Arc<Backoff>>,
+        read: impl Future<Output = Result<CachedResponse, ApiError>>,
+    ) -> Result<Arc<CachedResponse>, ApiError> {
         let new = || Ok::<_, Infallible>(Arc::new(SharedRead::default()));
         let Ok(shared) = self.shared_reads.get_or_insert_with(&key, new);
         let mut last = timeout(READ_TIMEOUT, shared.lock())
@@ -195,9 +242,19 @@ impl ResponseCache {
             return result.clone();
         }
         self.metrics.misses.increment();
-        let started = Instant::now();
+        let (started, version) = (Instant::now(), self.store.last_known_version());
         let result = read.await.map(Arc::new);
         *last = Some((started, result.clone()));
+        if let (Ok(response), Some(backoff)) = (&result, backoff)
+            && backoff.count_read()
+        {
+            let entry = Entry {
+                response: response.clone(),
+                version,
+                backoff: Some(backoff),
+            };
+            self.entries.insert(key, entry);
+        }
         result
     }
 }

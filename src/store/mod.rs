@@ -99,13 +99,13 @@ impl Options {
 
 /// Version of the store, for cache validation.
 ///
-/// It is incremented before a write is acknowledged. A read that starts after the
-/// version was taken therefore sees every write that the version counts.
+/// It has changed when a write is acknowledged. A read that starts after the version was
+/// taken therefore sees every write that the version counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Version {
-    /// Commits that inserted a row. An inserted row has the highest id.
+    /// Changes with every commit that inserts a row. An inserted row has the highest id.
     pub inserts: u64,
-    /// Commits that changed an existing row.
+    /// Changes with every commit that changes an existing row.
     pub updates: u64,
 }
 
@@ -146,12 +146,27 @@ impl Store {
         }
     }
 
-    /// The current version; `None` if other processes write too, so that cached
-    /// reads cannot be validated.
+    /// The current version, if this process is the only writer.
     pub fn version(&self) -> Option<Version> {
         match self {
             Self::Sqlite(db) => Some(db.version()),
             Self::Postgres(_) => None,
+        }
+    }
+
+    /// The version that is known without asking the database.
+    pub fn last_known_version(&self) -> Version {
+        match self {
+            Self::Sqlite(db) => db.version(),
+            Self::Postgres(db) => db.last_known_version(),
+        }
+    }
+
+    /// The current version, as the database knows it.
+    pub async fn current_version(&self) -> Result<Version, Error> {
+        match self {
+            Self::Sqlite(db) => Ok(db.version()),
+            Self::Postgres(db) => db.current_version().await,
         }
     }
 

@@ -3,12 +3,13 @@
 use std::{thread, time::Duration};
 
 use reqwest::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle};
+use tokio_postgres::NoTls;
 
 use crate::{
     client::{Client, LoadGenerator, Pet, Response, WriteResults},
-    harness::{Finished, Home, PETSTORE, Service, wait_for},
+    harness::{Finished, Home, PETSTORE, Service, signal, wait_for},
     postgres::Cluster,
 };
 
@@ -24,12 +25,18 @@ pub struct Deployment {
 
 impl Deployment {
     pub fn start(replicas: usize) -> Self {
+        Self::start_with(replicas, &[])
+    }
+
+    pub fn start_with(replicas: usize, options: &[&str]) -> Self {
         let cluster = Cluster::start();
         let database = cluster.create_database();
         let home = Home::with_database(cluster.url(&database));
         let key = home.new_key();
         Self {
-            services: (0..replicas).map(|_| home.serve()).collect(),
+            services: (0..replicas)
+                .map(|_| Service::start(home.serve_command().args(options)))
+                .collect(),
             key,
             home,
             cluster,
@@ -136,6 +143,88 @@ async fn an_unresponsive_host_is_skipped() {
     let client = Client::new(&service, &key);
     assert_eq!(client.create("Rex").await.unwrap().status, 201);
     service.stop();
+}
+
+/// Every replica caches responses, and asks the database whether they are still valid.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn cached_responses_reflect_the_writes_of_all_replicas() {
+    let deployment = Deployment::start_with(3, &["--metrics-listen", "127.0.0.1:0"]);
+    let clients: Vec<_> = (0..3).map(|replica| deployment.client(replica)).collect();
+    let id = clients[0].create("Rex 0").await.unwrap().body["id"].clone();
+    let paths = [
+        format!("/v1/pets?id={id}"),
+        "/v1/pets?limit=1".into(),
+        "/v1/pets?name=rex".into(),
+    ];
+    let assert_name = async |name: &str| {
+        for (client, path) in clients
+            .iter()
+            .flat_map(|c| paths.iter().map(move |p| (c, p)))
+        {
+            assert_eq!(client.get(path).await.body[0]["name"], name, "{path}");
+        }
+    };
+    for number in 1..=30 {
+        let name = format!("Rex {number}");
+        let (path, change) = (format!("/v1/pets/{id}"), json!({ "name": name }));
+        let updated = clients[number % 3].send_json(Method::PATCH, &path, &change, None);
+        assert_eq!(updated.await.unwrap().status, 200);
+        // Cached by the first, or the second.
+        for _ in 0..3 {
+            assert_name(&name).await;
+        }
+    }
+    let hits: f64 = futures_util::future::join_all(deployment.services.iter().map(cache_hits))
+        .await
+        .into_iter()
+        .sum();
+    assert!(hits >= 270.0, "{hits} hits");
+
+    // A transaction that began before what is cached, and commits after it.
+    let database = deployment.cluster.url(&deployment.database);
+    let (session, connection) = tokio_postgres::connect(&database, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let rename = format!("UPDATE pets SET name = 'Max', search_name = 'rex' WHERE id = {id}");
+    session
+        .batch_execute(&format!("BEGIN; {rename}"))
+        .await
+        .unwrap();
+    clients[1].create("Later").await.unwrap();
+    for _ in 0..3 {
+        assert_name("Rex 30").await;
+    }
+    session.batch_execute("COMMIT").await.unwrap();
+    assert_name("Max").await;
+
+    // Responses are read while the sessions that validate them hang, or end.
+    let sessions = "SELECT pid FROM pg_stat_activity WHERE query LIKE '%pg_current_snapshot()%'
+                    AND pid <> pg_backend_pid()";
+    let pids = deployment.sql(sessions);
+    let signal_all = |name| {
+        pids.lines()
+            .for_each(|pid| signal(pid.parse().unwrap(), name))
+    };
+    signal_all("STOP");
+    deployment.sql(&rename.replace("Max", "Moritz"));
+    assert_name("Moritz").await;
+    signal_all("CONT");
+    deployment.sql(&format!(
+        "SELECT pg_terminate_backend(pid) FROM ({sessions}) AS found"
+    ));
+    for _ in 0..3 {
+        assert_name("Moritz").await;
+    }
+}
+
+/// How many responses came from the cache.
+async fn cache_hits(service: &Service) -> f64 {
+    let url = service.event("listening")["metrics_url"].clone();
+    let metrics = reqwest::get(url.as_str().unwrap()).await.unwrap();
+    let metrics = metrics.text().await.unwrap();
+    let hits = r#"petstore_response_cache_requests_total{result="hit"} "#;
+    let hits = metrics.lines().find_map(|line| line.strip_prefix(hits));
+    hits.unwrap().parse().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,6 +17,7 @@ mod migrate;
 mod orders;
 mod pets;
 mod pool;
+mod snapshot;
 mod url;
 mod webhooks;
 mod writer;
@@ -37,7 +38,7 @@ use tokio_postgres::{
 };
 
 use super::{
-    Options, Role,
+    Options, Role, Version,
     error::{Error, OpenError},
     list::{Select, Value},
     metrics::{CommitMetrics, PoolMetrics, QueueMetrics, StoreMetrics},
@@ -50,6 +51,7 @@ use events::EventLog;
 use orders::{PlaceOrder, TransitionOrder};
 use pets::CreatePet;
 use pool::{Pool, Sql};
+use snapshot::SnapshotNumber;
 use writer::{BatchedWrite, Writer};
 
 pub use error::PostgresError;
@@ -68,6 +70,7 @@ const READ_CONNECTIONS: usize = 4;
 #[derive(Debug)]
 pub struct Postgres {
     reads: Pool,
+    snapshot: SnapshotNumber,
     updates: Pool,
     categories: Pool,
     webhooks: Pool,
@@ -179,6 +182,7 @@ impl Postgres {
         let writes = || Pool::new(&connector, 1).notifying(&committed);
         Ok(Self {
             reads: Pool::new(&connector, read_connections),
+            snapshot: SnapshotNumber::new(&connector),
             updates: writes(),
             categories: writes(),
             webhooks: Pool::new(&connector, 1),
@@ -206,6 +210,14 @@ impl Postgres {
             false => Ok(()),
             true => Err(Error::Unavailable(Arc::new(InRecovery))),
         }
+    }
+
+    pub(super) fn last_known_version(&self) -> Version {
+        self.snapshot.last_known()
+    }
+
+    pub(super) async fn current_version(&self) -> Result<Version, Error> {
+        self.snapshot.current().await
     }
 
     pub(super) fn metrics(&self) -> StoreMetrics<'_> {
@@ -241,6 +253,7 @@ impl Postgres {
         .unzip();
         let mut pools = vec![
             of_pools("read", [&self.reads]),
+            of_pools("version", [self.snapshot.pool()]),
             of_pools("update", [&self.updates]),
             of_pools("category", [&self.categories]),
             of_pools("webhook", [&self.webhooks]),
