@@ -12,8 +12,8 @@
 //!   builds it from the WAL when the first connection opens the file.
 //! - In the WAL. A commit whose fsync failed is valid in the page cache. If the
 //!   process ends there, the next one recovers it and appends to it, and a power
-//!   cut then loses the commit and all that follow. So whoever builds the index
-//!   writes the WAL again.
+//!   cut then loses the commit and all that follow. So whoever opens the file for
+//!   writing writes the WAL again, also if a reader has kept the index.
 
 use std::{
     fs::File,
@@ -69,13 +69,11 @@ pub(super) fn open_recovered(path: &Path, role: Role) -> Result<Opened, OpenErro
         return Err(OpenError::WalDeleted(wal));
     }
     let db = connect(path, role).map_err(database_error)?;
-    if is_new {
-        // Builds the index, and keeps other writers out.
-        db.execute_batch("BEGIN IMMEDIATE")
-            .map_err(database_error)?;
-        rewrite(&wal).map_err(file_error(wal))?;
-        db.execute_batch("ROLLBACK").map_err(database_error)?;
-    }
+    // Builds the index if it is new, and keeps other writers out.
+    db.execute_batch("BEGIN IMMEDIATE")
+        .map_err(database_error)?;
+    rewrite(&wal).map_err(file_error(wal))?;
+    db.execute_batch("ROLLBACK").map_err(database_error)?;
     let file = File::open(&index_path).map_err(file_error(index_path))?;
     let index = WalIndex { is_new, file };
     Ok(Opened { db, index })
