@@ -13,7 +13,7 @@
 //! - In the WAL. A commit whose fsync failed is valid in the page cache. If the
 //!   process ends there, the next one recovers it and appends to it, and a power
 //!   cut then loses the commit and all that follow. So whoever opens the file for
-//!   writing writes the WAL again, also if a reader has kept the index.
+//!   writing writes the WAL again, even if a reader was first and has built the index.
 
 use std::{
     fs::File,

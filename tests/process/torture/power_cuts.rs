@@ -103,6 +103,48 @@ async fn failing_commits_keep_their_outcome() {
     }
 }
 
+/// A service that is killed after a failed commit leaves it in the page cache. The next one
+/// must write it again before it appends to it, even if a reader was the first to find it.
+#[tokio::test]
+async fn the_next_service_writes_a_failed_commit_again() {
+    let mut random = random("a failed commit");
+    let home = Home::new();
+    let key = home.new_key();
+    let before = fs::read(home.database()).unwrap();
+    let mut outcomes = Outcomes::new();
+    let all_but_three = Failures {
+        period: 1000,
+        length: 997,
+    };
+    let mut reader = None;
+    for (run, wal) in [Some(all_but_three), None].into_iter().enumerate() {
+        let mut command = home.serve_command();
+        let faults = Faults {
+            wal,
+            ..Faults::default()
+        };
+        faults.apply(&home, &mut command);
+        let service = Service::start(&mut command);
+        let client = Client::new(&service, &key);
+        for count in 0..5 {
+            let name = format!("{run}-{count}");
+            let created = outcome(client.create(&name).await);
+            let history = History::new(created, disk::now(&disk::trace_path(&home)));
+            outcomes.insert(name, history);
+        }
+        service.kill();
+        reader.get_or_insert_with(|| open_for_reading(&home.database()));
+    }
+    let trace = Trace::read(&home, before);
+    let run = Run { trace, outcomes };
+    run.report();
+    assert!(run.trace.failed_syncs() > 0, "no fsync failed");
+    // Each time, the failed fsyncs lose other writes.
+    for _ in 0..20 {
+        assert_eq!(run.violations(&mut random, 20), [""; 0]);
+    }
+}
+
 fn some_failures(random: &mut impl Rng, period: u32) -> Failures {
     let period = random.random_range(2..=period);
     // While most of them fail, writes take long, for which only the whole campaign has time.
@@ -411,12 +453,17 @@ fn unavailable(response: &Response) -> Outcome {
 /// Another process that has the file open for a moment, again and again.
 fn read_now_and_then(database: &Path, stop: &AtomicBool, mut random: StdRng) {
     while !stop.load(Ordering::Relaxed) {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
-        let db = Connection::open_with_flags(database, flags).unwrap();
-        // The file may be in the hands of a recovery.
-        let _ = db.execute_batch("BEGIN; SELECT count(*) FROM pets");
+        let db = open_for_reading(database);
         thread::sleep(Duration::from_millis(random.random_range(1..50)));
         drop(db);
         thread::sleep(Duration::from_millis(random.random_range(1..200)));
     }
+}
+
+fn open_for_reading(database: &Path) -> Connection {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let db = Connection::open_with_flags(database, flags).unwrap();
+    // The file may be in the hands of a recovery.
+    let _ = db.execute_batch("BEGIN; SELECT count(*) FROM pets");
+    db
 }
