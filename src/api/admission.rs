@@ -3,13 +3,11 @@
 
 use std::{
     pin::pin,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
-use tokio::{
-    sync::{Semaphore, SemaphorePermit},
-    time::timeout,
-};
+use tokio::time::timeout;
 
 use super::{context::Wait, error::ApiError};
 
@@ -38,43 +36,69 @@ impl Default for AdmissionLimits {
 }
 
 pub struct Admission {
-    in_flight: Semaphore,
-    slow_bodies: Semaphore,
-    limits: AdmissionLimits,
+    in_flight: Permits,
+    slow_bodies: Permits,
+    body_timeout: Duration,
 }
 
 impl Admission {
     pub fn new(limits: AdmissionLimits) -> Self {
         Self {
-            in_flight: Semaphore::new(limits.max_in_flight),
-            slow_bodies: Semaphore::new(limits.max_slow_bodies),
-            limits,
+            in_flight: Permits::new(limits.max_in_flight),
+            slow_bodies: Permits::new(limits.max_slow_bodies),
+            body_timeout: limits.body_timeout,
         }
     }
 
     pub fn in_flight(&self) -> usize {
-        self.limits.max_in_flight - self.in_flight.available_permits()
+        self.in_flight.taken.load(Relaxed)
     }
 
     /// Admits a request, or sheds it if too many are in flight.
     pub fn admit(&self) -> Result<InFlight<'_>, ApiError> {
         Ok(InFlight {
             admission: self,
-            permit: Some(self.acquire()?),
+            permit: Some(self.in_flight.acquire()?),
         })
     }
+}
 
-    fn acquire(&self) -> Result<SemaphorePermit<'_>, ApiError> {
-        self.in_flight
-            .try_acquire()
-            .map_err(|_| ApiError::Overloaded)
+/// A semaphore for which nobody waits, and which therefore needs no lock.
+struct Permits {
+    max: usize,
+    taken: AtomicUsize,
+}
+
+struct Permit<'a>(&'a AtomicUsize);
+
+impl Permits {
+    fn new(max: usize) -> Self {
+        Self {
+            max,
+            taken: AtomicUsize::new(0),
+        }
+    }
+
+    fn acquire(&self) -> Result<Permit<'_>, ApiError> {
+        let taken = self.taken.fetch_add(1, Relaxed);
+        let permit = Permit(&self.taken);
+        match taken < self.max {
+            true => Ok(permit),
+            false => Err(ApiError::Overloaded),
+        }
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
     }
 }
 
 /// A request in flight, until it is dropped.
 pub struct InFlight<'a> {
     admission: &'a Admission,
-    permit: Option<SemaphorePermit<'a>>,
+    permit: Option<Permit<'a>>,
 }
 
 impl InFlight<'_> {
@@ -94,14 +118,13 @@ impl InFlight<'_> {
         let mut body = pin!(body);
         let mut received = timeout(SLOW_BODY, &mut body).await;
         if received.is_err() {
-            let slow = self.admission.slow_bodies.try_acquire();
-            let _slow = slow.map_err(|_| ApiError::Overloaded)?;
+            let _slow = self.admission.slow_bodies.acquire()?;
             self.permit = None;
-            received = timeout(self.admission.limits.body_timeout, body).await;
+            received = timeout(self.admission.body_timeout, body).await;
         }
         wait.end();
         if self.permit.is_none() {
-            self.permit = Some(self.admission.acquire()?);
+            self.permit = Some(self.admission.in_flight.acquire()?);
         }
         received.map_err(|_| ApiError::RequestTimeout("body: not received in time"))
     }

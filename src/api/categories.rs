@@ -15,7 +15,7 @@ use crate::{
     server::Response,
 };
 
-pub async fn list_categories(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+pub async fn list_categories(api: &Api, request: &ApiRequest<'_>) -> Result<Response, ApiError> {
     let query = request.list_query::<CategoryFilter>()?;
     let read = || async {
         let page = api.store.category_list(query.clone()).await?;

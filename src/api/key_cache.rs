@@ -138,7 +138,8 @@ impl KeyCache {
         if self.unknown.get(hash).is_some() || !may_refresh() {
             return Ok(Lookup::Unknown);
         }
-        self.refresh().await?;
+        // Boxed, so that a known key does not pay for its size.
+        Box::pin(self.refresh()).await?;
         Ok(self.find_cached(hash, now, instant).unwrap_or_else(|| {
             self.unknown.insert(*hash, ());
             Lookup::Unknown

@@ -18,7 +18,7 @@ pub async fn list_keys(api: &Api, request: ApiRequest<'_>) -> Result<Response, A
     Ok(response::unstored_page(&page.items, link))
 }
 
-pub fn get_current_key(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+pub fn get_current_key(api: &Api, request: &ApiRequest<'_>) -> Result<Response, ApiError> {
     let key = api.auth.keys().describe(&request.key_hash());
     // It may have been removed since it was authenticated.
     let key = key.ok_or(AuthFailure::Unknown)?;

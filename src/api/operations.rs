@@ -167,9 +167,10 @@ fn allow<'a>(methods: impl Iterator<Item = &'a Method>) -> Option<String> {
 /// Matches a path against a template with at most two parameters, each of which takes one
 /// segment that is not empty, and returns their values.
 fn match_path<'a>(template: &str, path: &'a str) -> Option<PathParameters<'a>> {
-    let Some((before, rest)) = template.split_once('{') else {
-        return (template == path).then_some(["", ""]);
-    };
+    if template == path {
+        return Some(["", ""]);
+    }
+    let (before, rest) = template.split_once('{')?;
     let (_, after) = rest.split_once('}')?;
     let path = path.strip_prefix(before)?;
     let (value, rest) = path.split_at(path.find('/').unwrap_or(path.len()));

@@ -12,7 +12,7 @@ use crate::{
     server::Response,
 };
 
-pub async fn list_orders(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+pub async fn list_orders(api: &Api, request: &ApiRequest<'_>) -> Result<Response, ApiError> {
     let query = request.list_query::<OrderFilter>()?;
     let read = || async {
         let page = api.store.order_list(query.clone()).await?;
@@ -43,7 +43,7 @@ pub async fn place_order(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
     })
 }
 
-pub async fn get_order(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+pub async fn get_order(api: &Api, request: &ApiRequest<'_>) -> Result<Response, ApiError> {
     let id = request.order_id()?;
     let read = || async {
         Ok(match api.store.order_get(id).await? {
@@ -92,7 +92,7 @@ async fn transition(
     })
 }
 
-pub async fn get_inventory(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+pub async fn get_inventory(api: &Api, request: &ApiRequest<'_>) -> Result<Response, ApiError> {
     let read = || async {
         let response = response::resource(&api.store.counts().await?.pets);
         Ok(CachedResponse::new(response, Invalidation::OnAnyWrite))

@@ -16,7 +16,7 @@ use crate::{
     server::Response,
 };
 
-pub async fn list_pets(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+pub async fn list_pets(api: &Api, request: &ApiRequest<'_>) -> Result<Response, ApiError> {
     let query = request.list_query::<PetFilter>()?;
     let read = || async {
         let page = api.store.pet_list(query.clone()).await?;
@@ -99,7 +99,7 @@ const CHANGED_TOO_OFTEN: &str =
     "the pet is being changed too often; nothing was changed, retry later";
 
 /// Deprecated on 5 December 2025, removed on 5 December 2030.
-pub async fn get_pet(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+pub async fn get_pet(api: &Api, request: &ApiRequest<'_>) -> Result<Response, ApiError> {
     let deprecated = |response| api.links.deprecated(response);
     if request.now() >= REMOVAL {
         return Ok(deprecated(ApiError::OperationRemoved.response()));

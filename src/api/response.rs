@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use super::{
     compression::{self, accepts_gzip},
     error::{ApiError, JSON},
+    middleware::set_common_headers,
     openapi::PublicUrl,
     preconditions::{Preconditions, Unmet},
 };
@@ -61,8 +62,8 @@ impl CachedResponse {
             ResponseBody::Complete(body) => body,
             ResponseBody::Stream(_) => unreachable!("a stream cannot be sent twice"),
         });
-        // For what the middleware adds to every response: a clone need not grow its table.
-        plain.headers_mut().reserve(2);
+        // The middleware replaces the request id: the headers of a clone need not grow.
+        set_common_headers(plain.headers_mut(), HeaderValue::from_static(""));
         Self {
             plain,
             gzip: None,
