@@ -1,8 +1,8 @@
 //! Upper bound for storage: the service's SQL statements in a loop on one
 //! thread, without a service around them.
 //!
-//! `raw-sqlite FILE fill N` fills the table up to N pets, without fsync;
-//! `raw-sqlite FILE insert N` inserts N pets in large durable transactions;
+//! `raw-sqlite FILE fill N` fills the table up to N pets with their events, without fsync;
+//! `raw-sqlite FILE insert N` inserts N pets and events in large durable transactions;
 //! `raw-sqlite FILE page N` reads N pages of 20 with keyset pagination;
 //! `raw-sqlite FILE get N` reads N pets, spread over the whole table.
 //! The last three print the CPU time of one operation in microseconds.
@@ -14,6 +14,9 @@ use rusqlite::{Connection, config::DbConfig, params};
 
 /// Inserts per transaction.
 const BATCH_SIZE: i64 = 1000;
+
+/// When the first pet was created, in microseconds since 1970.
+const CREATED_AT: i64 = 1_700_000_000_000_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -49,8 +52,12 @@ fn fill(db: &Connection, count: i64) -> rusqlite::Result<()> {
 }
 
 fn insert(db: &Connection, count: i64, batch_size: i64) -> rusqlite::Result<()> {
-    let mut statement = db.prepare(
+    let mut insert_pet = db.prepare(
         "INSERT INTO pets (name, search_name, category_id, status) VALUES (?1, ?2, ?3, ?4)",
+    )?;
+    let mut insert_event = db.prepare(
+        "INSERT INTO events (at, type, api_key_id, resource_id, name, category_id, status)
+         VALUES (?1, 'pet.created', 1, ?2, ?3, ?4, ?5)",
     )?;
     for n in 0..count {
         if n % batch_size == 0 {
@@ -60,12 +67,10 @@ fn insert(db: &Connection, count: i64, batch_size: i64) -> rusqlite::Result<()> 
         let name = name(random);
         let status = ["available", "pending", "sold"][random as usize % 3];
         let search_name = name.to_ascii_lowercase();
-        statement.execute(params![
-            name,
-            search_name,
-            (random >> 32) as i64 % 20,
-            status
-        ])?;
+        let category_id = (random >> 32) as i64 % 20;
+        insert_pet.execute(params![name, search_name, category_id, status])?;
+        let id = db.last_insert_rowid();
+        insert_event.execute(params![CREATED_AT + n, id, name, category_id, status])?;
         if n % batch_size == batch_size - 1 || n == count - 1 {
             db.execute_batch("COMMIT")?;
         }
