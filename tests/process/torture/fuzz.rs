@@ -50,7 +50,7 @@ async fn hostile_requests_get_designed_responses() {
         return;
     }
     let mut sent = 0;
-    for round in 0..rounds(1, 100) {
+    for round in 0..rounds(1, 110) {
         let seen = run(seed, round * ROUND, (round + 1) * ROUND).await;
         // The requests reach all layers: parser, authentication, router, validation
         // and store.
