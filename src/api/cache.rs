@@ -6,8 +6,14 @@
 
 mod revalidation;
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    future::{Ready, ready},
+    sync::Arc,
+    time::Duration,
+};
 
+use futures_util::future::{BoxFuture, Either};
 use quick_cache::{
     Weighter,
     sync::{Cache, EntryAction, EntryResult},
@@ -99,8 +105,10 @@ impl Entry {
     }
 }
 
+type ReadResult = Result<Arc<CachedResponse>, ApiError>;
+
 /// The last read of a response: when it started, and its result.
-type SharedRead = Mutex<Option<(Instant, Result<Arc<CachedResponse>, ApiError>)>>;
+type SharedRead = Mutex<Option<(Instant, ReadResult)>>;
 
 #[derive(Clone)]
 struct Weight;
@@ -131,23 +139,23 @@ impl ResponseCache {
     /// Returns a response that reflects every acknowledged write, cached or read.
     ///
     /// Reads are boxed, so that a hit does not pay for the size of their futures.
-    pub async fn get_or_read<F>(
-        &self,
+    pub fn get_or_read<'a, F>(
+        &'a self,
         key: CacheKey,
         read: impl FnOnce() -> F,
-    ) -> Result<Arc<CachedResponse>, ApiError>
+    ) -> Either<Ready<ReadResult>, BoxFuture<'a, ReadResult>>
     where
-        F: Future<Output = Result<CachedResponse, ApiError>>,
+        F: Future<Output = Result<CachedResponse, ApiError>> + Send + 'a,
     {
         let Some(version) = self.store.version() else {
-            return Box::pin(self.check_or_read(key, read())).await;
+            return Either::Right(Box::pin(self.check_or_read(key, read())));
         };
         let entry = self.entries.get(&key);
         if let Some(entry) = entry.filter(|entry| entry.is_valid_at(version)) {
             self.metrics.hits.increment();
-            return Ok(entry.response);
+            return Either::Left(ready(Ok(entry.response)));
         }
-        Box::pin(self.read_and_cache(key, version, read())).await
+        Either::Right(Box::pin(self.read_and_cache(key, version, read())))
     }
 
     /// Reads once for all concurrent requests and caches the response.
@@ -156,7 +164,7 @@ impl ResponseCache {
         key: CacheKey,
         version: Version,
         read: impl Future<Output = Result<CachedResponse, ApiError>>,
-    ) -> Result<Arc<CachedResponse>, ApiError> {
+    ) -> ReadResult {
         let revalidate = |_: &CacheKey, entry: &mut Entry| match entry.is_valid_at(version) {
             true => EntryAction::Retain(entry.response.clone()),
             false => EntryAction::ReplaceWithGuard,
@@ -191,7 +199,7 @@ impl ResponseCache {
         &self,
         key: CacheKey,
         read: impl Future<Output = Result<CachedResponse, ApiError>>,
-    ) -> Result<Arc<CachedResponse>, ApiError> {
+    ) -> ReadResult {
         let arrived = Instant::now();
         let entry = self.entries.get(&key);
         let known = self.store.last_known_version();
@@ -229,7 +237,7 @@ impl ResponseCache {
         arrived: Instant,
         backoff: Option<Arc<Backoff>>,
         read: impl Future<Output = Result<CachedResponse, ApiError>>,
-    ) -> Result<Arc<CachedResponse>, ApiError> {
+    ) -> ReadResult {
         let new = || Ok::<_, Infallible>(Arc::new(SharedRead::default()));
         let Ok(shared) = self.shared_reads.get_or_insert_with(&key, new);
         let mut last = timeout(READ_TIMEOUT, shared.lock())
