@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from peers import BODY, Started, bearer, ready, spawn
+from peers import BODY, Command, Started, bearer, ready, spawn
 
 ANIMALS = 1_000_000
 # Enough for five rounds of two seconds; the default is four.
@@ -86,6 +86,12 @@ class Ours:
         """The service built with another Cargo profile."""
         store, key = self.store(animals)
         petstore = self.build(profile, "--bin=petstore") / "petstore"
+        return self.serve_from(f"sqlite:{store}", store.parent, key, animals, [petstore])
+
+    def service_on_one_core(self, animals: int) -> Started:
+        """The service restricted to one core, where its runtime starts one worker."""
+        store, key = self.store(animals)
+        petstore = ["taskset", "--cpu-list", "0", self.programs / "petstore"]
         return self.serve_from(f"sqlite:{store}", store.parent, key, animals, petstore)
 
     def service_with_orders(self) -> Started:
@@ -99,9 +105,9 @@ class Ours:
         return self.serve_from(f"sqlite:{store}", store.parent, key, animals)
 
     def serve_from(
-        self, database: str, folder: Path, key: str, animals: int, program: Path | None = None
+        self, database: str, folder: Path, key: str, animals: int, petstore: Command = ()
     ) -> Started:
-        serve = [program or self.programs / "petstore", "serve", "--listen=127.0.0.1:0"]
+        serve = [*(petstore or [self.programs / "petstore"]), "serve", "--listen=127.0.0.1:0"]
         serve += ["--failed-auth-limit=1000000/1s"]  # All invalid keys come from one address.
         process = spawn([*serve, f"--database={database}"], folder, {})
         log = folder / "server.log"

@@ -132,6 +132,8 @@ GOALS = {
     "create-1": [against("simplest", 1), against_peers],
     "create-64": [over_limit(1.7), against("simplest", 6), against_peers],
     "create-512": [against_peers],
+    "cores-list": [],
+    "cores-create": [],
     "profile-list": [quick_build],
     "profile-create": [],
     "overload": [steady, shedding],

@@ -104,6 +104,15 @@ class Bench:
         servers = {PROFILE: self.service(), "release": self.server("release profile", start)}
         return [Contender(name, server, ask(server)) for name, server in servers.items()]
 
+    def cores(self, ask: Callable[[Started], Load]) -> list[Contender]:
+        """The service on one core and on all of them, with the client on any."""
+        def start() -> Started:
+            return self.ours.service_on_one_core(ANIMALS)
+
+        servers = {"1 core": self.server("petstore on one core", start)}
+        servers[f"{os.cpu_count()} cores"] = self.service()
+        return [Contender(name, server, ask(server)) for name, server in servers.items()]
+
     def sizes(self, ask: Callable[[Started], Load]) -> list[Contender]:
         """The service with databases of increasing size."""
         servers = {name: self.service(animals) for name, animals in SIZES.items()}
@@ -349,6 +358,8 @@ SCENARIOS = [
         "Create, 512 connections",
         lambda b: b.beside_all(create(512), b.raw_insert),
     ),
+    Scenario("cores-list", "List, default page (cached), by cores", lambda b: b.cores(page)),
+    Scenario("cores-create", "Create, 64 connections, by cores", lambda b: b.cores(create(64))),
     Scenario("profile-list", "List, default page (cached), by Cargo profile", lambda b: b.profiles(page)),
     Scenario("profile-create", "Create, 64 connections, by Cargo profile", lambda b: b.profiles(create(64))),
     Scenario("overload", "Create, by number of connections", overload),
