@@ -15,7 +15,7 @@ help:
 	@echo "make lint          check formatting, lints, documentation and licences"
 	@echo "make advisories    check the dependencies against the RustSec advisory database"
 	@echo "make fuzz          run each fuzz target for a minute (set FUZZ_SECONDS to change that)"
-	@echo "make bench         run all benchmarks (20 minutes), or some of them:"
+	@echo "make bench         run all benchmarks (30 minutes), or some of them:"
 	@echo "                   make bench SCENARIOS='list create-64'"
 	@echo "make package       build the Debian package into target/debian"
 	@echo "make reproducible  build the package of HEAD twice, in different folders, and compare"

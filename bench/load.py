@@ -1,5 +1,6 @@
-"""Runs a load generator (wrk or h2load) against a server and measures the server's CPU and memory."""
+"""Runs a load generator (wrk, h2load or open-loop) and measures the server's CPU and memory."""
 
+import json
 import os
 import re
 import subprocess
@@ -31,6 +32,8 @@ class Measured:
     refused: float  # share of responses with status 400 and above
     broken: int  # failed connections and requests without a response
     memory: float  # megabytes
+    p999: float = 0
+    max: float = 0
 
     @property
     def served(self) -> float:
@@ -58,6 +61,44 @@ def measure(process: int, base: str, load: Load, seconds: int) -> Measured:
         broken=broken,
         memory=memory(process),
     )
+
+
+@dataclass
+class Paced:
+    """A load at a constant rate, whether or not the server keeps up."""
+
+    rate: float  # requests per second
+    request: str  # as in `Load`, with # for the number of the request and @ for a random word
+    first: int = 0  # the number of the first request
+
+
+def open_loop(
+    program: Path,
+    base: str,
+    headers: dict[str, str],
+    loads: list[Paced],
+    seconds: int,
+    events: str | None = None,
+) -> list[Measured]:
+    """Runs the loads together. With a path of events, the last result is that of their arrival."""
+    address = base.removeprefix("http://")
+    plan = {"address": address, "headers": headers, "seconds": seconds, "events": events}
+    command = [program, json.dumps(plan | {"loads": [vars(load) for load in loads]})]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [
+        Measured(
+            requests=result["rate"],
+            cpu=0,
+            p50=result["p50"],
+            p99=result["p99"],
+            refused=result["errors"] / result["requests"],
+            broken=0,
+            memory=0,
+            p999=result["p999"],
+            max=result["max"],
+        )
+        for result in map(json.loads, printed.splitlines())
+    ]
 
 
 def wrk(base: str, load: Load, file: str, seconds: int):

@@ -94,11 +94,11 @@ class Ours:
         petstore = ["taskset", "--cpu-list", "0", self.programs / "petstore"]
         return self.serve_from(f"sqlite:{store}", store.parent, key, animals, petstore)
 
-    def service_with_orders(self) -> Started:
+    def service_with_orders(self, orders: int = ORDERS) -> Started:
         """A million available animals, with open orders for the first of them."""
         store, key = self.store(ANIMALS)
         with sqlite3.connect(store) as db:
-            db.executescript(f"UPDATE pets SET status = 'available'; {open_orders(ORDERS)}")
+            db.executescript(f"UPDATE pets SET status = 'available'; {open_orders(orders)}")
         return self.serve(store, key, ANIMALS)
 
     def serve(self, store: Path, key: str, animals: int) -> Started:

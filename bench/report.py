@@ -134,6 +134,10 @@ GOALS = {
     "create-512": [against_peers],
     "cores-list": [],
     "cores-create": [],
+    "latency-list": [],
+    "latency-create": [],
+    "latency-order": [],
+    "latency-events": [],
     "profile-list": [quick_build],
     "profile-create": [],
     "overload": [steady, shedding],
@@ -214,6 +218,8 @@ def figures(result: Result) -> str:
             for name in result.figures
         ]
         return table(["", "Startup, ms", "Memory, MB"], rows)
+    if result.figures[first][0].max:
+        return latencies(result)
     rows = []
     for name, rounds in result.figures.items():
         row = [name, f"{result.median(name, 'cpu'):.1f}", f"{result.ratio(name, first):.2f}"]
@@ -221,12 +227,25 @@ def figures(result: Result) -> str:
         row += [f"{result.ratio(name, first, 'requests'):.3f}"]
         row += [f"{result.median(name, 'p50'):.2f}", f"{result.median(name, 'p99'):.2f}"]
         row += [f"{result.median(name, 'memory'):.0f}"]
-        refused, broken = max(r.refused for r in rounds), sum(r.broken for r in rounds)
-        row += [f"{refused:.2%} rejected" * (refused > 0) + f" {broken} failed" * (broken > 0)]
-        rows.append(row)
+        rows.append([*row, errors(rounds)])
     heads = ["", "CPU/request, µs", "× baseline", "Requests/s", "× baseline"]
     heads += ["p50, ms", "p99, ms", "Memory, MB", "Errors"]
     return table(heads, rows)
+
+
+def latencies(result: Result) -> str:
+    """The maximum is that of all rounds, the percentiles are their medians."""
+    rows = []
+    for name, rounds in result.figures.items():
+        row = [name, f"{result.median(name, 'requests'):,.0f}"]
+        row += [f"{result.median(name, figure):.2f}" for figure in ["p50", "p99", "p999"]]
+        rows.append([*row, f"{max(round.max for round in rounds):.2f}", errors(rounds)])
+    return table(["", "Requests/s", "p50, ms", "p99, ms", "p99.9, ms", "Max, ms", "Errors"], rows)
+
+
+def errors(rounds: list[Measured]) -> str:
+    refused, broken = max(r.refused for r in rounds), sum(r.broken for r in rounds)
+    return f"{refused:.2%} rejected" * (refused > 0) + f" {broken} failed" * (broken > 0)
 
 
 def table(heads: list[str], rows: list[list[str]]) -> str:

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
 
-from load import Load, Measured, measure, memory, processor_time
+from load import Load, Measured, Paced, measure, memory, open_loop, processor_time
 from ours import ORDERS, PROFILE, ROOT, Ours
-from peers import PEERS, Ids, Started
+from peers import PEERS, Ids, Peer, Started
 from postgres import Postgres
 from report import Result, write
 
@@ -70,13 +70,19 @@ class Bench:
     def rivals(self) -> dict[str, Started]:
         """The simplest service and the peers, each with its own database."""
         found = {"simplest": self.server("simplest", lambda: self.ours.simplest(ANIMALS))}
-        for peer in PEERS:
-            peer.install(WORK / "peers")
-            folder = WORK / "data" / peer.name
-            found[peer.name] = self.server(
-                peer.name, lambda p=peer, f=folder: p.start(WORK / "peers", f, ANIMALS)
-            )
-        return found
+        return found | {peer.name: self.peer(peer) for peer in PEERS}
+
+    def peer(self, peer: Peer) -> Started:
+        peer.install(WORK / "peers")
+        folder = WORK / "data" / peer.name
+        return self.server(peer.name, lambda: peer.start(WORK / "peers", folder, ANIMALS))
+
+    def beside_fastify(
+        self, start: Callable[["Bench", str, Started], Contender]
+    ) -> list[Contender]:
+        """The service and the fastest peer."""
+        fastify = self.peer(next(peer for peer in PEERS if peer.name == "fastify"))
+        return [start(self, "petstore", self.service()), start(self, "fastify", fastify)]
 
     def limit(self, like: Started, load: Load) -> Started:
         headers = load.headers or {}
@@ -149,6 +155,12 @@ class Bench:
             Contender("bare hyper", self.limit(us, load), load),
             Contender("petstore", us, load, measure=both),
         ]
+
+    def open_loop(
+        self, server: Started, loads: list[Paced], seconds: int, events: str | None = None
+    ) -> list[Measured]:
+        program = self.ours.programs / "open-loop"
+        return open_loop(program, server.base, server.headers, loads, seconds, events)
 
     def raw_insert(self) -> float:
         return self.ours.raw(ANIMALS, "insert", 100_000)
@@ -282,6 +294,60 @@ def postgres_sales(bench: Bench) -> list[Contender]:
     return sales(us, ORDERS)
 
 
+def half_load(
+    bench: Bench,
+    name: str,
+    server: Started,
+    request: str,
+    closed: Callable[[int], Measured],
+    numbers: Iterator[int],
+    events: str | None = None,
+) -> Contender:
+    """Latency at half of the throughput over 64 connections, which is measured first, once."""
+    rate = 0.0
+
+    def ask(seconds: int) -> Measured:
+        nonlocal rate
+        rate = rate or closed(seconds).requests / 2
+        first, *_ = islice(numbers, int(rate * seconds) + 1)
+        load = Paced(rate, request, first)
+        return bench.open_loop(server, [load], seconds, events)[-1]
+
+    return Contender(name, server, page(server), measure=ask)
+
+
+def paced_list(bench: Bench, name: str, server: Started) -> Contender:
+    def closed(seconds: int) -> Measured:
+        return measure(server.process.pid, server.base, page(server), seconds)
+
+    return half_load(bench, name, server, page(server).requests[0], closed, count())
+
+
+def paced_create(
+    bench: Bench, name: str, server: Started, events: str | None = None
+) -> Contender:
+    def closed(seconds: int) -> Measured:
+        return measure(server.process.pid, server.base, create(64)(server), seconds)
+
+    return half_load(bench, name, server, numbered_create(server), closed, count(), events)
+
+
+def numbered_create(server: Started) -> str:
+    """Names in random order, each with the number of its request."""
+    return f"POST {server.paths['create']} {server.body.replace('Biscuit', '@-#')}"
+
+
+def paced_orders(bench: Bench) -> list[Contender]:
+    us = bench.server("petstore without orders", lambda: bench.ours.service_with_orders(0))
+    request, numbers = 'POST /v1/store/orders {"petId":#}', count(1)
+    return [half_load(bench, "petstore", us, request, fresh(us, request, numbers), numbers)]
+
+
+def event_delivery(bench: Bench) -> list[Contender]:
+    path = "/v1/events/stream?types=pet.created"
+    return [paced_create(bench, "petstore", bench.service(), path)]
+
+
 def overload(bench: Bench) -> list[Contender]:
     us = bench.service()
     return [Contender(f"{n} connections", us, create(n)(us)) for n in (64, 512, 4000)]
@@ -360,6 +426,22 @@ SCENARIOS = [
     ),
     Scenario("cores-list", "List, default page (cached), by cores", lambda b: b.cores(page)),
     Scenario("cores-create", "Create, 64 connections, by cores", lambda b: b.cores(create(64))),
+    Scenario(
+        "latency-list",
+        "Latency of lists at half of the maximum rate",
+        lambda b: b.beside_fastify(paced_list),
+    ),
+    Scenario(
+        "latency-create",
+        "Latency of creates at half of the maximum rate",
+        lambda b: b.beside_fastify(paced_create),
+    ),
+    Scenario("latency-order", "Latency of orders at half of the maximum rate", paced_orders),
+    Scenario(
+        "latency-events",
+        "From a create to its event on a stream, creates at half of the maximum rate",
+        event_delivery,
+    ),
     Scenario("profile-list", "List, default page (cached), by Cargo profile", lambda b: b.profiles(page)),
     Scenario("profile-create", "Create, 64 connections, by Cargo profile", lambda b: b.profiles(create(64))),
     Scenario("overload", "Create, by number of connections", overload),
