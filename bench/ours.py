@@ -14,6 +14,8 @@ from peers import BODY, Command, Started, bearer, ready, spawn
 ANIMALS = 1_000_000
 # Enough for five rounds of two seconds; the default is four.
 ORDERS = 500_000
+# Their purge takes most of the eight seconds in which stalls are looked for.
+OLD_EVENTS = 4_000_000
 ROOT = Path(__file__).resolve().parent.parent
 PATHS = {
     "list": "/v1/pets",
@@ -100,6 +102,20 @@ class Ours:
         with sqlite3.connect(store) as db:
             db.executescript(f"UPDATE pets SET status = 'available'; {open_orders(orders)}")
         return self.serve(store, key, ANIMALS)
+
+    def store_with_old_events(self) -> tuple[Path, str]:
+        """A million animals, and events that are older than events are kept."""
+        store, key = self.store(ANIMALS)
+        with sqlite3.connect(store) as db:
+            for first in range(0, OLD_EVENTS, ANIMALS):
+                db.execute(
+                    f"""INSERT INTO events
+                        (sequence, at, type, resource_id, name, category_id, status)
+                    SELECT {first} + id, 0, 'pet.created', id, name, category_id, status
+                    FROM pets"""
+                )
+        db.close()
+        return store, key
 
     def serve(self, store: Path, key: str, animals: int) -> Started:
         return self.serve_from(f"sqlite:{store}", store.parent, key, animals)

@@ -90,6 +90,13 @@ def shedding(result: Result) -> tuple[str, float, bool]:
     return "goodput at 4,000 connections at least 0.8× that at 64", ratio, ratio >= 0.8
 
 
+def without_stalls(result: Result) -> tuple[str, float, bool]:
+    rounds = [round for rounds in result.figures.values() for round in rounds]
+    slowest = max(round.max for round in rounds)
+    reached = slowest <= 50 and not any(round.refused for round in rounds)
+    return "every request succeeds within 50 ms", slowest, reached
+
+
 def quick(result: Result) -> tuple[str, float, bool]:
     slowest = max(result.median(size, "p50") for size in ["1 thousand", "1 million", "10 million"])
     return "first page within 100 ms of process start, at any size", slowest, slowest < 100
@@ -154,6 +161,7 @@ GOALS = {
     "growth-name-pages": [growing(1.3)],
     "growth-name-status-pages": [growing(1.3)],
     "growth-create": [growing(1.3), small],
+    "stalls": [without_stalls],
     "start": [quick],
     "pg-list": [cached],
     "pg-get-cached": [cached],

@@ -16,9 +16,12 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
+from threading import Event
 
 from load import Load, Measured, Paced, measure, memory, open_loop, processor_time
 from ours import ORDERS, PROFILE, ROOT, Ours
@@ -31,6 +34,10 @@ ANIMALS = 1000
 PEER_ROUNDS = 3
 PEER_NAMES = {peer.name for peer in PEERS}
 SIZES = {"1 thousand": 1000, "1 million": 1_000_000, "10 million": 10_000_000}
+# Lists per second, and as many creates, beside which stalls are looked for.
+STALLS_RATE = 2000
+# Seconds between two keys that are created meanwhile.
+KEY_PAUSE = 0.1
 
 
 @dataclass
@@ -491,7 +498,7 @@ SCENARIOS = [
 
 
 def main() -> None:
-    names = [scenario.name for scenario in SCENARIOS] + ["start"]
+    names = [scenario.name for scenario in SCENARIOS] + ["stalls", "start"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("scenarios", nargs="*", help=f"some of: {', '.join(names)}; default: all")
     parser.add_argument("--rounds", type=int, default=4)
@@ -520,6 +527,8 @@ def main() -> None:
             if scenario.name in chosen:
                 where = f"{chosen.index(scenario.name) + 1}/{len(chosen)} {scenario.name}"
                 results.append(run(bench, scenario, options.rounds, options.seconds, where))
+        if "stalls" in chosen:
+            results.append(stalls(bench, options.rounds * options.seconds))
         if "start" in chosen:
             progress("start")
             results.append(starts(bench, options.rounds))
@@ -557,6 +566,70 @@ def run(bench: Bench, scenario: Scenario, rounds: int, seconds: int, where: str)
         if contender.server not in bench.servers.values():
             contender.server.stop()
     return Result(scenario.name, scenario.title, figures)
+
+
+def stalls(bench: Bench, seconds: int) -> Result:
+    """Latency of lists and creates at a moderate rate, beside work that might block them."""
+    animals = SIZES["1 million"]
+    store, key = bench.ours.store(animals)
+    us = bench.server("petstore with stalls", lambda: bench.ours.serve(store, key, animals))
+    database, copy = f"--database=sqlite:{store}", store.with_name("backup.db")
+
+    def backup() -> None:
+        bench.ours.program("petstore", "backup", copy, database)
+        copy.unlink()
+
+    def create_key() -> None:
+        bench.ours.program("petstore", "keys", "create", "stalls", database)
+
+    @contextmanager
+    def purging() -> Iterator[Started]:
+        """Another service, which begins to purge its old events when it starts."""
+        old, key = bench.ours.store_with_old_events()
+        os.sync()
+        server = bench.ours.serve(old, key, animals)
+        try:
+            yield server
+        finally:
+            server.stop()
+
+    beside = {
+        "nothing": lambda: nullcontext(us),
+        "backups": lambda: repeating(us, backup, 0),
+        "new keys": lambda: repeating(us, create_key, KEY_PAUSE),
+        "a purge of events": purging,
+    }
+    loads = {"list": page(us).requests[0], "create": numbered_create(us)}
+    paced = [Paced(STALLS_RATE, request) for request in loads.values()]
+    figures = {}
+    for name, start in beside.items():
+        progress(f"stalls: beside {name}")
+        os.sync()
+        with start() as server:
+            measured = bench.open_loop(server, paced, seconds)
+        for load, latencies in zip(loads, measured):
+            figures[f"{load}, beside {name}"] = [latencies]
+    title = f"Stalls: {STALLS_RATE:,} lists and as many creates per second, 1 million animals"
+    return Result("stalls", title, figures)
+
+
+@contextmanager
+def repeating(server: Started, action: Callable[[], None], pause: float) -> Iterator[Started]:
+    """Repeats an action beside the block."""
+    ended = Event()
+
+    def repeat() -> None:
+        while not ended.is_set():
+            action()
+            ended.wait(pause)
+
+    with ThreadPoolExecutor() as pool:
+        repeated = pool.submit(repeat)
+        try:
+            yield server
+        finally:
+            ended.set()
+        repeated.result()
 
 
 def starts(bench: Bench, rounds: int) -> Result:
