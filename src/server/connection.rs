@@ -21,7 +21,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
     task::coop::unconstrained,
     time::{sleep, timeout},
@@ -239,7 +239,7 @@ async fn serve_http1<S: Service>(
     let stop = tokio::select! {
         biased;
         served = served => match served {
-            None => return,
+            None => return close_after_upgrade(connection.into_parts().io.into_inner()).await,
             Some((version, response)) => {
                 let stream = connection.into_parts().io.into_inner();
                 return streamed_response::send(stream, version, response, slot).await;
@@ -257,7 +257,8 @@ async fn serve_http1<S: Service>(
                 }
             }
             Pin::new(&mut connection).graceful_shutdown();
-            drop(connection.await);
+            drop((&mut connection).await);
+            close_after_upgrade(connection.into_parts().io.into_inner()).await;
         }
         Stop::Evicted(_) if activity.request.is_unanswered() => {
             let stream = connection.into_parts().io.into_inner();
@@ -273,6 +274,12 @@ async fn serve_http1<S: Service>(
             }
         }
     }
+}
+
+/// Closes a connection that hyper has not closed: after a request with `Upgrade`, it leaves
+/// that to the service, which never upgrades.
+async fn close_after_upgrade(mut stream: impl AsyncWrite + Unpin) {
+    let _ = stream.shutdown().await;
 }
 
 async fn serve_http2<S: Service>(

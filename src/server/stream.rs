@@ -71,6 +71,7 @@ pub struct ClientStream<S, R> {
     /// The client was timed out; all that is left is to close.
     ended: bool,
     lingering: bool,
+    closed: bool,
 }
 
 /// Sends a response to a client that has not sent a request, and closes.
@@ -125,6 +126,7 @@ where
             flushed: true,
             ended: false,
             lingering: false,
+            closed: false,
             limits,
         }
     }
@@ -440,6 +442,9 @@ where
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        if this.closed {
+            return Poll::Ready(Ok(()));
+        }
         if !this.lingering {
             let closed = Pin::new(&mut this.stream).poll_shutdown(cx);
             ready!(this.with_min_rate(cx, closed))?;
@@ -462,6 +467,7 @@ where
                 Poll::Ready(_) => break,
             }
         }
+        this.closed = true;
         Poll::Ready(Ok(()))
     }
 }

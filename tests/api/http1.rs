@@ -440,6 +440,25 @@ pub async fn half_closed_connections_get_their_response(backend: Backend) {
     assert_eq!(server.count_pets().await, 20);
 }
 
+/// The connection is closed gracefully even if hyper leaves that to the service, as it does
+/// after a request with `Upgrade`: a reset would discard the responses.
+pub async fn rejections_after_an_upgrade_are_received(backend: Backend) {
+    let server = Server::start(backend).await;
+    for _ in 0..20 {
+        let mut conn = RawConnection::connect(&server).await;
+        let upgrade = "GET /v1/openapi.json HTTP/1.1\r\nHost: x\r\nUpgrade: x\r\n\r\n";
+        let unread = "x".repeat(10_000);
+        conn.send(&format!(
+            "{upgrade}GET / HTTP/2.0\r\nHost: x\r\n\r\n{unread}"
+        ))
+        .await;
+        assert_eq!(conn.next().await.unwrap().status, 200);
+        assert_eq!(conn.next().await.unwrap().status, 505);
+        let end = conn.stream.read_buf(&mut Vec::new()).await;
+        assert_eq!(end.unwrap(), 0, "the connection is closed gracefully");
+    }
+}
+
 /// Graceful shutdown: a response that is being written when it begins arrives complete.
 pub async fn shutdown_finishes_responses_in_flight(backend: Backend) {
     let server = Server::start(backend).await;

@@ -115,6 +115,7 @@ const CASES: &[(&str, Case)] = cases![
     http1::clients_that_read_too_slowly_time_out,
     http1::a_rejected_upload_still_gets_its_response,
     http1::half_closed_connections_get_their_response,
+    http1::rejections_after_an_upgrade_are_received,
     http1::shutdown_finishes_responses_in_flight,
     http2::responses_match_http1,
     http2::requests_are_multiplexed,
