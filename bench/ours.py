@@ -59,10 +59,11 @@ class Ours:
         return self.program("petstore", "keys", "create", name, f"--database=sqlite:{database}")
 
     def fill(self, animals: int) -> Path:
-        """A database with that many animals, created once and kept."""
+        """A database with that many animals and events, created once and kept for a day."""
         kept = self.work / "stores" / f"{animals}.db"
         key = kept.with_suffix(".key")
-        if not key.exists():
+        # The service purges events that are too old.
+        if not key.exists() or key.stat().st_mtime < time.time() - 86400:
             kept.parent.mkdir(parents=True, exist_ok=True)
             secret = self.new_store(kept, "bench")
             self.program("raw-sqlite", kept, "fill", animals)
@@ -107,12 +108,13 @@ class Ours:
         """A million animals, and events that are older than events are kept."""
         store, key = self.store(ANIMALS)
         with sqlite3.connect(store) as db:
-            for first in range(0, OLD_EVENTS, ANIMALS):
+            db.execute("UPDATE events SET at = 0")
+            for first in range(ANIMALS, OLD_EVENTS, ANIMALS):
                 db.execute(
                     f"""INSERT INTO events
                         (sequence, at, type, resource_id, name, category_id, status)
-                    SELECT {first} + id, 0, 'pet.created', id, name, category_id, status
-                    FROM pets"""
+                    SELECT {first} + sequence, 0, type, resource_id, name, category_id, status
+                    FROM events WHERE sequence <= {ANIMALS}"""
                 )
         db.close()
         return store, key

@@ -7,16 +7,13 @@
 //! `raw-sqlite FILE get N` reads N pets, spread over the whole table.
 //! The last three print the CPU time of one operation in microseconds.
 
-use std::{env, error::Error};
+use std::{env, error::Error, time::SystemTime};
 
 use petstore_bench::{cpu_time, mix};
 use rusqlite::{Connection, config::DbConfig, params};
 
 /// Inserts per transaction.
 const BATCH_SIZE: i64 = 1000;
-
-/// When the first pet was created, in microseconds since 1970.
-const CREATED_AT: i64 = 1_700_000_000_000_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -59,6 +56,8 @@ fn insert(db: &Connection, count: i64, batch_size: i64) -> rusqlite::Result<()> 
         "INSERT INTO events (at, type, api_key_id, resource_id, name, category_id, status)
          VALUES (?1, 'pet.created', 1, ?2, ?3, ?4, ?5)",
     )?;
+    let at = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let at = at.as_micros() as i64;
     for n in 0..count {
         if n % batch_size == 0 {
             db.execute_batch("BEGIN IMMEDIATE")?;
@@ -70,7 +69,7 @@ fn insert(db: &Connection, count: i64, batch_size: i64) -> rusqlite::Result<()> 
         let category_id = (random >> 32) as i64 % 20;
         insert_pet.execute(params![name, search_name, category_id, status])?;
         let id = db.last_insert_rowid();
-        insert_event.execute(params![CREATED_AT + n, id, name, category_id, status])?;
+        insert_event.execute(params![at, id, name, category_id, status])?;
         if n % batch_size == batch_size - 1 || n == count - 1 {
             db.execute_batch("COMMIT")?;
         }
