@@ -155,6 +155,7 @@ GOALS = {
     "growth-list": [growing(1.3)],
     "growth-status": [growing(1.3)],
     "growth-get": [growing(1.3)],
+    "growth-events": [growing(1.3)],
     "growth-all-pages": [growing(1.3)],
     "growth-category-pages": [growing(1.3)],
     "growth-category-status-pages": [growing(1.3)],

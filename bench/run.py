@@ -186,6 +186,10 @@ def page(server: Started) -> Load:
     return Load([f"GET {server.paths['list']}"], headers=server.headers)
 
 
+def events(server: Started) -> Load:
+    return Load(["GET /v1/events?sort=desc"], headers=server.headers)
+
+
 def by_status(server: Started) -> Load:
     return Load([f"GET {server.paths['status']}"], headers=server.headers)
 
@@ -458,6 +462,7 @@ SCENARIOS = [
     Scenario("growth-list", "List, by database size", lambda b: b.sizes(page)),
     Scenario("growth-status", "List by status, by database size", lambda b: b.sizes(by_status)),
     Scenario("growth-get", "Get, by database size", lambda b: b.sizes(get)),
+    Scenario("growth-events", "Newest page of events, by database size", lambda b: b.sizes(events)),
     Scenario("growth-all-pages", "Page at any depth, by database size", pages("all")),
     Scenario("growth-category-pages", "Page of a category, by database size", pages("category")),
     Scenario(
