@@ -1,7 +1,7 @@
 //! `rm petstore.db-wal` under a running service: what is in the deleted file would be
 //! lost with the process.
 
-use std::fs;
+use std::{fs, os::unix::fs::MetadataExt};
 
 use rusqlite::{Connection, OpenFlags};
 
@@ -30,6 +30,23 @@ async fn assert_durable_after_kill(home: &Home, service: Service, key: &str, of:
     of.assert_durable(&Client::new(&service, key).pets().await);
 }
 
+/// Another process with a read transaction.
+fn open_for_reading(home: &Home) -> Connection {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let db = Connection::open_with_flags(home.database(), flags).unwrap();
+    db.execute_batch("BEGIN; SELECT count(*) FROM pets")
+        .unwrap();
+    db
+}
+
+async fn until_accepted(client: &Client, results: &mut WriteResults) {
+    eventually("writes to be accepted", async || {
+        client.create("probe").await.unwrap().status == 201
+    })
+    .await;
+    results.unknown.insert("probe".into());
+}
+
 async fn start() -> (Home, Service, String, Client, WriteResults) {
     let home = Home::new();
     let key = home.new_key();
@@ -53,21 +70,58 @@ async fn it_is_saved_while_there_is_nothing_to_do() {
 #[tokio::test]
 async fn it_is_saved_once_other_processes_have_closed_the_file() {
     let (home, service, key, client, mut results) = start().await;
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
-    let other = Connection::open_with_flags(home.database(), flags).unwrap();
-    other
-        .execute_batch("BEGIN; SELECT count(*) FROM pets")
-        .unwrap();
+    let other = open_for_reading(&home);
     fs::remove_file(home.path("petstore.db-wal")).unwrap();
     create(&client, &mut results, "meanwhile", 503).await;
     drop(other);
-    eventually("writes to be accepted", async || {
-        client.create("probe").await.unwrap().status == 201
-    })
-    .await;
-    results.unknown.insert("probe".into());
+    until_accepted(&client, &mut results).await;
     create(&client, &mut results, "after", 201).await;
     assert_durable_after_kill(&home, service, &key, &results).await;
+}
+
+/// The service uses the WAL index that it found, even after the process that built it is gone.
+#[tokio::test]
+async fn it_is_saved_although_another_process_built_the_index() {
+    let home = Home::new();
+    let key = home.new_key();
+    let other = open_for_reading(&home);
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    let mut results = WriteResults::default();
+    create(&client, &mut results, "beside the other", 201).await;
+    drop(other);
+    create(&client, &mut results, "alone", 201).await;
+    fs::remove_file(home.path("petstore.db-wal")).unwrap();
+    create(&client, &mut results, "after", 201).await;
+    assert_durable_after_kill(&home, service, &key, &results).await;
+}
+
+/// The same, but the other process is still there when the WAL is deleted.
+#[tokio::test]
+async fn it_is_saved_once_the_process_that_built_the_index_is_gone() {
+    let home = Home::new();
+    let key = home.new_key();
+    let other = open_for_reading(&home);
+    let service = home.serve();
+    let client = Client::new(&service, &key);
+    let mut results = WriteResults::default();
+    create(&client, &mut results, "before", 201).await;
+    fs::remove_file(home.path("petstore.db-wal")).unwrap();
+    create(&client, &mut results, "meanwhile", 503).await;
+    drop(other);
+    until_accepted(&client, &mut results).await;
+    create(&client, &mut results, "after", 201).await;
+    assert_durable_after_kill(&home, service, &key, &results).await;
+}
+
+/// The new WAL is as private as the database.
+#[tokio::test]
+async fn it_keeps_its_permissions() {
+    let (home, service, ..) = start().await;
+    let mode = |name| fs::metadata(home.path(name)).unwrap().mode();
+    fs::remove_file(home.path("petstore.db-wal")).unwrap();
+    service.event("deleted write-ahead log saved and replaced");
+    assert_eq!(mode("petstore.db-wal"), mode("petstore.db"));
 }
 
 /// Whoever opens the database creates an empty WAL in its place.

@@ -19,7 +19,8 @@ const INTERVAL: i64 = 4 << 20;
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The pause while another process is in the way.
 const POSTPONE_DELAY: Duration = Duration::from_millis(100);
-/// The header in front of each page in the WAL.
+/// The header of the WAL, and the one in front of each page in it.
+const WAL_HEADER: i64 = 32;
 const FRAME_HEADER: i64 = 24;
 
 /// Decides when to checkpoint, and records the result.
@@ -46,10 +47,10 @@ impl Checkpoints {
 
     /// Observes the size of the WAL after each commit of the connection.
     pub(super) fn observe(&self, db: &mut Connection) -> rusqlite::Result<()> {
-        let page: i64 = db.pragma_query_value(None, "page_size", |row| row.get(0))?;
+        let frame = frame_size(db)?;
         let wal = self.wal.clone();
         db.wal_hook(Some(move |_: &mut _, frames| {
-            wal.size.set(i64::from(frames) * (page + FRAME_HEADER));
+            wal.size.set(i64::from(frames) * frame);
             Ok(())
         }))
     }
@@ -97,4 +98,20 @@ impl Checkpoints {
 pub(super) fn checkpoint(db: &Connection) -> rusqlite::Result<bool> {
     let (frames, copied) = db.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::PASSIVE)?;
     Ok(frames == copied)
+}
+
+/// The length of the WAL up to its last commit. What follows is stale. Other processes may
+/// append to it; this connection must not be in a transaction.
+pub(super) fn wal_length(db: &Connection) -> rusqlite::Result<u64> {
+    let (frames, _) = db.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::NOOP)?;
+    let length = match frames {
+        0 => 0,
+        frames => WAL_HEADER + i64::from(frames) * frame_size(db)?,
+    };
+    Ok(u64::try_from(length).expect("the database is in WAL mode"))
+}
+
+fn frame_size(db: &Connection) -> rusqlite::Result<i64> {
+    let page: i64 = db.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    Ok(page + FRAME_HEADER)
 }

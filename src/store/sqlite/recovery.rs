@@ -16,9 +16,9 @@
 //!   writing writes the WAL again, even if a reader was first and has built the index.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown},
     path::{Path, PathBuf},
 };
 
@@ -27,7 +27,7 @@ use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use super::{
     super::{Role, error::OpenError},
-    checkpoint::checkpoint,
+    checkpoint::{checkpoint, wal_length},
     connect::connect,
 };
 
@@ -39,9 +39,48 @@ const CONNECTION_LOCK: u64 = 128;
 pub(crate) struct Opened {
     pub(crate) db: Connection,
     pub(super) index: WalIndex,
+    /// The WAL, which can be read even if it was deleted.
+    wal: File,
 }
 
 impl Opened {
+    /// Writes a WAL that was deleted to its path again, where the next connection recovers
+    /// it. No other process may use the index; one that opens the file meanwhile cannot write.
+    pub(super) fn save_deleted_wal(&self, path: &Path) -> Result<(), OpenError> {
+        let database_error = |cause| OpenError::Database {
+            path: path.into(),
+            cause,
+        };
+        let length = wal_length(&self.db).map_err(database_error)?;
+        self.db
+            .execute_batch("BEGIN IMMEDIATE")
+            .map_err(database_error)?;
+        let saved = self.copy_wal(path, length);
+        let _ = self.db.execute_batch("ROLLBACK");
+        saved.map_err(|cause| OpenError::File {
+            path: wal_path(path),
+            cause,
+        })
+    }
+
+    /// If another process has created an empty WAL, it is filled, not replaced: a process that
+    /// has it open must not write to a deleted file.
+    fn copy_wal(&self, path: &Path, length: u64) -> io::Result<()> {
+        let database = fs::metadata(path)?;
+        let mut options = File::options();
+        options.write(true).create(true).mode(0o600);
+        let new = options.open(wal_path(path))?;
+        // As SQLite does.
+        let _ = new.set_permissions(database.permissions());
+        let _ = fchown(&new, Some(database.uid()), Some(database.gid()));
+        let copied = copy(&self.wal, &new, length);
+        if copied.is_err() {
+            // A part of it would be taken for the WAL of another process.
+            let _ = new.set_len(0);
+        }
+        copied
+    }
+
     /// Checkpoints if the WAL index is new, and closes the connection. The last
     /// connection to close deletes a WAL that was copied completely; otherwise the
     /// WAL stays for the next process.
@@ -72,11 +111,11 @@ pub(super) fn open_recovered(path: &Path, role: Role) -> Result<Opened, OpenErro
     // Builds the index if it is new, and keeps other writers out.
     db.execute_batch("BEGIN IMMEDIATE")
         .map_err(database_error)?;
-    rewrite(&wal).map_err(file_error(wal))?;
+    let wal = rewrite(&wal).map_err(file_error(wal))?;
     db.execute_batch("ROLLBACK").map_err(database_error)?;
     let file = File::open(&index_path).map_err(file_error(index_path))?;
     let index = WalIndex { is_new, file };
-    Ok(Opened { db, index })
+    Ok(Opened { db, index, wal })
 }
 
 /// The WAL index of a connection.
@@ -113,20 +152,28 @@ fn is_in_use(index: &File) -> bool {
 }
 
 /// Replaces a file's content by itself, so that all of it is written to disk.
-fn rewrite(path: &Path) -> io::Result<()> {
+fn rewrite(path: &Path) -> io::Result<File> {
     let file = File::options().read(true).write(true).open(path)?;
+    copy(&file, &file, file.metadata()?.len())?;
+    Ok(file)
+}
+
+/// Copies the first `length` bytes of a file, durably.
+fn copy(from: &File, to: &File, length: u64) -> io::Result<()> {
+    if length == 0 {
+        return Ok(());
+    }
     let mut buffer = vec![0; 1 << 20];
     let mut offset = 0;
-    loop {
-        match file.read_at(&mut buffer, offset)? {
-            0 if offset == 0 => return Ok(()),
-            0 => return file.sync_all(),
-            read => {
-                file.write_all_at(&buffer[..read], offset)?;
-                offset += read as u64;
-            }
-        }
+    while offset < length {
+        let rest = usize::try_from(length - offset).unwrap_or(usize::MAX);
+        let size = buffer.len().min(rest);
+        let chunk = &mut buffer[..size];
+        from.read_exact_at(chunk, offset)?;
+        to.write_all_at(chunk, offset)?;
+        offset += size as u64;
     }
+    to.sync_all()
 }
 
 pub(crate) fn wal_path(path: &Path) -> PathBuf {

@@ -11,11 +11,11 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::{
     super::{Role, error::Error, metrics::WalMetrics},
-    checkpoint::{Checkpoints, checkpoint},
+    checkpoint::Checkpoints,
     classify,
     files::{Files, FilesChanged},
     readers::{Readers, Suspension},
-    recovery::{Opened, open_recovered},
+    recovery::{Opened, open_recovered, wal_path},
     version::VersionCounter,
 };
 
@@ -188,27 +188,20 @@ impl WritableFile {
         }
     }
 
-    /// Saves a WAL that was deleted, through the open descriptors, and starts a new
-    /// one. Another process must not have the file open: it would keep the index of the
-    /// deleted WAL alive.
+    /// Saves a WAL that was deleted, through the open descriptor, and reopens the file. If only
+    /// the index was deleted, reopening is enough. Another process must not have the file
+    /// open: it would keep the index alive, and could write to the deleted WAL.
     fn save_deleted_wal(&mut self, path: &Path) -> Result<(), Error> {
         let unsaved = || Error::Unavailable(Arc::new(FilesChanged::Deleted(path.into())));
         if self.is_index_in_use() {
             return Err(unsaved());
         }
         let readers = self.readers.clone();
-        // A read in progress would limit the checkpoint.
         let suspended = readers.suspend();
-        match &self.opened {
-            Some(file) if file.index.is_new => match checkpoint(&file.db) {
-                Ok(true) => {}
-                Ok(false) => return Err(unsaved()),
-                Err(cause) => {
-                    self.poison_index();
-                    return Err(classify(cause));
-                }
-            },
-            _ => return Err(unsaved()),
+        let file = self.opened.as_ref().ok_or_else(unsaved)?;
+        if path == wal_path(&self.path) {
+            let saved = file.save_deleted_wal(&self.path);
+            saved.map_err(|cause| Error::Unavailable(Arc::new(cause)))?;
         }
         self.reopen(&suspended)?;
         tracing::warn!(path = %path.display(), "deleted write-ahead log saved and replaced");
