@@ -10,11 +10,12 @@ use super::{
         table::{cut, table, width},
         visible,
     },
-    open, shown,
+    shown,
 };
 use crate::{
     api_key::{ApiKey, Scope, Scopes},
     clock::Clock,
+    store::list_keys,
 };
 
 /// The width of the table.
@@ -33,11 +34,8 @@ pub struct List {
 
 impl List {
     pub async fn run(self) -> CommandResult {
-        let store = open(&self.database).await?;
-        let keys = store.api_key_list().await?;
-        store.close().await;
+        let keys = list_keys(&self.database.url()?).await?;
         let location = self.database.location();
-        let keys: Vec<_> = keys.into_iter().map(|(_, key)| key).collect();
         let now = Clock::system().now();
         if keys.is_empty() {
             let options = self.database.options();

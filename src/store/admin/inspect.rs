@@ -7,6 +7,7 @@ use rusqlite::Connection;
 
 use super::{
     super::{
+        Options, Role, Store,
         postgres::{self, PostgresUrl},
         rows::Entity,
         sqlite,
@@ -81,11 +82,8 @@ fn inspect_file(
     let is_damaged = || damaged_pages(&db, "PRAGMA quick_check(1)").map(|found| !found.is_empty());
     let is_damaged = (size(path) <= MAX_CHECKED_BYTES).then(is_damaged);
     let last_change = last_recorded_change(&db)?;
-    let mut select = db.prepare(KEYS)?;
-    let keys = select.query_map([], |row| <(KeyHash, ApiKey)>::from_row(row))?;
-    let keys = keys.map(|found| found.map(|(_, key)| key));
     Ok(Inspected {
-        keys: keys.collect::<Result<_, _>>()?,
+        keys: read_keys(&db)?,
         last_change,
         server: Server::Sqlite {
             is_damaged: is_damaged.transpose()?,
@@ -94,6 +92,28 @@ fn inspect_file(
             import_socket,
         },
     })
+}
+
+/// Lists every API key of a store, live or not. A file is only read.
+pub(crate) async fn list_keys(url: &DatabaseUrl) -> Result<Vec<ApiKey>, CheckError> {
+    match url {
+        DatabaseUrl::Sqlite(path) => {
+            let db = sqlite::open_current(path)?;
+            Ok(read_keys(&db)?)
+        }
+        DatabaseUrl::Postgres(_) => {
+            let store = Store::open(url, &Options::new(Role::Command)).await?;
+            let keys = store.api_key_list().await?;
+            store.close().await;
+            Ok(keys.into_iter().map(|(_, key)| key).collect())
+        }
+    }
+}
+
+fn read_keys(db: &Connection) -> rusqlite::Result<Vec<ApiKey>> {
+    let mut select = db.prepare(KEYS)?;
+    let keys = select.query_map([], |row| <(KeyHash, ApiKey)>::from_row(row))?;
+    keys.map(|found| found.map(|(_, key)| key)).collect()
 }
 
 /// When something was last changed, or an API key used.
