@@ -1,6 +1,6 @@
 //! `petstore keys` on its own and while the service is running.
 
-use std::{sync::Arc, time::Duration};
+use std::{fs, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use rusqlite::Connection;
@@ -13,6 +13,7 @@ use crate::{
     client::{Client, LoadGenerator},
     harness::{Finished, Home, PETSTORE, Service, TIMEOUT, eventually},
     postgres::Cluster,
+    torture::disk::{self, Faults, Trace},
 };
 
 /// Only the secret goes to standard output; everything else is for people.
@@ -474,6 +475,37 @@ async fn last_use_is_listed() {
         assert!(started.elapsed() < TIMEOUT, "{list:?}");
         sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// Commands write the valid part of the WAL again, as a failed commit may be in it; not the
+/// frames of before the last checkpoint. Those that only read write nothing.
+#[test]
+fn commands_leave_stale_frames_alone() {
+    let home = Home::new();
+    home.new_key();
+    let other = Connection::open(home.database()).unwrap();
+    let write_a_megabyte_and_start_again = "CREATE TABLE large AS SELECT zeroblob(1 << 20);
+        DROP TABLE large;
+        PRAGMA wal_checkpoint;
+        UPDATE counts SET pets = pets + 1;
+        UPDATE counts SET pets = pets - 1";
+    other
+        .execute_batch(write_a_megabyte_and_start_again)
+        .unwrap();
+    let size = fs::metadata(home.path("petstore.db-wal")).unwrap().len();
+    assert!(size > 1 << 20, "{size}");
+    let written_by = |arguments: &[&str]| {
+        let mut command = home.command(PETSTORE);
+        command.args(["keys"]).args(arguments);
+        command.args(["--database", &home.url()]);
+        let _ = fs::remove_file(disk::trace_path(&home));
+        Faults::default().apply(&home, &mut command);
+        Finished::of(&mut command).success();
+        Trace::read(&home, Vec::new()).wal_bytes()
+    };
+    assert_eq!(written_by(&["list"]), 0);
+    let written = written_by(&["create", "till"]);
+    assert!((1..100_000).contains(&written), "{written}");
 }
 
 /// The cells of a row, separated by two or more spaces.

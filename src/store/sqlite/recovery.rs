@@ -13,7 +13,8 @@
 //! - In the WAL. A commit whose fsync failed is valid in the page cache. If the
 //!   process ends there, the next one recovers it and appends to it, and a power
 //!   cut then loses the commit and all that follow. So whoever opens the file for
-//!   writing writes the WAL again, even if a reader was first and has built the index.
+//!   writing writes the WAL again, even if a reader was first and has built the index. It
+//!   ends with the last commit that the index knows: what follows is overwritten.
 
 use std::{
     fs::{self, File},
@@ -107,11 +108,21 @@ pub(super) fn open_recovered(path: &Path, role: Role) -> Result<Opened, OpenErro
     if !is_new && !wal.exists() && is_open(path) {
         return Err(OpenError::WalDeleted(wal));
     }
+    // Builds the index if it is new.
     let db = connect(path, role).map_err(database_error)?;
-    // Builds the index if it is new, and keeps other writers out.
+    // What other processes append after this, they sync. It is unknown only at the moment of
+    // such a commit.
+    let length = wal_length(&db).ok();
+    // Keeps other writers out.
     db.execute_batch("BEGIN IMMEDIATE")
         .map_err(database_error)?;
-    let wal = rewrite(&wal).map_err(file_error(wal))?;
+    let wal = match rewrite(&wal, length) {
+        // Another process has the deleted WAL open, and this one is empty.
+        Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => {
+            return Err(OpenError::WalDeleted(wal));
+        }
+        rewritten => rewritten.map_err(file_error(wal))?,
+    };
     db.execute_batch("ROLLBACK").map_err(database_error)?;
     let file = File::open(&index_path).map_err(file_error(index_path))?;
     let index = WalIndex { is_new, file };
@@ -151,10 +162,12 @@ fn is_in_use(index: &File) -> bool {
     !matches!(fcntl_getlk(index, &lock), Ok(None))
 }
 
-/// Replaces a file's content by itself, so that all of it is written to disk.
-fn rewrite(path: &Path) -> io::Result<File> {
+/// Replaces the first `length` bytes of a file, or all, by themselves, so that they are
+/// written to disk.
+fn rewrite(path: &Path, length: Option<u64>) -> io::Result<File> {
     let file = File::options().read(true).write(true).open(path)?;
-    copy(&file, &file, file.metadata()?.len())?;
+    let length = length.map_or_else(|| Ok(file.metadata()?.len()), io::Result::Ok)?;
+    copy(&file, &file, length)?;
     Ok(file)
 }
 

@@ -171,6 +171,15 @@ impl Trace {
         self.records.iter().any(fault)
     }
 
+    /// How many bytes were written to the WAL.
+    pub fn wal_bytes(&self) -> usize {
+        let written = |record: &Record| match &record.operation {
+            Operation::Write(data) if record.kind == Kind::Wal => data.len(),
+            _ => 0,
+        };
+        self.records.iter().map(written).sum()
+    }
+
     /// How often the database file was synced: once per checkpoint.
     pub fn checkpoints(&self) -> usize {
         let synced = |record: &&Record| {
