@@ -27,7 +27,7 @@ use rusqlite::{Connection, config::DbConfig};
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use super::{
-    super::{Role, error::OpenError},
+    super::{Role, atomic_file::sync_folder, error::OpenError},
     checkpoint::{checkpoint, wal_length},
     connect::connect,
 };
@@ -124,6 +124,11 @@ pub(super) fn open_recovered(path: &Path, role: Role) -> Result<Opened, OpenErro
         rewritten => rewritten.map_err(file_error(wal))?,
     };
     db.execute_batch("ROLLBACK").map_err(database_error)?;
+    // The name of a new WAL must be durable, and SQLite ignores that this fsync failed.
+    sync_folder(path).map_err(|cause| OpenError::File {
+        path: path.parent().unwrap_or(path).into(),
+        cause,
+    })?;
     let file = File::open(&index_path).map_err(file_error(index_path))?;
     let index = WalIndex { is_new, file };
     Ok(Opened { db, index, wal })

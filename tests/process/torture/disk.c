@@ -5,11 +5,12 @@
  * order in which the page cache was changed. disk.rs computes from it what a disk
  * may contain after a power cut.
  *
- * DISK_FAIL_DB and DISK_FAIL_WAL are two numbers, "PERIOD LENGTH": of each PERIOD
- * fsyncs of that file, the last LENGTH fail with EIO. A failed fsync does not reach
- * the disk. With DISK_IGNORE_SYNC, no fsync is made or recorded, as in a program
- * that forgot to call it. DISK_FAULT is "NUMBER ERRNO": the call of that number, of
- * all that open, read, write, sync, truncate or delete one of the files, fails.
+ * DISK_FAIL_DB, DISK_FAIL_WAL and DISK_FAIL_DIR are two numbers, "PERIOD LENGTH": of
+ * each PERIOD fsyncs of that file, or of the directory, the last LENGTH fail with EIO.
+ * A failed fsync does not reach the disk. With DISK_IGNORE_SYNC, no fsync is made or
+ * recorded, as in a program that forgot to call it. DISK_FAULT is "NUMBER ERRNO": the
+ * call of that number, of all that open, read, write, sync, truncate or delete one of
+ * the files, fails.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -41,7 +42,7 @@ static char kinds[MAX_FILES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int trace = -1;
 static int ignore_sync;
-static struct { long period, length, count; } failures[3];
+static struct { long period, length, count; } failures[4];
 static struct { long at; int error; long calls; } fault;
 
 #define REAL(name) \
@@ -70,6 +71,7 @@ __attribute__((constructor)) static void start(void)
         sscanf(value, "%ld %d", &fault.at, &fault.error);
     read_failures(DATABASE, "DISK_FAIL_DB");
     read_failures(WAL, "DISK_FAIL_WAL");
+    read_failures(DIRECTORY, "DISK_FAIL_DIR");
 }
 
 static void append(char operation, enum kind kind, int file, uint64_t offset,
@@ -203,7 +205,7 @@ static int sync_file(int (*real)(int), int file)
     if (fails(kind))
         return -1;
     pthread_mutex_lock(&lock);
-    int failed = kind <= WAL && failures[kind].period
+    int failed = failures[kind].period
         && failures[kind].count++ % failures[kind].period
             >= failures[kind].period - failures[kind].length;
     int result = failed ? -1 : real(file);

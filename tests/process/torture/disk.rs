@@ -47,6 +47,8 @@ pub struct Failures {
 pub struct Faults {
     pub database: Option<Failures>,
     pub wal: Option<Failures>,
+    /// SQLite ignores them.
+    pub directory: Option<Failures>,
     /// As if the service never called fsync.
     pub ignore_sync: bool,
     /// The number of a call, and the error with which it fails.
@@ -59,7 +61,11 @@ impl Faults {
     pub fn apply(&self, home: &Home, command: &mut Command) {
         command.env("LD_PRELOAD", &*LIBRARY);
         command.env("DISK_TRACE", trace_path(home));
-        let variables = [("DISK_FAIL_DB", self.database), ("DISK_FAIL_WAL", self.wal)];
+        let variables = [
+            ("DISK_FAIL_DB", self.database),
+            ("DISK_FAIL_WAL", self.wal),
+            ("DISK_FAIL_DIR", self.directory),
+        ];
         for (variable, failures) in variables {
             if let Some(Failures { period, length }) = failures {
                 command.env(variable, format!("{period} {length}"));

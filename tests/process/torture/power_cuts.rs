@@ -145,6 +145,31 @@ async fn the_next_service_writes_a_failed_commit_again() {
     }
 }
 
+/// SQLite ignores a failed fsync of the folder. The name of a new WAL may then be lost, with
+/// all that is in it.
+#[test]
+fn a_service_does_not_start_if_its_folder_cannot_be_synced() {
+    let home = Home::new();
+    home.new_key();
+    let mut command = home.serve_command();
+    let always = Failures {
+        period: 1,
+        length: 1,
+    };
+    let faults = Faults {
+        directory: Some(always),
+        ..Faults::default()
+    };
+    faults.apply(&home, &mut command);
+    let Err(output) = Service::try_start(&mut command) else {
+        panic!("it starts");
+    };
+    let folder = home.dir();
+    let words = format!("cannot open {}", folder.display());
+    assert!(output.contains(&words), "{output}");
+    home.serve().stop();
+}
+
 fn some_failures(random: &mut impl Rng, period: u32) -> Failures {
     let period = random.random_range(2..=period);
     // While most of them fail, writes take long, for which only the whole campaign has time.
