@@ -27,6 +27,7 @@ pub(crate) fn start(
     api: &Api,
     tls: Option<&Arc<Tls>>,
     event_retention: EventRetention,
+    idempotency_purge_delay: Duration,
 ) -> Supervisor {
     let mut supervisor = Supervisor {
         tasks: JoinSet::new(),
@@ -41,7 +42,7 @@ pub(crate) fn start(
     supervisor.spawn("expire_orders", store, tasks::expire_orders);
     supervisor.spawn(
         "purge_idempotency_keys",
-        store,
+        &(store.clone(), idempotency_purge_delay),
         tasks::purge_idempotency_keys,
     );
     supervisor.spawn(

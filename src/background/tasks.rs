@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use tokio::time::{interval, sleep};
+use tokio::time::{Instant, interval, interval_at, sleep};
 
 use crate::{
     api::{EventFeed, key_cache::KeyCache, metrics::Metrics},
@@ -59,8 +59,9 @@ pub async fn expire_orders(store: Arc<Store>) {
     }
 }
 
-pub async fn purge_idempotency_keys(store: Arc<Store>) {
-    let mut ticks = interval(IDEMPOTENCY_PURGE_INTERVAL);
+/// Begins after `delay`.
+pub async fn purge_idempotency_keys((store, delay): (Arc<Store>, Duration)) {
+    let mut ticks = interval_at(Instant::now() + delay, IDEMPOTENCY_PURGE_INTERVAL);
     let mut latch = ErrorLatch::new("idempotency key purge");
     loop {
         ticks.tick().await;

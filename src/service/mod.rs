@@ -21,13 +21,30 @@ use metrics::MetricsEndpoint;
 /// of API keys.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-#[derive(Debug, Clone, Default)]
+/// A clock that was wrong when the machine started has been set by then.
+const IDEMPOTENCY_PURGE_DELAY: Duration = Duration::from_secs(3600);
+
+#[derive(Debug, Clone)]
 pub struct Config {
     pub api: api::Config,
     pub server: server::Limits,
     pub event_retention: EventRetention,
+    /// How long no idempotency keys are purged after the start.
+    pub idempotency_purge_delay: Duration,
     /// Encrypts the API's connections; the metrics listener stays plain HTTP.
     pub tls: Option<Arc<Tls>>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            api: api::Config::default(),
+            server: server::Limits::default(),
+            event_retention: EventRetention::default(),
+            idempotency_purge_delay: IDEMPOTENCY_PURGE_DELAY,
+            tls: None,
+        }
+    }
 }
 
 pub struct Listeners {
@@ -48,13 +65,20 @@ pub async fn run(
         api: api_config,
         server: limits,
         event_retention,
+        idempotency_purge_delay,
         tls,
     } = config;
     let store = Arc::new(store);
     let scheme = Scheme::new(tls.is_some());
     let address = listeners.api.local_addr()?;
     let api = Arc::new(Api::new(store.clone(), api_config, scheme, address));
-    let tasks = background::start(&store, &api, tls.as_ref(), event_retention);
+    let tasks = background::start(
+        &store,
+        &api,
+        tls.as_ref(),
+        event_retention,
+        idempotency_purge_delay,
+    );
     let server = Server {
         service: api.clone(),
         limits,

@@ -1,5 +1,7 @@
 //! `Idempotency-Key`: a retry replays the stored response instead of executing again.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use http::Method;
 use petstore::api_key::Scope;
@@ -7,7 +9,7 @@ use serde_json::json;
 
 use crate::{
     client::{Request, Response},
-    harness::{Backend, Server, eventually},
+    harness::{Backend, Server, ServerConfig, eventually},
 };
 
 const PET: &str = r#"{"name":"Rex","categoryId":1,"status":"available"}"#;
@@ -229,7 +231,9 @@ fn assert_executed_once(responses: &[Response], status: u16) -> &Response {
 
 /// After retention, the same key may be used for another request.
 pub async fn idempotency_keys_expire_after_24_hours(backend: Backend) {
-    let server = Server::start(backend).await;
+    let at_once =
+        |config: &mut ServerConfig| config.service.idempotency_purge_delay = Duration::ZERO;
+    let server = Server::start_with(backend, at_once).await;
     let pass_hours = |hours: i64| {
         let micros = hours * 3_600_000_000;
         let age = format!("UPDATE idempotency_keys SET created_at = created_at - {micros}");

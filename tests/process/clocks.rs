@@ -3,6 +3,10 @@
 
 use std::{fs, process::Command};
 
+use petstore::{
+    idempotency::RETENTION,
+    store::{DatabaseUrl, Options, Role, Store},
+};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -75,19 +79,26 @@ async fn wait_until_expired(client: &Client, order: &str) {
     eventually("the order to expire", is_cancelled).await;
 }
 
-/// Inserts an order and an idempotency key from 1970, and waits until the service has
-/// expired the one and purged the other, and with them all that is due.
-async fn wait_until_purged(sql: impl Fn(&str) -> String) {
+/// Inserts an order that was due in 1970, and waits until the service has expired it, and
+/// with it all that is due.
+async fn wait_until_all_expired(sql: impl Fn(&str) -> String) {
     sql("INSERT INTO pets (name, search_name, category_id, status)
              VALUES ('marker', 'marker', 1, 'pending');
          INSERT INTO orders (pet_id, status, created_at, updated_at, expires_at)
-         SELECT max(id), 'placed', 0, 0, 1 FROM pets;
-         INSERT INTO idempotency_keys
-         SELECT api_key_id, 'marker', fingerprint, outcome, resource_id, 0
-         FROM idempotency_keys LIMIT 1;");
-    let due = "SELECT CAST((SELECT count(*) FROM orders WHERE status = 'placed' AND expires_at = 1)
-                      + (SELECT count(*) FROM idempotency_keys WHERE created_at = 0) AS text)";
-    eventually("expiry and purge", async || sql(due) == "0").await;
+         SELECT max(id), 'placed', 0, 0, 1 FROM pets;");
+    let due =
+        "SELECT CAST(count(*) AS text) FROM orders WHERE status = 'placed' AND expires_at = 1";
+    eventually("expiry", async || sql(due) == "0").await;
+}
+
+/// Runs a statement on an SQLite file, and returns the text that it selects.
+fn sqlite(home: &Home, sql: &str) -> String {
+    let db = rusqlite::Connection::open(home.database()).unwrap();
+    db.busy_timeout(crate::harness::TIMEOUT).unwrap();
+    match sql.starts_with("SELECT") {
+        true => db.query_row(sql, [], |row| row.get(0)).unwrap(),
+        false => db.execute_batch(sql).map(|()| String::new()).unwrap(),
+    }
 }
 
 /// The clock of the database decides, not those of the replicas.
@@ -110,7 +121,7 @@ async fn the_clocks_of_replicas_do_not_matter() {
     let on_right = create_order(&client, "right").await;
     service.kill();
     let (service, client) = replica("+2d", "1s");
-    wait_until_purged(sql).await;
+    wait_until_all_expired(sql).await;
     assert_kept(&client, "right", &on_right).await;
     let on_fast = create_order(&client, "fast").await;
     service.kill();
@@ -120,7 +131,7 @@ async fn the_clocks_of_replicas_do_not_matter() {
     let on_slow = create_order(&client, "slow").await;
     service.kill();
     let (_service, client) = replica("+0", "1h");
-    wait_until_purged(sql).await;
+    wait_until_all_expired(sql).await;
     assert_kept(&client, "slow", &on_slow).await;
 }
 
@@ -130,20 +141,13 @@ async fn the_clocks_of_replicas_do_not_matter() {
 async fn steps_of_the_system_clock_do_not_matter_on_sqlite() {
     let home = Home::new();
     let key = home.new_key();
-    let sql = |sql: &str| {
-        let db = rusqlite::Connection::open(home.database()).unwrap();
-        db.busy_timeout(crate::harness::TIMEOUT).unwrap();
-        match sql.starts_with("SELECT") {
-            true => db.query_row(sql, [], |row| row.get(0)).unwrap(),
-            false => db.execute_batch(sql).map(|()| String::new()).unwrap(),
-        }
-    };
+    let sql = |sql: &str| sqlite(&home, sql);
     set_clock(&home, "+0");
     let service = serve(&home, "1h");
     let client = Client::new(&service, &key);
     let before = create_order(&client, "before").await;
     set_clock(&home, "+2d");
-    wait_until_purged(sql).await;
+    wait_until_all_expired(sql).await;
     assert_kept(&client, "before", &before).await;
     service.kill();
 
@@ -156,4 +160,52 @@ async fn steps_of_the_system_clock_do_not_matter_on_sqlite() {
     let after = create_order(&client, "after").await;
     wait_until_expired(&client, &after).await;
     assert_replayed(&client, "short").await;
+}
+
+/// A machine may start with a wrong clock, and set it a little later.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs faketime; make test installs it and runs this"]
+async fn keys_outlive_a_restart_with_a_fast_clock_on_sqlite() {
+    let home = Home::new();
+    let key = home.new_key();
+    set_clock(&home, "+0");
+    let service = serve(&home, "1h");
+    create_order(&Client::new(&service, &key), "before").await;
+    service.kill();
+
+    set_clock(&home, "+2d");
+    let service = serve(&home, "1h");
+    let client = Client::new(&service, &key);
+    // The other background tasks have run by now.
+    wait_until_all_expired(|sql| sqlite(&home, sql)).await;
+    assert_replayed(&client, "before").await;
+}
+
+/// The clock of the database decides, also if a client of it purges.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn keys_are_purged_by_the_clock_of_the_database() {
+    let cluster = Cluster::start();
+    for offset in ["-2 days", "2 days"] {
+        let database = cluster.create_database();
+        let home = Home::with_database(cluster.url(&database));
+        let sql = |sql: &str| cluster.psql(&database, sql);
+        sql(&format!(
+            "CREATE FUNCTION public.now() RETURNS timestamptz LANGUAGE sql STABLE
+                 AS $$ SELECT pg_catalog.now() + interval '{offset}' $$;
+             ALTER DATABASE {database} SET search_path = public, pg_catalog;"
+        ));
+        let key = home.new_key();
+        let service = home.serve();
+        let client = Client::new(&service, &key);
+        create_pet(&client, "kept").await;
+        sql("INSERT INTO idempotency_keys
+             SELECT api_key_id, 'old', fingerprint, outcome, resource_id, 0
+             FROM idempotency_keys;");
+        let url: DatabaseUrl = home.url().parse().unwrap();
+        let store = Store::open(&url, &Options::new(Role::Command)).await;
+        let purged = store.unwrap().idempotency_purge(RETENTION).await.unwrap();
+        assert_eq!(purged, 1, "{offset}");
+        assert_replayed(&client, "kept").await;
+    }
 }

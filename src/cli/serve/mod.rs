@@ -320,6 +320,7 @@ impl Serve {
                 count: self.max_events,
             },
             tls,
+            ..Config::default()
         };
         let listeners = Listeners {
             api: listener.try_into()?,

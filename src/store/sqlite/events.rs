@@ -220,7 +220,7 @@ impl Sqlite {
         &self,
         retention: EventRetention,
     ) -> Result<u64, Error> {
-        let before = (self.clock.now() - retention.age).as_microsecond();
+        let before = self.retained_since(retention.age).as_microsecond();
         let max = i64::try_from(retention.count).unwrap_or(i64::MAX);
         let last = move |db: &Connection| {
             db.prepare_cached(PURGEABLE)?

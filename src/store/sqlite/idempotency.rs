@@ -38,7 +38,7 @@ impl Sqlite {
         &self,
         retention: SignedDuration,
     ) -> Result<u64, Error> {
-        let before = (self.clock.now() - retention).as_microsecond();
+        let before = self.retained_since(retention).as_microsecond();
         if !self.exists(ANY_BEFORE, before).await? {
             return Ok(0);
         }
@@ -104,5 +104,43 @@ pub(super) fn execute_once<T, R: RecordedRejection>(
             ])?;
             Ok(Idempotent::Executed(result))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        clock::Clock,
+        idempotency::RETENTION,
+        store::{Options, Role},
+    };
+
+    /// A clock that was wrong at startup and is set afterwards does not make a key look old.
+    #[tokio::test]
+    async fn the_clock_that_is_behind_decides_what_is_old() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::new(Role::Service);
+        let path = folder.path().join("petstore.db");
+        let mut db = Sqlite::open(&path, &options).unwrap();
+        let other = Connection::open(&path).unwrap();
+        other.pragma_update(None, "foreign_keys", false).unwrap();
+        let record = |at: Timestamp| {
+            let key = at.to_string();
+            let sql = "INSERT INTO idempotency_keys
+                       VALUES (1, ?1, zeroblob(32), 'succeeded', 1, ?2)";
+            other.execute(sql, params![key, at.as_microsecond()])
+        };
+        let days = |days: i64| SignedDuration::from_hours(24 * days);
+        // Recorded before the restart, with the right time.
+        record(Timestamp::now()).unwrap();
+        db.clock = Clock::new(move || Timestamp::now() + days(2));
+        assert_eq!(db.idempotency_purge(RETENTION).await.unwrap(), 0);
+        // Recorded by a clock that is still behind.
+        db.clock = Clock::new(move || Timestamp::now() - days(2));
+        record(db.clock.now()).unwrap();
+        assert_eq!(db.idempotency_purge(RETENTION).await.unwrap(), 0);
+        record(db.clock.now() - days(2)).unwrap();
+        assert_eq!(db.idempotency_purge(RETENTION).await.unwrap(), 1);
     }
 }

@@ -65,7 +65,7 @@ impl Sqlite {
         &self,
         retention: SignedDuration,
     ) -> Result<u64, Error> {
-        let before = (self.clock.now() - retention).as_microsecond();
+        let before = self.retained_since(retention).as_microsecond();
         let purge = move |db: &Connection| {
             let purged = db
                 .prepare_cached("DELETE FROM imports WHERE updated_at < ?1")?

@@ -29,6 +29,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, types::Type};
 
 use super::{
@@ -63,7 +64,7 @@ pub struct Sqlite {
     path: PathBuf,
     writer: Writer,
     readers: Readers,
-    /// The clock of orders and idempotency keys.
+    /// The steady clock of orders, events and idempotency keys.
     clock: Clock,
     event_source: String,
     /// The service lock. Declared last, so that it is released
@@ -132,6 +133,13 @@ impl Sqlite {
                 lag: Duration::ZERO,
             },
         }
+    }
+
+    /// What is older may be purged. If the system clock was wrong at startup and set
+    /// afterwards, it and the steady clock differ for long: the one that is behind decides.
+    fn retained_since(&self, retention: SignedDuration) -> Timestamp {
+        let now = self.clock.now().min(Timestamp::now());
+        now.checked_sub(retention).unwrap_or(Timestamp::MIN)
     }
 
     /// Who makes a change, now.
