@@ -287,7 +287,8 @@ pub async fn retry_delivery(api: &Api, request: ApiRequest<'_>) -> Result<Respon
         return Err(ApiError::WebhookDisabled);
     }
     verify(api, event, ApiError::EventGone).await?;
-    let delivery = api.store.delivery_retry(id, event, request.now()).await?;
+    let now = request.now() + api.store.clock_offset();
+    let delivery = api.store.delivery_retry(id, event, now).await?;
     let delivery = delivery.ok_or(ApiError::NotFound(NO_SUCH_DELIVERY))?;
     api.webhooks.notify_changed();
     Ok(accepted(response::no_store(response::json(&delivery))))

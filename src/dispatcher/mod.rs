@@ -117,6 +117,7 @@ struct Shared {
     store: Arc<Store>,
     tail: Arc<EventTail>,
     client: Client,
+    /// The store's.
     clock: Clock,
     /// Whose leases they are: another one in every process.
     owner: String,
@@ -165,6 +166,10 @@ pub(crate) struct Attempt {
 impl Dispatcher {
     pub fn new(store: Arc<Store>, tail: Arc<EventTail>, config: Config, clock: Clock) -> Self {
         let metrics = Arc::<Metrics>::default();
+        let clock = Clock::new({
+            let store = store.clone();
+            move || clock.now() + store.clock_offset()
+        });
         let shared = Shared {
             store,
             tail,

@@ -655,6 +655,15 @@ impl Store {
         }
     }
 
+    /// How far the clock of deliveries is ahead of the system clock: on PostgreSQL it is the
+    /// server's, so that replicas agree on when an attempt is due.
+    pub fn clock_offset(&self) -> SignedDuration {
+        match self {
+            Self::Sqlite(_) => SignedDuration::ZERO,
+            Self::Postgres(db) => db.clock_offset(),
+        }
+    }
+
     /// Leases every enabled webhook that no other replica has leased, renews the leases
     /// that `owner` has, and returns all that it now has. A
     /// lease lasts for [`WEBHOOK_LEASE`]. On SQLite there is only one owner.
@@ -701,12 +710,12 @@ impl Store {
         }
     }
 
-    /// Deletes a batch of the deliveries that were given up before. Returns how many; 0 if
-    /// none are left.
-    pub async fn delivery_purge(&self, before: Timestamp) -> Result<u64, Error> {
+    /// Deletes a batch of the deliveries that were given up and not attempted for
+    /// `retention`. Returns how many; 0 if none are left.
+    pub async fn delivery_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
         match self {
-            Self::Sqlite(db) => db.delivery_purge(before).await,
-            Self::Postgres(db) => db.delivery_purge(before).await,
+            Self::Sqlite(db) => db.delivery_purge(retention).await,
+            Self::Postgres(db) => db.delivery_purge(retention).await,
         }
     }
 

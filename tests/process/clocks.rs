@@ -1,5 +1,6 @@
-//! System clocks that are wrong, or set while the service runs: idempotency keys are
-//! not forgotten, and orders expire neither early nor late.
+//! System clocks that are wrong, or set while the service runs: idempotency keys and failed
+//! deliveries are not forgotten, orders expire neither early nor late, and deliveries are
+//! retried.
 
 use std::{fs, process::Command};
 
@@ -26,6 +27,7 @@ fn serve(home: &Home, reserve_for: &str) -> Service {
     let mut command = home.serve_command();
     command
         .args(["--reserve-for", reserve_for])
+        .args(["--webhook-allow-http", "--webhook-allow-net", "127.0.0.0/8"])
         .env("LD_PRELOAD", library.success().stdout.trim())
         .env("FAKETIME_TIMESTAMP_FILE", home.path("clock"))
         .env("FAKETIME_NO_CACHE", "1")
@@ -208,4 +210,62 @@ async fn keys_are_purged_by_the_clock_of_the_database() {
         assert_eq!(purged, 1, "{offset}");
         assert_replayed(&client, "kept").await;
     }
+}
+
+/// A delivery is retried and purged in time by a replica whose clock differs from that of
+/// the one that has saved it.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL and faketime; make test installs them and runs this"]
+async fn deliveries_follow_the_clock_of_the_database() {
+    let cluster = Cluster::start();
+    let database = cluster.create_database();
+    // Each has a clock of its own.
+    let [right, fast] = [(); 2].map(|()| Home::with_database(cluster.url(&database)));
+    set_clock(&right, "+0");
+    set_clock(&fast, "+30d");
+    let key = right.new_key();
+    let replica = |home: &Home| {
+        let service = serve(home, "1h");
+        let client = Client::new(&service, &key);
+        (service, client)
+    };
+    let sql = |sql: &str| cluster.psql(&database, sql);
+    let wait_for_attempt = async |count: i64| {
+        let attempts = "SELECT coalesce(max(attempts), 0) FROM webhook_deliveries";
+        let is_made = async || sql(attempts).parse::<i64>().unwrap() >= count;
+        eventually(&format!("attempt {count}"), is_made).await;
+    };
+    let give_up = "UPDATE webhook_deliveries SET state = 'failed', next_attempt_at = NULL;";
+
+    let (service, client) = replica(&fast);
+    // Nobody listens on this port.
+    let webhook = json!({"url": "http://127.0.0.1:1/"});
+    let created = post(&client, "/v1/webhooks", &webhook, "webhook").await;
+    assert_eq!(created.status, 201, "{created:?}");
+    create_pet(&client, "event").await;
+    wait_for_attempt(1).await;
+    service.stop();
+    let (delivers, _) = replica(&right);
+    wait_for_attempt(2).await;
+
+    sql(give_up);
+    let (service, client) = replica(&fast);
+    let path = format!("/v1/webhooks/{}/deliveries", created.body["id"]);
+    let failed = &client.get(&path).await.body[0]["eventId"];
+    let path = format!("{path}/{}/retry", failed.as_str().unwrap());
+    let retried = post(&client, &path, &Value::Null, "retry").await;
+    assert_eq!(retried.status, 202, "{retried:?}");
+    wait_for_attempt(3).await;
+    service.stop();
+    delivers.stop();
+
+    sql(give_up);
+    sql("INSERT INTO webhook_deliveries
+         SELECT webhook_id, 0, event_id, state, attempts, 0, status, error
+         FROM webhook_deliveries;");
+    let (_service, _) = replica(&fast);
+    let is_purged =
+        async || sql("SELECT count(*) FROM webhook_deliveries WHERE sequence = 0") == "0";
+    eventually("the delivery of 1970 to be purged", is_purged).await;
+    assert_eq!(sql("SELECT count(*) FROM webhook_deliveries"), "1");
 }

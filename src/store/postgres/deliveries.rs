@@ -15,6 +15,7 @@ use super::{
     },
     Postgres,
     error::MissingRow,
+    idempotency,
     pool::{Parameters, Sql},
     read_count,
 };
@@ -40,16 +41,22 @@ impl Postgres {
             RENEW_BEFORE.as_micros() as i64,
         );
         let parameters: Parameters = &[&owner, &lease, &renew];
-        let leased = self.webhooks.write(&LEASE, parameters).await?;
+        let sent = Timestamp::now();
+        let rows = self.webhooks.write(&LEASE, parameters).await?;
+        let server = Columns::of(rows.first().ok_or(MissingRow)?).int()?;
+        self.clock.observe(sent, server, Timestamp::now());
+        let leased = rows
+            .iter()
+            .filter(|row| !matches!(row.optional_int(1), Ok(None)));
         let read = |row| {
-            let mut columns = Columns::of(row);
+            let mut columns = Columns::skipping(row, 1);
             Ok(LeasedWebhook {
                 id: WebhookId::from_store(columns.int()?),
                 revision: columns.int()?,
                 epoch: columns.int()?,
             })
         };
-        leased.iter().map(read).collect()
+        leased.map(read).collect()
     }
 
     pub(in super::super) async fn webhook_release(&self, owner: &str) -> Result<(), Error> {
@@ -88,7 +95,7 @@ impl Postgres {
             &microseconds(progress.health.failing_since),
             &microseconds(progress.paused_until),
             &progress.disabled.map(DisabledReason::as_str),
-            &Timestamp::now().as_microsecond(),
+            &self.clock.now().as_microsecond(),
             &delivered,
             &ints(|f| Some(f.event_id.sequence)),
             &texts(|f| f.event_id.to_string()),
@@ -142,14 +149,17 @@ impl Postgres {
         read_retries(&mut Columns::of(rows.first().ok_or(MissingRow)?), due)
     }
 
-    pub(in super::super) async fn delivery_purge(&self, before: Timestamp) -> Result<u64, Error> {
-        let before = before.as_microsecond();
-        read_count(&self.background.write(&PURGE, &[&before]).await?)
+    pub(in super::super) async fn delivery_purge(
+        &self,
+        retention: SignedDuration,
+    ) -> Result<u64, Error> {
+        let retention = idempotency::microseconds(retention);
+        read_count(&self.background.write(&PURGE, &[&retention]).await?)
     }
 }
 
 /// Skips what another replica is leasing. Returns also what `$1` has leased before and
-/// need not renew yet, or cannot because its row is locked.
+/// need not renew yet, or cannot because its row is locked. At least one row, with the time.
 static LEASE: Sql = Sql {
     text: concat!(
         "WITH clock AS MATERIALIZED (SELECT ",
@@ -164,12 +174,13 @@ static LEASE: Sql = Sql {
              FROM free, clock WHERE webhooks.id = free.id
              RETURNING webhooks.id, revision, epoch
          )
-         SELECT id, revision, epoch FROM leased
-         UNION ALL
-         SELECT id, revision, epoch FROM webhooks, clock
-         WHERE state = 'enabled' AND lease_owner = $1 AND lease_expires_at > now
-             AND id NOT IN (SELECT id FROM leased)
-         ORDER BY id"
+         SELECT now, id, revision, epoch FROM clock LEFT JOIN (
+             SELECT id, revision, epoch FROM leased
+             UNION ALL
+             SELECT id, revision, epoch FROM webhooks, clock
+             WHERE state = 'enabled' AND lease_owner = $1 AND lease_expires_at > now
+                 AND id NOT IN (SELECT id FROM leased)
+         ) AS mine ON true ORDER BY id"
     ),
     types: &[Type::TEXT, Type::INT8, Type::INT8],
 };
@@ -287,15 +298,19 @@ static RETRIES: Sql = Sql {
 
 /// Concurrent replicas skip each other's rows.
 static PURGE: Sql = Sql {
-    text: "WITH old AS (
+    text: concat!(
+        "WITH old AS (
                SELECT webhook_id, sequence FROM webhook_deliveries
-               WHERE state = 'failed' AND last_attempt_at < $1
+               WHERE state = 'failed' AND last_attempt_at < ",
+        now_micros!(),
+        " - $1
                ORDER BY last_attempt_at LIMIT 1000 FOR UPDATE SKIP LOCKED
            ), deleted AS (
                DELETE FROM webhook_deliveries AS delivery USING old
                WHERE (delivery.webhook_id, delivery.sequence) = (old.webhook_id, old.sequence)
                RETURNING 1
            )
-           SELECT count(*) FROM deleted",
+           SELECT count(*) FROM deleted"
+    ),
     types: &[Type::INT8],
 };

@@ -6,6 +6,7 @@ mod idempotency;
 
 mod api_keys;
 mod categories;
+mod clock;
 mod connect;
 mod deliveries;
 mod error;
@@ -31,6 +32,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::{SignedDuration, Timestamp};
 use tokio::{sync::Notify, time::timeout};
 use tokio_postgres::{
     Client, IsolationLevel, Transaction,
@@ -45,6 +47,7 @@ use super::{
     rows::{Columns, Counts, Entity, Row},
 };
 use crate::page::{Page, PageLimit, Position};
+use clock::ServerClock;
 use connect::Connector;
 use error::MissingRow;
 use events::EventLog;
@@ -81,6 +84,7 @@ pub struct Postgres {
     transitions: Writer<TransitionOrder>,
     events: EventLog,
     commits: Arc<CommitMetrics>,
+    clock: ServerClock,
 }
 
 /// Opens one connection to a database whose schema is up to date, with a counter
@@ -165,14 +169,18 @@ async fn prepare(url: &PostgresUrl, create: bool) -> Result<Connected, OpenError
 impl Postgres {
     pub(super) async fn open(url: &PostgresUrl, options: &Options) -> Result<Self, OpenError> {
         let (connector, client, _) = prepare(url, options.create).await?;
-        let source = client
-            .query_typed("SELECT source FROM event_log", &[])
-            .await;
-        let source = source.map_err(|error| OpenError::Postgres {
+        let sent = Timestamp::now();
+        let read = concat!("SELECT source, ", now_micros!(), " FROM event_log");
+        let rows = client.query_typed(read, &[]).await;
+        let rows = rows.map_err(|error| OpenError::Postgres {
             server: url.to_string(),
             cause: Arc::new(PostgresError::from(error)),
         })?;
-        let source = source.first().map_or(String::new(), |row| row.get(0));
+        let (mut source, clock) = (String::new(), ServerClock::default());
+        if let Some(row) = rows.first() {
+            source = row.get(0);
+            clock.observe(sent, row.get(1), Timestamp::now());
+        }
         let read_connections = match options.role {
             Role::Service => READ_CONNECTIONS,
             Role::Command => 1,
@@ -192,7 +200,13 @@ impl Postgres {
             transitions: Writer::start(writes, queue, &commits),
             events: EventLog::new(&connector, source, committed.clone()),
             commits,
+            clock,
         })
+    }
+
+    /// How far the server's clock is ahead of the system clock.
+    pub(super) fn clock_offset(&self) -> SignedDuration {
+        self.clock.offset()
     }
 
     pub(super) async fn close(&self) {

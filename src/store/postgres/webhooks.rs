@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use tokio_postgres::{Row, types::Type};
 
 use super::{
@@ -48,7 +47,7 @@ impl Postgres {
         position: EventId,
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<WebhookResult>, Error> {
-        let now = Timestamp::now();
+        let now = self.clock.now();
         let webhook = match new.create(WebhookId::UNASSIGNED, api_key_id, scopes, now) {
             Ok(webhook) => webhook,
             Err(missing) => {
@@ -113,7 +112,7 @@ impl Postgres {
         newest: EventId,
     ) -> Result<WebhookResult, Error> {
         let changed = self.webhook_change(id, None, |before| {
-            let updated = before.update(&change, scopes, newest, Timestamp::now());
+            let updated = before.update(&change, scopes, newest, self.clock.now());
             updated.map_err(WebhookRejection::MissingScope)
         });
         Ok(without_key(changed.await?))
@@ -128,7 +127,7 @@ impl Postgres {
     ) -> Result<Idempotent<WebhookResult>, Error> {
         self.webhook_change(id, idempotency.as_ref(), |before| {
             let rotated =
-                before.rotate_secret(&new, idempotency.as_ref(), scopes, Timestamp::now());
+                before.rotate_secret(&new, idempotency.as_ref(), scopes, self.clock.now());
             rotated.map(Some).map_err(WebhookRejection::MissingScope)
         })
         .await
@@ -141,7 +140,7 @@ impl Postgres {
         scopes: Scopes,
     ) -> Result<WebhookResult, Error> {
         let changed = self.webhook_change(id, None, |before| {
-            let replayed = before.replay(position, scopes, Timestamp::now());
+            let replayed = before.replay(position, scopes, self.clock.now());
             replayed.map(Some).map_err(WebhookRejection::MissingScope)
         });
         Ok(without_key(changed.await?))

@@ -1,7 +1,7 @@
 //! Webhooks and their deliveries on SQLite. The only process that writes delivers to all
 //! of them, so there are no leases.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{
@@ -352,8 +352,11 @@ impl Sqlite {
         self.readers.run(read).await
     }
 
-    pub(in super::super) async fn delivery_purge(&self, before: Timestamp) -> Result<u64, Error> {
-        let before = before.as_microsecond();
+    pub(in super::super) async fn delivery_purge(
+        &self,
+        retention: SignedDuration,
+    ) -> Result<u64, Error> {
+        let before = self.retained_since(retention).as_microsecond();
         if !self.exists(ANY_FAILED_BEFORE, before).await? {
             return Ok(0);
         }

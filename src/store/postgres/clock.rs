@@ -1,0 +1,50 @@
+//! The clock of the database server, as a replica knows it: replicas that plan deliveries
+//! for each other follow the same clock, whatever their own says.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use jiff::{SignedDuration, Timestamp};
+
+#[derive(Debug, Default)]
+pub(super) struct ServerClock {
+    /// How far it is ahead of the system clock, in microseconds.
+    ahead: AtomicI64,
+}
+
+impl ServerClock {
+    /// Compares the clocks. The server has read its own, in microseconds since the Unix
+    /// epoch, after `sent` and before `received`.
+    pub(super) fn observe(&self, sent: Timestamp, server: i64, received: Timestamp) {
+        let (sent, received) = (sent.as_microsecond(), received.as_microsecond());
+        let nearest = server.clamp(sent, received.max(sent));
+        let ahead = server.saturating_sub(nearest);
+        self.ahead.store(ahead, Ordering::Relaxed);
+    }
+
+    pub(super) fn offset(&self) -> SignedDuration {
+        SignedDuration::from_micros(self.ahead.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        Timestamp::now() + self.offset()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However long the response takes, clocks that agree do not differ.
+    #[test]
+    fn clocks_are_compared() {
+        let second = |second| Timestamp::from_second(second).unwrap();
+        let clock = ServerClock::default();
+        for (server, ahead) in [(100, 0), (105, 0), (109, 0), (90, -10), (119, 10)] {
+            clock.observe(second(100), server * 1_000_000, second(109));
+            assert_eq!(clock.offset(), SignedDuration::from_secs(ahead), "{server}");
+        }
+        // The system clock was set back meanwhile.
+        clock.observe(second(100), 100_000_000, second(50));
+        assert_eq!(clock.offset(), SignedDuration::ZERO);
+    }
+}
