@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the seed corpora of the fuzz targets to fuzz/corpus.
+"""Writes the seed corpora of the fuzz targets to fuzz/corpus, or to another folder.
+
+    seed.py [folder]
 
 Seeds are named by their content, so that a second run adds nothing, and what the
 fuzzer has found is kept.
@@ -10,9 +12,10 @@ import hashlib
 import itertools
 import json
 import pathlib
+import sys
 import zlib
 
-CORPUS = pathlib.Path(__file__).parent / "corpus"
+CORPUS = pathlib.Path(sys.argv[1] if sys.argv[1:] else pathlib.Path(__file__).parent / "corpus")
 KEY = "psk_" + "0aB" * 12 + "xy"
 
 
@@ -50,14 +53,49 @@ def json_bodies():
     ]
 
 
+def with_checksum(body):
+    """In URL-safe base64, as in src/page.rs and src/event/id.rs."""
+    text = base64.urlsafe_b64encode(body + zlib.crc32(body).to_bytes(4, "big"))
+    return text.rstrip(b"=").decode()
+
+
+def cursor(kind, parameters, number, name=""):
+    query = zlib.crc32(parameters.encode()).to_bytes(4, "big")
+    position = number.to_bytes(8, "big", signed=True) + name.encode()
+    return with_checksum(bytes([2]) + kind.encode() + query + position)
+
+
+def event_id(sequence, checksum):
+    body = bytes([1]) + sequence.to_bytes(8, "big") + checksum.to_bytes(8, "big")
+    return "evt_" + with_checksum(body)
+
+
 def cursors():
-    for kind, number in itertools.product(b"po", [0, 1, 20, 2**53 - 1, 2**63 - 1]):
-        body = bytes([1, kind]) + number.to_bytes(8, "big")
-        text = base64.urlsafe_b64encode(body + zlib.crc32(body).to_bytes(4, "big"))
-        yield text.rstrip(b"=")
-        yield text
-        yield text[:-4]
-    yield from ["", "0", "1", "100", "101", "+1", "01", "9223372036854775807", "-1"]
+    # The letters of ListKind, with filters as the service writes them.
+    lists = {
+        "p": ["", "status=sold", "categoryId=-1", "name=re", "name=%C3%A9", "id=1%2C2", "sort=desc",
+              "status=pending&categoryId=2&name=re&id=1%2C2&sort=desc"],
+        "o": ["", "status=placed", "petId=1", "status=returned&petId=9007199254740991&sort=desc"],
+        "c": [""],
+        "w": [""],
+        "d": ["", "state=failed", "state=retrying"],
+        "k": [""],
+    }
+    numbers = [0, 1, 20, -1, 2**53 - 1, 2**63 - 1, -(2**63)]
+    for kind, filters in lists.items():
+        for number, name in itertools.product(numbers, ["", "rex", "\u00e9", "a" * 64]):
+            yield cursor(kind, "", number, name)
+        for parameters in filters:
+            last = cursor(kind, parameters, 20, "rex" if "name=" in parameters else "")
+            yield parameters
+            yield "&".join(filter(None, ["limit=2", parameters, "cursor=" + last]))
+    for sequence, checksum in itertools.product([0, 1, 42, 2**63 - 1], [0, 1, 2**64 - 1]):
+        yield event_id(sequence, checksum)
+    # Almost valid: padded, cut off, of another version, too long a name, another query's.
+    text = cursor("p", "", 1)
+    yield from [text + "==", text[:-4], "Q" + text[1:], cursor("p", "", 1, "a" * 65),
+                "status=sold&cursor=" + text, event_id(2**63, 0), event_id(1, 1)[:-1]]
+    yield from ["0", "1", "100", "101", "+1", "01", "9223372036854775807", "-1"]
 
 
 def requests():

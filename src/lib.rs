@@ -43,8 +43,10 @@ pub mod clock;
 mod invalid;
 mod tls;
 
-/// What the fuzz targets test beyond the public interface.
-#[cfg(fuzzing)]
+/// What the fuzz targets, and the test of their seeds, use beyond the public interface.
+#[doc(hidden)]
 pub mod fuzzing {
-    pub use crate::telemetry::access_log::sanitize;
+    pub use crate::{
+        category::CategoryFilter, order::OrderFilter, telemetry::access_log::sanitize,
+    };
 }

@@ -70,6 +70,17 @@ pub enum ListKind {
     ApiKeys = b'k',
 }
 
+impl ListKind {
+    pub const ALL: [Self; 6] = [
+        Self::Pets,
+        Self::Orders,
+        Self::Categories,
+        Self::Webhooks,
+        Self::Deliveries,
+        Self::ApiKeys,
+    ];
+}
+
 /// Where a page ends: what its last item is sorted by.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {

@@ -1,14 +1,19 @@
 //! Property tests of the parsers: JSON, numbers, cursors, ids, names, keys and
-//! rate limits.
+//! rate limits. And a test of the seeds from which the fuzz targets start.
 
 #![allow(clippy::unwrap_used)]
 
+use std::{any::type_name, fs, process::Command};
+
 use petstore::{
     api::RateLimit,
-    api_key::{ApiKeySecret, KeyHash, Scope, Scopes},
+    api_key::{ApiKeyFilter, ApiKeySecret, KeyHash, Scope, Scopes},
+    event::EventId,
+    fuzzing::{CategoryFilter, OrderFilter},
     json::{FromObject, Object},
-    page::{Cursor, ListKind, ListQuery, PageLimit, Position},
+    page::{Cursor, Filter, ListKind, ListQuery, PageLimit, Position},
     pet::{NewPet, PetFilter, PetId, PetName},
+    webhook::{WebhookFilter, delivery::DeliveryFilter},
 };
 use proptest::{prelude::*, sample::Index};
 
@@ -245,4 +250,68 @@ fn an_invalid_pet_gets_every_error() {
     let wrong = NewPet::from_object(&object).unwrap_err();
     let fields: Vec<_> = wrong.iter().map(|invalid| invalid.field).collect();
     assert_eq!(fields, ["name", "categoryId", "status"]);
+}
+
+/// The fuzzer has no chance to guess a checksum: without seeds that parse, it tests hardly
+/// more than base64.
+#[test]
+#[ignore = "needs python3; make test installs it and runs this"]
+fn fuzzing_starts_from_seeds_that_parse() {
+    let corpus = tempfile::tempdir().unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seed.py");
+    let mut python = Command::new("python3");
+    let written = python.args([script.as_ref(), corpus.path()]).output();
+    let written = written.unwrap_or_else(|cause| panic!("cannot run python3: {cause}"));
+    assert!(written.status.success(), "{written:?}");
+    let read = |target: &str| -> Vec<Vec<u8>> {
+        let files = fs::read_dir(corpus.path().join(target)).unwrap();
+        files
+            .map(|f| fs::read(f.unwrap().path()).unwrap())
+            .collect()
+    };
+    for target in ["request", "log_path"] {
+        assert!(!read(target).is_empty(), "{target}");
+    }
+    let json = read("json");
+    let is_pet = |body: &Vec<u8>| {
+        Object::parse(body).is_ok_and(|object| NewPet::from_object(&object).is_ok())
+    };
+    assert!(json.iter().any(is_pet));
+
+    let seeds = read("cursor");
+    let seeds: Vec<_> = seeds.iter().map(|it| str::from_utf8(it).unwrap()).collect();
+    for list in ListKind::ALL {
+        let (mut by_id, mut by_name) = (0, 0);
+        for cursor in seeds.iter().filter_map(|it| Cursor::parse(it, list).ok()) {
+            match cursor.position.name.is_empty() {
+                true => by_id += 1,
+                false => by_name += 1,
+            }
+        }
+        assert!(by_id > 1 && by_name > 1, "{list:?}: {by_id} {by_name}");
+    }
+    assert_has_queries::<PetFilter>(&seeds);
+    assert_has_queries::<OrderFilter>(&seeds);
+    assert_has_queries::<CategoryFilter>(&seeds);
+    assert_has_queries::<WebhookFilter>(&seeds);
+    assert_has_queries::<DeliveryFilter>(&seeds);
+    assert_has_queries::<ApiKeyFilter>(&seeds);
+    let ids = seeds.iter().filter_map(|it| EventId::parse(it));
+    assert!(ids.count() > 1);
+    assert!(seeds.iter().any(|it| PetId::parse(it).is_some()));
+    assert!(seeds.iter().any(|it| PageLimit::parse(it).is_ok()));
+    assert!(seeds.contains(&&*EventId::START.to_string()));
+}
+
+/// Some seeds are links to a later page of the list, with and without a filter if it has
+/// any.
+fn assert_has_queries<F: Filter>(seeds: &[&str]) {
+    let queries = seeds.iter().filter_map(|it| ListQuery::<F>::parse(it).ok());
+    let links: Vec<_> = queries.filter(|query| query.after.is_some()).collect();
+    let is_filtered = |query: &&ListQuery<F>| query.filter != F::default();
+    let (filtered, total) = (links.iter().filter(is_filtered).count(), links.len());
+    let list = type_name::<F>();
+    assert!(filtered < total, "{list}: {filtered} of {total}");
+    let has_filter = size_of::<F>() > 0;
+    assert_eq!(filtered > 0, has_filter, "{list}: {filtered} of {total}");
 }

@@ -2,27 +2,31 @@
 
 #![no_main]
 
+use std::fmt::Debug;
+
 use libfuzzer_sys::fuzz_target;
 use petstore::{
+    api_key::ApiKeyFilter,
     event::EventId,
-    page::{Cursor, ListKind, ListQuery, PageLimit, Position},
+    fuzzing::{CategoryFilter, OrderFilter},
+    page::{Cursor, Filter, ListKind, ListQuery, PageLimit, Position},
     pet::{PetFilter, PetId},
+    webhook::{WebhookFilter, delivery::DeliveryFilter},
 };
 
 fuzz_target!(|text: &str| {
-    let pets = Cursor::parse(text, ListKind::Pets);
-    let orders = Cursor::parse(text, ListKind::Orders);
-    assert!(pets.is_err() || orders.is_err());
-    for (cursor, list) in [(pets, ListKind::Pets), (orders, ListKind::Orders)] {
-        if let Ok(cursor) = cursor {
-            assert_eq!(cursor.encode(list), text);
-        }
+    let parse = |list| Some((list, Cursor::parse(text, list).ok()?));
+    let cursors: Vec<_> = ListKind::ALL.into_iter().filter_map(parse).collect();
+    assert!(cursors.len() <= 1, "{cursors:?}");
+    for (list, cursor) in cursors {
+        assert_eq!(cursor.encode(list), text);
     }
-    if let Ok(query) = ListQuery::<PetFilter>::parse(text) {
-        let next = query.next(Position::of_id(1));
-        let parsed = ListQuery::<PetFilter>::parse(&next).expect("a link is valid");
-        assert_eq!((parsed.filter, parsed.sort), (query.filter, query.sort));
-    }
+    check_query::<PetFilter>(text);
+    check_query::<OrderFilter>(text);
+    check_query::<CategoryFilter>(text);
+    check_query::<WebhookFilter>(text);
+    check_query::<DeliveryFilter>(text);
+    check_query::<ApiKeyFilter>(text);
     if let Some(id) = EventId::parse(text) {
         assert_eq!(id.to_string(), text);
     }
@@ -33,3 +37,13 @@ fuzz_target!(|text: &str| {
         assert_eq!(limit.get().to_string(), text);
     }
 });
+
+/// The link to the next page leads to the same query.
+fn check_query<F: Filter + Debug>(text: &str) {
+    if let Ok(query) = ListQuery::<F>::parse(text) {
+        let next = query.next(Position::of_id(1));
+        let parsed = ListQuery::<F>::parse(&next).expect("a link is valid");
+        assert!(parsed.after.is_some(), "{next}");
+        assert_eq!((parsed.filter, parsed.sort), (query.filter, query.sort));
+    }
+}
