@@ -2,7 +2,7 @@
 //! deliveries are not forgotten, orders expire neither early nor late, and deliveries are
 //! retried.
 
-use std::{fs, process::Command};
+use std::{fs, process::Command, sync::LazyLock};
 
 use petstore::{
     idempotency::RETENTION,
@@ -13,22 +13,31 @@ use serde_json::{Value, json};
 
 use crate::{
     client::{Client, Response},
-    harness::{Finished, Home, Service, eventually},
+    harness::{Finished, Home, Service, eventually, wait_for},
     postgres::Cluster,
 };
 
 const ORDERS: &str = "/v1/store/orders";
 
+/// The library of faketime. The program itself would run the service as a child process, and
+/// fails if a process with the same id was killed and has left its semaphore behind.
+static LIBRARY: LazyLock<String> = LazyLock::new(|| {
+    let mut faketime = Command::new("faketime");
+    faketime.args(["-f", "+0", "printenv", "LD_PRELOAD"]);
+    let found = wait_for("faketime", || {
+        let ended = Finished::of(&mut faketime);
+        (!ended.stderr.contains("sem_open: File exists")).then_some(ended)
+    });
+    found.success().stdout.trim().into()
+});
+
 /// Starts the service with a system clock that [`set_clock`] sets.
 fn serve(home: &Home, reserve_for: &str) -> Service {
-    // The faketime program itself would run the service as a child process.
-    let mut library = Command::new("faketime");
-    let library = Finished::of(library.args(["-f", "+0", "printenv", "LD_PRELOAD"]));
     let mut command = home.serve_command();
     command
         .args(["--reserve-for", reserve_for])
         .args(["--webhook-allow-http", "--webhook-allow-net", "127.0.0.0/8"])
-        .env("LD_PRELOAD", library.success().stdout.trim())
+        .env("LD_PRELOAD", &*LIBRARY)
         .env("FAKETIME_TIMESTAMP_FILE", home.path("clock"))
         .env("FAKETIME_NO_CACHE", "1")
         .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
