@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
     sync::{Arc, Mutex},
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -339,8 +339,10 @@ impl Service {
             Err(cause) => panic!("cannot run {}: {cause}", name.display()),
         };
         let output = Arc::default();
-        collect(child.stdout.take(), &output, go_on);
-        collect(child.stderr.take(), &output, go_on);
+        let mut collecting = vec![
+            collect(child.stdout.take(), &output, go_on),
+            collect(child.stderr.take(), &output, go_on),
+        ];
         // Built before waiting: if that panics, drop kills the process.
         let mut service = Self {
             child,
@@ -349,6 +351,9 @@ impl Service {
         };
         let listening = wait_for("the service to listen", || {
             if let Some(status) = service.child.try_wait().unwrap() {
+                for collected in collecting.drain(..).flatten() {
+                    collected.join().unwrap();
+                }
                 return Some(Err(format!("{status}: {}", service.output())));
             }
             let url = listening_url(&service.output())?;
@@ -467,10 +472,9 @@ fn collect(
     from: Option<impl Read + Send + 'static>,
     into: &Arc<Mutex<String>>,
     go_on: fn(&str) -> bool,
-) {
-    let Some(from) = from else { return };
-    let into = into.clone();
-    thread::spawn(move || {
+) -> Option<JoinHandle<()>> {
+    let (from, into) = (from?, into.clone());
+    Some(thread::spawn(move || {
         for line in BufReader::new(from).split(b'\n') {
             let Ok(line) = line else { break };
             let line = String::from_utf8_lossy(&line) + "\n";
@@ -479,5 +483,5 @@ fn collect(
                 break;
             }
         }
-    });
+    }))
 }
