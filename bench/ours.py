@@ -191,8 +191,9 @@ def first_line(log: Path) -> str:
 def exchange(base: str, request: str, headers: dict[str, str], body: str) -> bytes:
     """The raw bytes of a response."""
     host, port = base.removeprefix("http://").split(":")
-    body = body if request.startswith("POST") else ""
-    head = [f"{request} HTTP/1.1", f"Host: {host}", f"Content-Length: {len(body)}"]
+    method, path, *own_body = request.split(" ", 2)
+    body = own_body[0] if own_body else body if method == "POST" else ""
+    head = [f"{method} {path} HTTP/1.1", f"Host: {host}", f"Content-Length: {len(body)}"]
     head += [f"{name}: {value}" for name, value in headers.items()]
     with socket.create_connection((host, int(port))) as client:
         client.sendall("\r\n".join([*head, "Connection: close", "", body]).encode())
