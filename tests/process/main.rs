@@ -11,7 +11,6 @@ mod backup;
 mod cli;
 mod client;
 mod client_disconnects;
-mod clocks;
 mod copy;
 mod crash;
 mod database_connection;

@@ -5,6 +5,7 @@
 //! are seeded; pass the printed SEED to repeat one. Each campaign has a control, a
 //! service or a result that is broken on purpose, which its check must find.
 
+mod clocks;
 pub mod disk;
 mod exhaustion;
 mod fuzz;

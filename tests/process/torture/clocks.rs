@@ -8,6 +8,7 @@ use petstore::{
     idempotency::RETENTION,
     store::{DatabaseUrl, Options, Role, Store},
 };
+use rand::RngExt;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -16,6 +17,8 @@ use crate::{
     harness::{Finished, Home, Service, eventually, wait_for},
     postgres::Cluster,
 };
+
+use super::{random, rounds};
 
 const ORDERS: &str = "/v1/store/orders";
 
@@ -171,6 +174,32 @@ async fn steps_of_the_system_clock_do_not_matter_on_sqlite() {
     let after = create_order(&client, "after").await;
     wait_until_expired(&client, &after).await;
     assert_replayed(&client, "short").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs faketime; make test installs it and runs this"]
+async fn steps_at_random_keep_orders_and_keys() {
+    let mut random = random("clocks");
+    let home = Home::new();
+    let key = home.new_key();
+    set_clock(&home, "+0");
+    let service = serve(&home, "1h");
+    let client = Client::new(&service, &key);
+    for step in 0..rounds(3, 200) {
+        let name = format!("step-{step}");
+        let order = create_order(&client, &name).await;
+        let hours = random.random_range(-1_000..1_000);
+        set_clock(&home, &format!("{hours:+}h"));
+        wait_until_all_expired(|sql| sqlite(&home, sql)).await;
+        assert_kept(&client, &name, &order).await;
+    }
+
+    // The control: a service that starts with a fast clock believes it.
+    let order = create_order(&client, "control").await;
+    service.kill();
+    set_clock(&home, "+2000h");
+    let service = serve(&home, "1h");
+    wait_until_expired(&Client::new(&service, &key), &order).await;
 }
 
 /// A machine may start with a wrong clock, and set it a little later.
