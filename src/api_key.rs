@@ -69,20 +69,40 @@ impl Hash for KeyHash {
 }
 
 impl KeyHash {
-    /// Hashes what a client presented; `None` if it is not a well-formed secret.
-    pub fn of_presented(text: &str) -> Option<Self> {
-        let (random, given) = text
-            .strip_prefix(ApiKeySecret::PREFIX)?
-            .split_at_checked(RANDOM_CHARS)?;
-        (given.as_bytes() == checksum(random)).then(|| Self(Sha256::digest(text).into()))
-    }
-
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
     pub(crate) fn from_store(bytes: [u8; 32]) -> Self {
         Self(bytes)
+    }
+}
+
+/// What a client presents as a secret: it has the form of one.
+pub struct PresentedKey<'a> {
+    text: &'a str,
+    random: &'a str,
+    checksum: &'a str,
+}
+
+impl<'a> PresentedKey<'a> {
+    pub fn parse(text: &'a str) -> Option<Self> {
+        let rest = text.strip_prefix(ApiKeySecret::PREFIX)?;
+        let (random, checksum) = rest.split_at_checked(RANDOM_CHARS)?;
+        (checksum.len() == CHECKSUM_CHARS).then_some(Self {
+            text,
+            random,
+            checksum,
+        })
+    }
+
+    pub fn hash(&self) -> KeyHash {
+        KeyHash(Sha256::digest(self.text).into())
+    }
+
+    /// An existing key need not be asked: it has.
+    pub fn has_valid_checksum(&self) -> bool {
+        self.checksum.as_bytes() == checksum(self.random)
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
     rate_limit::{FailedAuthLimiter, LimitKind, Quota},
 };
 use crate::{
-    api_key::{KeyHash, Scopes},
+    api_key::{KeyHash, PresentedKey, Scopes},
     clock::Clock,
 };
 
@@ -29,6 +29,12 @@ pub struct Caller {
     api_key_id: i64,
     scopes: Scopes,
     now: Timestamp,
+}
+
+pub enum Authenticated {
+    Caller(Caller),
+    /// The key is not cached, but well-formed.
+    MayBeNew(KeyHash),
 }
 
 /// Proof that the caller may perform the operation. No handler can be called
@@ -64,37 +70,77 @@ impl Authenticator {
     ///
     /// Failures are charged to the client's address. They never cause a valid key to be
     /// rejected: many clients may share an address.
-    pub async fn authenticate(
+    pub fn authenticate(
         &self,
         headers: &HeaderMap,
         context: &mut RequestContext,
+    ) -> Result<Authenticated, ApiError> {
+        let presented = presented_key(headers).map_err(|failure| self.fail(failure, context))?;
+        let hash = presented.hash();
+        if let Some(found) = self.find(hash, context) {
+            return found.map(Authenticated::Caller);
+        }
+        if !presented.has_valid_checksum() {
+            return Err(self.fail(AuthFailure::Malformed, context));
+        }
+        let has_budget = self.failed_auth.has_budget(context.client, context.started);
+        match has_budget && !self.keys.is_known_to_be_unknown(&hash) {
+            true => Ok(Authenticated::MayBeNew(hash)),
+            false => Err(self.fail(AuthFailure::Unknown, context)),
+        }
+    }
+
+    /// Like `authenticate`, after reading the keys from the database.
+    pub async fn authenticate_new(
+        &self,
+        hash: KeyHash,
+        context: &mut RequestContext,
     ) -> Result<Caller, ApiError> {
-        let (client, at, now) = (context.client, context.started, self.clock.now());
-        let fail =
-            |error| match ensure_granted(self.failed_auth.charge(client, at), LimitKind::Address) {
-                Ok(()) => error,
-                Err(rate_limited) => rate_limited,
-            };
-        let hash = presented_key(headers).map_err(|failure| fail(failure.into()))?;
-        let may_refresh = || self.failed_auth.has_budget(client, at);
-        let found = self.keys.find_and_charge(&hash, now, at, may_refresh).await;
-        let key = match found.map_err(|error| fail(error.into()))? {
+        if let Err(error) = self.keys.refresh_for(&hash).await {
+            return Err(self.charge_failure(error.into(), context));
+        }
+        let found = self.find(hash, context);
+        found.unwrap_or_else(|| Err(self.fail(AuthFailure::Unknown, context)))
+    }
+
+    /// `None` if the key is not cached.
+    fn find(
+        &self,
+        hash: KeyHash,
+        context: &mut RequestContext,
+    ) -> Option<Result<Caller, ApiError>> {
+        let now = self.clock.now();
+        let key = match self.keys.find_and_charge(&hash, now, context.started)? {
             Lookup::Valid(key) => key,
-            Lookup::Unknown => return Err(fail(AuthFailure::Unknown.into())),
-            Lookup::Revoked => return Err(fail(AuthFailure::Revoked.into())),
-            Lookup::Expired => return Err(fail(AuthFailure::Expired.into())),
+            Lookup::Revoked => return Some(Err(self.fail(AuthFailure::Revoked, context))),
+            Lookup::Expired => return Some(Err(self.fail(AuthFailure::Expired, context))),
         };
         context.api_key_id = Some(key.id);
         context.quota = key.quota;
-        if let Some(quota) = key.quota {
-            ensure_granted(quota, LimitKind::ApiKey)?;
+        if let Some(quota) = key.quota
+            && let Err(rate_limited) = ensure_granted(quota, LimitKind::ApiKey)
+        {
+            return Some(Err(rate_limited));
         }
-        Ok(Caller {
+        Some(Ok(Caller {
             hash,
             api_key_id: key.id,
             scopes: key.scopes,
             now,
-        })
+        }))
+    }
+
+    fn fail(&self, failure: AuthFailure, context: &RequestContext) -> ApiError {
+        self.charge_failure(failure.into(), context)
+    }
+
+    /// Charges a failure to the client's address.
+    fn charge_failure(&self, error: ApiError, context: &RequestContext) -> ApiError {
+        let quota = self.failed_auth.charge(context.client, context.started);
+        match ensure_granted(quota, LimitKind::Address) {
+            Ok(()) => error,
+            Err(rate_limited) => rate_limited,
+        }
     }
 
     /// Checks that the caller's key has a scope of the operation, if it needs one.
@@ -122,8 +168,8 @@ fn ensure_granted(quota: Quota, kind: LimitKind) -> Result<(), ApiError> {
     }
 }
 
-/// The hash of the one API key that a request presents (RFC 6750, section 2.1).
-fn presented_key(headers: &HeaderMap) -> Result<KeyHash, AuthFailure> {
+/// The one API key that a request presents (RFC 6750, section 2.1).
+fn presented_key(headers: &HeaderMap) -> Result<PresentedKey<'_>, AuthFailure> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next().ok_or(AuthFailure::Missing)?;
     if values.next().is_some() {
@@ -132,7 +178,7 @@ fn presented_key(headers: &HeaderMap) -> Result<KeyHash, AuthFailure> {
     let value = value.to_str().map_err(|_| AuthFailure::Malformed)?;
     match value.trim().split_once(' ') {
         Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => {
-            KeyHash::of_presented(key.trim_start()).ok_or(AuthFailure::Malformed)
+            PresentedKey::parse(key.trim_start()).ok_or(AuthFailure::Malformed)
         }
         _ => Err(AuthFailure::Missing),
     }

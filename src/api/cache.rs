@@ -6,14 +6,9 @@
 
 mod revalidation;
 
-use std::{
-    convert::Infallible,
-    future::{Ready, ready},
-    sync::Arc,
-    time::Duration,
-};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use futures_util::future::{BoxFuture, Either};
+use futures_util::future::BoxFuture;
 use quick_cache::{
     Weighter,
     sync::{Cache, EntryAction, EntryResult},
@@ -105,7 +100,13 @@ impl Entry {
     }
 }
 
-type ReadResult = Result<Arc<CachedResponse>, ApiError>;
+pub type ReadResult = Result<Arc<CachedResponse>, ApiError>;
+
+/// A cached response, or the read of one that is not.
+pub enum CachedRead<'a> {
+    Hit(Arc<CachedResponse>),
+    Miss(BoxFuture<'a, ReadResult>),
+}
 
 /// The last read of a response: when it started, and its result.
 type SharedRead = Mutex<Option<(Instant, ReadResult)>>;
@@ -137,25 +138,19 @@ impl ResponseCache {
     }
 
     /// Returns a response that reflects every acknowledged write, cached or read.
-    ///
-    /// Reads are boxed, so that a hit does not pay for the size of their futures.
-    pub fn get_or_read<'a, F>(
-        &'a self,
-        key: CacheKey,
-        read: impl FnOnce() -> F,
-    ) -> Either<Ready<ReadResult>, BoxFuture<'a, ReadResult>>
+    pub fn get_or_read<'a, F>(&'a self, key: CacheKey, read: impl FnOnce() -> F) -> CachedRead<'a>
     where
         F: Future<Output = Result<CachedResponse, ApiError>> + Send + 'a,
     {
         let Some(version) = self.store.version() else {
-            return Either::Right(Box::pin(self.check_or_read(key, read())));
+            return CachedRead::Miss(Box::pin(self.check_or_read(key, read())));
         };
         let entry = self.entries.get(&key);
         if let Some(entry) = entry.filter(|entry| entry.is_valid_at(version)) {
             self.metrics.hits.increment();
-            return Either::Left(ready(Ok(entry.response)));
+            return CachedRead::Hit(entry.response);
         }
-        Either::Right(Box::pin(self.read_and_cache(key, version, read())))
+        CachedRead::Miss(Box::pin(self.read_and_cache(key, version, read())))
     }
 
     /// Reads once for all concurrent requests and caches the response.

@@ -3,10 +3,10 @@
 use http::StatusCode;
 
 use super::{
-    cache::CacheKey,
+    cache::{CacheKey, CachedRead},
     error::{ApiError, NO_SUCH_CATEGORY},
     preconditions::{MAX_ATTEMPTS, Preconditions, Unmet, contention},
-    request::ApiRequest,
+    request::{ApiRequest, RequestHead},
     response,
     state::Api,
 };
@@ -15,15 +15,16 @@ use crate::{
     server::Response,
 };
 
-pub async fn list_categories(api: &Api, request: &ApiRequest<'_>) -> Result<Response, ApiError> {
+pub fn list_categories<'a>(
+    api: &'a Api,
+    request: &RequestHead<'_>,
+) -> Result<CachedRead<'a>, ApiError> {
     let query = request.list_query::<CategoryFilter>()?;
-    let read = || async {
+    let key = CacheKey::Categories(query.clone());
+    Ok(api.cache.get_or_read(key, || async move {
         let page = api.store.category_list(query.clone()).await?;
         Ok(api.links.page("categories", &query, &page))
-    };
-    let key = CacheKey::Categories(query.clone());
-    let page = api.cache.get_or_read(key, read).await?;
-    page.respond(&request.head.headers)
+    }))
 }
 
 pub async fn put_category(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {

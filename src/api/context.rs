@@ -56,7 +56,7 @@ impl Wait {
 pub struct RequestGuard<'a> {
     metrics: &'a Metrics,
     access_log: AccessLog,
-    head: &'a Parts,
+    pub head: Parts,
     pub context: RequestContext,
     ended: bool,
 }
@@ -66,7 +66,7 @@ impl<'a> RequestGuard<'a> {
         metrics: &'a Metrics,
         access_log: AccessLog,
         client: IpAddr,
-        head: &'a Parts,
+        head: Parts,
         request_id: HeaderValue,
     ) -> Self {
         let context = RequestContext {
@@ -89,7 +89,7 @@ impl<'a> RequestGuard<'a> {
     }
 
     /// Returns the request id.
-    pub fn end(mut self, status: StatusCode, error: Option<&ApiError>) -> HeaderValue {
+    pub fn end(&mut self, status: StatusCode, error: Option<&ApiError>) -> HeaderValue {
         self.ended = true;
         self.record(status.as_u16(), error);
         mem::replace(&mut self.context.request_id, HeaderValue::from_static(""))

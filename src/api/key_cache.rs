@@ -48,10 +48,9 @@ pub struct KeyCache {
 
 type RefreshResult = Result<(), store::Error>;
 
-/// What is known about a presented key.
+/// What is known about a cached key.
 pub enum Lookup {
     Valid(ValidKey),
-    Unknown,
     Revoked,
     Expired,
 }
@@ -121,33 +120,23 @@ impl KeyCache {
         Some(keys.get(hash)?.key.describe())
     }
 
-    /// Finds a valid key and charges the request to its rate limit.
-    ///
-    /// A key that is not cached may be new: then the cache is refreshed first, if
-    /// `may_refresh` allows it.
-    pub async fn find_and_charge(
-        self: &Arc<Self>,
-        hash: &KeyHash,
-        now: Timestamp,
-        instant: time::Instant,
-        may_refresh: impl FnOnce() -> bool,
-    ) -> Result<Lookup, store::Error> {
-        if let Some(found) = self.find_cached(hash, now, instant) {
-            return Ok(found);
-        }
-        if self.unknown.get(hash).is_some() || !may_refresh() {
-            return Ok(Lookup::Unknown);
-        }
-        // Boxed, so that a known key does not pay for its size.
-        Box::pin(self.refresh()).await?;
-        Ok(self.find_cached(hash, now, instant).unwrap_or_else(|| {
-            self.unknown.insert(*hash, ());
-            Lookup::Unknown
-        }))
+    /// Whether a refresh has not found the key.
+    pub fn is_known_to_be_unknown(&self, hash: &KeyHash) -> bool {
+        self.unknown.get(hash).is_some()
     }
 
-    /// `None` if the key is not cached.
-    fn find_cached(
+    /// Reads all keys, because one that is not cached may be new.
+    pub async fn refresh_for(self: &Arc<Self>, hash: &KeyHash) -> RefreshResult {
+        self.refresh().await?;
+        if !self.keys.load().contains_key(hash) {
+            self.unknown.insert(*hash, ());
+        }
+        Ok(())
+    }
+
+    /// Finds a key and, if it is valid, charges the request to its rate limit. `None` if it
+    /// is not cached.
+    pub fn find_and_charge(
         &self,
         hash: &KeyHash,
         now: Timestamp,

@@ -9,7 +9,10 @@ use super::{
     response,
     state::Api,
 };
-use crate::{api_key::ApiKeyFilter, server::Response};
+use crate::{
+    api_key::{ApiKeyFilter, KeyHash},
+    server::Response,
+};
 
 pub async fn list_keys(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let query = request.list_query::<ApiKeyFilter>()?;
@@ -18,8 +21,8 @@ pub async fn list_keys(api: &Api, request: ApiRequest<'_>) -> Result<Response, A
     Ok(response::unstored_page(&page.items, link))
 }
 
-pub fn get_current_key(api: &Api, request: &ApiRequest<'_>) -> Result<Response, ApiError> {
-    let key = api.auth.keys().describe(&request.key_hash());
+pub fn get_current_key(api: &Api, hash: &KeyHash) -> Result<Response, ApiError> {
+    let key = api.auth.keys().describe(hash);
     // It may have been removed since it was authenticated.
     let key = key.ok_or(AuthFailure::Unknown)?;
     Ok(response::no_store(response::json(&key)))

@@ -1,14 +1,34 @@
 //! Middleware: what surrounds every request, whatever happens while it is
 //! served.
 
-use std::{any::Any, cell::RefCell, net::IpAddr, panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    any::Any,
+    cell::RefCell,
+    future::{Ready, ready},
+    net::IpAddr,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
-use futures_util::FutureExt;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Version, header};
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, Either},
+};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Version, header,
+    request::Parts,
+};
 use hyper::body::{Body, Incoming};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
-use super::{context::RequestGuard, cors, error::ApiError, prefer, router, state::Api};
+use super::{
+    context::{RequestContext, RequestGuard},
+    cors,
+    error::ApiError,
+    prefer,
+    router::{self, Pending, Routed},
+    state::Api,
+};
 use crate::{
     api_key::ApiKeySecret,
     server::{self, Response},
@@ -17,58 +37,80 @@ use crate::{
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Responds to a request: request id, CORS, panics, rate limit and security headers,
-/// HEAD.
+/// HEAD. If there is nothing to wait for, as for cached reads, it responds at once, without
+/// a future to poll.
 pub fn handle(
     api: &Api,
     client: IpAddr,
     request: Request<Incoming>,
-) -> impl Future<Output = Response> {
-    // An async fn would have space for the request beside its parts.
+) -> Either<Ready<Response>, BoxFuture<'_, Response>> {
     let (head, body) = request.into_parts();
-    async move {
-        let request_id = request_id(&head.headers);
-        let mut guard = RequestGuard::new(&api.metrics, api.access_log, client, &head, request_id);
-        let result = if let Err(rejection) = server::validate(&head) {
-            Err(rejection.into())
-        } else if let Some(response) = cors::preflight(&api.cors_origins, &head) {
-            Ok(response)
-        } else {
-            let routed = AssertUnwindSafe(router::route(api, &head, body, &mut guard.context));
-            let routed = routed.catch_unwind().await;
-            routed.unwrap_or_else(|panic| Err(ApiError::Internal(Arc::new(Panic::new(&*panic)))))
-        };
-        let (mut response, error) = match result {
-            Ok(response) => (response, None),
-            Err(error) => (error.response(), Some(error)),
-        };
-        if let Some(quota) = &guard.context.quota {
-            quota.set_headers(response.headers_mut());
-        }
-        if guard.context.is_strict {
-            prefer::set_applied(response.headers_mut());
-        }
-        let mut request_id = guard.end(response.status(), error.as_ref());
-        if head.method == Method::HEAD && response.status() != StatusCode::NOT_MODIFIED {
-            if let Some(length) = response.body().size_hint().exact() {
-                let headers = response.headers_mut();
-                headers.insert(header::CONTENT_LENGTH, length.into());
-            }
-            *response.body_mut() = Default::default();
-        }
-        let closes = error.as_ref().is_some_and(ApiError::closes_connection);
-        if closes && head.version != Version::HTTP_2 {
-            let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(header::CONNECTION, close);
-        }
-        cors::set_headers(&api.cors_origins, &head.headers, &mut response);
-        if api.is_https {
-            require_https(&mut response);
-        }
-        // Unique, so keep it out of HPACK's dynamic table.
-        request_id.set_sensitive(true);
-        set_common_headers(response.headers_mut(), request_id);
-        response
+    let request_id = request_id(&head.headers);
+    let mut guard = RequestGuard::new(&api.metrics, api.access_log, client, head, request_id);
+    let routed = AssertUnwindSafe(|| route(api, &guard.head, &mut guard.context));
+    match catch_unwind(routed).unwrap_or_else(panicked) {
+        Ok(Routed::Response(response)) => Either::Left(ready(finish(api, guard, Ok(response)))),
+        Err(error) => Either::Left(ready(finish(api, guard, Err(error)))),
+        Ok(Routed::Pending(pending)) => Either::Right(Box::pin(resume(api, guard, pending, body))),
     }
+}
+
+fn route<'a>(
+    api: &'a Api,
+    head: &Parts,
+    context: &mut RequestContext,
+) -> Result<Routed<'a>, ApiError> {
+    server::validate(head)?;
+    match cors::preflight(&api.cors_origins, head) {
+        Some(response) => Ok(Routed::Response(response)),
+        None => router::route(api, head, context),
+    }
+}
+
+async fn resume(
+    api: &Api,
+    mut guard: RequestGuard<'_>,
+    pending: Pending<'_>,
+    body: Incoming,
+) -> Response {
+    let resumed = pending.resume(api, &guard.head, body, &mut guard.context);
+    let result = AssertUnwindSafe(resumed).catch_unwind().await;
+    finish(api, guard, result.unwrap_or_else(panicked))
+}
+
+fn finish(api: &Api, mut guard: RequestGuard<'_>, result: Result<Response, ApiError>) -> Response {
+    let (mut response, error) = match result {
+        Ok(response) => (response, None),
+        Err(error) => (error.response(), Some(error)),
+    };
+    if let Some(quota) = &guard.context.quota {
+        quota.set_headers(response.headers_mut());
+    }
+    if guard.context.is_strict {
+        prefer::set_applied(response.headers_mut());
+    }
+    let mut request_id = guard.end(response.status(), error.as_ref());
+    let head = &guard.head;
+    if head.method == Method::HEAD && response.status() != StatusCode::NOT_MODIFIED {
+        if let Some(length) = response.body().size_hint().exact() {
+            let headers = response.headers_mut();
+            headers.insert(header::CONTENT_LENGTH, length.into());
+        }
+        *response.body_mut() = Default::default();
+    }
+    let closes = error.as_ref().is_some_and(ApiError::closes_connection);
+    if closes && head.version != Version::HTTP_2 {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    cors::set_headers(&api.cors_origins, &head.headers, &mut response);
+    if api.is_https {
+        require_https(&mut response);
+    }
+    // Unique, so keep it out of HPACK's dynamic table.
+    request_id.set_sensitive(true);
+    set_common_headers(response.headers_mut(), request_id);
+    response
 }
 
 /// The client's request id if it is well-formed, otherwise a new one. An id that may
@@ -127,14 +169,13 @@ pub fn set_common_headers(headers: &mut HeaderMap, request_id: HeaderValue) {
     headers.insert(X_REQUEST_ID, request_id);
 }
 
+fn panicked<T>(payload: Box<dyn Any + Send>) -> Result<T, ApiError> {
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let panic = Panic(text.unwrap_or("no message").into());
+    Err(ApiError::Internal(Arc::new(panic)))
+}
+
 #[derive(Debug, thiserror::Error)]
 #[error("panicked: {0}")]
 struct Panic(String);
-
-impl Panic {
-    fn new(payload: &(dyn Any + Send)) -> Self {
-        let text = payload.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-        Self(text.unwrap_or("no message").into())
-    }
-}

@@ -84,6 +84,11 @@ impl Operation {
         self.route().path
     }
 
+    /// The values of the path parameters.
+    pub fn path_parameters(self, path: &str) -> PathParameters<'_> {
+        match_path(self.path(), path).unwrap_or_default()
+    }
+
     /// The scopes of which an API key needs one; empty if it needs none.
     pub fn scopes(self) -> &'static [Scope] {
         self.route().scopes

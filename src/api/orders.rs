@@ -1,9 +1,9 @@
 //! Handlers of the operations of the store: orders and inventory.
 
 use super::{
-    cache::CacheKey,
+    cache::{CacheKey, CachedRead},
     error::{ApiError, NO_SUCH_ORDER},
-    request::ApiRequest,
+    request::{ApiRequest, RequestHead},
     response::{self, CachedResponse, Invalidation},
     state::Api,
 };
@@ -12,15 +12,16 @@ use crate::{
     server::Response,
 };
 
-pub async fn list_orders(api: &Api, request: &ApiRequest<'_>) -> Result<Response, ApiError> {
+pub fn list_orders<'a>(
+    api: &'a Api,
+    request: &RequestHead<'_>,
+) -> Result<CachedRead<'a>, ApiError> {
     let query = request.list_query::<OrderFilter>()?;
-    let read = || async {
+    let key = CacheKey::Orders(query.clone());
+    Ok(api.cache.get_or_read(key, || async move {
         let page = api.store.order_list(query.clone()).await?;
         Ok(api.links.page("store/orders", &query, &page))
-    };
-    let key = CacheKey::Orders(query.clone());
-    let page = api.cache.get_or_read(key, read).await?;
-    page.respond(&request.head.headers)
+    }))
 }
 
 pub async fn place_order(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
@@ -43,9 +44,9 @@ pub async fn place_order(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
     })
 }
 
-pub async fn get_order(api: &Api, request: &ApiRequest<'_>) -> Result<Response, ApiError> {
+pub fn get_order<'a>(api: &'a Api, request: &RequestHead<'_>) -> Result<CachedRead<'a>, ApiError> {
     let id = request.order_id()?;
-    let read = || async {
+    let read = || async move {
         Ok(match api.store.order_get(id).await? {
             Some(order) => CachedResponse::new(response::resource(&order), Invalidation::OnUpdate),
             None => {
@@ -54,8 +55,7 @@ pub async fn get_order(api: &Api, request: &ApiRequest<'_>) -> Result<Response, 
             }
         })
     };
-    let order = api.cache.get_or_read(CacheKey::Order(id), read).await?;
-    order.respond(&request.head.headers)
+    Ok(api.cache.get_or_read(CacheKey::Order(id), read))
 }
 
 pub async fn complete_order(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
@@ -92,11 +92,10 @@ async fn transition(
     })
 }
 
-pub async fn get_inventory(api: &Api, request: &ApiRequest<'_>) -> Result<Response, ApiError> {
-    let read = || async {
+pub fn get_inventory(api: &Api) -> CachedRead<'_> {
+    let read = || async move {
         let response = response::resource(&api.store.counts().await?.pets);
         Ok(CachedResponse::new(response, Invalidation::OnAnyWrite))
     };
-    let inventory = api.cache.get_or_read(CacheKey::Inventory, read).await?;
-    inventory.respond(&request.head.headers)
+    api.cache.get_or_read(CacheKey::Inventory, read)
 }

@@ -1,13 +1,15 @@
 //! Handlers of the operations on pets.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use super::{
-    cache::CacheKey,
+    cache::{CacheKey, CachedRead},
     error::{ApiError, NO_SUCH_PET},
     operations::Operation,
     preconditions::{MAX_ATTEMPTS, Preconditions, Unmet, contention},
-    request::ApiRequest,
+    request::{ApiRequest, RequestHead},
     response::{self, CachedResponse, Invalidation},
     state::Api,
 };
@@ -16,15 +18,13 @@ use crate::{
     server::Response,
 };
 
-pub async fn list_pets(api: &Api, request: &ApiRequest<'_>) -> Result<Response, ApiError> {
+pub fn list_pets<'a>(api: &'a Api, request: &RequestHead<'_>) -> Result<CachedRead<'a>, ApiError> {
     let query = request.list_query::<PetFilter>()?;
-    let read = || async {
+    let key = CacheKey::Pets(query.clone());
+    Ok(api.cache.get_or_read(key, || async move {
         let page = api.store.pet_list(query.clone()).await?;
         Ok(api.links.page("pets", &query, &page))
-    };
-    let key = CacheKey::Pets(query.clone());
-    let page = api.cache.get_or_read(key, read).await?;
-    page.respond(&request.head.headers)
+    }))
 }
 
 pub async fn create_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
@@ -99,17 +99,22 @@ const CHANGED_TOO_OFTEN: &str =
     "the pet is being changed too often; nothing was changed, retry later";
 
 /// Deprecated on 5 December 2025, removed on 5 December 2030.
-pub async fn get_pet(api: &Api, request: &ApiRequest<'_>) -> Result<Response, ApiError> {
+pub fn get_pet<'a>(api: &'a Api, request: &RequestHead<'_>) -> Result<CachedRead<'a>, ApiError> {
     let deprecated = |response| api.links.deprecated(response);
+    let error = |error: ApiError| {
+        let response = deprecated(error.response());
+        let response = CachedResponse::new(response, Invalidation::OnUpdate);
+        Ok(CachedRead::Hit(Arc::new(response)))
+    };
     if request.now() >= REMOVAL {
-        return Ok(deprecated(ApiError::OperationRemoved.response()));
+        return error(ApiError::OperationRemoved);
     }
     request.reject_unknown_parameters(Operation::GetPet)?;
     let id = match request.pet_id() {
         Ok(id) => id,
-        Err(not_found) => return Ok(deprecated(not_found.response())),
+        Err(not_found) => return error(not_found),
     };
-    let read = || async {
+    let read = || async move {
         Ok(match api.store.pet_get(id).await? {
             Some(pet) => {
                 CachedResponse::new(deprecated(response::resource(&pet)), Invalidation::OnUpdate)
@@ -120,8 +125,7 @@ pub async fn get_pet(api: &Api, request: &ApiRequest<'_>) -> Result<Response, Ap
             }
         })
     };
-    let pet = api.cache.get_or_read(CacheKey::Pet(id), read).await?;
-    pet.respond(&request.head.headers)
+    Ok(api.cache.get_or_read(CacheKey::Pet(id), read))
 }
 
 /// 5 December 2030, 00:00 UTC.

@@ -1,6 +1,6 @@
 //! Typed input from a request, or the error that says what is wrong with it.
 
-use std::time::Instant;
+use std::{ops::Deref, time::Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header, request::Parts};
@@ -42,125 +42,34 @@ const MERGE_PATCH: &[&str] = &["application/merge-patch+json", "application/json
 
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 
-/// A request that is authorized and holds an in-flight permit.
-pub struct ApiRequest<'a> {
+/// A request without its body.
+pub struct RequestHead<'a> {
     pub head: &'a Parts,
-    authorized: Authorized,
-    in_flight: InFlight<'a>,
-    body: Option<Incoming>,
-    wait: &'a mut Wait,
-    pub request_id: &'a HeaderValue,
+    /// When the request arrived.
+    now: Timestamp,
     /// Whether unknown parameters and members are rejected.
     is_strict: bool,
     path_parameters: PathParameters<'a>,
 }
 
-impl<'a> ApiRequest<'a> {
+impl<'a> RequestHead<'a> {
     pub fn new(
-        authorized: Authorized,
-        in_flight: InFlight<'a>,
         head: &'a Parts,
-        body: Incoming,
         path_parameters: PathParameters<'a>,
-        context: &'a mut RequestContext,
+        now: Timestamp,
+        is_strict: bool,
     ) -> Self {
         Self {
             head,
-            authorized,
-            in_flight,
-            body: Some(body),
-            wait: &mut context.wait,
-            request_id: &context.request_id,
-            is_strict: context.is_strict,
+            now,
+            is_strict,
             path_parameters,
         }
     }
 
-    /// The API key of the caller.
-    pub fn api_key_id(&self) -> i64 {
-        self.authorized.api_key_id
-    }
-
-    pub fn key_hash(&self) -> KeyHash {
-        self.authorized.hash
-    }
-
-    /// The events that the caller asks for, if it may see them.
-    pub fn visible_events(&self, filter: EventFilter) -> Result<VisibleEvents, ApiError> {
-        let visible = filter.visible_to(self.authorized.scopes);
-        visible.map_err(|scope| ApiError::InsufficientScope(scope.as_slice()))
-    }
-
-    pub fn scopes(&self) -> Scopes {
-        self.authorized.scopes
-    }
-
-    /// Checks that the caller may read all events of these types.
-    pub fn ensure_readable(&self, types: EventTypes) -> Result<(), ApiError> {
-        match EventTypes::visible_to(Some(types), self.authorized.scopes) {
-            Ok(_) => Ok(()),
-            Err(scope) => Err(ApiError::InsufficientScope(scope.as_slice())),
-        }
-    }
-
-    /// From now on the request does not count as in flight.
-    pub fn release(&mut self) {
-        self.in_flight.release();
-    }
-
-    /// Waits for something that may take long. Meanwhile the request does not count as in
-    /// flight.
-    pub async fn wait<T>(&mut self, future: impl Future<Output = T>) -> T {
-        self.release();
-        *self.wait = Wait::Since(Instant::now());
-        let result = future.await;
-        self.wait.end();
-        result
-    }
-
     /// When the request arrived.
     pub fn now(&self) -> Timestamp {
-        self.authorized.now
-    }
-
-    /// Reads a JSON object, and the idempotency key if there is one.
-    pub async fn json_with_idempotency_key<T: FromObject>(
-        &mut self,
-    ) -> Result<(T, Option<IdempotentRequest>), ApiError> {
-        let body = self.body_of_type(JSON).await?;
-        Ok((
-            self.parse_object(&body)?,
-            self.parse_idempotency_key(&body)?,
-        ))
-    }
-
-    /// Reads a JSON object.
-    pub async fn json<T: FromObject>(&mut self) -> Result<T, ApiError> {
-        let body = self.body_of_type(JSON).await?;
-        self.parse_object(&body)
-    }
-
-    /// Reads a JSON merge patch (RFC 7396).
-    pub async fn merge_patch<T: FromObject>(&mut self) -> Result<T, ApiError> {
-        let body = self.body_of_type(MERGE_PATCH).await?;
-        self.parse_object(&body)
-    }
-
-    fn parse_object<T: FromObject>(&self, body: &[u8]) -> Result<T, ApiError> {
-        let object = Object::parse(body)?;
-        let unknown = match self.is_strict {
-            true => describe_unknown("member", object.names(), T::MEMBERS),
-            false => None,
-        };
-        match (T::from_object(&object), unknown) {
-            (Ok(value), None) => Ok(value),
-            (Ok(_), Some(unknown)) => Err(ApiError::InvalidBody(unknown)),
-            (Err(invalid), None) => Err(ApiError::InvalidBody(join_messages(&invalid))),
-            (Err(invalid), Some(unknown)) => {
-                let message = format!("{}; {unknown}", join_messages(&invalid));
-                Err(ApiError::InvalidBody(message))
-            }
-        }
+        self.now
     }
 
     /// With strict handling, rejects query parameters that would be ignored.
@@ -177,62 +86,6 @@ impl<'a> ApiRequest<'a> {
             Some(message) => Err(ApiError::UnknownParameter(message)),
             None => Ok(()),
         }
-    }
-
-    /// Reads the idempotency key of an operation without input. The body is not
-    /// interpreted, but it is part of the request's fingerprint.
-    pub async fn idempotency_key(&mut self) -> Result<Option<IdempotentRequest>, ApiError> {
-        let body = self.body().await?;
-        self.parse_idempotency_key(&body)
-    }
-
-    async fn body_of_type(&mut self, types: &'static [&'static str]) -> Result<Bytes, ApiError> {
-        if !has_media_type(&self.head.headers, types) {
-            return Err(ApiError::UnsupportedMediaType(types));
-        }
-        if is_encoded(&self.head.headers) {
-            return Err(ApiError::UnsupportedContentEncoding(types));
-        }
-        self.body().await
-    }
-
-    async fn body(&mut self) -> Result<Bytes, ApiError> {
-        let Some(body) = self.body.take() else {
-            return Ok(Bytes::new());
-        };
-        if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
-            return Err(ApiError::BodyTooLarge);
-        }
-        self.in_flight.receive(collect(body), self.wait).await?
-    }
-
-    fn parse_idempotency_key(&self, body: &[u8]) -> Result<Option<IdempotentRequest>, ApiError> {
-        let mut keys = self.head.headers.get_all(IDEMPOTENCY_KEY).iter();
-        let Some(key) = keys.next() else {
-            return Ok(None);
-        };
-        let invalid =
-            |reason: &str| ApiError::InvalidParameter(Invalid::new(IDEMPOTENCY_KEY, reason));
-        if keys.next().is_some() {
-            return Err(invalid("must not be repeated"));
-        }
-        let key = IdempotencyKey::parse(key.as_bytes()).ok_or_else(|| {
-            let max = IdempotencyKey::MAX_CHARS;
-            invalid(&format!(
-                "must be 1 to {max} visible ASCII characters, without spaces"
-            ))
-        })?;
-        let fingerprint = Sha256::new()
-            .chain_update(self.head.method.as_str())
-            .chain_update([0])
-            .chain_update(self.head.uri.path())
-            .chain_update([0])
-            .chain_update(body);
-        Ok(Some(IdempotentRequest {
-            api_key_id: self.authorized.api_key_id,
-            key,
-            fingerprint: fingerprint.finalize().into(),
-        }))
     }
 
     /// Reads the query parameters of a list. Unknown ones are ignored.
@@ -279,6 +132,193 @@ impl<'a> ApiRequest<'a> {
 
     pub fn preconditions(&self) -> Preconditions<'a> {
         Preconditions::new(&self.head.headers)
+    }
+}
+
+/// The permission to run the handler of an operation.
+pub struct Admitted<'a> {
+    pub operation: Operation,
+    pub authorized: Authorized,
+    pub in_flight: InFlight<'a>,
+}
+
+/// A request that is authorized and holds an in-flight permit.
+pub struct ApiRequest<'a> {
+    head: RequestHead<'a>,
+    authorized: Authorized,
+    in_flight: InFlight<'a>,
+    body: Option<Incoming>,
+    wait: &'a mut Wait,
+    pub request_id: &'a HeaderValue,
+}
+
+impl<'a> Deref for ApiRequest<'a> {
+    type Target = RequestHead<'a>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.head
+    }
+}
+
+impl<'a> ApiRequest<'a> {
+    pub fn new(
+        admitted: Admitted<'a>,
+        head: &'a Parts,
+        body: Incoming,
+        context: &'a mut RequestContext,
+    ) -> Self {
+        let Admitted {
+            operation,
+            authorized,
+            in_flight,
+        } = admitted;
+        let parameters = operation.path_parameters(head.uri.path());
+        Self {
+            head: RequestHead::new(head, parameters, authorized.now, context.is_strict),
+            authorized,
+            in_flight,
+            body: Some(body),
+            wait: &mut context.wait,
+            request_id: &context.request_id,
+        }
+    }
+
+    /// The API key of the caller.
+    pub fn api_key_id(&self) -> i64 {
+        self.authorized.api_key_id
+    }
+
+    pub fn key_hash(&self) -> KeyHash {
+        self.authorized.hash
+    }
+
+    /// The events that the caller asks for, if it may see them.
+    pub fn visible_events(&self, filter: EventFilter) -> Result<VisibleEvents, ApiError> {
+        let visible = filter.visible_to(self.authorized.scopes);
+        visible.map_err(|scope| ApiError::InsufficientScope(scope.as_slice()))
+    }
+
+    pub fn scopes(&self) -> Scopes {
+        self.authorized.scopes
+    }
+
+    /// Checks that the caller may read all events of these types.
+    pub fn ensure_readable(&self, types: EventTypes) -> Result<(), ApiError> {
+        match EventTypes::visible_to(Some(types), self.authorized.scopes) {
+            Ok(_) => Ok(()),
+            Err(scope) => Err(ApiError::InsufficientScope(scope.as_slice())),
+        }
+    }
+
+    /// From now on the request does not count as in flight.
+    pub fn release(&mut self) {
+        self.in_flight.release();
+    }
+
+    /// Waits for something that may take long. Meanwhile the request does not count as in
+    /// flight.
+    pub async fn wait<T>(&mut self, future: impl Future<Output = T>) -> T {
+        self.release();
+        *self.wait = Wait::Since(Instant::now());
+        let result = future.await;
+        self.wait.end();
+        result
+    }
+
+    /// Reads a JSON object, and the idempotency key if there is one.
+    pub async fn json_with_idempotency_key<T: FromObject>(
+        &mut self,
+    ) -> Result<(T, Option<IdempotentRequest>), ApiError> {
+        let body = self.body_of_type(JSON).await?;
+        Ok((
+            self.parse_object(&body)?,
+            self.parse_idempotency_key(&body)?,
+        ))
+    }
+
+    /// Reads a JSON object.
+    pub async fn json<T: FromObject>(&mut self) -> Result<T, ApiError> {
+        let body = self.body_of_type(JSON).await?;
+        self.parse_object(&body)
+    }
+
+    /// Reads a JSON merge patch (RFC 7396).
+    pub async fn merge_patch<T: FromObject>(&mut self) -> Result<T, ApiError> {
+        let body = self.body_of_type(MERGE_PATCH).await?;
+        self.parse_object(&body)
+    }
+
+    fn parse_object<T: FromObject>(&self, body: &[u8]) -> Result<T, ApiError> {
+        let object = Object::parse(body)?;
+        let unknown = match self.is_strict {
+            true => describe_unknown("member", object.names(), T::MEMBERS),
+            false => None,
+        };
+        match (T::from_object(&object), unknown) {
+            (Ok(value), None) => Ok(value),
+            (Ok(_), Some(unknown)) => Err(ApiError::InvalidBody(unknown)),
+            (Err(invalid), None) => Err(ApiError::InvalidBody(join_messages(&invalid))),
+            (Err(invalid), Some(unknown)) => {
+                let message = format!("{}; {unknown}", join_messages(&invalid));
+                Err(ApiError::InvalidBody(message))
+            }
+        }
+    }
+
+    /// Reads the idempotency key of an operation without input. The body is not
+    /// interpreted, but it is part of the request's fingerprint.
+    pub async fn idempotency_key(&mut self) -> Result<Option<IdempotentRequest>, ApiError> {
+        let body = self.body().await?;
+        self.parse_idempotency_key(&body)
+    }
+
+    async fn body_of_type(&mut self, types: &'static [&'static str]) -> Result<Bytes, ApiError> {
+        if !has_media_type(&self.head.head.headers, types) {
+            return Err(ApiError::UnsupportedMediaType(types));
+        }
+        if is_encoded(&self.head.head.headers) {
+            return Err(ApiError::UnsupportedContentEncoding(types));
+        }
+        self.body().await
+    }
+
+    async fn body(&mut self) -> Result<Bytes, ApiError> {
+        let Some(body) = self.body.take() else {
+            return Ok(Bytes::new());
+        };
+        if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
+            return Err(ApiError::BodyTooLarge);
+        }
+        self.in_flight.receive(collect(body), self.wait).await?
+    }
+
+    fn parse_idempotency_key(&self, body: &[u8]) -> Result<Option<IdempotentRequest>, ApiError> {
+        let mut keys = self.head.head.headers.get_all(IDEMPOTENCY_KEY).iter();
+        let Some(key) = keys.next() else {
+            return Ok(None);
+        };
+        let invalid =
+            |reason: &str| ApiError::InvalidParameter(Invalid::new(IDEMPOTENCY_KEY, reason));
+        if keys.next().is_some() {
+            return Err(invalid("must not be repeated"));
+        }
+        let key = IdempotencyKey::parse(key.as_bytes()).ok_or_else(|| {
+            let max = IdempotencyKey::MAX_CHARS;
+            invalid(&format!(
+                "must be 1 to {max} visible ASCII characters, without spaces"
+            ))
+        })?;
+        let fingerprint = Sha256::new()
+            .chain_update(self.head.head.method.as_str())
+            .chain_update([0])
+            .chain_update(self.head.head.uri.path())
+            .chain_update([0])
+            .chain_update(body);
+        Ok(Some(IdempotentRequest {
+            api_key_id: self.authorized.api_key_id,
+            key,
+            fingerprint: fingerprint.finalize().into(),
+        }))
     }
 }
 

@@ -14,7 +14,7 @@
 use std::{
     future::poll_fn,
     io::{self, IoSlice},
-    mem,
+    mem::{self, MaybeUninit},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -35,6 +35,10 @@ use super::{
     Limits, Rejection, Response, activity::Activity, head_scanner::HeadScanner,
     protocol::ReadAhead, request_state::RequestState,
 };
+
+/// A head and a body up to this size are copied and written at once: to the kernel, that is
+/// less work than a vectored write.
+const MAX_JOINED: usize = 4096;
 
 /// How long a rejected client's bytes are still read.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -421,7 +425,15 @@ where
         {
             return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
         }
-        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        let length = bufs.iter().map(|buf| buf.len()).sum::<usize>();
+        let written = if length <= MAX_JOINED {
+            let mut space = [MaybeUninit::uninit(); MAX_JOINED];
+            let mut joined = ReadBuf::uninit(&mut space);
+            bufs.iter().for_each(|buf| joined.put_slice(buf));
+            Pin::new(&mut self.stream).poll_write(cx, joined.filled())
+        } else {
+            Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        };
         self.wrote(cx, written)
     }
 

@@ -24,8 +24,9 @@ const ACCEPT: &str = "ACCEPT_INSTRUCTIONS";
 const MAX_SERIES: usize = 6;
 
 /// The functions whose instructions are counted, with those of all functions they call.
-const COUNTED: [&str; 6] = [
-    "petstore::api::middleware::handle::{{closure}}",
+const COUNTED: [&str; 7] = [
+    "petstore::api::middleware::handle",
+    "petstore::api::middleware::resume::{{closure}}",
     "petstore::api::events::stream::EventStream::next::{{closure}}",
     "petstore::event_tail::EventTail::follow::{{closure}}",
     "petstore::store::sqlite::events::<impl petstore::store::sqlite::Sqlite>::event_read::{{closure}}::{{closure}}",
