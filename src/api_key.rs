@@ -100,7 +100,7 @@ impl<'a> PresentedKey<'a> {
         KeyHash(Sha256::digest(self.text).into())
     }
 
-    /// An existing key need not be asked: it has.
+    /// Every generated key has one, so it only tells what a key that was not found is.
     pub fn has_valid_checksum(&self) -> bool {
         self.checksum.as_bytes() == checksum(self.random)
     }

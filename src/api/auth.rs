@@ -31,10 +31,10 @@ pub struct Caller {
     now: Timestamp,
 }
 
-pub enum Authenticated {
+pub enum Authentication {
     Caller(Caller),
-    /// The key is not cached, but well-formed.
-    MayBeNew(KeyHash),
+    /// The key is well-formed, and may be new.
+    NotCached(KeyHash),
 }
 
 /// Proof that the caller may perform the operation. No handler can be called
@@ -74,18 +74,18 @@ impl Authenticator {
         &self,
         headers: &HeaderMap,
         context: &mut RequestContext,
-    ) -> Result<Authenticated, ApiError> {
+    ) -> Result<Authentication, ApiError> {
         let presented = presented_key(headers).map_err(|failure| self.fail(failure, context))?;
         let hash = presented.hash();
         if let Some(found) = self.find(hash, context) {
-            return found.map(Authenticated::Caller);
+            return found.map(Authentication::Caller);
         }
         if !presented.has_valid_checksum() {
             return Err(self.fail(AuthFailure::Malformed, context));
         }
         let has_budget = self.failed_auth.has_budget(context.client, context.started);
-        match has_budget && !self.keys.is_known_to_be_unknown(&hash) {
-            true => Ok(Authenticated::MayBeNew(hash)),
+        match has_budget && !self.keys.was_not_found(&hash) {
+            true => Ok(Authentication::NotCached(hash)),
             false => Err(self.fail(AuthFailure::Unknown, context)),
         }
     }

@@ -102,10 +102,10 @@ impl Entry {
 
 pub type ReadResult = Result<Arc<CachedResponse>, ApiError>;
 
-/// A cached response, or the read of one that is not.
+/// A response that is there already, or a read of it.
 pub enum CachedRead<'a> {
-    Hit(Arc<CachedResponse>),
-    Miss(BoxFuture<'a, ReadResult>),
+    Ready(Arc<CachedResponse>),
+    Pending(BoxFuture<'a, ReadResult>),
 }
 
 /// The last read of a response: when it started, and its result.
@@ -143,14 +143,14 @@ impl ResponseCache {
         F: Future<Output = Result<CachedResponse, ApiError>> + Send + 'a,
     {
         let Some(version) = self.store.version() else {
-            return CachedRead::Miss(Box::pin(self.check_or_read(key, read())));
+            return CachedRead::Pending(Box::pin(self.check_or_read(key, read())));
         };
         let entry = self.entries.get(&key);
         if let Some(entry) = entry.filter(|entry| entry.is_valid_at(version)) {
             self.metrics.hits.increment();
-            return CachedRead::Hit(entry.response);
+            return CachedRead::Ready(entry.response);
         }
-        CachedRead::Miss(Box::pin(self.read_and_cache(key, version, read())))
+        CachedRead::Pending(Box::pin(self.read_and_cache(key, version, read())))
     }
 
     /// Reads once for all concurrent requests and caches the response.

@@ -121,7 +121,7 @@ impl KeyCache {
     }
 
     /// Whether a refresh has not found the key.
-    pub fn is_known_to_be_unknown(&self, hash: &KeyHash) -> bool {
+    pub fn was_not_found(&self, hash: &KeyHash) -> bool {
         self.unknown.get(hash).is_some()
     }
 

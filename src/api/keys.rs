@@ -5,14 +5,11 @@
 
 use super::{
     error::{ApiError, AuthFailure},
-    request::ApiRequest,
+    request::{ApiRequest, RequestHead},
     response,
     state::Api,
 };
-use crate::{
-    api_key::{ApiKeyFilter, KeyHash},
-    server::Response,
-};
+use crate::{api_key::ApiKeyFilter, server::Response};
 
 pub async fn list_keys(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let query = request.list_query::<ApiKeyFilter>()?;
@@ -21,8 +18,8 @@ pub async fn list_keys(api: &Api, request: ApiRequest<'_>) -> Result<Response, A
     Ok(response::unstored_page(&page.items, link))
 }
 
-pub fn get_current_key(api: &Api, hash: &KeyHash) -> Result<Response, ApiError> {
-    let key = api.auth.keys().describe(hash);
+pub fn get_current_key(api: &Api, request: &RequestHead<'_>) -> Result<Response, ApiError> {
+    let key = api.auth.keys().describe(&request.key_hash());
     // It may have been removed since it was authenticated.
     let key = key.ok_or(AuthFailure::Unknown)?;
     Ok(response::no_store(response::json(&key)))

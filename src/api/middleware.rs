@@ -49,9 +49,23 @@ pub fn handle(
     let mut guard = RequestGuard::new(&api.metrics, api.access_log, client, head, request_id);
     let routed = AssertUnwindSafe(|| route(api, &guard.head, &mut guard.context));
     match catch_unwind(routed).unwrap_or_else(panicked) {
-        Ok(Routed::Response(response)) => Either::Left(ready(finish(api, guard, Ok(response)))),
-        Err(error) => Either::Left(ready(finish(api, guard, Err(error)))),
+        Ok(Routed::Response(response)) => respond(body, finish(api, guard, Ok(response))),
+        Err(error) => respond(body, finish(api, guard, Err(error))),
         Ok(Routed::Pending(pending)) => Either::Right(Box::pin(resume(api, guard, pending, body))),
+    }
+}
+
+/// hyper closes the connection if a body is dropped before the response is polled.
+fn respond<'a>(
+    body: Incoming,
+    response: Response,
+) -> Either<Ready<Response>, BoxFuture<'a, Response>> {
+    match body.is_end_stream() {
+        true => Either::Left(ready(response)),
+        false => Either::Right(Box::pin(async move {
+            drop(body);
+            response
+        })),
     }
 }
 

@@ -92,7 +92,7 @@ async fn transition(
     })
 }
 
-pub fn get_inventory(api: &Api) -> CachedRead<'_> {
+pub fn get_inventory<'a>(api: &'a Api, _: &RequestHead<'_>) -> CachedRead<'a> {
     let read = || async move {
         let response = response::resource(&api.store.counts().await?.pets);
         Ok(CachedResponse::new(response, Invalidation::OnAnyWrite))

@@ -104,7 +104,7 @@ pub fn get_pet<'a>(api: &'a Api, request: &RequestHead<'_>) -> Result<CachedRead
     let error = |error: ApiError| {
         let response = deprecated(error.response());
         let response = CachedResponse::new(response, Invalidation::OnUpdate);
-        Ok(CachedRead::Hit(Arc::new(response)))
+        Ok(CachedRead::Ready(Arc::new(response)))
     };
     if request.now() >= REMOVAL {
         return error(ApiError::OperationRemoved);

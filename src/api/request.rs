@@ -45,8 +45,7 @@ const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 /// A request without its body.
 pub struct RequestHead<'a> {
     pub head: &'a Parts,
-    /// When the request arrived.
-    now: Timestamp,
+    pub authorized: Authorized,
     /// Whether unknown parameters and members are rejected.
     is_strict: bool,
     path_parameters: PathParameters<'a>,
@@ -56,12 +55,12 @@ impl<'a> RequestHead<'a> {
     pub fn new(
         head: &'a Parts,
         path_parameters: PathParameters<'a>,
-        now: Timestamp,
+        authorized: Authorized,
         is_strict: bool,
     ) -> Self {
         Self {
             head,
-            now,
+            authorized,
             is_strict,
             path_parameters,
         }
@@ -69,7 +68,11 @@ impl<'a> RequestHead<'a> {
 
     /// When the request arrived.
     pub fn now(&self) -> Timestamp {
-        self.now
+        self.authorized.now
+    }
+
+    pub fn key_hash(&self) -> KeyHash {
+        self.authorized.hash
     }
 
     /// With strict handling, rejects query parameters that would be ignored.
@@ -145,7 +148,6 @@ pub struct Admitted<'a> {
 /// A request that is authorized and holds an in-flight permit.
 pub struct ApiRequest<'a> {
     head: RequestHead<'a>,
-    authorized: Authorized,
     in_flight: InFlight<'a>,
     body: Option<Incoming>,
     wait: &'a mut Wait,
@@ -174,8 +176,7 @@ impl<'a> ApiRequest<'a> {
         } = admitted;
         let parameters = operation.path_parameters(head.uri.path());
         Self {
-            head: RequestHead::new(head, parameters, authorized.now, context.is_strict),
-            authorized,
+            head: RequestHead::new(head, parameters, authorized, context.is_strict),
             in_flight,
             body: Some(body),
             wait: &mut context.wait,
@@ -186,10 +187,6 @@ impl<'a> ApiRequest<'a> {
     /// The API key of the caller.
     pub fn api_key_id(&self) -> i64 {
         self.authorized.api_key_id
-    }
-
-    pub fn key_hash(&self) -> KeyHash {
-        self.authorized.hash
     }
 
     /// The events that the caller asks for, if it may see them.

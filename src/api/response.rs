@@ -44,6 +44,7 @@ pub enum Invalidation {
 #[derive(Debug)]
 pub struct CachedResponse {
     plain: http::Response<Full<Bytes>>,
+    etag: Option<HeaderValue>,
     gzip: Option<Gzip>,
     pub invalidation: Invalidation,
 }
@@ -65,6 +66,7 @@ impl CachedResponse {
         // The middleware replaces the request id: the headers of a clone need not grow.
         set_common_headers(plain.headers_mut(), HeaderValue::from_static(""));
         Self {
+            etag: plain.headers().get(header::ETAG).cloned(),
             plain,
             gzip: None,
             invalidation,
@@ -96,12 +98,13 @@ impl CachedResponse {
     pub fn respond(&self, request: &HeaderMap) -> Result<Response, ApiError> {
         let mut response = self.plain.clone();
         let gzip = self.gzip.as_ref().filter(|_| accepts_gzip(request));
+        let mut etag = self.etag.as_ref();
         if let Some(gzip) = gzip {
+            etag = Some(&gzip.etag);
             response
                 .headers_mut()
                 .insert(header::ETAG, gzip.etag.clone());
         }
-        let etag = response.headers().get(header::ETAG);
         match etag.map_or(Ok(()), |etag| Preconditions::new(request).evaluate(etag)) {
             Ok(()) => {
                 if let Some(gzip) = gzip {

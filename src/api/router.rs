@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use super::{
     admission::InFlight,
     assets,
-    auth::{Authenticated, Caller},
+    auth::{Authentication, Caller},
     cache::{CachedRead, ReadResult},
     categories, console,
     context::RequestContext,
@@ -53,8 +53,8 @@ pub fn route<'a>(
     if path.starts_with("/v1/") && !path.starts_with("/v1/openapi.") {
         context.is_strict = prefer::is_strict(&head.headers);
         return match api.auth.authenticate(&head.headers, context)? {
-            Authenticated::Caller(caller) => dispatch(api, caller, head, context),
-            Authenticated::MayBeNew(hash) => Ok(Routed::Pending(Pending::ApiKey(hash))),
+            Authentication::Caller(caller) => dispatch(api, caller, head, context),
+            Authentication::NotCached(hash) => Ok(Routed::Pending(Pending::ApiKey(hash))),
         };
     }
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
@@ -97,14 +97,14 @@ fn dispatch<'a>(
     context.operation = Some(operation);
     let authorized = api.auth.authorize(caller, operation)?;
     let in_flight = api.admission.admit()?;
-    let request = RequestHead::new(head, parameters, authorized.now, context.is_strict);
+    let request = RequestHead::new(head, parameters, authorized, context.is_strict);
     // An operation that was removed says so first.
     if operation != Operation::GetPet {
         request.reject_unknown_parameters(operation)?;
     }
     let respond = |read: CachedRead<'a>, in_flight| match read {
-        CachedRead::Hit(cached) => cached.respond(&head.headers).map(Routed::Response),
-        CachedRead::Miss(read) => Ok(Routed::Pending(Pending::Read(read, in_flight))),
+        CachedRead::Ready(cached) => cached.respond(&head.headers).map(Routed::Response),
+        CachedRead::Pending(read) => Ok(Routed::Pending(Pending::Read(read, in_flight))),
     };
     let handler: Handler = match operation {
         Operation::ListPets => return respond(pets::list_pets(api, &request)?, in_flight),
@@ -112,7 +112,7 @@ fn dispatch<'a>(
         Operation::ListCategories => {
             return respond(categories::list_categories(api, &request)?, in_flight);
         }
-        Operation::GetInventory => return respond(orders::get_inventory(api), in_flight),
+        Operation::GetInventory => return respond(orders::get_inventory(api, &request), in_flight),
         Operation::ListOrders => return respond(orders::list_orders(api, &request)?, in_flight),
         Operation::GetOrder => return respond(orders::get_order(api, &request)?, in_flight),
         Operation::CreatePet => |api, request| Box::pin(pets::create_pet(api, request)),
@@ -144,12 +144,12 @@ fn dispatch<'a>(
         Operation::RetryDelivery => |api, request| Box::pin(webhooks::retry_delivery(api, request)),
         Operation::ListKeys => |api, request| Box::pin(keys::list_keys(api, request)),
         Operation::GetCurrentKey => {
-            return keys::get_current_key(api, &authorized.hash).map(Routed::Response);
+            return keys::get_current_key(api, &request).map(Routed::Response);
         }
     };
     let admitted = Admitted {
         operation,
-        authorized,
+        authorized: request.authorized,
         in_flight,
     };
     Ok(Routed::Pending(Pending::Handler(handler, admitted)))
@@ -165,7 +165,8 @@ impl Pending<'_> {
         context: &mut RequestContext,
     ) -> Result<Response, ApiError> {
         match self {
-            Self::Readiness => api.health.ready().await,
+            // Boxed, because it is larger than all others.
+            Self::Readiness => Box::pin(api.health.ready()).await,
             Self::Read(read, _in_flight) => read.await?.respond(&head.headers),
             Self::Handler(handler, admitted) => {
                 handler(api, ApiRequest::new(admitted, head, body, context)).await

@@ -201,7 +201,7 @@ async fn serve_http1<S: Service>(
             Some(rejection) => Either::Left(ready(rejection)),
             None => Either::Right(service.call(client, request)),
         };
-        // An async block would copy the service's future, which is large, once more.
+        // An async block would copy the service's future once more.
         response.then(move |mut response| {
             if slot.closes_after_response() {
                 let close = HeaderValue::from_static("close");

@@ -425,14 +425,16 @@ where
         {
             return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
         }
-        let length = bufs.iter().map(|buf| buf.len()).sum::<usize>();
-        let written = if length <= MAX_JOINED {
-            let mut space = [MaybeUninit::uninit(); MAX_JOINED];
-            let mut joined = ReadBuf::uninit(&mut space);
-            bufs.iter().for_each(|buf| joined.put_slice(buf));
-            Pin::new(&mut self.stream).poll_write(cx, joined.filled())
-        } else {
-            Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        let stream = Pin::new(&mut self.stream);
+        let written = match bufs {
+            [buf] => stream.poll_write(cx, buf),
+            _ if bufs.iter().map(|buf| buf.len()).sum::<usize>() <= MAX_JOINED => {
+                let mut space = [MaybeUninit::uninit(); MAX_JOINED];
+                let mut joined = ReadBuf::uninit(&mut space);
+                bufs.iter().for_each(|buf| joined.put_slice(buf));
+                stream.poll_write(cx, joined.filled())
+            }
+            _ => stream.poll_write_vectored(cx, bufs),
         };
         self.wrote(cx, written)
     }

@@ -276,11 +276,13 @@ pub async fn partial_heads_behind_a_request_time_out(backend: Backend) {
     let chunked = "POST /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\nTransfer-Encoding: chunked\r\n\r\n\
                    1b\r\n{\"name\":\"A\",\"categoryId\":1}\r\n0\r\n\r\n";
     let rejected = create.replace("KEY\r\n", "");
+    let chunked_rejected = chunked.replace("KEY\r\n", "");
     let requests = [
         vec![("GET", get)],
         vec![("POST", create)],
         vec![("POST", chunked)],
         vec![("POST", &rejected)],
+        vec![("POST", &chunked_rejected), ("GET", get)],
         vec![("POST", chunked), ("POST", create), ("GET", get)],
     ];
     let partial = "GET /v1/pets HTTP/1.1\r\nHost:";
