@@ -78,7 +78,7 @@ impl KeyHash {
     }
 }
 
-/// What a client presents as a secret: it has the form of one.
+/// A secret as a client presents it: its form is right, its checksum may be wrong.
 pub struct PresentedKey<'a> {
     text: &'a str,
     random: &'a str,
@@ -100,7 +100,7 @@ impl<'a> PresentedKey<'a> {
         KeyHash(Sha256::digest(self.text).into())
     }
 
-    /// Every generated key has one, so it only tells what a key that was not found is.
+    /// Only worth checking for a key that was not found: every generated key has a valid one.
     pub fn has_valid_checksum(&self) -> bool {
         self.checksum.as_bytes() == checksum(self.random)
     }

@@ -96,9 +96,8 @@ impl Authenticator {
         hash: KeyHash,
         context: &mut RequestContext,
     ) -> Result<Caller, ApiError> {
-        if let Err(error) = self.keys.refresh_for(&hash).await {
-            return Err(self.charge_failure(error.into(), context));
-        }
+        let refreshed = self.keys.refresh_for(&hash).await;
+        refreshed.map_err(|error| self.fail(error, context))?;
         let found = self.find(hash, context);
         found.unwrap_or_else(|| Err(self.fail(AuthFailure::Unknown, context)))
     }
@@ -130,15 +129,11 @@ impl Authenticator {
         }))
     }
 
-    fn fail(&self, failure: AuthFailure, context: &RequestContext) -> ApiError {
-        self.charge_failure(failure.into(), context)
-    }
-
     /// Charges a failure to the client's address.
-    fn charge_failure(&self, error: ApiError, context: &RequestContext) -> ApiError {
+    fn fail(&self, error: impl Into<ApiError>, context: &RequestContext) -> ApiError {
         let quota = self.failed_auth.charge(context.client, context.started);
         match ensure_granted(quota, LimitKind::Address) {
-            Ok(()) => error,
+            Ok(()) => error.into(),
             Err(rate_limited) => rate_limited,
         }
     }

@@ -102,7 +102,7 @@ impl Entry {
 
 pub type ReadResult = Result<Arc<CachedResponse>, ApiError>;
 
-/// A response that is there already, or a read of it.
+/// A response that is available, or the read that will provide it.
 pub enum CachedRead<'a> {
     Ready(Arc<CachedResponse>),
     Pending(BoxFuture<'a, ReadResult>),

@@ -36,8 +36,8 @@ use super::{
     protocol::ReadAhead, request_state::RequestState,
 };
 
-/// A head and a body up to this size are copied and written at once: to the kernel, that is
-/// less work than a vectored write.
+/// Up to this size, a head and its body are copied into one buffer: a plain write costs the
+/// kernel less than a vectored one.
 const MAX_JOINED: usize = 4096;
 
 /// How long a rejected client's bytes are still read.

@@ -246,8 +246,8 @@ async fn hot_paths_execute_no_more_instructions_than_before() {
             let lock = rusqlite::Connection::open(&database).unwrap();
             lock.execute_batch("BEGIN IMMEDIATE").unwrap();
             join_all(clients.iter_mut().map(|client| client.send(&create))).await;
-            // The service handles them on its one thread, which may prefer the newest request
-            // to the others, but not again and again.
+            // The service handles them on its one thread, which may run the newest request
+            // first, but not every time.
             for _ in 0..4 {
                 send(client, &list, 200).await;
             }
