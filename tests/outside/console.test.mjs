@@ -194,7 +194,8 @@ for (const [device, size] of Object.entries({ desktop: { width: 1440, height: 90
       await keyboard.press("Enter");
       await page.getByRole("dialog").waitFor();
       await keyboard.press("Escape");
-      await page.getByRole("dialog").waitFor({ state: "detached" });
+      // By its role, it is gone a moment before it is closed.
+      await page.locator("dialog").waitFor({ state: "detached" });
       await page.button("Delete animal…").focus();
       await keyboard.press("Enter");
       await keyboard.press("Shift+Tab");
@@ -349,15 +350,28 @@ test("what arrives late does not disturb the animal that is shown", async () => 
   // Closed while it loads.
   release = await page.hold(...details);
   await page.open("First");
+  await page.panel.getByRole("heading", { name: "First" }).waitFor();
   await page.keyboard.press("Escape");
   await release();
   await page.focused("link", "First");
   assert.equal(await page.panel.count(), 0);
 
   // From another screen, the animal itself is loaded.
-  await page.open("Orders");
-  release = await page.hold(new RegExp(`/pets\\?id=${first.id}$`));
-  await page.open("First");
+  const openLate = async () => {
+    await page.open("Orders");
+    const animal = new RegExp(`/pets\\?id=${first.id}$`);
+    const isRequested = page.waitForRequest(animal);
+    release = await page.hold(animal);
+    await page.open("First");
+    await isRequested;
+  };
+  await openLate();
+  await page.keyboard.press("Escape");
+  await page.waitForURL(/#\/animals$/);
+  await release();
+  await page.row("First").waitFor();
+  assert.equal(await page.panel.count(), 0);
+  await openLate();
   await page.open("Second");
   await release();
   await secondIsShown();

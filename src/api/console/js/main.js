@@ -154,12 +154,17 @@ document.addEventListener("keydown", (event) => {
   const find = (selector = "") => /** @type {HTMLElement | null} */ (document.querySelector(selector));
   // A key that is held down must not sell an animal and take it back.
   if (repeat && key === "Enter") return event.preventDefault();
-  if (event.ctrlKey || event.metaKey || event.altKey || find("dialog")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || find("dialog[open]")) return;
   const isSearch = target.matches("[data-search]");
   if (target.matches("input, select, textarea") && key !== "Escape" && !(isSearch && key === "ArrowDown")) return;
   if (key === "n") find("[data-new]")?.click();
   else if (key === "/") find("[data-search]")?.focus();
-  else if (key === "Escape") find(".close") ? find(".close")?.click() : find(":focus")?.blur();
+  else if (key === "Escape") {
+    // Closes the panel, also while it is loaded.
+    const [list] = location.hash.match(/^#\/\w+(?=\/.)/) ?? [];
+    if (list) location.hash = list;
+    else find(":focus")?.blur();
+  }
   else if ((key === "ArrowDown" || key === "ArrowUp") && find("tr[data-key]")) {
     const row = target.closest("tr[data-key]");
     const to = key === "ArrowDown" ? row?.nextElementSibling : row?.previousElementSibling;
