@@ -3,7 +3,10 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
-use super::{compression::accepts_gzip, error::ApiError};
+use super::{
+    compression::{self, Coding},
+    error::ApiError,
+};
 use crate::server::Response;
 
 /// A file of a page. Its path contains a hash of the content, so clients can cache it
@@ -40,7 +43,7 @@ pub fn find(assets: &[Asset], name: &str, headers: &HeaderMap) -> Result<Respons
         (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
         (header::VARY, "accept-encoding"),
     ];
-    if !accepts_gzip(headers) {
+    if compression::accepted(headers, &[Coding::Gzip]).is_none() {
         return Ok(response(asset.plain, &file_headers));
     }
     let mut response = response(asset.gzip, &file_headers);

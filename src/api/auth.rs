@@ -15,6 +15,7 @@ use super::{
 use crate::{
     api_key::{KeyHash, PresentedKey, Scopes},
     clock::Clock,
+    server::header_values,
 };
 
 pub struct Authenticator {
@@ -165,7 +166,7 @@ fn ensure_granted(quota: Quota, kind: LimitKind) -> Result<(), ApiError> {
 
 /// The one API key that a request presents (RFC 6750, section 2.1).
 fn presented_key(headers: &HeaderMap) -> Result<PresentedKey<'_>, AuthFailure> {
-    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let mut values = header_values(headers, header::AUTHORIZATION);
     let value = values.next().ok_or(AuthFailure::Missing)?;
     if values.next().is_some() {
         return Err(AuthFailure::Repeated);

@@ -6,7 +6,7 @@
 use super::{
     error::{ApiError, AuthFailure},
     request::{ApiRequest, RequestHead},
-    response,
+    response::{self, to_json},
     state::Api,
 };
 use crate::{api_key::ApiKeyFilter, server::Response};
@@ -15,7 +15,11 @@ pub async fn list_keys(api: &Api, request: ApiRequest<'_>) -> Result<Response, A
     let query = request.list_query::<ApiKeyFilter>()?;
     let page = api.store.api_key_labels(query.clone()).await?;
     let link = api.links.next_page("keys", &query, page.next.as_ref());
-    Ok(response::unstored_page(&page.items, link))
+    Ok(response::unstored_page(
+        to_json(&page.items),
+        link,
+        request.headers(),
+    ))
 }
 
 pub fn get_current_key(api: &Api, request: &RequestHead<'_>) -> Result<Response, ApiError> {

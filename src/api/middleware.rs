@@ -139,7 +139,8 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
                 .all(|b| b.is_ascii_alphanumeric() || b"._~-".contains(b))
             && !id.windows(KEY_PREFIX.len()).any(|part| part == KEY_PREFIX)
     };
-    match headers.get(X_REQUEST_ID).filter(well_formed) {
+    let id = server::header_values(headers, X_REQUEST_ID).next();
+    match id.filter(well_formed) {
         Some(id) => id.clone(),
         None => new_request_id(),
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use super::error::ApiError;
+use crate::server::header_values;
 
 /// Attempts of a change whose preconditions depend on the state of its resource. Each
 /// failed one means that a concurrent change succeeded.
@@ -39,8 +40,7 @@ impl<'a> Preconditions<'a> {
     /// Whether they depend on the state of the resource, beyond that it exists.
     pub fn depend_on_state(self) -> bool {
         let is_any = self.has_wildcard(header::IF_MATCH);
-        self.0.contains_key(header::IF_NONE_MATCH)
-            || self.0.contains_key(header::IF_MATCH) && !is_any
+        self.has(header::IF_NONE_MATCH) || self.has(header::IF_MATCH) && !is_any
     }
 
     /// Evaluates them for a resource that exists, in the order of RFC 9110, section
@@ -50,7 +50,7 @@ impl<'a> Preconditions<'a> {
         let if_match = |tag: &[u8]| tag == etag.as_bytes();
         // Weak comparison.
         let if_none_match = |tag: &[u8]| tag.strip_prefix(b"W/").unwrap_or(tag) == etag.as_bytes();
-        if self.0.contains_key(header::IF_MATCH) && !self.lists(header::IF_MATCH, if_match) {
+        if self.has(header::IF_MATCH) && !self.lists(header::IF_MATCH, if_match) {
             return Err(Unmet::IfMatch);
         }
         if self.lists(header::IF_NONE_MATCH, if_none_match) {
@@ -61,12 +61,12 @@ impl<'a> Preconditions<'a> {
 
     /// Whether there are none.
     pub fn is_empty(self) -> bool {
-        !self.0.contains_key(header::IF_MATCH) && !self.0.contains_key(header::IF_NONE_MATCH)
+        !self.has(header::IF_MATCH) && !self.has(header::IF_NONE_MATCH)
     }
 
     /// Evaluates them for a resource that does not exist.
     pub fn evaluate_absent(self) -> Result<(), Unmet> {
-        match self.0.contains_key(header::IF_MATCH) {
+        match self.has(header::IF_MATCH) {
             true => Err(Unmet::IfMatch),
             false => Ok(()),
         }
@@ -76,7 +76,7 @@ impl<'a> Preconditions<'a> {
     /// nothing; `*` matches if the target can be fetched, as a list can.
     pub fn evaluate_post(self, target_exists: bool) -> Result<(), ApiError> {
         let is_any = self.has_wildcard(header::IF_MATCH);
-        if self.0.contains_key(header::IF_MATCH) && !(target_exists && is_any) {
+        if self.has(header::IF_MATCH) && !(target_exists && is_any) {
             let message = "If-Match: a POST has no ETag to match; omit the header";
             return Err(ApiError::PreconditionFailed(message));
         }
@@ -91,7 +91,7 @@ impl<'a> Preconditions<'a> {
     /// Evaluates them for a resource that exists and has no entity tag: only `*` matches it.
     pub fn evaluate_untagged(self) -> Result<(), ApiError> {
         let is_any = self.has_wildcard(header::IF_MATCH);
-        if self.0.contains_key(header::IF_MATCH) && !is_any {
+        if self.has(header::IF_MATCH) && !is_any {
             let message = "If-Match: this resource has no ETag to match; omit the header";
             return Err(ApiError::PreconditionFailed(message));
         }
@@ -102,13 +102,17 @@ impl<'a> Preconditions<'a> {
         Ok(())
     }
 
+    fn has(self, name: HeaderName) -> bool {
+        header_values(self.0, name).next().is_some()
+    }
+
     fn has_wildcard(self, name: HeaderName) -> bool {
-        self.0.get_all(name).iter().any(|value| value == "*")
+        header_values(self.0, name).any(|value| value == "*")
     }
 
     /// Whether a header lists a tag, or matches any.
     fn lists(self, name: HeaderName, is_match: impl Fn(&[u8]) -> bool) -> bool {
-        self.0.get_all(name).iter().any(|value| {
+        header_values(self.0, name).any(|value| {
             let mut tags = value.as_bytes().split(|byte| *byte == b',');
             value == "*" || tags.any(|tag| is_match(tag.trim_ascii()))
         })

@@ -3,15 +3,15 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::server::header_values;
+
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
 /// Whether unknown query parameters and members are to be rejected. If the preference is
 /// repeated, the first one counts.
 pub fn is_strict(request: &HeaderMap) -> bool {
-    request
-        .get_all(PREFER)
-        .iter()
+    header_values(request, PREFER)
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| split_unquoted(value, ','))
         .map(|preference| split_unquoted(preference, ';').next().unwrap_or_default())

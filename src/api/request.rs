@@ -66,6 +66,10 @@ impl<'a> RequestHead<'a> {
         }
     }
 
+    pub fn headers(&self) -> &'a HeaderMap {
+        &self.head.headers
+    }
+
     /// When the request arrived.
     pub fn now(&self) -> Timestamp {
         self.authorized.now

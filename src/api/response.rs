@@ -11,7 +11,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{
-    compression::{self, accepts_gzip},
+    compression::{self, ACCEPT_ENCODING, Coding, MIN_COMPRESSED},
     error::{ApiError, JSON},
     middleware::set_common_headers,
     openapi::PublicUrl,
@@ -29,9 +29,6 @@ const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 /// RFC 8594.
 const SUNSET: HeaderName = HeaderName::from_static("sunset");
 
-/// The size from which a response is compressed. A smaller one fits into a packet anyway.
-const MIN_COMPRESSED: usize = 1024;
-
 /// What invalidates a cached response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Invalidation {
@@ -45,15 +42,22 @@ pub enum Invalidation {
 pub struct CachedResponse {
     plain: http::Response<Full<Bytes>>,
     etag: Option<HeaderValue>,
-    gzip: Option<Gzip>,
+    /// `None` if it is not worth it.
+    compressible: Option<Box<Compressible>>,
     pub invalidation: Invalidation,
 }
 
-/// The compressed response, made when the first client needs it.
 #[derive(Debug)]
-struct Gzip {
+struct Compressible {
     plain: Bytes,
-    etag: HeaderValue,
+    by_coding: [Compressed; Coding::ALL.len()],
+}
+
+/// A compressed response, made when the first client needs it. It has its own entity tag,
+/// because a strong one stands for one representation.
+#[derive(Debug, Default)]
+struct Compressed {
+    etag: OnceLock<HeaderValue>,
     body: OnceLock<Bytes>,
 }
 
@@ -68,26 +72,23 @@ impl CachedResponse {
         Self {
             etag: plain.headers().get(header::ETAG).cloned(),
             plain,
-            gzip: None,
+            compressible: None,
             invalidation,
         }
     }
 
     /// Compressed for clients that accept it, if that is worth it. Not for resources that
-    /// are changed with `If-Match`: the compressed response has its own entity tag, because
-    /// a strong one stands for one representation.
+    /// are changed with `If-Match`: its entity tag would be another one.
     fn compressible(content: Content, invalidation: Invalidation) -> Self {
         let plain = content.body.clone();
         let mut response = Self::new(content.response(), invalidation);
         if plain.len() >= MIN_COMPRESSED {
             let headers = response.plain.headers_mut();
-            let accept_encoding = HeaderValue::from_static("accept-encoding");
-            headers.insert(header::VARY, accept_encoding);
-            response.gzip = Some(Gzip {
+            headers.insert(header::VARY, ACCEPT_ENCODING);
+            response.compressible = Some(Box::new(Compressible {
                 plain,
-                etag: with_suffix(&headers[header::ETAG], "gzip"),
-                body: OnceLock::new(),
-            });
+                by_coding: Default::default(),
+            }));
         }
         response
     }
@@ -97,22 +98,20 @@ impl CachedResponse {
     /// 13.2.1).
     pub fn respond(&self, request: &HeaderMap) -> Result<Response, ApiError> {
         let mut response = self.plain.clone();
-        let gzip = self.gzip.as_ref().filter(|_| accepts_gzip(request));
+        let compressed = self.compressed(request);
         let mut etag = self.etag.as_ref();
-        if let Some(gzip) = gzip {
-            etag = Some(&gzip.etag);
-            response
-                .headers_mut()
-                .insert(header::ETAG, gzip.etag.clone());
+        if let (Some((coding, _, compressed)), Some(plain_tag)) = (compressed, etag) {
+            let tag = || with_suffix(plain_tag, coding.name());
+            let tag = compressed.etag.get_or_init(tag);
+            response.headers_mut().insert(header::ETAG, tag.clone());
+            etag = Some(tag);
         }
         match etag.map_or(Ok(()), |etag| Preconditions::new(request).evaluate(etag)) {
             Ok(()) => {
-                if let Some(gzip) = gzip {
-                    let body = gzip.body.get_or_init(|| compression::gzip(&gzip.plain));
+                if let Some((coding, plain, compressed)) = compressed {
+                    let body = compressed.body.get_or_init(|| coding.compress(plain));
                     *response.body_mut() = body.clone().into();
-                    let coding = HeaderValue::from_static("gzip");
-                    let headers = response.headers_mut();
-                    headers.insert(header::CONTENT_ENCODING, coding);
+                    set_coding(response.headers_mut(), coding);
                 }
             }
             Err(Unmet::IfMatch) => {
@@ -128,10 +127,18 @@ impl CachedResponse {
         Ok(response.map(ResponseBody::Complete))
     }
 
+    /// The compressed response, if the client wants one, and what it is made from.
+    fn compressed(&self, request: &HeaderMap) -> Option<(Coding, &Bytes, &Compressed)> {
+        let Compressible { plain, by_coding } = &**self.compressible.as_ref()?;
+        let coding = compression::accepted(request, &Coding::ALL)?;
+        Some((coding, plain, &by_coding[coding as usize]))
+    }
+
     /// What the body takes in memory, at most: compression does not make it larger.
     pub fn body_size(&self) -> u64 {
         let plain = self.plain.body().size_hint().lower();
-        plain * if self.gzip.is_some() { 2 } else { 1 }
+        let copies = self.compressible.as_ref().map_or(0, |_| Coding::ALL.len());
+        plain * (1 + copies as u64)
     }
 }
 
@@ -167,9 +174,9 @@ impl Links {
         path: &str,
         query: &ListQuery<F>,
         next: Option<&Position>,
-    ) -> Option<String> {
+    ) -> Option<HeaderValue> {
         let (base, query) = (&self.base, query.next(next?.clone()));
-        Some(format!("<{base}/{path}?{query}>; rel=\"next\""))
+        Some(next_link(format!("{base}/{path}?{query}")))
     }
 
     /// A page of the list at `path`, with a link to the next one.
@@ -192,8 +199,7 @@ impl Links {
 
     /// The link to the next page of the event log.
     pub fn events(&self, query: &str) -> HeaderValue {
-        let link = format!("<{}/events?{query}>; rel=\"next\"", self.base);
-        HeaderValue::try_from(link).expect("links are printable ASCII")
+        next_link(format!("{}/events?{query}", self.base))
     }
 
     /// 201 with the location of the new resource.
@@ -217,6 +223,11 @@ impl Links {
     }
 }
 
+fn next_link(url: String) -> HeaderValue {
+    let link = format!("<{url}>; rel=\"next\"");
+    HeaderValue::try_from(link).expect("links are printable ASCII")
+}
+
 /// A JSON body without an entity tag, for the response to a write.
 pub fn json(content: &impl Serialize) -> Response {
     let mut response = Response::new(to_json(content).into());
@@ -224,14 +235,26 @@ pub fn json(content: &impl Serialize) -> Response {
     response
 }
 
-/// A page of a list that no cache may store.
-pub fn unstored_page(items: &impl Serialize, link: Option<String>) -> Response {
-    let mut response = no_store(json(items));
-    if let Some(link) = link {
-        let link = HeaderValue::try_from(link).expect("links are printable ASCII");
-        response.headers_mut().insert(header::LINK, link);
+/// A page of a list that no cache may store, compressed if the client accepts that.
+pub fn unstored_page(mut body: Bytes, link: Option<HeaderValue>, request: &HeaderMap) -> Response {
+    let mut headers = HeaderMap::new();
+    if body.len() >= MIN_COMPRESSED {
+        headers.insert(header::VARY, ACCEPT_ENCODING);
+        if let Some(coding) = compression::accepted(request, &Coding::ALL) {
+            body = coding.compress(&body);
+            set_coding(&mut headers, coding);
+        }
     }
-    response
+    headers.insert(header::CONTENT_TYPE, JSON);
+    headers.extend(link.map(|link| (header::LINK, link)));
+    let mut response = Response::new(body.into());
+    *response.headers_mut() = headers;
+    no_store(response)
+}
+
+fn set_coding(headers: &mut HeaderMap, coding: Coding) {
+    let coding = HeaderValue::from_static(coding.name());
+    headers.insert(header::CONTENT_ENCODING, coding);
 }
 
 /// Forbids every cache to store the response.
@@ -240,16 +263,6 @@ pub fn no_store(mut response: Response) -> Response {
     response
         .headers_mut()
         .insert(header::CACHE_CONTROL, no_store);
-    response
-}
-
-/// A page of the event log.
-pub fn events(json: Bytes, link: Option<HeaderValue>) -> Response {
-    let mut response = Response::new(json.into());
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, JSON);
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.extend(link.map(|link| (header::LINK, link)));
     response
 }
 
@@ -266,7 +279,7 @@ pub fn resource(content: &impl Serialize) -> Response {
     private_json(content, None).response()
 }
 
-fn private_json(content: &impl Serialize, link: Option<String>) -> Content {
+fn private_json(content: &impl Serialize, link: Option<HeaderValue>) -> Content {
     Content {
         body: to_json(content),
         media_type: JSON,
@@ -311,15 +324,15 @@ pub fn document(body: String, media_type: &'static str) -> Document {
 
 /// The entity tag of a resource, as `resource` sends it.
 pub fn etag(content: &impl Serialize) -> HeaderValue {
-    etag_of(&to_json(content), "")
+    etag_of(&to_json(content), None)
 }
 
 /// A strong entity tag made from the content, so it is the same on every replica
 /// and after a restart. It covers the link: a page that gets a next one changes.
-fn etag_of(body: &[u8], link: &str) -> HeaderValue {
+fn etag_of(body: &[u8], link: Option<&HeaderValue>) -> HeaderValue {
     let digest = Sha256::new()
         .chain_update(body)
-        .chain_update(link)
+        .chain_update(link.map_or(&b""[..], HeaderValue::as_bytes))
         .finalize();
     let tag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&digest[..16]));
     HeaderValue::try_from(tag).expect("base64 is printable ASCII")
@@ -337,21 +350,18 @@ struct Content {
     body: Bytes,
     media_type: HeaderValue,
     cache_control: HeaderValue,
-    link: Option<String>,
+    link: Option<HeaderValue>,
 }
 
 impl Content {
     fn response(self) -> Response {
-        let etag = etag_of(&self.body, self.link.as_deref().unwrap_or(""));
+        let etag = etag_of(&self.body, self.link.as_ref());
         let mut response = Response::new(self.body.into());
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, self.media_type);
         headers.insert(header::CACHE_CONTROL, self.cache_control);
         headers.insert(header::ETAG, etag);
-        if let Some(link) = self.link {
-            let link = HeaderValue::try_from(link).expect("links are printable ASCII");
-            headers.insert(header::LINK, link);
-        }
+        headers.extend(self.link.map(|link| (header::LINK, link)));
         response
     }
 }

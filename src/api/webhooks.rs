@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use super::{
     error::{ApiError, NO_SUCH_DELIVERY, NO_SUCH_WEBHOOK},
     request::ApiRequest,
-    response,
+    response::{self, to_json},
     state::Api,
 };
 use crate::{
@@ -144,7 +144,11 @@ pub async fn list_webhooks(api: &Api, request: ApiRequest<'_>) -> Result<Respons
         .map(|stored| WebhookView::new(stored, request.now()))
         .collect();
     let link = api.links.next_page("webhooks", &query, page.next.as_ref());
-    Ok(response::unstored_page(&webhooks, link))
+    Ok(response::unstored_page(
+        to_json(&webhooks),
+        link,
+        request.headers(),
+    ))
 }
 
 pub async fn get_webhook(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
@@ -241,7 +245,7 @@ pub async fn test_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Resp
         time: request.now(),
         data: WebhookView::new(&stored, request.now()),
     };
-    let body = response::to_json(&event);
+    let body = to_json(&event);
     let (url, secrets) = (&stored.webhook.url, &stored.secrets);
     let attempt = api.webhooks.attempt(url, secrets, &message_id, body);
     let result = TestResult::from(request.wait(attempt).await);
@@ -274,7 +278,11 @@ pub async fn list_deliveries(api: &Api, request: ApiRequest<'_>) -> Result<Respo
     let page = api.store.delivery_list(id, query.clone()).await?;
     let path = format!("webhooks/{}/deliveries", id.get());
     let link = api.links.next_page(&path, &query, page.next.as_ref());
-    Ok(response::unstored_page(&page.items, link))
+    Ok(response::unstored_page(
+        to_json(&page.items),
+        link,
+        request.headers(),
+    ))
 }
 
 pub async fn retry_delivery(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {

@@ -3,9 +3,18 @@
 
 use std::net::Ipv6Addr;
 
-use http::{Method, Version, header, request::Parts, uri::Authority};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Version, header, request::Parts, uri::Authority,
+};
 
 use super::{Rejection, limits::head_exceeds_limits};
+
+/// The values of a request header. A request has few headers, so comparing their names costs
+/// less than a lookup, which hashes the name.
+pub fn header_values(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &HeaderValue> {
+    let values = headers.iter().filter(move |(other, _)| **other == name);
+    values.map(|(_, value)| value)
+}
 
 /// Rejects a request that a proxy in front could read differently.
 pub fn validate(head: &Parts) -> Result<(), Rejection> {
@@ -47,7 +56,7 @@ fn has_valid_target(head: &Parts) -> bool {
 /// 3.2). In HTTP/2 `:authority` takes its place, and both must agree (RFC 9113,
 /// section 8.3.1).
 fn has_valid_host(head: &Parts) -> bool {
-    let mut hosts = head.headers.get_all(header::HOST).iter();
+    let mut hosts = header_values(&head.headers, header::HOST);
     let host = hosts.next().map(|host| host.as_bytes());
     let authority = head
         .uri
@@ -97,7 +106,7 @@ fn is_host(host: &[u8]) -> bool {
 
 /// None, or `chunked` once. hyper accepts others before it.
 fn has_valid_transfer_encoding(head: &Parts) -> bool {
-    let mut codings = head.headers.get_all(header::TRANSFER_ENCODING).iter();
+    let mut codings = header_values(&head.headers, header::TRANSFER_ENCODING);
     let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
     codings
         .next()

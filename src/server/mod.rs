@@ -28,7 +28,7 @@ use crate::telemetry::metrics::{Counter, Gauge};
 pub use body::ResponseBody;
 pub use connections::{RESERVED_CONNECTIONS, client_network};
 pub use limits::{Limits, MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS};
-pub use message::validate;
+pub use message::{header_values, validate};
 pub use tls::{CertificateError, Tls};
 
 /// Serves a [`Service`] on the connections of a listener; `accept.rs` runs it.

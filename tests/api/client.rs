@@ -148,10 +148,16 @@ impl Response {
     /// The response with its content coding undone.
     pub fn decoded(&self) -> Self {
         let mut decoded = self.clone();
-        if self.header("content-encoding") == Some("gzip") && !self.body.is_empty() {
-            decoded.body.clear();
-            let mut gzip = GzDecoder::new(&self.body[..]);
-            gzip.read_to_end(&mut decoded.body).unwrap();
+        match self.header("content-encoding") {
+            Some("gzip") if !self.body.is_empty() => {
+                decoded.body.clear();
+                let mut gzip = GzDecoder::new(&self.body[..]);
+                gzip.read_to_end(&mut decoded.body).unwrap();
+            }
+            Some("zstd") if !self.body.is_empty() => {
+                decoded.body = zstd::decode_all(&self.body[..]).unwrap();
+            }
+            _ => {}
         }
         decoded
     }

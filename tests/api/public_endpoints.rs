@@ -80,40 +80,63 @@ pub async fn large_responses_are_compressed_on_request(backend: Backend) {
         assert_eq!(plain.header("vary"), Some("accept-encoding"));
         let plain_tag = plain.header("etag").unwrap();
 
-        let gzip = request(Method::GET, "br, gzip").send().await;
-        assert_eq!(gzip.header("content-encoding"), Some("gzip"));
-        assert_eq!(gzip.header("content-type"), plain.header("content-type"));
-        assert_eq!(gzip.header("vary"), Some("accept-encoding"));
-        let gzip_tag = gzip.header("etag").unwrap();
-        assert_ne!(gzip_tag, plain_tag);
-        assert!(gzip.body.len() * 4 < plain.body.len());
-        assert_eq!(gzip.decoded().body, plain.body);
-        assert_eq!(gzip.header("link"), plain.header("link"));
+        let mut tags = vec![("identity", plain_tag.to_string())];
+        for (accepted, coding) in [("br, gzip", "gzip"), ("gzip, deflate, br, zstd", "zstd")] {
+            let compressed = request(Method::GET, accepted).send().await;
+            assert_eq!(compressed.header("content-encoding"), Some(coding));
+            for name in ["content-type", "cache-control", "link", "vary"] {
+                assert_eq!(compressed.header(name), plain.header(name), "{name}");
+            }
+            assert!(compressed.body.len() * 4 < plain.body.len());
+            assert_eq!(compressed.decoded().body, plain.body);
+            let tag = compressed.header("etag").unwrap();
 
-        let head = request(Method::HEAD, "gzip").send().await;
-        let length = gzip.body.len().to_string();
-        assert_eq!(head.header("content-length"), Some(length.as_str()));
-        assert_eq!(head.header("content-encoding"), Some("gzip"));
-        assert_eq!(head.header("etag"), Some(gzip_tag));
+            let head = request(Method::HEAD, accepted).send().await;
+            let length = compressed.body.len().to_string();
+            assert_eq!(head.header("content-length"), Some(length.as_str()));
+            assert_eq!(head.header("content-encoding"), Some(coding));
+            assert_eq!(head.header("etag"), Some(tag));
+            tags.push((coding, tag.to_string()));
+        }
 
-        // An entity tag stands for one of the two only.
-        for (coding, tag, status) in [
-            ("gzip", gzip_tag, 304),
-            ("gzip", plain_tag, 200),
-            ("identity", plain_tag, 304),
-            ("identity", gzip_tag, 200),
-        ] {
-            let again = request(Method::GET, coding).header("if-none-match", tag);
-            let again = again.send().await;
-            assert_eq!(again.status, status, "{coding} {tag}");
-            assert_eq!(again.header("vary"), Some("accept-encoding"));
-            if status == 304 {
-                assert_eq!(again.header("etag"), Some(tag));
-                assert_eq!(again.header("content-encoding"), None);
-                assert!(again.body.is_empty());
+        // An entity tag stands for one of them only.
+        for (coding, _) in &tags {
+            for (of, tag) in &tags {
+                let again = request(Method::GET, coding).header("if-none-match", tag);
+                let again = again.send().await;
+                assert_eq!(again.header("vary"), Some("accept-encoding"));
+                if coding == of {
+                    assert_eq!(again.status, 304);
+                    assert_eq!(again.header("etag"), Some(tag.as_str()));
+                    assert_eq!(again.header("content-encoding"), None);
+                    assert!(again.body.is_empty());
+                } else {
+                    assert_eq!(again.status, 200, "{coding} {tag}");
+                }
             }
         }
     }
+
+    // Also what no cache may store.
+    let events = |coding| {
+        server
+            .request(Method::GET, "/v1/events")
+            .header("accept-encoding", coding)
+    };
+    let plain = events("identity").send().await;
+    assert_eq!(plain.header("content-encoding"), None);
+    for coding in ["gzip", "zstd"] {
+        let compressed = events(coding).send().await;
+        assert_eq!(compressed.header("content-encoding"), Some(coding));
+        for name in ["content-type", "cache-control", "link", "vary"] {
+            assert_eq!(compressed.header(name), plain.header(name), "{name}");
+        }
+        assert_eq!(compressed.decoded().body, plain.body);
+    }
+    let small = server.request(Method::GET, "/v1/events?limit=1");
+    let small = small.header("accept-encoding", "gzip").send().await;
+    assert_eq!(small.header("content-encoding"), None);
+    assert_eq!(small.header("vary"), None);
 }
 
 pub async fn the_root_redirects_to_a_page(backend: Backend) {

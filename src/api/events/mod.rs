@@ -214,13 +214,17 @@ pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
     // The log grows at one end only.
     let has_next = query.sort == Sort::Asc || feed.has_older(page.end).await?;
     let link = has_next.then(|| api.links.events(&query.next(page.end)));
-    Ok(response::events(body.into(), link))
+    Ok(response::unstored_page(
+        body.into(),
+        link,
+        request.headers(),
+    ))
 }
 
 /// The log as it grows, in Server-Sent Events.
 pub async fn stream_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let query = EventQuery::parse(Operation::StreamEvents, request.head)?;
-    let after = last_event_id(&request.head.headers)?.or(query.after);
+    let after = last_event_id(request.headers())?.or(query.after);
     let visible = request.visible_events(query.filter)?;
     let feed = &api.events;
     feed.store.event_sync().await?;

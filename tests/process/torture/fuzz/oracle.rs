@@ -82,6 +82,10 @@ fn check_http1(mut received: &[u8], may_be_head: bool) -> Result<Vec<u16>, Strin
                     .map_err(|cause| cause.to_string())?;
                 &decoded
             }
+            Some("zstd") => {
+                decoded = zstd::decode_all(body).map_err(|cause| cause.to_string())?;
+                &decoded
+            }
             _ => body,
         };
         if is_json {

@@ -110,6 +110,7 @@ const HEADERS: &[(&str, &str)] = &[
     ("Range", "bytes=0-1"),
     ("Accept", "text/html"),
     ("Accept-Encoding", "gzip;q=0.5, br"),
+    ("Accept-Encoding", "gzip, zstd"),
     ("Idempotency-Key", "a"),
     ("X-Request-Id", "a"),
     ("X-Forwarded-For", "1.2.3.4"),
