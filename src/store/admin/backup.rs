@@ -75,6 +75,10 @@ pub(super) fn copy_and_check(
     let (source, is_current) = sqlite::open_read_only(from)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut target = Connection::open_with_flags(file.path(), flags)?;
+    // Quickly: while the snapshot is open, the WAL of a live store cannot be reset. The file
+    // is synced before it gets its name.
+    target.pragma_update(None, "journal_mode", "OFF")?;
+    target.pragma_update(None, "synchronous", "OFF")?;
     // A read transaction pins one snapshot. Without it, the backup API restarts
     // whenever another connection writes.
     source.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema")?;
