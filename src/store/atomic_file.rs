@@ -116,6 +116,10 @@ impl AtomicFile {
         self.temporary.path()
     }
 
+    pub(crate) fn target(&self) -> &Path {
+        &self.target
+    }
+
     pub(crate) fn file(&self) -> &File {
         self.temporary.as_file()
     }

@@ -75,8 +75,8 @@ pub(super) fn copy_and_check(
     let (source, is_current) = sqlite::open_read_only(from)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut target = Connection::open_with_flags(file.path(), flags)?;
-    // Quickly: while the snapshot is open, the WAL of a live store cannot be reset. The file
-    // is synced before it gets its name.
+    // Quickly, because the WAL of a live store cannot be reset while the snapshot is open. The
+    // copy is synced afterwards.
     target.pragma_update(None, "journal_mode", "OFF")?;
     target.pragma_update(None, "synchronous", "OFF")?;
     // A read transaction pins one snapshot. Without it, the backup API restarts
@@ -98,6 +98,10 @@ pub(super) fn copy_and_check(
     drop(source);
     // A single file, without a WAL beside it.
     target.pragma_update(None, "journal_mode", "DELETE")?;
+    file.file().sync_all().map_err(|cause| BackupError::File {
+        path: file.target().into(),
+        cause,
+    })?;
     let problems = check_file(&target, is_current, |_| {})?;
     match problems.as_slice() {
         [] => Ok((target, is_current)),
