@@ -1,9 +1,8 @@
 //! Authentication and authorization, before the query and the body are read.
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
 use http::{HeaderMap, header};
-use jiff::Timestamp;
 
 use super::{
     context::RequestContext,
@@ -14,22 +13,19 @@ use super::{
 };
 use crate::{
     api_key::{KeyHash, PresentedKey, Scopes},
-    clock::Clock,
     server::header_values,
 };
 
 pub struct Authenticator {
     keys: Arc<KeyCache>,
     failed_auth: FailedAuthLimiter,
-    clock: Clock,
 }
 
 /// A client with a valid API key, within its rate limit.
 pub struct Caller {
-    hash: KeyHash,
-    api_key_id: i64,
-    scopes: Scopes,
-    now: Timestamp,
+    pub hash: KeyHash,
+    pub api_key_id: i64,
+    pub scopes: Scopes,
 }
 
 pub enum Authentication {
@@ -40,26 +36,19 @@ pub enum Authentication {
 
 /// Proof that the caller may perform the operation. No handler can be called
 /// without one.
-pub struct Authorized {
-    pub hash: KeyHash,
-    pub api_key_id: i64,
-    pub scopes: Scopes,
-    /// When the request arrived. The clock is read once per request, so a key
-    /// cannot expire halfway through.
-    pub now: Timestamp,
+pub struct Authorized(Caller);
+
+impl Deref for Authorized {
+    type Target = Caller;
+
+    fn deref(&self) -> &Caller {
+        &self.0
+    }
 }
 
 impl Authenticator {
-    pub fn new(keys: Arc<KeyCache>, failed_auth: FailedAuthLimiter, clock: Clock) -> Self {
-        Self {
-            keys,
-            failed_auth,
-            clock,
-        }
-    }
-
-    pub fn clock(&self) -> &Clock {
-        &self.clock
+    pub fn new(keys: Arc<KeyCache>, failed_auth: FailedAuthLimiter) -> Self {
+        Self { keys, failed_auth }
     }
 
     pub fn keys(&self) -> &Arc<KeyCache> {
@@ -109,8 +98,7 @@ impl Authenticator {
         hash: KeyHash,
         context: &mut RequestContext,
     ) -> Option<Result<Caller, ApiError>> {
-        let now = self.clock.now();
-        let key = match self.keys.find_and_charge(&hash, now, context.started)? {
+        let key = match self.keys.find_and_charge(&hash, context.started)? {
             Lookup::Valid(key) => key,
             Lookup::Revoked => return Some(Err(self.fail(AuthFailure::Revoked, context))),
             Lookup::Expired => return Some(Err(self.fail(AuthFailure::Expired, context))),
@@ -126,7 +114,6 @@ impl Authenticator {
             hash,
             api_key_id: key.id,
             scopes: key.scopes,
-            now,
         }))
     }
 
@@ -146,14 +133,9 @@ impl Authenticator {
             return Err(ApiError::InsufficientScope(scopes));
         }
         if operation.is_deprecated() {
-            self.keys.count_deprecated_call(&caller.hash, caller.now);
+            self.keys.count_deprecated_call(&caller.hash);
         }
-        Ok(Authorized {
-            hash: caller.hash,
-            api_key_id: caller.api_key_id,
-            scopes: caller.scopes,
-            now: caller.now,
-        })
+        Ok(Authorized(caller))
     }
 }
 

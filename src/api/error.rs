@@ -1,12 +1,21 @@
 //! Error responses: every failure is an [`ApiError`], which becomes a response in
 //! one place.
 
-use std::{borrow::Cow, error, sync::Arc};
+use std::{
+    borrow::Cow,
+    error,
+    sync::{Arc, LazyLock},
+};
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http_body_util::Full;
 use serde::Serialize;
 
-use super::rate_limit::{LimitKind, Quota};
+use super::{
+    middleware::set_common_headers,
+    rate_limit::{LimitKind, Quota},
+};
 use crate::{
     api_key::Scope,
     category,
@@ -14,7 +23,7 @@ use crate::{
     invalid::Invalid,
     json::ObjectError,
     order, pet,
-    server::{MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS, Rejection, Response},
+    server::{MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS, Rejection, Response, ResponseBody},
     store,
     webhook::{self, MAX_WEBHOOKS},
 };
@@ -425,12 +434,31 @@ impl ApiError {
     }
 
     pub fn response(&self) -> Response {
-        let mut response = Response::new(self.body().into());
+        let response = match self {
+            Self::Unauthorized(failure) => UNAUTHORIZED[*failure as usize].clone(),
+            _ => self.render(),
+        };
+        response.map(ResponseBody::Complete)
+    }
+
+    fn render(&self) -> http::Response<Full<Bytes>> {
+        let mut response = http::Response::new(self.body().into());
         *response.status_mut() = self.status();
         *response.headers_mut() = self.headers();
         response
     }
 }
+
+/// Rendered once, so that a flood of invalid keys costs little.
+static UNAUTHORIZED: LazyLock<[http::Response<Full<Bytes>>; AuthFailure::ALL.len()]> =
+    LazyLock::new(|| {
+        AuthFailure::ALL.map(|failure| {
+            let mut response = ApiError::Unauthorized(failure).render();
+            // The middleware replaces the request id: the headers of a clone need not grow.
+            set_common_headers(response.headers_mut(), HeaderValue::from_static(""));
+            response
+        })
+    });
 
 fn join_scopes(scopes: &[Scope], separator: &str) -> String {
     let scopes: Vec<_> = scopes.iter().map(|scope| scope.as_str()).collect();

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     api_key::{ApiKey, ApiKeyDescription, ApiKeyUsage, KeyHash, Scopes},
+    clock::Clock,
     store::{self, Store},
     telemetry::audit_log,
 };
@@ -33,6 +34,7 @@ const LAST_USED_RESOLUTION: i64 = 60_000_000;
 
 pub struct KeyCache {
     store: Arc<Store>,
+    clock: Clock,
     keys: ArcSwap<HashMap<KeyHash, CachedKey>>,
     /// Negative cache: well-formed keys that a refresh did not find. Keys are
     /// random, so an unknown one will not be created later; if it is restored
@@ -68,12 +70,13 @@ struct CachedKey {
     usage: Arc<Usage>,
 }
 
-/// How a key is used while this process runs. Times are microseconds since
-/// 1970; 0 if never.
+/// How a key is used while this process runs.
 #[derive(Debug, Default)]
 struct Usage {
+    /// Since the last flush, which reads the clock for all requests.
+    is_used: AtomicBool,
+    /// In microseconds since 1970; 0 if never.
     last_used: AtomicI64,
-    last_deprecated_call: AtomicI64,
     deprecated_calls: AtomicI64,
     /// How many of those calls were written to the database.
     flushed_deprecated_calls: AtomicI64,
@@ -81,9 +84,10 @@ struct Usage {
 }
 
 impl KeyCache {
-    pub fn new(store: Arc<Store>, limit: Option<RateLimit>) -> Self {
+    pub fn new(store: Arc<Store>, limit: Option<RateLimit>, clock: Clock) -> Self {
         Self {
             store,
+            clock,
             keys: ArcSwap::default(),
             unknown: Cache::new(4096),
             limiter: limit.map(Limiter::new),
@@ -99,11 +103,8 @@ impl KeyCache {
     }
 
     /// How much longer a key is valid, unless for ever; or why it is not.
-    pub fn validity(
-        &self,
-        hash: &KeyHash,
-        now: Timestamp,
-    ) -> Result<Option<Duration>, AuthFailure> {
+    pub fn validity(&self, hash: &KeyHash) -> Result<Option<Duration>, AuthFailure> {
+        let now = self.clock.now();
         let keys = self.keys.load();
         let CachedKey { key, .. } = keys.get(hash).ok_or(AuthFailure::Unknown)?;
         match key.expires_at {
@@ -136,23 +137,20 @@ impl KeyCache {
 
     /// Finds a key and, if it is valid, charges the request to its rate limit. `None` if it
     /// is not cached.
-    pub fn find_and_charge(
-        &self,
-        hash: &KeyHash,
-        now: Timestamp,
-        instant: time::Instant,
-    ) -> Option<Lookup> {
+    pub fn find_and_charge(&self, hash: &KeyHash, instant: time::Instant) -> Option<Lookup> {
         let keys = self.keys.load();
         let CachedKey { key, usage } = keys.get(hash)?;
         if key.revoked_at.is_some() {
             return Some(Lookup::Revoked);
         }
-        if !key.is_valid_at(now) {
+        if key
+            .expires_at
+            .is_some_and(|expiry| self.clock.now() >= expiry)
+        {
             return Some(Lookup::Expired);
         }
-        let time = now.as_microsecond();
-        if time - usage.last_used.load(Ordering::Relaxed) >= LAST_USED_RESOLUTION {
-            usage.last_used.store(time, Ordering::Relaxed);
+        if !usage.is_used.load(Ordering::Relaxed) {
+            usage.is_used.store(true, Ordering::Relaxed);
         }
         let limiter = self.limiter.as_ref();
         Some(Lookup::Valid(ValidKey {
@@ -163,11 +161,9 @@ impl KeyCache {
     }
 
     /// Counts a call of a deprecated operation.
-    pub fn count_deprecated_call(&self, hash: &KeyHash, now: Timestamp) {
+    pub fn count_deprecated_call(&self, hash: &KeyHash) {
         if let Some(CachedKey { usage, .. }) = self.keys.load().get(hash) {
             usage.deprecated_calls.fetch_add(1, Ordering::Relaxed);
-            let time = now.as_microsecond();
-            usage.last_deprecated_call.store(time, Ordering::Relaxed);
         }
     }
 
@@ -220,10 +216,17 @@ impl KeyCache {
 
     /// Writes the usage of keys to the database.
     pub async fn flush_usage(&self) -> Result<(), store::Error> {
+        let now = self.clock.now();
         let keys = self.keys.load_full();
         let (mut flushed, mut updates) = (Vec::new(), Vec::new());
         for CachedKey { key, usage } in keys.values() {
-            let last_used = usage.last_used.load(Ordering::Relaxed);
+            let mut last_used = usage.last_used.load(Ordering::Relaxed);
+            if usage.is_used.swap(false, Ordering::Relaxed)
+                && now.as_microsecond() - last_used >= LAST_USED_RESOLUTION
+            {
+                last_used = now.as_microsecond();
+                usage.last_used.store(last_used, Ordering::Relaxed);
+            }
             let stored = key.last_used_at.map_or(0, Timestamp::as_microsecond);
             let calls = usage.deprecated_calls.load(Ordering::Relaxed);
             let calls = calls - usage.flushed_deprecated_calls.load(Ordering::Relaxed);
@@ -231,13 +234,11 @@ impl KeyCache {
                 continue;
             };
             if last_used > stored || calls > 0 {
-                let last_call = usage.last_deprecated_call.load(Ordering::Relaxed);
-                let last_call = Timestamp::from_microsecond(last_call).ok();
                 updates.push(ApiKeyUsage {
                     id: key.id,
                     last_used_at,
                     deprecated_calls: calls,
-                    last_deprecated_call_at: last_call.filter(|_| calls > 0),
+                    last_deprecated_call_at: (calls > 0).then_some(now),
                 });
                 // Counted before the write: if this future is dropped while it
                 // is in flight, the write still takes effect.
@@ -296,7 +297,11 @@ mod tests {
     async fn open(dir: &Path) -> Arc<KeyCache> {
         let url = DatabaseUrl::Sqlite(dir.join(FILE));
         let store = Store::open(&url, &Options::new(Role::Service)).await;
-        Arc::new(KeyCache::new(Arc::new(store.unwrap()), None))
+        Arc::new(KeyCache::new(
+            Arc::new(store.unwrap()),
+            None,
+            Clock::system(),
+        ))
     }
 
     #[tokio::test]

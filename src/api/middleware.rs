@@ -48,11 +48,15 @@ pub fn handle(
     let request_id = request_id(&head.headers);
     let mut guard = RequestGuard::new(&api.metrics, api.access_log, client, head, request_id);
     let routed = AssertUnwindSafe(|| route(api, &guard.head, &mut guard.context));
-    match catch_unwind(routed).unwrap_or_else(panicked) {
-        Ok(Routed::Response(response)) => respond(body, finish(api, guard, Ok(response))),
-        Err(error) => respond(body, finish(api, guard, Err(error))),
-        Ok(Routed::Pending(pending)) => Either::Right(Box::pin(resume(api, guard, pending, body))),
-    }
+    let (mut response, error) = match catch_unwind(routed).unwrap_or_else(panicked) {
+        Ok(Routed::Response(response)) => (response, None),
+        Ok(Routed::Pending(pending)) => {
+            return Either::Right(Box::pin(resume(api, guard, pending, body)));
+        }
+        Err(error) => (error.response(), Some(error)),
+    };
+    finish(api, guard, &mut response, error.as_ref());
+    respond(body, response)
 }
 
 /// hyper closes the connection if a body is dropped before the response is polled.
@@ -89,21 +93,27 @@ async fn resume(
 ) -> Response {
     let resumed = pending.resume(api, &guard.head, body, &mut guard.context);
     let result = AssertUnwindSafe(resumed).catch_unwind().await;
-    finish(api, guard, result.unwrap_or_else(panicked))
-}
-
-fn finish(api: &Api, mut guard: RequestGuard<'_>, result: Result<Response, ApiError>) -> Response {
-    let (mut response, error) = match result {
+    let (mut response, error) = match result.unwrap_or_else(panicked) {
         Ok(response) => (response, None),
         Err(error) => (error.response(), Some(error)),
     };
+    finish(api, guard, &mut response, error.as_ref());
+    response
+}
+
+fn finish(
+    api: &Api,
+    mut guard: RequestGuard<'_>,
+    response: &mut Response,
+    error: Option<&ApiError>,
+) {
     if let Some(quota) = &guard.context.quota {
         quota.set_headers(response.headers_mut());
     }
     if guard.context.is_strict {
         prefer::set_applied(response.headers_mut());
     }
-    let mut request_id = guard.end(response.status(), error.as_ref());
+    let mut request_id = guard.end(response.status(), error);
     let head = &guard.head;
     if head.method == Method::HEAD && response.status() != StatusCode::NOT_MODIFIED {
         if let Some(length) = response.body().size_hint().exact() {
@@ -112,19 +122,18 @@ fn finish(api: &Api, mut guard: RequestGuard<'_>, result: Result<Response, ApiEr
         }
         *response.body_mut() = Default::default();
     }
-    let closes = error.as_ref().is_some_and(ApiError::closes_connection);
+    let closes = error.is_some_and(ApiError::closes_connection);
     if closes && head.version != Version::HTTP_2 {
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
     }
-    cors::set_headers(&api.cors_origins, &head.headers, &mut response);
+    cors::set_headers(&api.cors_origins, &head.headers, response);
     if api.is_https {
-        require_https(&mut response);
+        require_https(response);
     }
     // Unique, so keep it out of HPACK's dynamic table.
     request_id.set_sensitive(true);
     set_common_headers(response.headers_mut(), request_id);
-    response
 }
 
 /// The client's request id if it is well-formed, otherwise a new one. An id that may
@@ -153,14 +162,25 @@ thread_local! {
 
 /// 32 random hexadecimal digits.
 fn new_request_id() -> HeaderValue {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let random: u128 = RANDOM.with_borrow_mut(SmallRng::random);
     let mut id = [0; 32];
-    let random: [u8; 16] = RANDOM.with_borrow_mut(SmallRng::random);
-    for (pair, byte) in id.chunks_exact_mut(2).zip(random) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
+    for (at, digits) in id.chunks_exact_mut(8).enumerate() {
+        let digits_at = (random >> (32 * at)) as u32;
+        digits.copy_from_slice(&to_hex(digits_at));
     }
     HeaderValue::from_bytes(&id).expect("hexadecimal digits are valid in a header")
+}
+
+/// Eight hexadecimal digits at a time, one in each byte.
+fn to_hex(number: u32) -> [u8; 8] {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let mut digits = u64::from(number);
+    digits = (digits | digits << 16) & 0x0000_ffff_0000_ffff;
+    digits = (digits | digits << 8) & 0x00ff_00ff_00ff_00ff;
+    digits = (digits | digits << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    let is_letter = (digits + 6 * ONES) >> 4 & ONES;
+    let to_letter = u64::from(b'a' - b'0' - 10);
+    (digits + u64::from(b'0') * ONES + to_letter * is_letter).to_be_bytes()
 }
 
 /// For responses that do not pass through [`handle`].
@@ -194,3 +214,23 @@ fn panicked<T>(payload: Box<dyn Any + Send>) -> Result<T, ApiError> {
 #[derive(Debug, thiserror::Error)]
 #[error("panicked: {0}")]
 struct Panic(String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_become_hexadecimal_digits() {
+        for number in [
+            0,
+            0x0123_4567,
+            0x89ab_cdef,
+            0xfedc_ba98,
+            0xa90f_9a0f,
+            u32::MAX,
+        ] {
+            let digits = to_hex(number);
+            assert_eq!(str::from_utf8(&digits), Ok(&*format!("{number:08x}")));
+        }
+    }
+}

@@ -106,7 +106,7 @@ pub fn get_pet<'a>(api: &'a Api, request: &RequestHead<'_>) -> Result<CachedRead
         let response = CachedResponse::new(response, Invalidation::OnUpdate);
         Ok(CachedRead::Ready(Arc::new(response)))
     };
-    if request.now() >= REMOVAL {
+    if api.clock.now() >= REMOVAL {
         return error(ApiError::OperationRemoved);
     }
     request.reject_unknown_parameters(Operation::GetPet)?;

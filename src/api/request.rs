@@ -6,7 +6,6 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header, request::Parts};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
 
@@ -68,11 +67,6 @@ impl<'a> RequestHead<'a> {
 
     pub fn headers(&self) -> &'a HeaderMap {
         &self.head.headers
-    }
-
-    /// When the request arrived.
-    pub fn now(&self) -> Timestamp {
-        self.authorized.now
     }
 
     pub fn key_hash(&self) -> KeyHash {

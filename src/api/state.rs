@@ -75,6 +75,7 @@ impl Default for Config {
 /// Everything a handler can reach. Each part owns one concern.
 pub(crate) struct Api {
     pub(super) store: Arc<Store>,
+    pub(super) clock: Clock,
     pub(super) auth: Authenticator,
     pub(super) admission: Admission,
     pub(super) cache: ResponseCache,
@@ -106,18 +107,19 @@ impl Api {
         let local_url = PublicUrl::local(scheme, address);
         let production = config.public_url.as_ref().unwrap_or(&local_url);
         let contract = Contract::new(production, config.staging_url.as_ref());
-        let keys = Arc::new(KeyCache::new(store.clone(), config.rate_limit));
+        let clock = config.clock;
+        let keys = KeyCache::new(store.clone(), config.rate_limit, clock.clone());
         let draining = CancellationToken::new();
         let event_tail = Arc::new(EventTail::new(store.clone()));
         let webhooks = Dispatcher::new(
             store.clone(),
             event_tail.clone(),
             config.webhooks,
-            config.clock.clone(),
+            clock.clone(),
         );
         let failed_auth = FailedAuthLimiter::new(config.failed_auth_limit);
         Self {
-            auth: Authenticator::new(keys, failed_auth, config.clock),
+            auth: Authenticator::new(Arc::new(keys), failed_auth),
             admission: Admission::new(config.limits),
             cache: ResponseCache::new(store.clone()),
             events: Arc::new(EventFeed::new(
@@ -143,6 +145,7 @@ impl Api {
                 log_all: config.access_log,
             },
             metrics: Arc::default(),
+            clock,
             store,
         }
     }

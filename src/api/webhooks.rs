@@ -128,7 +128,7 @@ pub async fn create_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Re
     ensure_own_secret(&created, request_id)?;
     response::idempotent(created, |created| match created {
         Ok(stored) => {
-            let view = WebhookView::with_secret(&stored, request.now());
+            let view = WebhookView::with_secret(&stored, api.clock.now());
             let id = stored.webhook.id.get();
             response::no_store(api.links.created("webhooks", id, &view))
         }
@@ -141,7 +141,7 @@ pub async fn list_webhooks(api: &Api, request: ApiRequest<'_>) -> Result<Respons
     let page = api.store.webhook_list(query.clone()).await?;
     let webhooks = page.items.iter();
     let webhooks: Vec<_> = webhooks
-        .map(|stored| WebhookView::new(stored, request.now()))
+        .map(|stored| WebhookView::new(stored, api.clock.now()))
         .collect();
     let link = api.links.next_page("webhooks", &query, page.next.as_ref());
     Ok(response::unstored_page(
@@ -153,7 +153,7 @@ pub async fn list_webhooks(api: &Api, request: ApiRequest<'_>) -> Result<Respons
 
 pub async fn get_webhook(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let stored = find(api, request.webhook_id()?).await?;
-    Ok(respond(&request, &stored))
+    Ok(respond(api, &stored))
 }
 
 pub async fn update_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
@@ -171,7 +171,7 @@ pub async fn update_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Re
         .await?;
     let stored = updated?;
     api.webhooks.notify_changed();
-    Ok(respond(&request, &stored))
+    Ok(respond(api, &stored))
 }
 
 pub async fn delete_webhook(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
@@ -203,7 +203,7 @@ pub async fn rotate_webhook_secret(
     ensure_own_secret(&rotated, request_id)?;
     response::idempotent(rotated, |rotated| match rotated {
         Ok(stored) => {
-            let view = WebhookView::with_secret(&stored, request.now());
+            let view = WebhookView::with_secret(&stored, api.clock.now());
             response::no_store(response::json(&view))
         }
         Err(rejection) => ApiError::from(rejection).response(),
@@ -236,14 +236,15 @@ pub async fn test_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Resp
     let permit = api.webhook_tests.0.try_acquire();
     let _permit = permit.map_err(|_| ApiError::TooManyTests)?;
     let message_id = format!("test_{:032x}", rand::random::<u128>());
+    let now = api.clock.now();
     let event = TestEvent {
         specversion: "1.0",
         id: &message_id,
         source: api.store.event_source(),
         r#type: "webhook.test",
         subject: format!("webhooks/{}", id.get()),
-        time: request.now(),
-        data: WebhookView::new(&stored, request.now()),
+        time: now,
+        data: WebhookView::new(&stored, now),
     };
     let body = to_json(&event);
     let (url, secrets) = (&stored.webhook.url, &stored.secrets);
@@ -268,7 +269,7 @@ pub async fn replay_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Re
     let replayed = api.store.webhook_replay(id, position, request.scopes());
     let stored = replayed.await??;
     api.webhooks.notify_changed();
-    Ok(accepted(respond(&request, &stored)))
+    Ok(accepted(respond(api, &stored)))
 }
 
 pub async fn list_deliveries(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
@@ -295,7 +296,7 @@ pub async fn retry_delivery(api: &Api, request: ApiRequest<'_>) -> Result<Respon
         return Err(ApiError::WebhookDisabled);
     }
     verify(api, event, ApiError::EventGone).await?;
-    let now = request.now() + api.store.clock_offset();
+    let now = api.clock.now() + api.store.clock_offset();
     let delivery = api.store.delivery_retry(id, event, now).await?;
     let delivery = delivery.ok_or(ApiError::NotFound(NO_SUCH_DELIVERY))?;
     api.webhooks.notify_changed();
@@ -340,8 +341,8 @@ async fn verify(api: &Api, event: EventId, error: fn(Gone) -> ApiError) -> Resul
     read.map(drop).map_err(error)
 }
 
-fn respond(request: &ApiRequest<'_>, stored: &StoredWebhook) -> Response {
-    let view = WebhookView::new(stored, request.now());
+fn respond(api: &Api, stored: &StoredWebhook) -> Response {
+    let view = WebhookView::new(stored, api.clock.now());
     response::no_store(response::json(&view))
 }
 

@@ -3,7 +3,10 @@
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use http::Method;
 use jiff::Timestamp;
-use petstore::{api_key::ApiKeySecret, clock::Clock};
+use petstore::{
+    api_key::{ApiKeySecret, Scope},
+    clock::Clock,
+};
 
 use crate::{
     contract,
@@ -31,10 +34,17 @@ async fn assert_operations_fail(
 }
 
 pub async fn a_panic_returns_500(backend: Backend) {
-    let server = Server::start_with(backend, |config| {
+    let mut server = Server::start_with(backend, |config| {
         config.service.api.clock = Clock::new(|| panic!("this clock is broken"));
     })
     .await;
+    // The clock is read for every request whose key expires.
+    server.key = server
+        .create_key(
+            &Scope::ALL,
+            Some(Timestamp::from_second(4_000_000_000).unwrap()),
+        )
+        .await;
     assert_every_operation_fails(&server, 500, "internal_error").await;
     let response = server.get("/v1/pets").await;
     assert!(

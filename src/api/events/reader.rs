@@ -18,7 +18,6 @@ use super::{
 };
 use crate::{
     api_key::KeyHash,
-    clock::Clock,
     event::{EventId, VisibleEvents},
     event_tail::ReadFrom,
 };
@@ -31,7 +30,6 @@ pub struct Reader {
     keys: Arc<KeyCache>,
     key: KeyHash,
     revocations: watch::Receiver<()>,
-    clock: Clock,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -62,7 +60,6 @@ impl Reader {
             keys: api.keys().clone(),
             key: request.key_hash(),
             revocations: api.keys().revocations(),
-            clock: api.auth.clock().clone(),
             _permit: permit,
         }
     }
@@ -82,7 +79,7 @@ impl Reader {
         loop {
             self.changes.mark_unchanged();
             self.revocations.mark_unchanged();
-            let valid = self.keys.validity(&self.key, self.clock.now());
+            let valid = self.keys.validity(&self.key);
             let expires_in = match valid {
                 Ok(expires_in) => expires_in,
                 Err(failure) => return Ok(Next::Unauthorized(failure)),
