@@ -79,10 +79,12 @@ def open_loop(
     loads: list[Paced],
     seconds: int,
     events: str | None = None,
+    certificate: Path | None = None,
 ) -> list[Measured]:
     """Runs the loads together. With a path of events, the last result is that of their arrival."""
-    address = base.removeprefix("http://")
+    address = re.sub("https?://", "", base)
     plan = {"address": address, "headers": headers, "seconds": seconds, "events": events}
+    plan["certificate"] = certificate and str(certificate)
     command = [program, json.dumps(plan | {"loads": [vars(load) for load in loads]})]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [

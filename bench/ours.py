@@ -117,15 +117,27 @@ class Ours:
         db.close()
         return store, key
 
-    def serve(self, store: Path, key: str, animals: int) -> Started:
-        return self.serve_from(f"sqlite:{store}", store.parent, key, animals)
+    def serve(
+        self, store: Path, key: str, animals: int, certificate: Path | None = None
+    ) -> Started:
+        """Starts the service, over TLS if there is a folder with a certificate."""
+        petstore = [self.programs / "petstore"]
+        options = [f"--tls-{name}={certificate}/{name}.pem" for name in ("cert", "key")]
+        options = options if certificate else []
+        return self.serve_from(f"sqlite:{store}", store.parent, key, animals, petstore, options)
 
     def serve_from(
-        self, database: str, folder: Path, key: str, animals: int, petstore: Command = ()
+        self,
+        database: str,
+        folder: Path,
+        key: str,
+        animals: int,
+        petstore: Command = (),
+        options: list[str] = [],
     ) -> Started:
         serve = [*(petstore or [self.programs / "petstore"]), "serve", "--listen=127.0.0.1:0"]
         serve += ["--failed-auth-limit=1000000/1s"]  # All invalid keys come from one address.
-        process = spawn([*serve, f"--database={database}"], folder, {})
+        process = spawn([*serve, *options, f"--database={database}"], folder, {})
         log = folder / "server.log"
         while not (url := re.search(r'"url":"([^"]+)"', log.read_text())):
             if process.poll() is not None:
@@ -140,7 +152,9 @@ class Ours:
             body=BODY,
             ids=range(1, animals + 1),
         )
-        return ready(started, folder, "listening", workers=1)
+        # Its certificate is not trusted here.
+        is_plain = started.base.startswith("http://")
+        return ready(started, folder, "listening", workers=1) if is_plain else started
 
     def unknown_key(self) -> str:
         """A well-formed key of another database."""

@@ -162,6 +162,7 @@ GOALS = {
     "growth-name-pages": [growing(1.3)],
     "growth-name-status-pages": [growing(1.3)],
     "growth-create": [growing(1.3), small],
+    "growth-orders": [growing(1.3)],
     "stalls": [without_stalls],
     "start": [quick],
     "pg-list": [cached],

@@ -9,17 +9,19 @@ median over the rounds.
 
 import argparse
 import http.client
+import json
 import os
 import random
 import re
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
-from itertools import count, islice
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from itertools import count, cycle, islice
 from pathlib import Path
 from threading import Event
 
@@ -38,6 +40,8 @@ SIZES = {"1 thousand": 1000, "1 million": 1_000_000, "10 million": 10_000_000}
 STALLS_RATE = 2000
 # Seconds between two keys that are created meanwhile.
 KEY_PAUSE = 0.1
+# Seconds between two certificates.
+CERTIFICATE_PAUSE = 1.0
 
 
 @dataclass
@@ -164,10 +168,15 @@ class Bench:
         ]
 
     def open_loop(
-        self, server: Started, loads: list[Paced], seconds: int, events: str | None = None
+        self,
+        server: Started,
+        loads: list[Paced],
+        seconds: int,
+        events: str | None = None,
+        certificate: Path | None = None,
     ) -> list[Measured]:
         program = self.ours.programs / "open-loop"
-        return open_loop(program, server.base, server.headers, loads, seconds, events)
+        return open_loop(program, server.base, server.headers, loads, seconds, events, certificate)
 
     def raw_insert(self) -> float:
         return self.ours.raw(ANIMALS, "insert", 100_000)
@@ -303,6 +312,42 @@ def postgres_sales(bench: Bench) -> list[Contender]:
     us, postgres = bench.service_on_postgres()
     postgres.open_orders(ORDERS)
     return sales(us, ORDERS)
+
+
+def place_and_cancel(us: Started) -> Callable[[int], Measured]:
+    """Orders for random animals, over one connection, so that the numbers of orders are known."""
+    client = http.client.HTTPConnection(us.base.removeprefix("http://"))
+
+    def call(method: str, path: str) -> list[dict]:
+        client.request(method, path, headers=us.headers)
+        return json.load(client.getresponse())
+
+    def ask(seconds: int) -> Measured:
+        last = next(iter(call("GET", "/v1/store/orders?sort=desc&limit=1")), None)
+        if last and last["status"] == "placed":
+            call("POST", f"/v1/store/orders/{last['id']}/cancel")
+        first = last["id"] + 1 if last else 1
+        chosen = random.Random(first)
+        animals = []
+        for _ in range(20):
+            ids = ",".join(str(chosen.choice(us.ids)) for _ in range(100))
+            found = call("GET", f"/v1/pets?status=available&limit=100&id={ids}")
+            animals += [animal["id"] for animal in found]
+        requests = []
+        for order, animal in zip(range(first, first + 20_000 * seconds), cycle(animals)):
+            requests.append(f'POST /v1/store/orders {{"petId":{animal}}}')
+            requests.append(f"POST /v1/store/orders/{order}/cancel")
+        load = Load(requests, connections=1, headers=us.headers)
+        return measure(us.process.pid, us.base, load, seconds)
+
+    return ask
+
+
+def growing_orders(bench: Bench) -> list[Contender]:
+    return [
+        replace(contender, measure=place_and_cancel(contender.server))
+        for contender in bench.sizes(page)
+    ]
 
 
 def half_load(
@@ -477,6 +522,7 @@ SCENARIOS = [
         pages("name-status"),
     ),
     Scenario("growth-create", "Create, by database size", lambda b: b.sizes(create(64))),
+    Scenario("growth-orders", "Place and cancel an order, by database size", growing_orders),
     Scenario(
         "pg-list",
         "PostgreSQL: list, default page (cached)",
@@ -598,11 +644,27 @@ def stalls(bench: Bench, seconds: int) -> Result:
         finally:
             server.stop()
 
+    certificates = [new_certificate(WORK / f"certificate-{n}") for n in range(2)]
+    served = shutil.copytree(certificates[0], WORK / "certificate", dirs_exist_ok=True)
+    renewals = cycle(certificates)
+
+    def renew() -> None:
+        shutil.copytree(next(renewals), served, dirs_exist_ok=True)
+
+    @contextmanager
+    def renewing() -> Iterator[Started]:
+        """Another service, over TLS, which looks for a new certificate every five seconds."""
+        with ExitStack() as stack:
+            secure = bench.ours.serve(*bench.ours.store(animals), animals, served)
+            stack.callback(secure.stop)
+            yield stack.enter_context(repeating(secure, renew, CERTIFICATE_PAUSE))
+
     beside = {
         "nothing": lambda: nullcontext(us),
         "backups": lambda: repeating(us, backup, 0),
         "new keys": lambda: repeating(us, create_key, KEY_PAUSE),
         "a purge of events": purging,
+        "new certificates, over TLS": renewing,
     }
     loads = {"list": page(us).requests[0], "create": numbered_create(us)}
     paced = [Paced(STALLS_RATE, request) for request in loads.values()]
@@ -611,11 +673,22 @@ def stalls(bench: Bench, seconds: int) -> Result:
         progress(f"stalls: beside {name}")
         os.sync()
         with start() as server:
-            measured = bench.open_loop(server, paced, seconds)
+            trusted = certificates[0] / "cert.pem" if server.base.startswith("https") else None
+            measured = bench.open_loop(server, paced, seconds, certificate=trusted)
         for load, latencies in zip(loads, measured):
             figures[f"{load}, beside {name}"] = [latencies]
     title = f"Stalls: {STALLS_RATE:,} lists and as many creates per second, 1 million animals"
     return Result("stalls", title, figures)
+
+
+def new_certificate(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+    command += " -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
+    command += " -addext basicConstraints=critical,CA:FALSE"
+    files = ["-keyout", folder / "key.pem", "-out", folder / "cert.pem"]
+    subprocess.run([*command.split(), *files], check=True, capture_output=True)
+    return folder
 
 
 @contextmanager

@@ -5,11 +5,12 @@
 //! So a stall delays all requests that fall into it, not only those that were in flight
 //! when it began (coordinated omission). Prints a line of JSON for each load and, if
 //! `events` is set, one for the arrival of events on that path: the stream of what the
-//! first load, which must be one of creates, has changed.
+//! first load, which must be one of creates, has changed. With `certificate`, the file of a
+//! certificate that is trusted, connections use TLS.
 
 use std::{
     collections::BTreeMap, env, error::Error, io, net::SocketAddr, ops::Range, os::fd::OwnedFd,
-    sync::Arc, time::Duration,
+    path::PathBuf, sync::Arc, time::Duration,
 };
 
 use mimalloc::MiMalloc;
@@ -20,11 +21,18 @@ use rustix::time::{
 };
 use serde::{Deserialize, Serialize};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, Interest, unix::AsyncFd},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, unix::AsyncFd},
     net::TcpStream,
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     task::{JoinHandle, JoinSet},
     time::timeout,
+};
+use tokio_rustls::{
+    TlsConnector,
+    rustls::{
+        ClientConfig, RootCertStore,
+        pki_types::{CertificateDer, pem::PemObject},
+    },
 };
 
 #[global_allocator]
@@ -48,7 +56,14 @@ struct Plan {
     seconds: f64,
     loads: Vec<Load>,
     events: Option<String>,
+    certificate: Option<PathBuf>,
 }
+
+/// A connection, with or without TLS.
+type Stream = Box<dyn Bytes>;
+
+trait Bytes: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Bytes for S {}
 
 #[derive(Deserialize)]
 struct Load {
@@ -90,7 +105,7 @@ async fn main() -> Result<(), Failure> {
     for load in &plan.loads {
         let mut streams = Vec::new();
         for _ in 0..CONNECTIONS {
-            streams.push(connect(plan.address).await?);
+            streams.push(connect(&plan).await?);
         }
         loads.push((load, Arc::new(Template::new(load, &plan)?), streams));
     }
@@ -195,7 +210,7 @@ fn timespec(time: Nanos) -> Timespec {
 fn run(
     schedule: Schedule,
     template: Arc<Template>,
-    streams: Vec<TcpStream>,
+    streams: Vec<Stream>,
 ) -> io::Result<JoinHandle<Result<Latencies, Failure>>> {
     let ticker = Ticker::new(schedule)?;
     let (mut queues, mut connections) = (Vec::new(), JoinSet::new());
@@ -234,7 +249,7 @@ async fn release(
 }
 
 async fn send(
-    mut stream: TcpStream,
+    mut stream: Stream,
     template: Arc<Template>,
     schedule: Schedule,
     mut requests: UnboundedReceiver<u64>,
@@ -288,14 +303,22 @@ fn head(plan: &Plan, method: &str, path: &str) -> String {
     head
 }
 
-async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(address).await?;
+async fn connect(plan: &Plan) -> Result<Stream, Failure> {
+    let stream = TcpStream::connect(plan.address).await?;
     stream.set_nodelay(true)?;
-    Ok(stream)
+    let Some(file) = &plan.certificate else {
+        return Ok(Box::new(stream));
+    };
+    let mut trusted = RootCertStore::empty();
+    trusted.add(CertificateDer::from_pem_file(file)?)?;
+    let config = ClientConfig::builder().with_root_certificates(trusted);
+    let connector = TlsConnector::from(Arc::new(config.with_no_client_auth()));
+    let name = plan.address.ip().into();
+    Ok(Box::new(connector.connect(name, stream).await?))
 }
 
 /// Reads a response to its end; returns whether its status is 2xx.
-async fn read_response(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<bool, Failure> {
+async fn read_response(stream: &mut Stream, buffer: &mut Vec<u8>) -> Result<bool, Failure> {
     buffer.clear();
     let end = read_head(stream, buffer).await?;
     let head = str::from_utf8(&buffer[..end])?;
@@ -312,7 +335,7 @@ async fn read_response(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Result<b
 }
 
 /// Reads at least the head of a response; returns where it ends.
-async fn read_head(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<usize> {
+async fn read_head(stream: &mut Stream, buffer: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         let end = buffer.windows(4).position(|window| window == b"\r\n\r\n");
         if let Some(end) = end {
@@ -322,7 +345,7 @@ async fn read_head(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<u
     }
 }
 
-async fn read_some(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<()> {
+async fn read_some(stream: &mut Stream, buffer: &mut Vec<u8>) -> io::Result<()> {
     buffer.reserve(16 << 10);
     match stream.read_buf(buffer).await? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -330,8 +353,8 @@ async fn read_some(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<(
     }
 }
 
-async fn open_stream(plan: &Plan, path: &str) -> Result<TcpStream, Failure> {
-    let (mut stream, mut buffer) = (connect(plan.address).await?, Vec::new());
+async fn open_stream(plan: &Plan, path: &str) -> Result<Stream, Failure> {
+    let (mut stream, mut buffer) = (connect(plan).await?, Vec::new());
     let request = format!("{}\r\n", head(plan, "GET", path));
     stream.write_all(request.as_bytes()).await?;
     let end = read_head(&mut stream, &mut buffer).await?;
@@ -342,7 +365,7 @@ async fn open_stream(plan: &Plan, path: &str) -> Result<TcpStream, Failure> {
 }
 
 /// Reads the events of all creates of a schedule, by the number at the end of the name.
-async fn follow(mut stream: TcpStream, schedule: Schedule) -> Result<Latencies, Failure> {
+async fn follow(mut stream: Stream, schedule: Schedule) -> Result<Latencies, Failure> {
     let (mut latencies, mut buffer) = (Latencies::default(), Vec::new());
     while latencies.times.len() < schedule.count as usize {
         match timeout(EVENT_TIMEOUT, read_some(&mut stream, &mut buffer)).await {
