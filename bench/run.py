@@ -657,7 +657,9 @@ def stalls(bench: Bench, seconds: int) -> Result:
     def renewing() -> Iterator[Started]:
         """Another service, over TLS, which looks for a new certificate every five seconds."""
         with ExitStack() as stack:
-            secure = bench.ours.serve(*bench.ours.store(animals), animals, served)
+            copy, key = bench.ours.store(animals)
+            os.sync()
+            secure = bench.ours.serve(copy, key, animals, served)
             stack.callback(secure.stop)
             yield stack.enter_context(repeating(secure, renew, CERTIFICATE_PAUSE))
 
