@@ -63,6 +63,13 @@ test("sign in and out", async () => {
   await page.getByLabel("API key").waitFor();
   await page.reload();
   await page.getByLabel("API key").waitFor();
+  // What the address names is kept, whatever is pressed before.
+  await page.goto(`${service.address}/console#/animals/1`);
+  await page.reload();
+  await page.keyboard.press("Escape");
+  await page.getByLabel("API key").fill(key);
+  await page.keyboard.press("Enter");
+  await page.panel.getByText(/· id 1( ·|$)/).waitFor();
   // A link with a key signs in, and the key does not stay in the address.
   await page.goto(`${service.address}/console#key=${key}`);
   await page.row("Biscuit").waitFor();
@@ -194,7 +201,7 @@ for (const [device, size] of Object.entries({ desktop: { width: 1440, height: 90
       await keyboard.press("Enter");
       await page.getByRole("dialog").waitFor();
       await keyboard.press("Escape");
-      // By its role, it is gone a moment before it is closed.
+      // A closed dialog loses its role before it is removed.
       await page.locator("dialog").waitFor({ state: "detached" });
       await page.button("Delete animal…").focus();
       await keyboard.press("Enter");
@@ -320,6 +327,35 @@ test("an edit conflict shows both versions", async () => {
   await page.leave();
 });
 
+test("an order that is completed while it is loaded keeps the focus", async () => {
+  const { id } = await addAnimal("Late");
+  const page = await open();
+  await page.route("**/v1/events/stream*", () => {});
+  await page.reload();
+  const release = await page.hold(new RegExp(`petId=${id}&`));
+  await page.open("Late");
+  await page.button("Reserve").click();
+  await page.focused("button", "Complete sale");
+  let complete, respond;
+  const completed = new Promise((resolve) => (complete = resolve));
+  const responded = new Promise((resolve) => (respond = resolve));
+  await page.route("**/complete", async (route) => {
+    const response = await route.fetch();
+    complete();
+    await responded;
+    await route.fulfill({ response });
+  });
+  await page.keyboard.press("Enter");
+  await completed;
+  await release();
+  await page.focused("button", "Return");
+  respond();
+  await page.status("Late", "sold").waitFor();
+  await page.focused("button", "Return");
+  assert.deepEqual(page.problems(), []);
+  await page.leave();
+});
+
 test("what arrives late does not disturb the animal that is shown", async () => {
   const [first, second] = [await addAnimal("First"), await addAnimal("Second")];
   const { id } = await call("POST", "store/orders", { petId: first.id });
@@ -360,10 +396,10 @@ test("what arrives late does not disturb the animal that is shown", async () => 
   const openLate = async () => {
     await page.open("Orders");
     const animal = new RegExp(`/pets\\?id=${first.id}$`);
-    const isRequested = page.waitForRequest(animal);
+    const requested = page.waitForRequest(animal);
     release = await page.hold(animal);
     await page.open("First");
-    await isRequested;
+    await requested;
   };
   await openLate();
   await page.keyboard.press("Escape");

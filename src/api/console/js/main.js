@@ -160,9 +160,9 @@ document.addEventListener("keydown", (event) => {
   if (key === "n") find("[data-new]")?.click();
   else if (key === "/") find("[data-search]")?.focus();
   else if (key === "Escape") {
-    // Closes the panel, also while it is loaded.
+    // Closes the panel, even while it is loading.
     const [list] = location.hash.match(/^#\/\w+(?=\/.)/) ?? [];
-    if (list) location.hash = list;
+    if (list && !root.hidden) location.hash = list;
     else find(":focus")?.blur();
   }
   else if ((key === "ArrowDown" || key === "ArrowUp") && find("tr[data-key]")) {

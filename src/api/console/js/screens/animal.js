@@ -226,7 +226,9 @@ export function animalPanel(pet, list) {
     if (!can("orders:read")) return;
     const { data: [found] } = await get(`store/orders?petId=${id}&sort=desc&limit=1`);
     if (!found) order ??= null;
-    else if (isNewer(found)) order = found;
+    else if (!order) order = found;
+    // It was changed while it was loaded, and so was the animal.
+    else if (found.id !== order.id || found.updatedAt !== order.updatedAt) takeOrder(found);
   };
 
   paint();
