@@ -6,6 +6,7 @@ import socket
 import sqlite3
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -133,7 +134,7 @@ class Ours:
         key: str,
         animals: int,
         petstore: Command = (),
-        options: list[str] = [],
+        options: Sequence[str] = (),
     ) -> Started:
         serve = [*(petstore or [self.programs / "petstore"]), "serve", "--listen=127.0.0.1:0"]
         serve += ["--failed-auth-limit=1000000/1s"]  # All invalid keys come from one address.

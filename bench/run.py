@@ -333,7 +333,7 @@ def place_and_cancel(us: Started) -> Callable[[int], Measured]:
             ids = ",".join(str(chosen.choice(us.ids)) for _ in range(100))
             found = call("GET", f"/v1/pets?status=available&limit=100&id={ids}")
             animals += [animal["id"] for animal in found]
-        # wrk asks for one request that it does not send.
+        # wrk asks for one request that it never sends.
         requests = ["GET /healthz"]
         for order, animal in zip(range(first, first + 20_000 * seconds), cycle(animals)):
             requests.append(f'POST /v1/store/orders {{"petId":{animal}}}')

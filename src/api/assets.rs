@@ -1,6 +1,7 @@
 //! Files of the pages that are embedded in the binary: the console and the API
 //! reference. `build.rs` compresses them.
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use super::{
@@ -24,14 +25,22 @@ pub fn redirect(location: &'static str) -> Response {
     redirect
 }
 
-pub fn page(html: &'static [u8], content_security_policy: &'static str) -> Response {
+pub fn page(
+    html: &'static str,
+    content_security_policy: &'static str,
+    request: &HeaderMap,
+) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CACHE_CONTROL, "no-cache"),
         (header::CONTENT_SECURITY_POLICY, content_security_policy),
         (header::REFERRER_POLICY, "no-referrer"),
     ];
-    response(html, &headers)
+    let mut response = response(b"", &headers);
+    let body = Bytes::from_static(html.as_bytes());
+    let body = compression::compress(body, &Coding::ALL, request, response.headers_mut());
+    *response.body_mut() = body.into();
+    response
 }
 
 pub fn find(assets: &[Asset], name: &str, headers: &HeaderMap) -> Result<Response, ApiError> {
@@ -43,7 +52,7 @@ pub fn find(assets: &[Asset], name: &str, headers: &HeaderMap) -> Result<Respons
         (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
         (header::VARY, "accept-encoding"),
     ];
-    if compression::accepted(headers, &[Coding::Gzip]).is_none() {
+    if compression::negotiate(headers, &[Coding::Gzip]).is_none() {
         return Ok(response(asset.plain, &file_headers));
     }
     let mut response = response(asset.gzip, &file_headers);

@@ -1,6 +1,6 @@
 //! Authentication and authorization, before the query and the body are read.
 
-use std::{ops::Deref, sync::Arc};
+use std::sync::Arc;
 
 use http::{HeaderMap, header};
 
@@ -38,10 +38,8 @@ pub enum Authentication {
 /// without one.
 pub struct Authorized(Caller);
 
-impl Deref for Authorized {
-    type Target = Caller;
-
-    fn deref(&self) -> &Caller {
+impl Authorized {
+    pub fn caller(&self) -> &Caller {
         &self.0
     }
 }

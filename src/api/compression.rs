@@ -1,4 +1,4 @@
-//! Content codings, for those who accept them.
+//! Content codings: zstd and gzip, for clients that accept them.
 
 use std::io::Write;
 
@@ -47,9 +47,35 @@ impl Coding {
     }
 }
 
-/// Of the codings that are available, the one that the client prefers (RFC 9110, section
-/// 12.5.3); if it likes several equally, the first.
-pub fn accepted(headers: &HeaderMap, available: &[Coding]) -> Option<Coding> {
+/// Compresses a body for one request, if it is worth it and the client accepts one of the
+/// codings, and sets the headers that say so.
+pub fn compress(
+    body: Bytes,
+    available: &[Coding],
+    request: &HeaderMap,
+    response: &mut HeaderMap,
+) -> Bytes {
+    if body.len() < MIN_COMPRESSED {
+        return body;
+    }
+    response.insert(header::VARY, ACCEPT_ENCODING);
+    match negotiate(request, available) {
+        None => body,
+        Some(coding) => {
+            set_coding(response, coding);
+            coding.compress(&body)
+        }
+    }
+}
+
+pub fn set_coding(response: &mut HeaderMap, coding: Coding) {
+    let coding = HeaderValue::from_static(coding.name());
+    response.insert(header::CONTENT_ENCODING, coding);
+}
+
+/// The coding that the client prefers (RFC 9110, section 12.5.3); on a tie, the one that comes
+/// first in `available`.
+pub fn negotiate(headers: &HeaderMap, available: &[Coding]) -> Option<Coding> {
     let (mut best, mut best_weight, mut identity_weight) = (None, 0.0, 0.0);
     let values = header_values(headers, header::ACCEPT_ENCODING);
     let values = values.filter_map(|value| value.to_str().ok());
@@ -99,11 +125,11 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(value));
-            assert_eq!(accepted(&headers, &Coding::ALL), coding, "{value}");
+            assert_eq!(negotiate(&headers, &Coding::ALL), coding, "{value}");
         }
         let mut headers = HeaderMap::new();
         let all = HeaderValue::from_static("zstd, gzip;q=0.5");
         headers.insert(header::ACCEPT_ENCODING, all);
-        assert_eq!(accepted(&headers, &[Coding::Gzip]), Some(Coding::Gzip));
+        assert_eq!(negotiate(&headers, &[Coding::Gzip]), Some(Coding::Gzip));
     }
 }

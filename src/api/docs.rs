@@ -22,12 +22,12 @@ const CONSOLE_LINK: &str = "<a href=\"console\">Console</a>\n";
 static WITHOUT_CONSOLE: LazyLock<String> = LazyLock::new(|| HTML.replace(CONSOLE_LINK, ""));
 
 /// The page. It links to the console, if there is one.
-pub fn page(has_console: bool) -> Response {
+pub fn page(has_console: bool, request: &HeaderMap) -> Response {
     let html = match has_console {
         true => HTML,
         false => &WITHOUT_CONSOLE,
     };
-    assets::page(html.as_bytes(), CONTENT_SECURITY_POLICY)
+    assets::page(html, CONTENT_SECURITY_POLICY, request)
 }
 
 pub fn asset(name: &str, headers: &HeaderMap) -> Result<Response, ApiError> {

@@ -13,7 +13,7 @@ use http_body_util::Full;
 use serde::Serialize;
 
 use super::{
-    middleware::set_common_headers,
+    headers::reserve_common_headers,
     rate_limit::{LimitKind, Quota},
 };
 use crate::{
@@ -454,8 +454,7 @@ static UNAUTHORIZED: LazyLock<[http::Response<Full<Bytes>>; AuthFailure::ALL.len
     LazyLock::new(|| {
         AuthFailure::ALL.map(|failure| {
             let mut response = ApiError::Unauthorized(failure).render();
-            // The middleware replaces the request id: the headers of a clone need not grow.
-            set_common_headers(response.headers_mut(), HeaderValue::from_static(""));
+            reserve_common_headers(response.headers_mut());
             response
         })
     });
@@ -595,3 +594,24 @@ impl From<Rejection> for ApiError {
 #[derive(Debug, thiserror::Error)]
 #[error("too many connections")]
 struct TooManyConnections;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_for_401_has_its_own_response() {
+        for failure in AuthFailure::ALL {
+            let prepared = &UNAUTHORIZED[failure as usize];
+            let rendered = ApiError::Unauthorized(failure).render();
+            assert_eq!(prepared.status(), rendered.status());
+            assert_eq!(
+                format!("{:?}", prepared.body()),
+                format!("{:?}", rendered.body())
+            );
+            for (name, value) in rendered.headers() {
+                assert_eq!(prepared.headers().get(name), Some(value));
+            }
+        }
+    }
+}

@@ -73,11 +73,14 @@ struct CachedKey {
 /// How a key is used while this process runs.
 #[derive(Debug, Default)]
 struct Usage {
-    /// Since the last flush, which reads the clock for all requests.
-    is_used: AtomicBool,
-    /// In microseconds since 1970; 0 if never.
+    /// The flush dates it, so that requests need not read the clock.
+    used_since_flush: AtomicBool,
+    /// Times are in microseconds since 1970; 0 if never.
     last_used: AtomicI64,
     deprecated_calls: AtomicI64,
+    /// How many of those calls were dated, and when the last of them was.
+    dated_deprecated_calls: AtomicI64,
+    last_deprecated_call: AtomicI64,
     /// How many of those calls were written to the database.
     flushed_deprecated_calls: AtomicI64,
     rate_limit: ArrivalTime,
@@ -149,8 +152,8 @@ impl KeyCache {
         {
             return Some(Lookup::Expired);
         }
-        if !usage.is_used.load(Ordering::Relaxed) {
-            usage.is_used.store(true, Ordering::Relaxed);
+        if !usage.used_since_flush.load(Ordering::Relaxed) {
+            usage.used_since_flush.store(true, Ordering::Relaxed);
         }
         let limiter = self.limiter.as_ref();
         Some(Lookup::Valid(ValidKey {
@@ -221,7 +224,7 @@ impl KeyCache {
         let (mut flushed, mut updates) = (Vec::new(), Vec::new());
         for CachedKey { key, usage } in keys.values() {
             let mut last_used = usage.last_used.load(Ordering::Relaxed);
-            if usage.is_used.swap(false, Ordering::Relaxed)
+            if usage.used_since_flush.swap(false, Ordering::Relaxed)
                 && now.as_microsecond() - last_used >= LAST_USED_RESOLUTION
             {
                 last_used = now.as_microsecond();
@@ -229,16 +232,22 @@ impl KeyCache {
             }
             let stored = key.last_used_at.map_or(0, Timestamp::as_microsecond);
             let calls = usage.deprecated_calls.load(Ordering::Relaxed);
+            if usage.dated_deprecated_calls.swap(calls, Ordering::Relaxed) != calls {
+                let time = now.as_microsecond();
+                usage.last_deprecated_call.store(time, Ordering::Relaxed);
+            }
             let calls = calls - usage.flushed_deprecated_calls.load(Ordering::Relaxed);
             let Ok(last_used_at) = Timestamp::from_microsecond(last_used) else {
                 continue;
             };
             if last_used > stored || calls > 0 {
+                let last_call = usage.last_deprecated_call.load(Ordering::Relaxed);
+                let last_call = Timestamp::from_microsecond(last_call).ok();
                 updates.push(ApiKeyUsage {
                     id: key.id,
                     last_used_at,
                     deprecated_calls: calls,
-                    last_deprecated_call_at: (calls > 0).then_some(now),
+                    last_deprecated_call_at: last_call.filter(|_| calls > 0),
                 });
                 // Counted before the write: if this future is dropped while it
                 // is in flight, the write still takes effect.
@@ -290,7 +299,10 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::store::{DatabaseUrl, Options, Role};
+    use crate::{
+        api_key::{ApiKeySecret, NewApiKey},
+        store::{DatabaseUrl, Options, Role},
+    };
 
     const FILE: &str = "petstore.db";
 
@@ -302,6 +314,44 @@ mod tests {
             None,
             Clock::system(),
         ))
+    }
+
+    /// Uses are dated when they are flushed, at most once per minute.
+    #[tokio::test]
+    async fn uses_are_dated_by_the_flush() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut keys = Arc::into_inner(open(dir.path()).await).unwrap();
+        let seconds = Arc::new(AtomicI64::new(1_000_000_000));
+        let time = seconds.clone();
+        let now = move || Timestamp::from_second(time.load(Ordering::Relaxed)).unwrap();
+        keys.clock = Clock::new(now.clone());
+        let keys = Arc::new(keys);
+        let secret = ApiKeySecret::generate();
+        let (new, hash) = (
+            NewApiKey::new("test".parse().unwrap(), now()),
+            secret.hash(),
+        );
+        keys.store.api_key_create(new, hash).await.unwrap();
+        let recorded = async || {
+            keys.flush_usage().await.unwrap();
+            keys.refresh().await.unwrap();
+            let listed = keys.store.api_key_list().await.unwrap();
+            let (_, key) = listed.into_iter().find(|(of, _)| *of == hash).unwrap();
+            key.last_used_at.map(Timestamp::as_second)
+        };
+        keys.refresh().await.unwrap();
+        assert_eq!(recorded().await, None);
+        for (at, expected) in [
+            (1_000_000_010, 1_000_000_010),
+            (1_000_000_060, 1_000_000_010),
+            (1_000_000_070, 1_000_000_070),
+        ] {
+            seconds.store(at, Ordering::Relaxed);
+            assert!(keys.find_and_charge(&hash, time::Instant::now()).is_some());
+            assert_eq!(recorded().await, Some(expected));
+        }
+        seconds.store(2_000_000_000, Ordering::Relaxed);
+        assert_eq!(recorded().await, Some(1_000_000_070), "it was not used");
     }
 
     #[tokio::test]

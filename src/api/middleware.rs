@@ -14,10 +14,7 @@ use futures_util::{
     FutureExt,
     future::{BoxFuture, Either},
 };
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Version, header,
-    request::Parts,
-};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version, header, request::Parts};
 use hyper::body::{Body, Incoming};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
@@ -25,6 +22,7 @@ use super::{
     context::{RequestContext, RequestGuard},
     cors,
     error::ApiError,
+    headers::{X_REQUEST_ID, set_common_headers},
     prefer,
     router::{self, Pending, Routed},
     state::Api,
@@ -33,8 +31,6 @@ use crate::{
     api_key::ApiKeySecret,
     server::{self, Response},
 };
-
-const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Responds to a request: request id, CORS, panics, rate limit and security headers,
 /// HEAD. If there is nothing to wait for, as for cached reads, it responds at once, without
@@ -165,13 +161,13 @@ fn new_request_id() -> HeaderValue {
     let random: u128 = RANDOM.with_borrow_mut(SmallRng::random);
     let mut id = [0; 32];
     for (at, digits) in id.chunks_exact_mut(8).enumerate() {
-        let digits_at = (random >> (32 * at)) as u32;
-        digits.copy_from_slice(&to_hex(digits_at));
+        let word = (random >> (32 * at)) as u32;
+        digits.copy_from_slice(&to_hex(word));
     }
     HeaderValue::from_bytes(&id).expect("hexadecimal digits are valid in a header")
 }
 
-/// Eight hexadecimal digits at a time, one in each byte.
+/// Eight hexadecimal digits, computed at once in the bytes of a word (SWAR).
 fn to_hex(number: u32) -> [u8; 8] {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let mut digits = u64::from(number);
@@ -194,14 +190,6 @@ pub fn require_https(response: &mut Response) {
     let one_year = HeaderValue::from_static("max-age=31536000");
     let headers = response.headers_mut();
     headers.insert(header::STRICT_TRANSPORT_SECURITY, one_year);
-}
-
-/// The headers of every response. A browser must not guess another media type: a name in
-/// a JSON body may look like HTML.
-pub fn set_common_headers(headers: &mut HeaderMap, request_id: HeaderValue) {
-    let nosniff = HeaderValue::from_static("nosniff");
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
-    headers.insert(X_REQUEST_ID, request_id);
 }
 
 fn panicked<T>(payload: Box<dyn Any + Send>) -> Result<T, ApiError> {

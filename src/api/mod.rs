@@ -18,6 +18,7 @@ mod cors;
 mod docs;
 mod error;
 mod events;
+mod headers;
 mod health;
 pub(crate) mod key_cache;
 mod keys;

@@ -70,7 +70,7 @@ impl<'a> RequestHead<'a> {
     }
 
     pub fn key_hash(&self) -> KeyHash {
-        self.authorized.hash
+        self.authorized.caller().hash
     }
 
     /// With strict handling, rejects query parameters that would be ignored.
@@ -184,22 +184,22 @@ impl<'a> ApiRequest<'a> {
 
     /// The API key of the caller.
     pub fn api_key_id(&self) -> i64 {
-        self.authorized.api_key_id
+        self.authorized.caller().api_key_id
     }
 
     /// The events that the caller asks for, if it may see them.
     pub fn visible_events(&self, filter: EventFilter) -> Result<VisibleEvents, ApiError> {
-        let visible = filter.visible_to(self.authorized.scopes);
+        let visible = filter.visible_to(self.authorized.caller().scopes);
         visible.map_err(|scope| ApiError::InsufficientScope(scope.as_slice()))
     }
 
     pub fn scopes(&self) -> Scopes {
-        self.authorized.scopes
+        self.authorized.caller().scopes
     }
 
     /// Checks that the caller may read all events of these types.
     pub fn ensure_readable(&self, types: EventTypes) -> Result<(), ApiError> {
-        match EventTypes::visible_to(Some(types), self.authorized.scopes) {
+        match EventTypes::visible_to(Some(types), self.authorized.caller().scopes) {
             Ok(_) => Ok(()),
             Err(scope) => Err(ApiError::InsufficientScope(scope.as_slice())),
         }
@@ -310,7 +310,7 @@ impl<'a> ApiRequest<'a> {
             .chain_update([0])
             .chain_update(body);
         Ok(Some(IdempotentRequest {
-            api_key_id: self.authorized.api_key_id,
+            api_key_id: self.authorized.caller().api_key_id,
             key,
             fingerprint: fingerprint.finalize().into(),
         }))

@@ -11,9 +11,9 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{
-    compression::{self, ACCEPT_ENCODING, Coding, MIN_COMPRESSED},
+    compression::{self, ACCEPT_ENCODING, Coding, MIN_COMPRESSED, set_coding},
     error::{ApiError, JSON},
-    middleware::set_common_headers,
+    headers::reserve_common_headers,
     openapi::PublicUrl,
     preconditions::{Preconditions, Unmet},
 };
@@ -42,7 +42,7 @@ pub enum Invalidation {
 pub struct CachedResponse {
     plain: http::Response<Full<Bytes>>,
     etag: Option<HeaderValue>,
-    /// `None` if it is not worth it.
+    /// `None` if it is not compressed.
     compressible: Option<Box<Compressible>>,
     pub invalidation: Invalidation,
 }
@@ -67,8 +67,7 @@ impl CachedResponse {
             ResponseBody::Complete(body) => body,
             ResponseBody::Stream(_) => unreachable!("a stream cannot be sent twice"),
         });
-        // The middleware replaces the request id: the headers of a clone need not grow.
-        set_common_headers(plain.headers_mut(), HeaderValue::from_static(""));
+        reserve_common_headers(plain.headers_mut());
         Self {
             etag: plain.headers().get(header::ETAG).cloned(),
             plain,
@@ -78,7 +77,7 @@ impl CachedResponse {
     }
 
     /// Compressed for clients that accept it, if that is worth it. Not for resources that
-    /// are changed with `If-Match`: its entity tag would be another one.
+    /// are changed with `If-Match`: the entity tag of a compressed response differs.
     fn compressible(content: Content, invalidation: Invalidation) -> Self {
         let plain = content.body.clone();
         let mut response = Self::new(content.response(), invalidation);
@@ -130,15 +129,14 @@ impl CachedResponse {
     /// The compressed response, if the client wants one, and what it is made from.
     fn compressed(&self, request: &HeaderMap) -> Option<(Coding, &Bytes, &Compressed)> {
         let Compressible { plain, by_coding } = &**self.compressible.as_ref()?;
-        let coding = compression::accepted(request, &Coding::ALL)?;
+        let coding = compression::negotiate(request, &Coding::ALL)?;
         Some((coding, plain, &by_coding[coding as usize]))
     }
 
-    /// What the body takes in memory, at most: compression does not make it larger.
+    /// What the body takes in memory: JSON is compressed to less than half in each coding.
     pub fn body_size(&self) -> u64 {
         let plain = self.plain.body().size_hint().lower();
-        let copies = self.compressible.as_ref().map_or(0, |_| Coding::ALL.len());
-        plain * (1 + copies as u64)
+        plain * if self.compressible.is_some() { 2 } else { 1 }
     }
 }
 
@@ -235,26 +233,16 @@ pub fn json(content: &impl Serialize) -> Response {
     response
 }
 
-/// A page of a list that no cache may store, compressed if the client accepts that.
-pub fn unstored_page(mut body: Bytes, link: Option<HeaderValue>, request: &HeaderMap) -> Response {
+/// A page of a list that no cache may store. It is compressed for each request, so only with
+/// zstd: gzip would cost more than the page itself.
+pub fn unstored_page(body: Bytes, link: Option<HeaderValue>, request: &HeaderMap) -> Response {
     let mut headers = HeaderMap::new();
-    if body.len() >= MIN_COMPRESSED {
-        headers.insert(header::VARY, ACCEPT_ENCODING);
-        if let Some(coding) = compression::accepted(request, &Coding::ALL) {
-            body = coding.compress(&body);
-            set_coding(&mut headers, coding);
-        }
-    }
+    let body = compression::compress(body, &[Coding::Zstd], request, &mut headers);
     headers.insert(header::CONTENT_TYPE, JSON);
     headers.extend(link.map(|link| (header::LINK, link)));
     let mut response = Response::new(body.into());
     *response.headers_mut() = headers;
     no_store(response)
-}
-
-fn set_coding(headers: &mut HeaderMap, coding: Coding) {
-    let coding = HeaderValue::from_static(coding.name());
-    headers.insert(header::CONTENT_ENCODING, coding);
 }
 
 /// Forbids every cache to store the response.

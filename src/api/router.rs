@@ -61,8 +61,8 @@ pub fn route<'a>(
     let response = match path {
         "/" | "/console/" if api.console => assets::redirect("/console"),
         "/" | "/docs/" if api.docs => assets::redirect("/docs"),
-        "/console" if api.console => console::page(api.docs),
-        "/docs" if api.docs => docs::page(api.console),
+        "/console" if api.console => console::page(api.docs, &head.headers),
+        "/docs" if api.docs => docs::page(api.console, &head.headers),
         "/healthz" => api.health.live(),
         "/readyz" if is_read => return Ok(Routed::Pending(Pending::Readiness)),
         // Without probing the store.

@@ -139,9 +139,10 @@ pub async fn create_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Re
 pub async fn list_webhooks(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let query = request.list_query::<WebhookFilter>()?;
     let page = api.store.webhook_list(query.clone()).await?;
+    let now = api.clock.now();
     let webhooks = page.items.iter();
     let webhooks: Vec<_> = webhooks
-        .map(|stored| WebhookView::new(stored, api.clock.now()))
+        .map(|stored| WebhookView::new(stored, now))
         .collect();
     let link = api.links.next_page("webhooks", &query, page.next.as_ref());
     Ok(response::unstored_page(

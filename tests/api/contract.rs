@@ -100,7 +100,9 @@ pub fn check(method: &Method, target: &str, body: Option<&[u8]>, response: &Resp
         response.text()
     );
     assert!(
-        response.header("x-request-id").is_some(),
+        response
+            .header("x-request-id")
+            .is_some_and(|id| !id.is_empty()),
         "missing x-request-id: {context}"
     );
     assert_eq!(

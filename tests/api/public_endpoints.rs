@@ -113,28 +113,29 @@ pub async fn large_responses_are_compressed_on_request(backend: Backend) {
                 } else {
                     assert_eq!(again.status, 200, "{coding} {tag}");
                 }
+                let matching = request(Method::GET, coding).header("if-match", tag);
+                let status = if coding == of { 200 } else { 412 };
+                assert_eq!(matching.send().await.status, status, "{coding} {tag}");
             }
         }
     }
 
-    // Also what no cache may store.
+    // Pages that no cache may store are compressed for each request, so not with gzip.
     let events = |coding| {
-        server
-            .request(Method::GET, "/v1/events")
-            .header("accept-encoding", coding)
+        let request = server.request(Method::GET, "/v1/events");
+        request.header("accept-encoding", coding)
     };
-    let plain = events("identity").send().await;
+    let plain = events("gzip").send().await;
     assert_eq!(plain.header("content-encoding"), None);
-    for coding in ["gzip", "zstd"] {
-        let compressed = events(coding).send().await;
-        assert_eq!(compressed.header("content-encoding"), Some(coding));
-        for name in ["content-type", "cache-control", "link", "vary"] {
-            assert_eq!(compressed.header(name), plain.header(name), "{name}");
-        }
-        assert_eq!(compressed.decoded().body, plain.body);
+    assert_eq!(plain.header("vary"), Some("accept-encoding"));
+    let compressed = events("gzip, deflate, br, zstd").send().await;
+    assert_eq!(compressed.header("content-encoding"), Some("zstd"));
+    for name in ["content-type", "cache-control", "link", "vary"] {
+        assert_eq!(compressed.header(name), plain.header(name), "{name}");
     }
+    assert_eq!(compressed.decoded().body, plain.body);
     let small = server.request(Method::GET, "/v1/events?limit=1");
-    let small = small.header("accept-encoding", "gzip").send().await;
+    let small = small.header("accept-encoding", "zstd").send().await;
     assert_eq!(small.header("content-encoding"), None);
     assert_eq!(small.header("vary"), None);
 }
@@ -187,6 +188,13 @@ pub async fn pages_are_served_with_their_files(backend: Backend) {
         let requires = policy.contains("require-trusted-types-for 'script'; trusted-types 'none'");
         assert_eq!(requires, trusted_types, "{policy}");
         assert_eq!(html.header("referrer-policy"), Some("no-referrer"));
+        for coding in ["gzip", "zstd"] {
+            let request = server.request(Method::GET, &format!("/{page}"));
+            let compressed = request.header("accept-encoding", coding).send().await;
+            assert_eq!(compressed.header("content-encoding"), Some(coding));
+            assert_eq!(compressed.header("vary"), Some("accept-encoding"));
+            assert_eq!(compressed.decoded().body, html.body);
+        }
         let html = html.text();
         assert!(html.contains(text), "{html}");
         assert!(!html.contains('{'), "a placeholder remains: {html}");
@@ -239,6 +247,10 @@ pub async fn security_headers_are_sent(backend: Backend) {
         let response = server.get(path).await;
         assert_eq!(response.header("strict-transport-security"), hsts, "{path}");
     }
+    let request = server.request(Method::GET, "/v1/pets").without_key();
+    let unauthorized = request.send().await;
+    assert_eq!(unauthorized.status, 401);
+    assert_eq!(unauthorized.header("strict-transport-security"), hsts);
     let mut conn = RawConnection::connect(&server).await;
     conn.send("garbage\r\n\r\n").await;
     let rejected = conn.last_response("GET /").await;

@@ -128,6 +128,32 @@ fn a_backup_appears_atomically() {
     backup(&home, "copy.db").success();
 }
 
+/// The copy is made without syncs by SQLite, so a failed one must not go unnoticed.
+#[test]
+#[ignore = "needs strace; make test installs it and runs this"]
+fn a_copy_that_cannot_be_synced_is_discarded() {
+    let home = Home::new();
+    home.new_key();
+    backup(&home, "copy.db").success();
+    fs::write(home.path("trace"), "").unwrap();
+    let before = home.files();
+    // The second one of a backup is SQLite's, of the folder.
+    for (line, number) in [
+        ("backup other.db", 1),
+        ("backup other.db", 3),
+        ("restore copy.db", 1),
+        ("restore copy.db", 2),
+    ] {
+        let inject = format!("inject=fsync:error=EIO:when={number}");
+        let mut command = home.traced(&["-e", "trace=fsync", "-e", &inject]);
+        let failed = Finished::of(command.args(line.split(' ')));
+        assert_eq!(failed.code, Some(1), "{failed:?}");
+        assert!(failed.stderr.contains("cannot write"), "{failed:?}");
+        assert_eq!(home.files(), before, "{line}");
+        home.petstore(&["check"]).success();
+    }
+}
+
 /// Whatever the signal, one sentence says how things are, and no file is left.
 #[test]
 #[ignore = "needs strace; make test installs it and runs this"]

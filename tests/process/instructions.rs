@@ -188,6 +188,8 @@ async fn hot_paths_execute_no_more_instructions_than_before() {
 
     let list = request("GET /v1/pets", &key, "", "");
     let listed = send(client, &list, 200).await;
+    let codings = "Accept-Encoding: gzip, deflate, br, zstd\r\n";
+    let compressed = request("GET /v1/pets", &key, codings, "");
     let etag = header(&listed, "etag").unwrap();
     let not_modified = format!("If-None-Match: {etag}\r\n");
     let not_modified = request("GET /v1/pets", &key, &not_modified, "");
@@ -195,6 +197,7 @@ async fn hot_paths_execute_no_more_instructions_than_before() {
     let wrong_key = request("GET /v1/pets", &format!("psk_{}", "a".repeat(38)), "", "");
     for (name, request, status) in [
         ("list", &list, 200),
+        ("list, compressed", &compressed, 200),
         ("get", &get, 200),
         ("not modified", &not_modified, 304),
         ("wrong key", &wrong_key, 401),

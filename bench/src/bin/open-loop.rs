@@ -60,10 +60,10 @@ struct Plan {
 }
 
 /// A connection, with or without TLS.
-type Stream = Box<dyn Bytes>;
+type Stream = Box<dyn ByteStream>;
 
-trait Bytes: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Bytes for S {}
+trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for S {}
 
 #[derive(Deserialize)]
 struct Load {

@@ -75,8 +75,8 @@ pub(super) fn copy_and_check(
     let (source, is_current) = sqlite::open_read_only(from)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut target = Connection::open_with_flags(file.path(), flags)?;
-    // The file is worth nothing until it is complete. It is synced in small steps: on ext4, an
-    // fsync of the live store also waits for what is written to new files.
+    // Without a journal, as an incomplete copy is discarded. Synced in small steps, because on
+    // ext4 an fsync of the live store also waits for what is written to new files.
     target.pragma_update(None, "journal_mode", "OFF")?;
     target.pragma_update(None, "synchronous", "OFF")?;
     // A read transaction pins one snapshot. Without it, the backup API restarts
