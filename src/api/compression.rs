@@ -76,14 +76,17 @@ pub fn set_coding(response: &mut HeaderMap, coding: Coding) {
 /// The coding that the client prefers (RFC 9110, section 12.5.3); on a tie, the one that comes
 /// first in `available`.
 pub fn negotiate(headers: &HeaderMap, available: &[Coding]) -> Option<Coding> {
-    let (mut best, mut best_weight, mut identity_weight) = (None, 0.0, 0.0);
+    let (mut best, mut best_weight, mut identity_weight) = (None, 0.0_f32, 0.0_f32);
     let values = header_values(headers, header::ACCEPT_ENCODING);
     let values = values.filter_map(|value| value.to_str().ok());
     for coding in values.flat_map(|value| value.split(',')) {
-        let (name, weight) = coding.split_once(';').unwrap_or((coding, "q=1"));
-        let weight = weight.trim().trim_start_matches(['q', 'Q', '=']);
-        let weight = weight.parse::<f32>().unwrap_or(0.0);
-        let name = name.trim();
+        let (name, weight) = match coding.split_once(';') {
+            None => (coding.trim(), 1.0),
+            Some((name, weight)) => {
+                let weight = weight.trim().trim_start_matches(['q', 'Q', '=']);
+                (name.trim(), weight.parse().unwrap_or(0.0))
+            }
+        };
         if name.eq_ignore_ascii_case("identity") {
             identity_weight = weight;
         }

@@ -58,7 +58,7 @@ struct Compressible {
 #[derive(Debug, Default)]
 struct Compressed {
     etag: OnceLock<HeaderValue>,
-    body: OnceLock<Bytes>,
+    response: OnceLock<http::Response<Full<Bytes>>>,
 }
 
 impl CachedResponse {
@@ -96,34 +96,56 @@ impl CachedResponse {
     /// wants other content. Preconditions apply to a success only (RFC 9110, section
     /// 13.2.1).
     pub fn respond(&self, request: &HeaderMap) -> Result<Response, ApiError> {
-        let mut response = self.plain.clone();
         let compressed = self.compressed(request);
-        let mut etag = self.etag.as_ref();
-        if let (Some((coding, _, compressed)), Some(plain_tag)) = (compressed, etag) {
-            let tag = || with_suffix(plain_tag, coding.name());
-            let tag = compressed.etag.get_or_init(tag);
-            response.headers_mut().insert(header::ETAG, tag.clone());
-            etag = Some(tag);
-        }
-        match etag.map_or(Ok(()), |etag| Preconditions::new(request).evaluate(etag)) {
-            Ok(()) => {
-                if let Some((coding, plain, compressed)) = compressed {
-                    let body = compressed.body.get_or_init(|| coding.compress(plain));
-                    *response.body_mut() = body.clone().into();
-                    set_coding(response.headers_mut(), coding);
-                }
+        let etag = match (compressed, self.etag.as_ref()) {
+            (Some((coding, _, compressed)), Some(plain)) => {
+                let tag = || with_suffix(plain, coding.name());
+                Some(compressed.etag.get_or_init(tag))
             }
+            (_, plain) => plain,
+        };
+        let response = match etag.map_or(Ok(()), |etag| Preconditions::new(request).evaluate(etag))
+        {
+            Ok(()) => match compressed {
+                None => self.plain.clone(),
+                Some((coding, plain, compressed)) => {
+                    let response = || self.in_coding(coding, plain, etag);
+                    compressed.response.get_or_init(response).clone()
+                }
+            },
             Err(Unmet::IfMatch) => {
                 let message = "If-Match: the content has another ETag; omit the header to fetch it";
                 return Err(ApiError::PreconditionFailed(message));
             }
             Err(Unmet::IfNoneMatch) => {
+                let mut response = self.plain.clone();
                 *response.status_mut() = StatusCode::NOT_MODIFIED;
                 *response.body_mut() = Full::default();
-                response.headers_mut().remove(header::CONTENT_TYPE);
+                let headers = response.headers_mut();
+                headers.remove(header::CONTENT_TYPE);
+                if let Some(etag) = etag {
+                    headers.insert(header::ETAG, etag.clone());
+                }
+                response
             }
-        }
+        };
         Ok(response.map(ResponseBody::Complete))
+    }
+
+    fn in_coding(
+        &self,
+        coding: Coding,
+        body: &[u8],
+        etag: Option<&HeaderValue>,
+    ) -> http::Response<Full<Bytes>> {
+        let mut response = self.plain.clone();
+        *response.body_mut() = coding.compress(body).into();
+        let headers = response.headers_mut();
+        set_coding(headers, coding);
+        if let Some(etag) = etag {
+            headers.insert(header::ETAG, etag.clone());
+        }
+        response
     }
 
     /// The compressed response, if the client wants one, and what it is made from.
