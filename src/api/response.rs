@@ -256,7 +256,7 @@ pub fn json(content: &impl Serialize) -> Response {
 }
 
 /// A page of a list that no cache may store. It is compressed for each request, so only with
-/// zstd: gzip would cost more than the page itself.
+/// zstd: gzip would cost as much as the page itself.
 pub fn unstored_page(body: Bytes, link: Option<HeaderValue>, request: &HeaderMap) -> Response {
     let mut headers = HeaderMap::new();
     let body = compression::compress(body, &[Coding::Zstd], request, &mut headers);
