@@ -123,7 +123,7 @@ impl CachedResponse {
                 *response.body_mut() = Full::default();
                 let headers = response.headers_mut();
                 headers.remove(header::CONTENT_TYPE);
-                if let Some(etag) = etag {
+                if let Some(etag) = etag.filter(|_| compressed.is_some()) {
                     headers.insert(header::ETAG, etag.clone());
                 }
                 response
