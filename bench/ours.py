@@ -122,10 +122,10 @@ class Ours:
         self, store: Path, key: str, animals: int, certificate: Path | None = None
     ) -> Started:
         """Starts the service, over TLS if there is a folder with a certificate."""
-        petstore = [self.programs / "petstore"]
-        options = [f"--tls-{name}={certificate}/{name}.pem" for name in ("cert", "key")]
-        options = options if certificate else []
-        return self.serve_from(f"sqlite:{store}", store.parent, key, animals, petstore, options)
+        options = []
+        if certificate:
+            options = [f"--tls-cert={certificate}/cert.pem", f"--tls-key={certificate}/key.pem"]
+        return self.serve_from(f"sqlite:{store}", store.parent, key, animals, options=options)
 
     def serve_from(
         self,

@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import count, cycle, islice
 from pathlib import Path
@@ -656,12 +656,14 @@ def stalls(bench: Bench, seconds: int) -> Result:
     @contextmanager
     def renewing() -> Iterator[Started]:
         """Another service, over TLS, which looks for a new certificate every five seconds."""
-        with ExitStack() as stack:
-            copy, key = bench.ours.store(animals)
-            os.sync()
-            secure = bench.ours.serve(copy, key, animals, served)
-            stack.callback(secure.stop)
-            yield stack.enter_context(repeating(secure, renew, CERTIFICATE_PAUSE))
+        copy, key = bench.ours.store(animals)
+        os.sync()
+        server = bench.ours.serve(copy, key, animals, served)
+        try:
+            with repeating(server, renew, CERTIFICATE_PAUSE):
+                yield server
+        finally:
+            server.stop()
 
     beside = {
         "nothing": lambda: nullcontext(us),

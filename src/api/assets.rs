@@ -56,10 +56,7 @@ pub fn find(assets: &[Asset], name: &str, headers: &HeaderMap) -> Result<Respons
         return Ok(response(asset.plain, &file_headers));
     }
     let mut response = response(asset.gzip, &file_headers);
-    let gzip = HeaderValue::from_static("gzip");
-    response
-        .headers_mut()
-        .insert(header::CONTENT_ENCODING, gzip);
+    compression::set_coding(response.headers_mut(), Coding::Gzip);
     Ok(response)
 }
 

@@ -189,7 +189,7 @@ impl<'a> ApiRequest<'a> {
 
     /// The events that the caller asks for, if it may see them.
     pub fn visible_events(&self, filter: EventFilter) -> Result<VisibleEvents, ApiError> {
-        let visible = filter.visible_to(self.authorized.caller().scopes);
+        let visible = filter.visible_to(self.scopes());
         visible.map_err(|scope| ApiError::InsufficientScope(scope.as_slice()))
     }
 
@@ -199,7 +199,7 @@ impl<'a> ApiRequest<'a> {
 
     /// Checks that the caller may read all events of these types.
     pub fn ensure_readable(&self, types: EventTypes) -> Result<(), ApiError> {
-        match EventTypes::visible_to(Some(types), self.authorized.caller().scopes) {
+        match EventTypes::visible_to(Some(types), self.scopes()) {
             Ok(_) => Ok(()),
             Err(scope) => Err(ApiError::InsufficientScope(scope.as_slice())),
         }
@@ -268,10 +268,10 @@ impl<'a> ApiRequest<'a> {
     }
 
     async fn body_of_type(&mut self, types: &'static [&'static str]) -> Result<Bytes, ApiError> {
-        if !has_media_type(&self.head.head.headers, types) {
+        if !has_media_type(self.headers(), types) {
             return Err(ApiError::UnsupportedMediaType(types));
         }
-        if is_encoded(&self.head.head.headers) {
+        if is_encoded(self.headers()) {
             return Err(ApiError::UnsupportedContentEncoding(types));
         }
         self.body().await
@@ -288,7 +288,7 @@ impl<'a> ApiRequest<'a> {
     }
 
     fn parse_idempotency_key(&self, body: &[u8]) -> Result<Option<IdempotentRequest>, ApiError> {
-        let mut keys = self.head.head.headers.get_all(IDEMPOTENCY_KEY).iter();
+        let mut keys = self.headers().get_all(IDEMPOTENCY_KEY).iter();
         let Some(key) = keys.next() else {
             return Ok(None);
         };
@@ -310,7 +310,7 @@ impl<'a> ApiRequest<'a> {
             .chain_update([0])
             .chain_update(body);
         Ok(Some(IdempotentRequest {
-            api_key_id: self.authorized.caller().api_key_id,
+            api_key_id: self.api_key_id(),
             key,
             fingerprint: fingerprint.finalize().into(),
         }))
