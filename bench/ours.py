@@ -178,10 +178,10 @@ class Ours:
         process = spawn([self.programs / "bare-hyper", folder / "response"], folder, {})
         return replace(like, process=process, base="http://" + first_line(folder / "server.log"))
 
-    def raw(self, animals: int, action: str, count: int) -> float:
+    def raw(self, animals: int, action: str, count: int, *options: int) -> float:
         """CPU time of one statement in a loop, in microseconds."""
         store, _ = self.store(animals)
-        spent = float(self.program("raw-sqlite", store, action, count))
+        spent = float(self.program("raw-sqlite", store, action, count, *options))
         shutil.rmtree(store.parent)
         return spent
 

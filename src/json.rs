@@ -5,7 +5,8 @@
 //! is exact however it is written.
 
 use std::{
-    collections::{HashMap, HashSet},
+    borrow::Cow,
+    collections::{BTreeMap, HashSet, btree_map::Entry},
     fmt,
 };
 
@@ -31,7 +32,7 @@ pub enum ObjectError {
 
 /// A JSON object whose member names are unique.
 #[derive(Debug)]
-pub struct Object<'a>(HashMap<String, &'a RawValue>);
+pub struct Object<'a>(BTreeMap<Cow<'a, str>, &'a RawValue>);
 
 impl<'a> Object<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ObjectError> {
@@ -77,9 +78,7 @@ impl<'a> Object<'a> {
 
     /// The names of the members, sorted.
     pub fn names(&self) -> Vec<&str> {
-        let mut names: Vec<_> = self.0.keys().map(String::as_str).collect();
-        names.sort_unstable();
-        names
+        self.0.keys().map(|name| &**name).collect()
     }
 }
 
@@ -124,8 +123,12 @@ impl<'a> Value<'a> {
         self.0 == "null"
     }
 
-    pub fn as_string(self) -> Option<String> {
-        serde_json::from_str(self.0).ok()
+    pub fn as_string(self) -> Option<Cow<'a, str>> {
+        let quoted = self.0.strip_prefix('"')?.strip_suffix('"')?;
+        match quoted.contains('\\') {
+            true => serde_json::from_str(self.0).ok().map(Cow::Owned),
+            false => Some(Cow::Borrowed(quoted)),
+        }
     }
 
     pub fn as_array(self) -> Option<Vec<Value<'a>>> {
@@ -136,6 +139,9 @@ impl<'a> Value<'a> {
     /// The exact value of a number that is a whole int64. `1`, `1.0` and `10e-1`
     /// are equal, as in JSON Schema.
     pub fn as_int64(self) -> Option<i64> {
+        if let Ok(integer) = self.0.parse() {
+            return Some(integer);
+        }
         let (negative, text) = match self.0.strip_prefix('-') {
             Some(rest) => (true, rest),
             None => (false, self.0),
@@ -174,19 +180,19 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Members;
         impl<'de> Visitor<'de> for Members {
-            type Value = HashMap<String, &'de RawValue>;
+            type Value = BTreeMap<Cow<'de, str>, &'de RawValue>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a JSON object")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = HashMap::new();
-                while let Some(name) = map.next_key::<String>()? {
-                    if members.contains_key(&name) {
-                        return Err(duplicate_member(&name));
-                    }
-                    members.insert(name, map.next_value()?);
+                let mut members = BTreeMap::new();
+                while let Some(MemberName(name)) = map.next_key()? {
+                    match members.entry(name) {
+                        Entry::Vacant(entry) => entry.insert(map.next_value()?),
+                        Entry::Occupied(entry) => return Err(duplicate_member(entry.key())),
+                    };
                 }
                 Ok(members)
             }
@@ -194,6 +200,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
         deserializer.deserialize_map(Members).map(Self)
     }
 }
+
+/// The name of a member, copied only if it is escaped.
+#[derive(Deserialize)]
+struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Any JSON value. Deserializing it checks every nested string and member name.
 struct Strict;

@@ -1,5 +1,7 @@
 //! What every name has in common: it is short, visible text in one line.
 
+use std::borrow::Cow;
+
 use crate::{invalid::Invalid, json::Value};
 
 /// Checks a name.
@@ -31,7 +33,7 @@ pub(crate) fn check_prefix(text: &str, max_chars: usize) -> Result<(), Invalid> 
 }
 
 /// The text of the required member `name`.
-pub(crate) fn from_json(value: Option<Value>) -> Result<String, Invalid> {
+pub(crate) fn from_json(value: Option<Value<'_>>) -> Result<Cow<'_, str>, Invalid> {
     let value = value.ok_or_else(|| invalid("required; must be a string"))?;
     value
         .as_string()

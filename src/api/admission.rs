@@ -4,10 +4,10 @@
 use std::{
     pin::pin,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{context::Wait, error::ApiError};
 
@@ -114,9 +114,10 @@ impl InFlight<'_> {
         body: impl Future<Output = T>,
         wait: &mut Wait,
     ) -> Result<T, ApiError> {
-        *wait = Wait::Since(Instant::now());
+        let started = Instant::now();
+        *wait = Wait::Since(started.into_std());
         let mut body = pin!(body);
-        let mut received = timeout(SLOW_BODY, &mut body).await;
+        let mut received = timeout_at(started + SLOW_BODY, &mut body).await;
         if received.is_err() {
             let _slow = self.admission.slow_bodies.acquire()?;
             self.permit = None;

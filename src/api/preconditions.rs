@@ -39,8 +39,8 @@ impl<'a> Preconditions<'a> {
 
     /// Whether they depend on the state of the resource, beyond that it exists.
     pub fn depend_on_state(self) -> bool {
-        let is_any = self.has_wildcard(header::IF_MATCH);
-        self.has(header::IF_NONE_MATCH) || self.has(header::IF_MATCH) && !is_any
+        self.has(header::IF_NONE_MATCH)
+            || self.has(header::IF_MATCH) && !self.has_wildcard(header::IF_MATCH)
     }
 
     /// Evaluates them for a resource that exists, in the order of RFC 9110, section
@@ -75,8 +75,8 @@ impl<'a> Preconditions<'a> {
     /// Evaluates them for a POST. Its target has no entity tag, so a tag matches
     /// nothing; `*` matches if the target can be fetched, as a list can.
     pub fn evaluate_post(self, target_exists: bool) -> Result<(), ApiError> {
-        let is_any = self.has_wildcard(header::IF_MATCH);
-        if self.has(header::IF_MATCH) && !(target_exists && is_any) {
+        let matches = || target_exists && self.has_wildcard(header::IF_MATCH);
+        if self.has(header::IF_MATCH) && !matches() {
             let message = "If-Match: a POST has no ETag to match; omit the header";
             return Err(ApiError::PreconditionFailed(message));
         }
@@ -90,8 +90,7 @@ impl<'a> Preconditions<'a> {
 
     /// Evaluates them for a resource that exists and has no entity tag: only `*` matches it.
     pub fn evaluate_untagged(self) -> Result<(), ApiError> {
-        let is_any = self.has_wildcard(header::IF_MATCH);
-        if self.has(header::IF_MATCH) && !is_any {
+        if self.has(header::IF_MATCH) && !self.has_wildcard(header::IF_MATCH) {
             let message = "If-Match: this resource has no ETag to match; omit the header";
             return Err(ApiError::PreconditionFailed(message));
         }

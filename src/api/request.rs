@@ -3,7 +3,7 @@
 use std::{ops::Deref, time::Instant};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use percent_encoding::percent_decode_str;
@@ -30,7 +30,7 @@ use crate::{
     order::OrderId,
     page::{Filter, ListQuery},
     pet::PetId,
-    server::MAX_BODY_BYTES,
+    server::{MAX_BODY_BYTES, header_values},
     webhook::WebhookId,
 };
 
@@ -39,7 +39,7 @@ const JSON: &[&str] = &["application/json"];
 /// RFC 7396.
 const MERGE_PATCH: &[&str] = &["application/merge-patch+json", "application/json"];
 
-const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// A request without its body.
 pub struct RequestHead<'a> {
@@ -288,12 +288,12 @@ impl<'a> ApiRequest<'a> {
     }
 
     fn parse_idempotency_key(&self, body: &[u8]) -> Result<Option<IdempotentRequest>, ApiError> {
-        let mut keys = self.headers().get_all(IDEMPOTENCY_KEY).iter();
+        let mut keys = header_values(self.headers(), IDEMPOTENCY_KEY);
         let Some(key) = keys.next() else {
             return Ok(None);
         };
         let invalid =
-            |reason: &str| ApiError::InvalidParameter(Invalid::new(IDEMPOTENCY_KEY, reason));
+            |reason: &str| ApiError::InvalidParameter(Invalid::new("Idempotency-Key", reason));
         if keys.next().is_some() {
             return Err(invalid("must not be repeated"));
         }
@@ -350,7 +350,7 @@ fn describe_unknown(kind: &str, names: Vec<&str>, known: &[&str]) -> Option<Stri
 
 /// Whether the body has one of the media types. A missing Content-Type is accepted.
 fn has_media_type(headers: &HeaderMap, types: &[&str]) -> bool {
-    let mut declared = headers.get_all(header::CONTENT_TYPE).iter();
+    let mut declared = header_values(headers, header::CONTENT_TYPE);
     let Some(value) = declared.next() else {
         return true;
     };
@@ -374,6 +374,6 @@ fn has_media_type(headers: &HeaderMap, types: &[&str]) -> bool {
 
 /// Whether a body has a content coding. None is supported.
 fn is_encoded(headers: &HeaderMap) -> bool {
-    let mut codings = headers.get_all(header::CONTENT_ENCODING).iter();
+    let mut codings = header_values(headers, header::CONTENT_ENCODING);
     codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }

@@ -195,8 +195,7 @@ impl Links {
         query: &ListQuery<F>,
         next: Option<&Position>,
     ) -> Option<HeaderValue> {
-        let (base, query) = (&self.base, query.next(next?.clone()));
-        Some(next_link(format!("{base}/{path}?{query}")))
+        Some(self.next_link(path, &query.next(next?.clone())))
     }
 
     /// A page of the list at `path`, with a link to the next one.
@@ -219,12 +218,17 @@ impl Links {
 
     /// The link to the next page of the event log.
     pub fn events(&self, query: &str) -> HeaderValue {
-        next_link(format!("{}/events?{query}", self.base))
+        self.next_link("events", query)
+    }
+
+    fn next_link(&self, path: &str, query: &str) -> HeaderValue {
+        let link = ["<", &self.base, "/", path, "?", query, ">; rel=\"next\""].concat();
+        HeaderValue::try_from(link).expect("links are printable ASCII")
     }
 
     /// 201 with the location of the new resource.
     pub fn created(&self, path: &str, id: i64, resource: &impl Serialize) -> Response {
-        let location = format!("{}/{path}/{id}", self.base);
+        let location = [&self.base, "/", path, "/", &id.to_string()].concat();
         let location = HeaderValue::try_from(location).expect("URLs are printable ASCII");
         let mut response = json(resource);
         *response.status_mut() = StatusCode::CREATED;
@@ -241,11 +245,6 @@ impl Links {
         headers.insert(header::LINK, self.deprecation.clone());
         response
     }
-}
-
-fn next_link(url: String) -> HeaderValue {
-    let link = format!("<{url}>; rel=\"next\"");
-    HeaderValue::try_from(link).expect("links are printable ASCII")
 }
 
 /// A JSON body without an entity tag, for the response to a write.

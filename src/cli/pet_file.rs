@@ -1,6 +1,7 @@
 //! Files of animals: CSV as spreadsheets write it, and JSON Lines.
 
 use std::{
+    borrow::Cow,
     ffi::OsStr,
     io::{self, BufRead, Read},
     path::Path,
@@ -273,7 +274,7 @@ fn pet_from_json(line: &[u8]) -> Result<PetRecord, String> {
         (number, name) => {
             let name = name.and_then(|name| name.as_string());
             let name = name.filter(|name| !name.trim().is_empty());
-            category_id(number).map(|id| CategoryReference::new(id, name))
+            category_id(number).map(|id| CategoryReference::new(id, name.map(Cow::into_owned)))
         }
     };
     let (name, status) = NewPet::name_and_status(&object);

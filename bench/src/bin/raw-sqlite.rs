@@ -2,7 +2,7 @@
 //! thread, without a service around them.
 //!
 //! `raw-sqlite FILE fill N` fills the table up to N pets with their events, without fsync;
-//! `raw-sqlite FILE insert N` inserts N pets and events in large durable transactions;
+//! `raw-sqlite FILE insert N BATCH` inserts N pets and events, BATCH per durable transaction;
 //! `raw-sqlite FILE page N` reads N pages of 20 with keyset pagination;
 //! `raw-sqlite FILE get N` reads N pets, spread over the whole table.
 //! The last three print the CPU time of one operation in microseconds.
@@ -12,25 +12,22 @@ use std::{env, error::Error, time::SystemTime};
 use petstore_bench::{cpu_time, mix};
 use rusqlite::{Connection, config::DbConfig, params};
 
-/// Inserts per transaction.
-const BATCH_SIZE: i64 = 1000;
-
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let [file, action, count] = arguments.as_slice() else {
-        return Err("usage: raw-sqlite FILE fill|insert|page|get N".into());
+    let [file, action, count, options @ ..] = arguments.as_slice() else {
+        return Err("usage: raw-sqlite FILE fill|insert|page|get N [BATCH]".into());
     };
     let count = count.parse()?;
     let db = Connection::open(file)?;
     db.pragma_update(None, "synchronous", "FULL")?;
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     let before = cpu_time();
-    match action.as_str() {
-        "fill" => return Ok(fill(&db, count)?),
-        "insert" => insert(&db, count, BATCH_SIZE)?,
-        "page" => walk(&db, count)?,
-        "get" => get(&db, count)?,
-        _ => return Err("the action must be fill, insert, page or get".into()),
+    match (action.as_str(), options) {
+        ("fill", []) => return Ok(fill(&db, count)?),
+        ("insert", [batch_size]) => insert(&db, count, batch_size.parse()?)?,
+        ("page", []) => walk(&db, count)?,
+        ("get", []) => get(&db, count)?,
+        _ => return Err("the action must be fill, insert with BATCH, page or get".into()),
     }
     let spent = cpu_time() - before;
     println!("{:.3}", spent.as_secs_f64() * 1e6 / count as f64);
