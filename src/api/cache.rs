@@ -197,18 +197,18 @@ impl ResponseCache {
     ) -> ReadResult {
         let arrived = Instant::now();
         let entry = self.entries.get(&key);
-        let known = self.store.last_known_version();
-        let may_be_valid = entry.as_ref().is_some_and(|entry| entry.is_valid_at(known));
-        let Some(backoff) = entry.and_then(|entry| entry.backoff) else {
+        let Some((entry, backoff)) = entry.and_then(|e| e.backoff.clone().map(|b| (e, b))) else {
             let backoff = self.doorkeeper.admits(&key).then(Arc::default);
             return self.read_shared(key, arrived, backoff, read).await;
         };
+        let known = self.store.last_known_version();
         match backoff.remaining() {
-            0 if may_be_valid => {
+            0 if entry.is_valid_at(known) => {
                 if let Some(version) = self.version_checks.current_version().await {
-                    // Looked up again: another request may have refreshed it.
-                    let entry = self.entries.get(&key);
-                    if let Some(entry) = entry.filter(|entry| entry.is_valid_at(version)) {
+                    let is_valid = |entry: &Entry| entry.is_valid_at(version);
+                    // Another request may have refreshed it.
+                    let refreshed = || self.entries.get(&key).filter(is_valid);
+                    if let Some(entry) = Some(entry).filter(is_valid).or_else(refreshed) {
                         backoff.reset();
                         self.metrics.hits.increment();
                         return Ok(entry.response);

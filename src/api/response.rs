@@ -183,7 +183,8 @@ impl Links {
              <{documentation}>; rel=\"deprecation\"; type=\"{media_type}\""
         );
         Self {
-            deprecation: deprecation.try_into().expect("URLs are printable ASCII"),
+            // Leaked, because clones of a static value share no reference count.
+            deprecation: HeaderValue::from_static(deprecation.leak()),
             base,
         }
     }
