@@ -60,6 +60,14 @@ def against_peers(result: Result) -> tuple[str, float, bool]:
     return goal, ratio, ratio >= 5
 
 
+def no_dearer(coding: str) -> Callable[[Result], tuple[str, float, bool]]:
+    def evaluate(result: Result) -> tuple[str, float, bool]:
+        ratio = result.ratio(coding, "plain")
+        return f"{coding}: CPU per request at most that of the plain page", ratio, ratio <= 1
+
+    return evaluate
+
+
 def quick_build(result: Result) -> tuple[str, float, bool]:
     ratio = result.ratio("release", "dist")
     return "the release profile's CPU at most 1.05 times that of dist", ratio, ratio <= 1.05
@@ -133,6 +141,7 @@ GOALS = {
     "walk": [against_peers],
     "get": [over_limit(1.15), against_peers],
     "304": [over_limit(1.15)],
+    "compressed": [no_dearer("zstd"), no_dearer("gzip")],
     "wrong-key": [over_limit(1.15), against_peers],
     "http2": [over_limit(1.2)],
     "mix": [over_limit(1.35), against_peers],

@@ -182,7 +182,7 @@ class Bench:
         """The limit, the service and every rival, creating animals.
 
         A create costs more in a larger store, so the service has a new one in each round,
-        as the limit has.
+        as the limit has. Those of the rivals grow, but slowly.
         """
         ask = create(connections)
         limit, ours, *rivals = self.beside_all(ask, lambda: self.raw_insert(connections))
@@ -197,8 +197,11 @@ class Bench:
         return [limit, replace(ours, measure=in_new_store), *rivals]
 
     def raw_insert(self, connections: int) -> float:
-        """No more inserts can share a commit than there are connections."""
-        return self.ours.raw(ANIMALS, "insert", min(10_000 * connections, 100_000), connections)
+        """CPU of an insert in µs, with as many per commit as there are connections to share it.
+
+        There are about as many inserts as the service executes in a round.
+        """
+        return self.ours.raw(ANIMALS, "insert", min(6_000 * connections, 60_000), connections)
 
     def raw_page(self) -> float:
         return self.ours.raw(SIZES["10 million"], "page", 50_000)
@@ -294,6 +297,17 @@ def mix(server: Started) -> Load:
 
 def wrong_key(server: Started) -> Load:
     return Load([f"GET {server.paths['list']}"], headers=server.wrong_headers)
+
+
+def codings(bench: Bench) -> list[Contender]:
+    """A page of 100 animals, plain and compressed."""
+    us = bench.service()
+
+    def load(headers: dict[str, str]) -> Load:
+        return Load([f"GET {us.paths['list']}?limit=100"], headers=us.headers | headers)
+
+    compressed = [Contender(name, us, load({"Accept-Encoding": name})) for name in ("zstd", "gzip")]
+    return [Contender("plain", us, load({})), *compressed]
 
 
 def over_http2(server: Started) -> Load:
@@ -474,6 +488,7 @@ SCENARIOS = [
         "List with If-None-Match (304)",
         lambda b: b.beside_limit(b.service(), not_modified(b.service())),
     ),
+    Scenario("compressed", "List of 100 animals, compressed (cached)", codings),
     Scenario("wrong-key", "Invalid API key (401)", lambda b: b.beside_all(wrong_key)),
     Scenario(
         "http2",

@@ -6,7 +6,7 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, HashSet, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     fmt,
 };
 
@@ -139,6 +139,7 @@ impl<'a> Value<'a> {
     /// The exact value of a number that is a whole int64. `1`, `1.0` and `10e-1`
     /// are equal, as in JSON Schema.
     pub fn as_int64(self) -> Option<i64> {
+        // JSON has neither a plus sign nor leading zeros.
         if let Ok(integer) = self.0.parse() {
             return Some(integer);
         }
@@ -201,7 +202,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     }
 }
 
-/// The name of a member, copied only if it is escaped.
+/// The name of a member. It is copied only if it is escaped; a bare `Cow` always is.
 #[derive(Deserialize)]
 struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -251,8 +252,8 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
-        let mut names = HashSet::new();
-        while let Some(name) = map.next_key::<String>()? {
+        let mut names = BTreeSet::new();
+        while let Some(MemberName(name)) = map.next_key()? {
             map.next_value::<Self>()?;
             if let Some(name) = names.replace(name) {
                 return Err(duplicate_member(&name));

@@ -197,7 +197,8 @@ impl ResponseCache {
     ) -> ReadResult {
         let arrived = Instant::now();
         let entry = self.entries.get(&key);
-        let Some((entry, backoff)) = entry.and_then(|e| e.backoff.clone().map(|b| (e, b))) else {
+        let entry = entry.and_then(|mut entry| Some((entry.backoff.take()?, entry)));
+        let Some((backoff, entry)) = entry else {
             let backoff = self.doorkeeper.admits(&key).then(Arc::default);
             return self.read_shared(key, arrived, backoff, read).await;
         };
