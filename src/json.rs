@@ -202,7 +202,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     }
 }
 
-/// The name of a member. It is copied only if it is escaped; a bare `Cow` always is.
+/// The name of a member, copied only if it is escaped. serde always copies a bare `Cow`.
 #[derive(Deserialize)]
 struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
 

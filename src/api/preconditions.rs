@@ -75,8 +75,7 @@ impl<'a> Preconditions<'a> {
     /// Evaluates them for a POST. Its target has no entity tag, so a tag matches
     /// nothing; `*` matches if the target can be fetched, as a list can.
     pub fn evaluate_post(self, target_exists: bool) -> Result<(), ApiError> {
-        let matches = || target_exists && self.has_wildcard(header::IF_MATCH);
-        if self.has(header::IF_MATCH) && !matches() {
+        if self.has(header::IF_MATCH) && !(target_exists && self.has_wildcard(header::IF_MATCH)) {
             let message = "If-Match: a POST has no ETag to match; omit the header";
             return Err(ApiError::PreconditionFailed(message));
         }

@@ -161,6 +161,6 @@ pub async fn a_full_write_queue_returns_503_and_stores_nothing(backend: Backend)
             lock = None;
         }
     }
-    assert!(lock.is_none(), "only {rejected} rejected");
+    assert!(lock.is_none() && stored >= 1, "{stored} stored");
     assert_eq!(server.count_pets().await, 1 + stored);
 }
