@@ -5,7 +5,6 @@ use std::{
     any::Any,
     cell::RefCell,
     future::{Ready, ready},
-    net::IpAddr,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
@@ -29,25 +28,33 @@ use super::{
 };
 use crate::{
     api_key::ApiKeySecret,
-    server::{self, Response},
+    server::{self, Client, Response},
 };
 
 /// Responds to a request: request id, CORS, panics, rate limit and security headers,
 /// HEAD. If there is nothing to wait for, as for cached reads, it responds at once, without
 /// a future to poll.
-pub fn handle(
-    api: &Api,
-    client: IpAddr,
+pub fn handle<'a>(
+    api: &'a Api,
+    client: Client<'a>,
     request: Request<Incoming>,
-) -> Either<Ready<Response>, BoxFuture<'_, Response>> {
+) -> Either<Ready<Response>, BoxFuture<'a, Response>> {
     let (head, body) = request.into_parts();
     let request_id = request_id(&head.headers);
-    let mut guard = RequestGuard::new(&api.metrics, api.access_log, client, head, request_id);
+    let mut guard = RequestGuard::new(
+        &api.metrics,
+        api.access_log,
+        client.address(),
+        head,
+        request_id,
+    );
     let routed = AssertUnwindSafe(|| route(api, &guard.head, &mut guard.context));
-    let (mut response, error) = match catch_unwind(routed).unwrap_or_else(panicked) {
+    let routed = catch_unwind(routed).unwrap_or_else(panicked);
+    identify(client, &guard.context);
+    let (mut response, error) = match routed {
         Ok(Routed::Response(response)) => (response, None),
         Ok(Routed::Pending(pending)) => {
-            return Either::Right(Box::pin(resume(api, guard, pending, body)));
+            return Either::Right(Box::pin(resume(api, client, guard, pending, body)));
         }
         Err(error) => (error.response(), Some(error)),
     };
@@ -81,14 +88,24 @@ fn route<'a>(
     }
 }
 
+/// Tells the transport which API key the client has.
+fn identify(client: Client<'_>, context: &RequestContext) {
+    if let Some(id) = context.api_key_id {
+        client.authenticated(id);
+    }
+}
+
 async fn resume(
     api: &Api,
+    client: Client<'_>,
     mut guard: RequestGuard<'_>,
     pending: Pending<'_>,
     body: Incoming,
 ) -> Response {
     let resumed = pending.resume(api, &guard.head, body, &mut guard.context);
     let result = AssertUnwindSafe(resumed).catch_unwind().await;
+    // A key that was not cached is known only now.
+    identify(client, &guard.context);
     let (mut response, error) = match result.unwrap_or_else(panicked) {
         Ok(response) => (response, None),
         Err(error) => (error.response(), Some(error)),

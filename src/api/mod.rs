@@ -38,12 +38,10 @@ mod single_flight;
 mod state;
 mod webhooks;
 
-use std::net::IpAddr;
-
 use http::{HeaderValue, Request, header};
 use hyper::body::Incoming;
 
-use crate::server::{Rejection, Response, Service};
+use crate::server::{Client, Rejection, Response, Service};
 use error::ApiError;
 pub(crate) use events::EventFeed;
 pub use events::StreamLimits;
@@ -59,9 +57,9 @@ pub(crate) use state::Api;
 pub use state::Config;
 
 impl Service for Api {
-    fn call(
-        &self,
-        client: IpAddr,
+    fn call<'a>(
+        &'a self,
+        client: Client<'a>,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response> + Send {
         middleware::handle(self, client, request)

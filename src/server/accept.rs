@@ -7,7 +7,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     time::{Instant, sleep, timeout},
 };
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::{Server, Service, connection, connections::Connections};
 
@@ -35,6 +35,10 @@ impl<S: Service> Server<S> {
         let _ = socket.set_tcp_notsent_lowat(MAX_UNSENT_BYTES);
         let _ = socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_TIMEOUT));
         let connections = Arc::new(Connections::new(&server.limits, server.metrics.clone()));
+        let _budget = AbortOnDropHandle::new(tokio::spawn({
+            let connections = connections.clone();
+            async move { connections.keep_within_budget().await }
+        }));
         let tasks = TaskTracker::new();
         let mut shutdown = pin!(async {
             shutdown.await;
@@ -96,6 +100,6 @@ fn serve<S: Service>(
     let server = server.clone();
     tasks.spawn(async move {
         let _open = server.metrics.open_connections.track();
-        connection::serve(&server, stream, client, &slot).await;
+        connection::serve(&server, stream, &slot).await;
     });
 }

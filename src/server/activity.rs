@@ -1,20 +1,43 @@
-//! What a connection is doing: written by its own task without a lock, read by
+//! The state of a connection: written by its own tasks without a lock, read by
 //! [`Connections`](super::connections::Connections) to choose which one to evict.
 
 use std::{
+    net::IpAddr,
+    pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
     time::Duration,
 };
 
 use futures_util::task::AtomicWaker;
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
-use super::request_state::RequestState;
+use super::{memory::MemoryBudget, request_state::RequestState};
+
+/// Requests of an HTTP/2 connection that may be open before the client has shown a valid
+/// API key. More wait.
+const MAX_ANONYMOUS_REQUESTS: usize = 8;
+
+/// Memory beyond which an HTTP/2 connection's next request waits for its other responses
+/// to be sent.
+const MAX_HELD_BYTES: usize = 1 << 20;
+
+/// The memory of an HTTP/2 request besides its head and bodies: its task, its stream, and
+/// the head of its response.
+const REQUEST_OVERHEAD: usize = 4 << 10;
+
+/// The buffers of a connection whose client does not read.
+const BUFFER_BYTES: usize = 64 << 10;
 
 pub struct Activity {
+    client: IpAddr,
+    /// The API key that the client authenticated with last; 0 if there was none.
+    api_key: AtomicI64,
     /// The current request, on HTTP/1.1.
     pub request: RequestState,
     /// What is awaited from the client, in the lowest bits, and since when.
@@ -26,14 +49,28 @@ pub struct Activity {
     /// response is not sent yet.
     started: AtomicU64,
     active: AtomicUsize,
+    unsent: AtomicUsize,
     /// The HTTP/2 responses that are streams.
     streams: AtomicUsize,
-    unsent: AtomicUsize,
+    /// The HTTP/2 requests that wait until the connection holds less.
+    queued: AtomicUsize,
+    /// Wakes them.
+    room: Notify,
     /// Whether an HTTP/1.1 request waits for something that may take long, so that its
     /// client may give up.
     waiting: AtomicBool,
-    /// Bytes written to the client.
-    written: AtomicU64,
+    /// See [`Sent`].
+    sent_bytes: AtomicU64,
+    sent_chunks: AtomicU64,
+    /// Bytes that the connection's requests and responses hold in memory.
+    held: AtomicUsize,
+    /// The part of them that is held while the client blocks a write.
+    held_by_write: AtomicUsize,
+    /// The size of the current HTTP/1.1 response.
+    response_bytes: AtomicUsize,
+    budget: Arc<MemoryBudget>,
+    /// The bytes that it held when it was reset.
+    releasing: AtomicUsize,
     evicted: AtomicU8,
     waker: AtomicWaker,
     /// Times are milliseconds since then.
@@ -49,6 +86,14 @@ const REST: u64 = 2;
 /// The first request, or the TLS handshake before it.
 const FIRST_REQUEST: u64 = 3;
 const AWAITED: u64 = 3;
+
+/// The part of HTTP/2 response bodies that was sent: pings and other frames do not count.
+#[derive(Debug, Clone, Copy)]
+pub struct Sent {
+    pub bytes: u64,
+    /// The pieces that they were sent in, at most one per frame and write.
+    pub chunks: u64,
+}
 
 /// Why a connection may be evicted. The greater one goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,27 +112,84 @@ pub enum Eviction {
     /// At once unless a request is in flight, with a GOAWAY if it can be written,
     /// because too many are being closed already.
     Abort = 2,
+    /// At once, whatever is in flight: the connection holds too much memory.
+    Reset = 3,
 }
 
 impl Activity {
-    /// Of a connection that was just accepted.
-    pub fn new(epoch: Instant, now: Instant) -> Self {
+    /// Starts to track a connection that was just accepted.
+    pub fn new(client: IpAddr, budget: Arc<MemoryBudget>, epoch: Instant, now: Instant) -> Self {
         let activity = Self {
+            client,
+            api_key: AtomicI64::default(),
             request: RequestState::default(),
             awaited: AtomicU64::default(),
             blocked_since: AtomicU64::default(),
             started: AtomicU64::default(),
             active: AtomicUsize::default(),
-            streams: AtomicUsize::default(),
-            waiting: AtomicBool::default(),
             unsent: AtomicUsize::default(),
-            written: AtomicU64::default(),
+            streams: AtomicUsize::default(),
+            queued: AtomicUsize::default(),
+            room: Notify::new(),
+            waiting: AtomicBool::default(),
+            sent_bytes: AtomicU64::default(),
+            sent_chunks: AtomicU64::default(),
+            held: AtomicUsize::default(),
+            held_by_write: AtomicUsize::default(),
+            response_bytes: AtomicUsize::default(),
+            budget,
+            releasing: AtomicUsize::default(),
             evicted: AtomicU8::default(),
             waker: AtomicWaker::new(),
             epoch,
         };
         activity.store_awaited(FIRST_REQUEST, now);
         activity
+    }
+
+    pub fn client(&self) -> IpAddr {
+        self.client
+    }
+
+    /// The API key that the client authenticated with last.
+    pub fn api_key(&self) -> Option<i64> {
+        match self.api_key.load(Relaxed) {
+            0 => None,
+            id => Some(id),
+        }
+    }
+
+    pub fn set_api_key(&self, id: i64) {
+        if self.api_key.load(Relaxed) != id {
+            self.api_key.store(id, SeqCst);
+            self.wake_queued();
+        }
+    }
+
+    /// Bytes that the connection's requests and responses hold in memory.
+    pub fn held(&self) -> usize {
+        self.held.load(Relaxed)
+    }
+
+    /// Notes and returns what a connection holds that is about to be reset.
+    pub fn mark_releasing(&self) -> usize {
+        let held = self.held();
+        self.releasing.store(held, Relaxed);
+        held
+    }
+
+    pub fn releasing(&self) -> usize {
+        self.releasing.load(Relaxed)
+    }
+
+    fn hold(&self, bytes: usize) {
+        let before = self.held.fetch_add(bytes, Relaxed);
+        self.budget.change(before, before + bytes);
+    }
+
+    fn release(&self, bytes: usize) {
+        let before = self.held.fetch_sub(bytes, Relaxed);
+        self.budget.change(before, before - bytes);
     }
 
     fn millis(&self, at: Instant) -> u64 {
@@ -127,6 +229,9 @@ impl Activity {
     pub fn block(&self, now: Instant) {
         if self.blocked_since.load(Relaxed) == 0 {
             self.blocked_since.store(self.millis(now).max(1), Relaxed);
+            let bytes = BUFFER_BYTES + self.response_bytes.load(Relaxed);
+            self.held_by_write.store(bytes, Relaxed);
+            self.hold(bytes);
         }
     }
 
@@ -134,7 +239,14 @@ impl Activity {
     pub fn unblock(&self) {
         if self.blocked_since.load(Relaxed) != 0 {
             self.blocked_since.store(0, Relaxed);
+            self.release(self.held_by_write.swap(0, Relaxed));
         }
+    }
+
+    /// The size of the HTTP/1.1 response that is written next. It counts as held only once
+    /// the client blocks the write, so that a usual response costs nothing.
+    pub fn set_response_bytes(&self, bytes: usize) {
+        self.response_bytes.store(bytes, Relaxed);
     }
 
     /// Whether the connection may be evicted, and how long it has been waiting for its
@@ -185,7 +297,8 @@ impl Activity {
         match self.evicted.load(Relaxed) {
             0 => None,
             1 => Some(Eviction::Close),
-            _ => Some(Eviction::Abort),
+            2 => Some(Eviction::Abort),
+            _ => Some(Eviction::Reset),
         }
     }
 
@@ -222,73 +335,176 @@ impl Activity {
         self.unsent.load(Relaxed) > 0
     }
 
-    pub fn written(&self) -> u64 {
-        self.written.load(Relaxed)
+    pub fn sent(&self) -> Sent {
+        Sent {
+            bytes: self.sent_bytes.load(Relaxed),
+            chunks: self.sent_chunks.load(Relaxed),
+        }
     }
 
-    pub fn wrote(&self, bytes: usize) {
-        // Only the connection's own task writes.
-        self.written.store(self.written() + bytes as u64, Relaxed);
+    /// Whether another HTTP/2 request may start. The first one always may, so that those
+    /// that wait are woken by the end of another.
+    fn has_room(&self) -> bool {
+        let open = self.active.load(SeqCst) + self.unsent.load(SeqCst);
+        if open == 0 {
+            return true;
+        }
+        if self.api_key.load(SeqCst) == 0 {
+            return open < MAX_ANONYMOUS_REQUESTS;
+        }
+        self.held.load(SeqCst) < MAX_HELD_BYTES
+    }
+
+    fn wake_queued(&self) {
+        if self.queued.load(SeqCst) > 0 {
+            self.room.notify_waiters();
+        }
+    }
+
+    /// Waits until another HTTP/2 request may start.
+    async fn wait_for_room(&self) {
+        if self.has_room() {
+            return;
+        }
+        let _queued = Counted::new(&self.queued);
+        loop {
+            let mut woken = pin!(self.room.notified());
+            woken.as_mut().enable();
+            if self.has_room() {
+                return;
+            }
+            woken.await;
+        }
     }
 }
 
-/// An HTTP/2 response, until it is sent or reset by the client.
-pub struct UnsentResponse(Arc<Activity>);
+impl Drop for Activity {
+    fn drop(&mut self) {
+        self.release(self.held());
+    }
+}
+
+/// One more, until it is dropped.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(counter: &'a AtomicUsize) -> Self {
+        counter.fetch_add(1, SeqCst);
+        Self(counter)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Memory that a connection holds until this is dropped.
+pub struct Held {
+    activity: Arc<Activity>,
+    bytes: usize,
+}
+
+impl Held {
+    pub fn new(activity: &Arc<Activity>, bytes: usize) -> Self {
+        activity.hold(bytes);
+        Self {
+            activity: activity.clone(),
+            bytes,
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.activity.release(self.bytes);
+        self.activity.wake_queued();
+    }
+}
+
+/// An HTTP/2 request that has arrived.
+pub struct QueuedRequest(Held);
 
 /// An HTTP/2 request that the service has.
-pub struct ActiveRequest(Arc<Activity>);
+pub struct ActiveRequest(Held);
 
-impl ActiveRequest {
-    pub fn begin(activity: &Arc<Activity>) -> Self {
+/// A part of an HTTP/2 response, until it is sent or reset by the client.
+pub struct UnsentResponse(Held);
+
+/// An HTTP/2 response that is a stream, until it ends.
+pub struct OpenStream(Held);
+
+impl QueuedRequest {
+    /// A request whose head and body take up to this many bytes.
+    pub fn new(activity: &Arc<Activity>, bytes: usize) -> Self {
         activity.await_request(Instant::now());
         activity.started.fetch_add(1, Relaxed);
-        activity.active.fetch_add(1, Relaxed);
-        Self(activity.clone())
+        Self(Held::new(activity, REQUEST_OVERHEAD + bytes))
     }
 
-    /// The service has responded.
-    pub fn end(self) -> UnsentResponse {
-        UnsentResponse::new(&self.0)
+    /// Waits until the connection has room for it: backpressure on a client that does not
+    /// read, or that has not shown a valid API key.
+    pub async fn start(self) -> ActiveRequest {
+        let Self(held) = self;
+        held.activity.wait_for_room().await;
+        held.activity.active.fetch_add(1, SeqCst);
+        ActiveRequest(held)
+    }
+}
+
+impl ActiveRequest {
+    pub fn activity(&self) -> &Arc<Activity> {
+        &self.0.activity
+    }
+
+    /// The service has responded with a body of this size.
+    pub fn end(self, bytes: usize) -> UnsentResponse {
+        UnsentResponse::new(self.activity(), REQUEST_OVERHEAD + bytes)
     }
 
     /// The service has responded with a stream.
     pub fn stream(self) -> OpenStream {
-        self.0.streams.fetch_add(1, Relaxed);
-        OpenStream(self.0.clone())
-    }
-}
-
-/// An HTTP/2 response that is a stream, until it ends.
-pub struct OpenStream(Arc<Activity>);
-
-impl OpenStream {
-    /// The service has a chunk.
-    pub fn respond(&self) -> UnsentResponse {
-        UnsentResponse::new(&self.0)
-    }
-}
-
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        self.0.streams.fetch_sub(1, Relaxed);
-    }
-}
-
-impl UnsentResponse {
-    fn new(activity: &Arc<Activity>) -> Self {
-        activity.unsent.fetch_add(1, Relaxed);
-        Self(activity.clone())
+        self.activity().streams.fetch_add(1, Relaxed);
+        OpenStream(Held::new(self.activity(), REQUEST_OVERHEAD))
     }
 }
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        self.0.active.fetch_sub(1, Relaxed);
+        self.activity().active.fetch_sub(1, SeqCst);
+    }
+}
+
+impl OpenStream {
+    /// The service has a chunk of this size.
+    pub fn respond(&self, bytes: usize) -> UnsentResponse {
+        UnsentResponse::new(&self.0.activity, bytes)
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.activity.streams.fetch_sub(1, Relaxed);
+    }
+}
+
+impl UnsentResponse {
+    fn new(activity: &Arc<Activity>, bytes: usize) -> Self {
+        activity.unsent.fetch_add(1, SeqCst);
+        Self(Held::new(activity, bytes))
+    }
+
+    /// A part of it was sent.
+    pub fn sent(&self, bytes: usize) {
+        let activity = &self.0.activity;
+        activity.sent_bytes.fetch_add(bytes as u64, Relaxed);
+        activity.sent_chunks.fetch_add(1, Relaxed);
     }
 }
 
 impl Drop for UnsentResponse {
     fn drop(&mut self) {
-        self.0.unsent.fetch_sub(1, Relaxed);
+        self.0.activity.unsent.fetch_sub(1, SeqCst);
     }
 }

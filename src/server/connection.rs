@@ -1,38 +1,36 @@
-//! One connection, from its first byte until it closes: HTTP/1.1 or HTTP/2.
+//! One connection, from its first byte until it closes. HTTP/2 continues in `http2.rs`.
 
 use std::{
     convert::Infallible,
     future::{pending, poll_fn, ready},
-    net::IpAddr,
     pin::{Pin, pin},
     sync::{Arc, Mutex},
-    task::{Context, Poll, ready},
+    task::Poll,
     time::Duration,
 };
 
-use bytes::Bytes;
 use futures_util::{FutureExt, future::Either};
 use http::{HeaderValue, header};
 use hyper::{
     Request,
-    body::{Body, Frame, Incoming, SizeHint},
-    server::conn::{http1, http2},
+    body::{Body, Incoming},
+    server::conn::http1,
     service::service_fn,
 };
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
-    task::coop::unconstrained,
-    time::{sleep, timeout},
+    time::timeout,
 };
 
 use super::{
-    Limits, Metrics, Rejection, Response, ResponseBody, Server, Service,
-    activity::{ActiveRequest, Activity, Eviction, OpenStream, UnsentResponse},
+    Client, Limits, Metrics, Rejection, Response, ResponseBody, Server, Service,
+    activity::{Eviction, Held},
     connections::{Slot, Stop},
     head_scanner::{Findings, HeadScanner},
-    limits::{MAX_BODY_BYTES, MAX_CONCURRENT_STREAMS, MAX_HEAD_BYTES},
+    http2,
+    limits::{MAX_BODY_BYTES, MAX_HEAD_BYTES},
     protocol::{Protocol, ReadAhead},
     stream::{self, ClientStream},
     streamed_response,
@@ -50,18 +48,16 @@ const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(500);
 /// The head timeout of a connection over the limit.
 const RESERVED_HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// A request body up to this size is not charged to the connection.
+const SMALL_BODY_BYTES: usize = 4 << 10;
+
 const LOCK: &str = "no task panics while holding the lock";
 
 /// Serves a connection until it ends, or until it is to close and the requests in
 /// flight are finished.
 ///
 /// I/O errors are ignored: they mean that the client is gone.
-pub async fn serve<S: Service>(
-    server: &Arc<Server<S>>,
-    mut stream: TcpStream,
-    client: IpAddr,
-    slot: &Slot,
-) {
+pub async fn serve<S: Service>(server: &Arc<Server<S>>, mut stream: TcpStream, slot: &Slot) {
     // Responses are small and written at once: Nagle's algorithm only delays them.
     let _ = stream.set_nodelay(true);
     let mut limits = server.limits.clone();
@@ -70,24 +66,24 @@ pub async fn serve<S: Service>(
     }
     if let Some(tls) = &server.tls {
         // Boxed, so that plain connections do not pay for its size.
-        return Box::pin(serve_tls(server, tls, stream, client, slot, limits)).await;
+        return Box::pin(serve_tls(server, tls, stream, slot, limits)).await;
     }
     let mut read_ahead = ReadAhead::default();
     let detect = timeout(limits.head_timeout, read_ahead.detect(&mut stream));
     let detected = match until_stopped(slot, detect).await {
         Ok(detected) => detected,
-        Err(stop) => return reject_evicted(server, stream, stop).await,
+        Err(stop) => return reject_evicted(server, stream, slot, stop).await,
     };
     match detected {
         Ok(Ok(Protocol::Http1)) => {
-            serve_http1(server, stream, read_ahead, client, slot, limits).await;
+            serve_http1(server, stream, read_ahead, slot, limits).await;
         }
         Ok(Ok(Protocol::Http2)) => {
-            serve_http2(server, stream, read_ahead, client, slot, limits).await;
+            http2::serve(server, stream, read_ahead, slot, limits).await;
         }
         Err(_) if read_ahead.first_byte_at().is_some() => {
             let rejection = server.service.reject(Rejection::HeadTimeout);
-            stream::reject(stream, &limits, rejection).await;
+            stream::reject(stream, &slot.activity, &limits, rejection).await;
         }
         // The client disconnected, or has not sent a byte.
         Ok(Err(_)) | Err(_) => {}
@@ -98,7 +94,6 @@ async fn serve_tls<S: Service>(
     server: &Arc<Server<S>>,
     tls: &Tls,
     stream: TcpStream,
-    client: IpAddr,
     slot: &Slot,
     limits: Limits,
 ) {
@@ -109,15 +104,15 @@ async fn serve_tls<S: Service>(
     match accepted {
         Ok(Ok(stream)) => match tls::negotiated_protocol(&stream) {
             Protocol::Http1 => {
-                serve_http1(server, stream, ReadAhead::default(), client, slot, limits).await;
+                serve_http1(server, stream, ReadAhead::default(), slot, limits).await;
             }
             Protocol::Http2 => {
-                serve_http2(server, stream, ReadAhead::default(), client, slot, limits).await;
+                http2::serve(server, stream, ReadAhead::default(), slot, limits).await;
             }
         },
         Ok(Err(HandshakeError::PlainHttp(stream))) => {
             let rejection = server.service.reject(Rejection::PlainHttpOnTlsPort);
-            stream::reject(stream, &limits, rejection).await;
+            stream::reject(stream, &slot.activity, &limits, rejection).await;
         }
         Ok(Err(HandshakeError::Failed)) | Err(_) => {}
     }
@@ -141,21 +136,22 @@ async fn until_stopped<T>(slot: &Slot, start: impl Future<Output = T>) -> Result
 async fn reject_evicted<S: Service>(
     server: &Server<S>,
     stream: impl AsyncRead + AsyncWrite + Unpin,
+    slot: &Slot,
     stop: Stop,
 ) {
     let Stop::Evicted(eviction) = stop else {
         return;
     };
     let rejection = server.service.reject(Rejection::TooManyConnections);
-    let rejected = stream::reject(stream, &server.limits, rejection);
+    let rejected = stream::reject(stream, &slot.activity, &server.limits, rejection);
     match eviction {
         Eviction::Close => drop(timeout(CLOSE_TIMEOUT, rejected).await),
-        Eviction::Abort => drop(rejected.now_or_never()),
+        Eviction::Abort | Eviction::Reset => drop(rejected.now_or_never()),
     }
 }
 
 /// The response to a request that is not served because the connection is over the limit.
-fn reject_over_limit<S: Service>(
+pub(super) fn reject_over_limit<S: Service>(
     service: &S,
     metrics: &Metrics,
     health_only: bool,
@@ -168,9 +164,19 @@ fn reject_over_limit<S: Service>(
     Some(service.reject(Rejection::TooManyConnections))
 }
 
+/// The most memory that the body of a request can take.
+pub(super) fn max_body_bytes(body: &Incoming) -> usize {
+    let announced = body.size_hint().upper();
+    let announced = announced.and_then(|length| usize::try_from(length).ok());
+    announced.map_or(MAX_BODY_BYTES, |length| length.min(MAX_BODY_BYTES))
+}
+
 /// Waits until a connection that is to close has closed, as long as a request is in
 /// flight, and no longer than that for a client that keeps it open.
-async fn close<F: Future>(mut connection: Pin<&mut F>, mut is_active: impl FnMut() -> bool) {
+pub(super) async fn close<F: Future>(
+    mut connection: Pin<&mut F>,
+    mut is_active: impl FnMut() -> bool,
+) {
     while timeout(CLOSE_TIMEOUT, &mut connection).await.is_err() && is_active() {}
 }
 
@@ -178,7 +184,6 @@ async fn serve_http1<S: Service>(
     server: &Server<S>,
     stream: impl AsyncRead + AsyncWrite + Unpin,
     read_ahead: ReadAhead,
-    client: IpAddr,
     slot: &Slot,
     limits: Limits,
 ) {
@@ -196,13 +201,18 @@ async fn serve_http1<S: Service>(
         if let Some(rejection) = findings.next_request() {
             request.extensions_mut().insert(rejection);
         }
+        let body_bytes = max_body_bytes(request.body());
+        let held = (body_bytes > SMALL_BODY_BYTES).then(|| Held::new(activity, body_bytes));
         let (service, metrics) = (&*server.service, &server.metrics);
         let response = match reject_over_limit(service, metrics, slot.health_only, &request) {
             Some(rejection) => Either::Left(ready(rejection)),
-            None => Either::Right(service.call(client, request)),
+            None => Either::Right(service.call(Client(activity), request)),
         };
         // An async block would copy the service's future once more.
         response.then(move |mut response| {
+            drop(held);
+            let response_bytes = response.body().size_hint().lower();
+            activity.set_response_bytes(response_bytes as usize);
             if slot.closes_after_response() {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);
@@ -260,9 +270,10 @@ async fn serve_http1<S: Service>(
             drop((&mut connection).await);
             close_after_upgrade(connection.into_parts().io.into_inner()).await;
         }
+        Stop::Evicted(Eviction::Reset) => {}
         Stop::Evicted(_) if activity.request.is_unanswered() => {
             let stream = connection.into_parts().io.into_inner();
-            reject_evicted(server, stream, stop).await;
+            reject_evicted(server, stream, slot, stop).await;
         }
         Stop::Evicted(_) if activity.depends_on_client() => {}
         Stop::Evicted(eviction) => {
@@ -280,192 +291,6 @@ async fn serve_http1<S: Service>(
 /// that to the service, which never upgrades.
 async fn close_after_upgrade(mut stream: impl AsyncWrite + Unpin) {
     let _ = stream.shutdown().await;
-}
-
-async fn serve_http2<S: Service>(
-    server: &Arc<Server<S>>,
-    stream: impl AsyncRead + AsyncWrite + Unpin,
-    read_ahead: ReadAhead,
-    client: IpAddr,
-    slot: &Slot,
-    limits: Limits,
-) {
-    let (head_timeout, idle_timeout) = (limits.head_timeout, limits.idle_timeout);
-    let min_read_rate = u64::from(limits.min_read_rate);
-    let min_written = min_read_rate * idle_timeout.as_secs();
-    // HTTP/2 multiplexes requests, so `ClientStream` cannot tell them apart: it only
-    // enforces the minimum read rate. hyper's keep-alive pings and the idle
-    // check below do the rest.
-    let activity = &slot.activity;
-    activity.request.set_multiplexed();
-    let reject = |rejection| server.service.reject(rejection);
-    let stream = ClientStream::new(stream, read_ahead, activity.clone(), limits, reject);
-    let service = service_fn({
-        // A count of its own: one that all connections share would be contended.
-        let server = Arc::new(server.clone());
-        let (activity, health_only) = (activity.clone(), slot.health_only);
-        move |request: Request<Incoming>| {
-            let (server, active) = (server.clone(), ActiveRequest::begin(&activity));
-            async move {
-                let (service, metrics) = (&*server.service, &server.metrics);
-                let rejection = reject_over_limit(service, metrics, health_only, &request);
-                let response = match rejection {
-                    Some(rejection) => rejection,
-                    None => service.call(client, request).await,
-                };
-                Ok::<_, Infallible>(response.map(|body| TrackedBody::new(body, active)))
-            }
-        }
-    });
-    let connection = http2::Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .keep_alive_interval(idle_timeout / 2)
-        .keep_alive_timeout(idle_timeout / 2)
-        .max_concurrent_streams(MAX_CONCURRENT_STREAMS)
-        // Rapid reset (CVE-2023-44487): a client may reset one window of streams
-        // that were not accepted yet; beyond that it is a flood.
-        .max_pending_accept_reset_streams(MAX_CONCURRENT_STREAMS as usize)
-        // Stream errors that we answer with a reset (CVE-2025-8671). Some are
-        // legitimate: streams over the limit before the client knew of it.
-        .max_local_error_reset_streams(4 * MAX_CONCURRENT_STREAMS as usize)
-        // Above our own limit, so that a head slightly over it gets an Error
-        // body instead of hyper's bare 431.
-        .max_header_list_size(4 * MAX_HEAD_BYTES as u32)
-        .initial_stream_window_size(MAX_BODY_BYTES as u32)
-        .initial_connection_window_size(4 * MAX_BODY_BYTES as u32)
-        .max_send_buf_size(MAX_BODY_BYTES)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = pin!(connection);
-    // After the first request; before it, the client would have to connect again.
-    let closes = || slot.closes_after_response() && activity.started() > 0;
-    let mut last = Check::new(activity);
-    let mut check_in = head_timeout;
-    loop {
-        tokio::select! {
-            biased;
-            _ = &mut connection => return,
-            stop = slot.stopped() => {
-                let in_flight = activity.is_busy() || activity.has_unsent();
-                if stop == Stop::Evicted(Eviction::Abort) && !in_flight {
-                    connection.as_mut().graceful_shutdown();
-                    return drop(connection.now_or_never());
-                }
-                break;
-            }
-            () = poll_fn(|_| if closes() { Poll::Ready(()) } else { Poll::Pending }) => break,
-            // Unconstrained: under a flood the connection uses up the task's
-            // cooperative budget, and a timer without budget never fires.
-            () = unconstrained(sleep(check_in)) => {
-                let now = Check::new(activity);
-                let idle = now.started == last.started && !activity.is_busy();
-                // Flow control can block responses without blocking writes.
-                let stalled = last.has_unsent && now.has_unsent
-                    && now.written - last.written < min_written;
-                if idle || stalled {
-                    break;
-                }
-                (last, check_in) = (now, idle_timeout);
-            }
-        }
-    }
-    connection.as_mut().graceful_shutdown();
-    // Let requests in flight finish. Do not wait for a client that ignores GOAWAY or
-    // does not read its last responses, nor for streams: at shutdown the service has ended
-    // them.
-    let mut written = activity.written();
-    close(connection, || {
-        let before = std::mem::replace(&mut written, activity.written());
-        // Pings do not count.
-        let is_reading = written - before >= min_read_rate * CLOSE_TIMEOUT.as_secs();
-        activity.is_active() || activity.has_unsent() && is_reading
-    })
-    .await;
-}
-
-/// What the periodic check of an HTTP/2 connection has seen.
-struct Check {
-    started: u64,
-    has_unsent: bool,
-    written: u64,
-}
-
-impl Check {
-    fn new(activity: &Activity) -> Self {
-        Self {
-            started: activity.started(),
-            has_unsent: activity.has_unsent(),
-            written: activity.written(),
-        }
-    }
-}
-
-/// A response body that counts as unsent until its bytes are written. A stream counts so
-/// from each chunk until hyper asks for the next one, which it does when the client has
-/// room for it.
-struct TrackedBody {
-    body: ResponseBody,
-    stream: Option<OpenStream>,
-    unsent: Option<UnsentResponse>,
-}
-
-impl TrackedBody {
-    fn new(body: ResponseBody, active: ActiveRequest) -> Self {
-        let (stream, unsent) = match &body {
-            ResponseBody::Complete(_) => (None, active.end()),
-            ResponseBody::Stream(_) => {
-                let stream = active.stream();
-                let unsent = stream.respond();
-                (Some(stream), unsent)
-            }
-        };
-        Self {
-            body,
-            stream,
-            unsent: Some(unsent),
-        }
-    }
-}
-
-/// h2 queues the bytes of a body and drops them when the last one is written.
-struct TrackedBytes {
-    bytes: Bytes,
-    _unsent: Option<UnsentResponse>,
-}
-
-impl AsRef<[u8]> for TrackedBytes {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl Body for TrackedBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let this = &mut *self;
-        if let Some(stream) = &this.stream {
-            this.unsent = None;
-            let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
-            this.unsent = Some(stream.respond());
-            return Poll::Ready(frame);
-        }
-        let frame = ready!(Pin::new(&mut this.body).poll_frame(cx));
-        let _unsent = this.unsent.take();
-        let track = |bytes| Bytes::from_owner(TrackedBytes { bytes, _unsent });
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(track))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }
 
 #[cfg(test)]

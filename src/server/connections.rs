@@ -5,6 +5,9 @@
 //! idle or slow connections, and behind a proxy, where all share one address, the
 //! longest idle connection goes. A connection whose request is being served stays.
 //!
+//! Memory is shared in the same way: if all connections together hold more than the
+//! budget, those of the address or API key that holds most are closed, the largest first.
+//!
 //! If there is nothing to evict, a new connection may still ask for the service's
 //! health, on one of a few reserved connections: a liveness probe must not restart a
 //! service because it is busy.
@@ -13,6 +16,7 @@ use std::{
     cmp::Reverse,
     collections::HashMap,
     future::poll_fn,
+    mem,
     net::{IpAddr, Ipv6Addr},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -27,6 +31,7 @@ use tokio::time::Instant;
 use super::{
     Limits, Metrics,
     activity::{Activity, Evictable, Eviction},
+    memory::MemoryBudget,
 };
 
 /// Connections beyond the limit, on which only health checks are served.
@@ -48,8 +53,12 @@ const MIN_IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often connections are evicted because they are idle for too long.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How often at most the log says that connections were closed for their memory.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+
 pub struct Connections {
     idle_timeout: Duration,
+    budget: Arc<MemoryBudget>,
     metrics: Arc<Metrics>,
     phase: AtomicU8,
     epoch: Instant,
@@ -66,7 +75,12 @@ struct Pools {
     next_id: u64,
     /// Evicted connections that are not closed yet.
     closing: usize,
+    /// Memory that those of them hold that are being reset.
+    releasing: usize,
     last_sweep: Instant,
+    last_report: Option<Instant>,
+    /// Connections that were reset since then.
+    unreported: usize,
 }
 
 impl Pools {
@@ -174,10 +188,14 @@ impl Connections {
             reserve: Pool::new(RESERVED_CONNECTIONS, RESERVED_CONNECTIONS / 2),
             next_id: 0,
             closing: 0,
+            releasing: 0,
             last_sweep: epoch,
+            last_report: None,
+            unreported: 0,
         };
         Self {
             idle_timeout: limits.idle_timeout,
+            budget: Arc::new(MemoryBudget::new(limits.max_held_bytes, metrics.clone())),
             metrics,
             phase: AtomicU8::default(),
             epoch,
@@ -204,7 +222,8 @@ impl Connections {
         }
         let id = pools.next_id;
         pools.next_id += 1;
-        let activity = Arc::new(Activity::new(self.epoch, now));
+        let activity = Activity::new(client, self.budget.clone(), self.epoch, now);
+        let activity = Arc::new(activity);
         let pool = pools.pool(health_only);
         pool.insert(network, id, activity.clone());
         Some(Slot {
@@ -226,6 +245,78 @@ impl Connections {
             ..=MAX_CLOSING => Eviction::Close,
             _ => Eviction::Abort,
         });
+    }
+
+    /// Keeps the memory that connections hold within the budget.
+    pub async fn keep_within_budget(&self) {
+        loop {
+            self.budget.exceeded().await;
+            self.relieve(Instant::now());
+        }
+    }
+
+    /// If the memory budget is exceeded, resets connections until an eighth of it is free:
+    /// those of the address or API key that holds most, and behind a proxy, where all
+    /// share an address, those of the key that holds most there.
+    fn relieve(&self, now: Instant) {
+        let mut pools = self.lock();
+        let used = self.budget.used().saturating_sub(pools.releasing);
+        if used <= self.budget.limit() {
+            return;
+        }
+        let mut excess = used - self.budget.limit() / 8 * 7;
+        let mut by_network = HashMap::<_, usize>::new();
+        let mut by_key = HashMap::<_, usize>::new();
+        let mut by_both = HashMap::<_, usize>::new();
+        let mut holders = Vec::new();
+        for (network, connections) in &pools.main.by_network {
+            for (id, activity) in connections {
+                let held = activity.held();
+                let key = activity.api_key();
+                *by_network.entry(*network).or_default() += held;
+                *by_both.entry((*network, key)).or_default() += held;
+                if key.is_some() {
+                    *by_key.entry(key).or_default() += held;
+                }
+                holders.push((*network, key, held, *id));
+            }
+        }
+        holders.sort_by_cached_key(|(network, key, held, _)| {
+            let key_total = by_key.get(key).copied().unwrap_or_default();
+            let largest_total = by_network[network].max(key_total);
+            Reverse((largest_total, by_both[&(*network, *key)], *held))
+        });
+        for (network, _, held, id) in holders {
+            if excess == 0 {
+                break;
+            }
+            excess = excess.saturating_sub(held);
+            self.reset(&mut pools, network, id);
+        }
+        if pools
+            .last_report
+            .is_none_or(|last| now >= last + REPORT_INTERVAL)
+        {
+            let connections = mem::take(&mut pools.unreported);
+            pools.last_report = Some(now);
+            tracing::warn!(
+                connections,
+                held_bytes = used,
+                max_held_bytes = self.budget.limit(),
+                "memory budget exceeded; connections that hold most closed"
+            );
+        }
+    }
+
+    fn reset(&self, pools: &mut Pools, network: IpAddr, id: u64) {
+        let Some(activity) = pools.main.remove(network, id) else {
+            return;
+        };
+        self.metrics.reset_connections.increment();
+        pools.closing += 1;
+        pools.releasing += activity.mark_releasing();
+        pools.unreported += 1;
+        activity.evict(Eviction::Reset);
     }
 
     /// Evicts connections that are idle for longer than the remaining room allows.
@@ -342,6 +433,7 @@ impl Drop for Slot {
         if removed.is_none() {
             // Evicted.
             pools.closing -= 1;
+            pools.releasing -= self.activity.releasing();
         }
     }
 }

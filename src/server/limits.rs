@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::{Version, request::Parts};
+use http::{HeaderMap, Uri, Version, request::Parts};
 
 /// The largest request body.
 pub const MAX_BODY_BYTES: usize = 64 << 10;
@@ -16,18 +16,18 @@ pub(super) const MAX_CONCURRENT_STREAMS: u32 = 64;
 /// Whether a request head exceeds the limits. Needed for HTTP/2 only: for HTTP/1.1,
 /// hyper enforces `MAX_HEAD_BYTES`, and its own limit of 100 headers.
 pub(super) fn head_exceeds_limits(head: &Parts) -> bool {
-    if head.version != Version::HTTP_2 {
-        return false;
-    }
-    let path = head
-        .uri
-        .path_and_query()
-        .map_or(0, |path| path.as_str().len());
-    let headers = head
-        .headers
+    head.version == Version::HTTP_2
+        && (head.headers.len() > MAX_HEADERS
+            || head_bytes(&head.uri, &head.headers) > MAX_HEAD_BYTES)
+}
+
+/// The size of a request head: its path, and the names and values of its headers.
+pub(super) fn head_bytes(uri: &Uri, headers: &HeaderMap) -> usize {
+    let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
+    let headers = headers
         .iter()
         .map(|(name, value)| name.as_str().len() + value.len());
-    head.headers.len() > MAX_HEADERS || path + headers.sum::<usize>() > MAX_HEAD_BYTES
+    path + headers.sum::<usize>()
 }
 
 /// Timeouts and limits of a server's connections.
@@ -51,6 +51,8 @@ pub struct Limits {
     pub max_connections: usize,
     /// Connections of one client address; IPv6 addresses count by /64.
     pub max_connections_per_address: Option<usize>,
+    /// Memory of the requests and unsent responses of all connections.
+    pub max_held_bytes: usize,
 }
 
 impl Default for Limits {
@@ -64,6 +66,7 @@ impl Default for Limits {
             drain_timeout: Duration::from_secs(35),
             max_connections: 4096,
             max_connections_per_address: None,
+            max_held_bytes: 256 << 20,
         }
     }
 }

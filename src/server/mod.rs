@@ -9,8 +9,11 @@ mod activity;
 mod body;
 mod connection;
 mod connections;
+mod frame_meter;
 mod head_scanner;
+mod http2;
 mod limits;
+mod memory;
 mod message;
 mod protocol;
 mod request_state;
@@ -18,13 +21,17 @@ mod stream;
 mod streamed_response;
 mod tls;
 
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    net::IpAddr,
+    sync::{Arc, atomic::AtomicUsize},
+};
 
 use http::Request;
 use hyper::body::Incoming;
 
 use crate::telemetry::metrics::{Counter, Gauge};
 
+use activity::Activity;
 pub use body::ResponseBody;
 pub use connections::{RESERVED_CONNECTIONS, client_network};
 pub use limits::{Limits, MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS};
@@ -47,16 +54,37 @@ pub struct Metrics {
     pub rejected_connections: Counter,
     /// Connections that were closed to make room for others.
     pub evicted_connections: Counter,
+    /// Connections that were closed because they held too much memory.
+    pub reset_connections: Counter,
+    /// Memory that requests and unsent responses hold, beyond a free part for each
+    /// connection.
+    pub held_bytes: AtomicUsize,
 }
 
 pub type Response = http::Response<ResponseBody>;
 
+/// The client of a connection.
+#[derive(Clone, Copy)]
+pub struct Client<'a>(&'a Activity);
+
+impl Client<'_> {
+    pub fn address(self) -> IpAddr {
+        self.0.client()
+    }
+
+    /// The client has shown a valid API key. Connections share memory fairly by key, and
+    /// only with a key may they have many requests open.
+    pub fn authenticated(self, api_key_id: i64) {
+        self.0.set_api_key(api_key_id);
+    }
+}
+
 /// What the transport serves.
 pub trait Service: Send + Sync + 'static {
     /// Responds to a request.
-    fn call(
-        &self,
-        client: IpAddr,
+    fn call<'a>(
+        &'a self,
+        client: Client<'a>,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response> + Send;
 

@@ -32,8 +32,8 @@ use tokio::{
 };
 
 use super::{
-    Limits, Rejection, Response, activity::Activity, head_scanner::HeadScanner,
-    protocol::ReadAhead, request_state::RequestState,
+    Limits, Rejection, Response, activity::Activity, frame_meter::FrameMeter,
+    head_scanner::HeadScanner, protocol::ReadAhead, request_state::RequestState,
 };
 
 /// Up to this size, a head and its body are copied into one buffer: a plain write costs the
@@ -49,6 +49,8 @@ pub struct ClientStream<S, R> {
     read_ahead: BytesMut,
     /// On HTTP/1.1.
     scanner: Option<HeadScanner>,
+    /// On HTTP/2.
+    frame_meter: Option<FrameMeter>,
     /// When the first byte of the first request arrived, until a deadline is set.
     first_byte_at: Option<Instant>,
     activity: Arc<Activity>,
@@ -79,16 +81,19 @@ pub struct ClientStream<S, R> {
 }
 
 /// Sends a response to a client that has not sent a request, and closes.
-pub async fn reject<S>(stream: S, limits: &Limits, response: Response)
+pub async fn reject<S>(stream: S, activity: &Arc<Activity>, limits: &Limits, response: Response)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let mut response = Some(response);
     let reject = |_| Response::default();
-    let now = Instant::now();
-    let activity = Arc::new(Activity::new(now, now));
-    let limits = limits.clone();
-    let mut stream = ClientStream::new(stream, ReadAhead::default(), activity, limits, reject);
+    let mut stream = ClientStream::new(
+        stream,
+        ReadAhead::default(),
+        activity.clone(),
+        limits.clone(),
+        reject,
+    );
     poll_fn(|cx| {
         if let Some(response) = response.take() {
             stream.send(cx, response);
@@ -117,6 +122,7 @@ where
             first_byte_at: read_ahead.first_byte_at(),
             read_ahead: read_ahead.into_bytes(),
             scanner: None,
+            frame_meter: None,
             activity,
             reject,
             watched: None,
@@ -138,6 +144,12 @@ where
     /// Has the requests scanned as they are read.
     pub fn with_scanner(mut self, scanner: HeadScanner) -> Self {
         self.scanner = Some(scanner);
+        self
+    }
+
+    /// Has the frames counted as they are read.
+    pub fn with_frame_meter(mut self, meter: FrameMeter) -> Self {
+        self.frame_meter = Some(meter);
         self
     }
 
@@ -269,7 +281,6 @@ where
         self.activity.request.response_started();
         if let Poll::Ready(Ok(bytes)) = written {
             self.written += bytes as u64;
-            self.activity.wrote(bytes);
         }
         self.with_min_rate(cx, written)
     }
@@ -373,7 +384,14 @@ where
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if !self.ended {
+            let start = buf.filled().len();
             let read = self.poll_read_request(cx, buf);
+            if let Some(meter) = &mut self.frame_meter
+                && read.is_ready()
+                && !meter.accepts(&buf.filled()[start..])
+            {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            }
             let request = &self.activity.request;
             if read.is_ready() {
                 if request.is_busy() && !request.is_multiplexed() {

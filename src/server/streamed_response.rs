@@ -16,6 +16,7 @@ use tokio::{
 
 use super::{
     Response, ResponseBody,
+    activity::Activity,
     connection::CLOSE_TIMEOUT,
     connections::{Slot, Stop},
     stream::serialize_head,
@@ -28,7 +29,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     // I/O errors mean that the client is gone.
-    let sent = send_chunks(&mut stream, version, response);
+    let sent = send_chunks(&mut stream, &slot.activity, version, response);
     tokio::select! {
         biased;
         _ = sent => {}
@@ -45,7 +46,12 @@ async fn stopped(slot: &Slot) {
     }
 }
 
-async fn send_chunks<S>(stream: &mut S, version: Version, response: Response) -> io::Result<()>
+async fn send_chunks<S>(
+    stream: &mut S,
+    activity: &Activity,
+    version: Version,
+    response: Response,
+) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -61,6 +67,7 @@ where
     }
     stream.write_all(&serialize_head(head)).await?;
     while let Some(chunk) = next_chunk(stream, &mut chunks).await? {
+        activity.set_response_bytes(chunk.len());
         if is_chunked {
             let size = format!("{:x}\r\n", chunk.len());
             stream

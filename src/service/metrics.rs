@@ -1,7 +1,11 @@
 //! The metrics endpoint: every metric with its name, type and meaning. It also
 //! answers health checks, whatever happens on the API's listener.
 
-use std::{fmt::Display, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    fmt::Display,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use http::{HeaderValue, Method, Request, header};
 use hyper::body::Incoming;
@@ -11,7 +15,7 @@ use tokio::time::timeout;
 use crate::{
     api::{self, Api, Health, Operation},
     dispatcher,
-    server::{self, Limits, Rejection, Response, Server, Service},
+    server::{self, Client, Limits, Rejection, Response, Server, Service},
     store::{Counts, Store, StoreMetrics},
     telemetry::prometheus::Exposition,
 };
@@ -109,6 +113,16 @@ impl MetricsEndpoint {
             "petstore_evicted_connections_total",
             "Idle or slow connections closed to make room for others.",
             server.evicted_connections.get(),
+        );
+        text.gauge(
+            "petstore_held_memory_bytes",
+            "Memory of requests and unsent responses, beyond 16 KiB for each connection.",
+            server.held_bytes.load(Relaxed),
+        );
+        text.counter(
+            "petstore_memory_evictions_total",
+            "Connections closed because requests and unsent responses took too much memory.",
+            server.reset_connections.get(),
         );
         let mut auth_failures = text.counters(
             "petstore_auth_failures_total",
@@ -279,7 +293,7 @@ fn store(text: &mut Exposition, store: &StoreMetrics) {
 }
 
 impl Service for MetricsEndpoint {
-    async fn call(&self, _: IpAddr, request: Request<Incoming>) -> Response {
+    async fn call<'a>(&'a self, _: Client<'a>, request: Request<Incoming>) -> Response {
         let (request, _) = request.into_parts();
         if let Err(rejection) = server::validate(&request) {
             return api::reject(rejection);

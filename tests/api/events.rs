@@ -495,8 +495,7 @@ pub async fn a_long_poll_ends_with_its_client(backend: Backend) {
 /// A client that never reads cannot keep its place for ever.
 pub async fn a_stalled_http2_stream_is_closed(backend: Backend) {
     let server = Server::start_with(backend, |config| {
-        config.service.server.head_timeout = Duration::from_secs(1);
-        config.service.server.idle_timeout = Duration::from_secs(1);
+        config.service.server.write_timeout = Duration::from_secs(1);
         config.service.api.streams.heartbeat_interval = Duration::from_millis(100);
     })
     .await;

@@ -142,8 +142,7 @@ pub async fn idle_connections_are_closed(backend: Backend) {
 pub async fn clients_that_do_not_read_are_closed(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.server = Limits {
-            head_timeout: Duration::from_secs(1),
-            idle_timeout: Duration::from_secs(1),
+            write_timeout: Duration::from_secs(1),
             ..Limits::default()
         };
     })

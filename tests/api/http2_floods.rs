@@ -214,7 +214,7 @@ fn request_without_path(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_STREAM | END_HEADERS, stream, &head)
 }
 
-fn request_head(method: &str, path: &str) -> Vec<u8> {
+pub fn request_head(method: &str, path: &str) -> Vec<u8> {
     [
         literal_header(":method", method),
         literal_header(":scheme", "https"),

@@ -27,6 +27,7 @@ mod harness;
 mod http1;
 mod http2;
 mod http2_floods;
+mod http2_unread;
 mod idempotency;
 #[path = "../support/identity.rs"]
 mod identity;
@@ -129,6 +130,12 @@ const CASES: &[(&str, Case)] = cases![
     http2_floods::ping_and_settings_floods_close_the_connection,
     http2_floods::cancelling_every_concurrent_request_is_allowed,
     http2_floods::a_create_cancelled_in_flight_is_still_stored,
+    http2_unread::unread_responses_have_a_budget,
+    http2_unread::unread_http1_responses_have_a_budget,
+    http2_unread::requests_without_a_key_wait_for_earlier_ones,
+    http2_unread::pings_do_not_keep_unread_responses,
+    http2_unread::floods_of_control_frames_close_the_connection,
+    http2_unread::control_frames_of_a_busy_client_are_accepted,
     metrics::requests_are_counted_by_operation_and_status,
     metrics::auth_failures_are_counted_by_reason,
     metrics::deprecated_requests_are_counted_per_key,

@@ -1,12 +1,14 @@
 //! Requests in flight on a connection that is aborted, over real sockets. The
 //! eviction comes at a moment that a client cannot choose.
 
+use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn;
+use hyper_util::rt::TokioExecutor;
 use tokio::{net::TcpListener, sync::Semaphore, task::JoinHandle};
 
 use super::*;
-use crate::server::connections::Connections;
+use crate::server::{activity::Activity, connections::Connections};
 
 /// Responds when the test lets it.
 #[derive(Debug)]
@@ -16,7 +18,7 @@ struct Waiting {
 }
 
 impl Service for Waiting {
-    async fn call(&self, _: IpAddr, _: Request<Incoming>) -> Response {
+    async fn call<'a>(&'a self, _: Client<'a>, _: Request<Incoming>) -> Response {
         self.requests.add_permits(1);
         self.responses.acquire().await.unwrap().forget();
         Response::new("served".into())
@@ -50,7 +52,7 @@ async fn connect() -> (TcpStream, Arc<Waiting>, Arc<Activity>, JoinHandle<()>) {
     let slot = connections.admit(address.ip(), tokio::time::Instant::now());
     let slot = slot.unwrap();
     let activity = slot.activity.clone();
-    let task = tokio::spawn(async move { serve(&server, stream, address.ip(), &slot).await });
+    let task = tokio::spawn(async move { serve(&server, stream, &slot).await });
     (client.unwrap(), service, activity, task)
 }
 

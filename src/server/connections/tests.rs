@@ -1,10 +1,11 @@
 //! Which connections are evicted, decided at given times. That evicted connections are
 //! closed is tested over real sockets in `tests/api/http1.rs` and `http2.rs`.
 
+use futures_util::FutureExt;
 use http::StatusCode;
 
 use super::*;
-use crate::server::activity::ActiveRequest;
+use crate::server::activity::{Held, QueuedRequest};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -238,13 +239,122 @@ fn http2_connections_with_a_request_are_not_evicted() {
     let connections = connections(1, None);
     let now = connections.epoch;
     let slots = admit(&connections, "192.0.2.1", 1, now);
-    let active = ActiveRequest::begin(&slots[0].activity);
+    let queued = QueuedRequest::new(&slots[0].activity, 0);
+    let active = queued.start().now_or_never().unwrap();
     slots[0].activity.block(now);
     let later = now + MINUTE;
     let new = connections.admit(address("192.0.2.2"), later).unwrap();
     assert!(new.health_only && evicted(&slots).is_empty());
-    let _unsent = active.end();
+    let _unsent = active.end(0);
     let new = connections.admit(address("192.0.2.2"), later).unwrap();
     assert!(!new.health_only);
     assert_eq!(evicted(&slots), [0]);
+}
+
+const MEGABYTE: usize = 1 << 20;
+
+/// Connections that share a budget of eight megabytes.
+fn with_budget() -> Arc<Connections> {
+    let limits = Limits {
+        max_held_bytes: 8 * MEGABYTE,
+        ..Limits::default()
+    };
+    Arc::new(Connections::new(&limits, Arc::default()))
+}
+
+/// A connection of this address and API key, and the memory that it holds.
+fn holder(
+    connections: &Arc<Connections>,
+    client: &str,
+    key: Option<i64>,
+    bytes: usize,
+) -> (Slot, Held) {
+    let slot = connections.admit(address(client), connections.epoch);
+    let slot = slot.unwrap();
+    if let Some(key) = key {
+        slot.activity.set_api_key(key);
+    }
+    let held = Held::new(&slot.activity, bytes);
+    (slot, held)
+}
+
+fn reset(holders: &[(Slot, Held)]) -> Vec<usize> {
+    let is_reset = |n: &usize| holders[*n].0.activity.evicted() == Some(Eviction::Reset);
+    (0..holders.len()).filter(is_reset).collect()
+}
+
+#[test]
+fn the_address_that_holds_most_memory_loses_its_largest_connections() {
+    let connections = with_budget();
+    let hold = |client, megabytes| holder(&connections, client, None, megabytes * MEGABYTE);
+    let mut holders = vec![hold("192.0.2.1", 3)];
+    holders.extend([1, 2, 1, 1].map(|megabytes| hold("192.0.2.2", megabytes)));
+    connections.relieve(connections.epoch);
+    assert!(reset(&holders).is_empty(), "it is within the budget");
+    holders.push(hold("192.0.2.3", 1));
+    connections.relieve(connections.epoch);
+    assert_eq!(reset(&holders), [2]);
+    // What is about to be released counts as free.
+    connections.relieve(connections.epoch);
+    assert_eq!(reset(&holders), [2]);
+    assert_eq!(connections.lock().releasing, 2 * MEGABYTE);
+    drop(holders);
+    assert_eq!(connections.lock().releasing, 0);
+    assert_eq!(connections.budget.used(), 0);
+}
+
+#[test]
+fn an_api_key_is_one_holder_whatever_its_addresses() {
+    let connections = with_budget();
+    let mut holders = Vec::new();
+    for number in 1..=6 {
+        let client = format!("192.0.2.{number}");
+        holders.push(holder(&connections, &client, Some(7), MEGABYTE));
+    }
+    holders.push(holder(&connections, "192.0.2.10", Some(8), 3 * MEGABYTE));
+    connections.relieve(connections.epoch);
+    let reset = reset(&holders);
+    assert!(reset.len() == 2 && !reset.contains(&6), "{reset:?}");
+}
+
+#[test]
+fn behind_a_proxy_the_key_that_holds_most_goes_first() {
+    let connections = with_budget();
+    let hold = |key, megabytes| holder(&connections, "192.0.2.1", key, megabytes * MEGABYTE);
+    let holders = [
+        hold(Some(1), 3),
+        hold(None, 2),
+        hold(None, 2),
+        hold(Some(2), 2),
+    ];
+    connections.relieve(connections.epoch);
+    assert_eq!(reset(&holders).len(), 1);
+    assert!(matches!(reset(&holders)[..], [1 | 2]));
+}
+
+/// The first request always starts, and a key makes room for those that wait.
+#[test]
+fn requests_wait_without_a_key_and_behind_unread_responses() {
+    let connections = with_budget();
+    let slot = connections.admit(address("192.0.2.1"), connections.epoch);
+    let slot = slot.unwrap();
+    let start = |bytes| {
+        let queued = QueuedRequest::new(&slot.activity, bytes);
+        queued.start().now_or_never()
+    };
+    let mut active: Vec<_> = (0..8).map(|_| start(0).unwrap()).collect();
+    assert!(start(0).is_none(), "without a key");
+    let unsent = active.pop().unwrap().end(100);
+    assert!(start(0).is_none(), "its response is not sent");
+    drop(unsent);
+    active.push(start(0).unwrap());
+    slot.activity.set_api_key(1);
+    active.extend((0..20).map(|_| start(0).unwrap()));
+    let unsent = active.pop().unwrap().end(MEGABYTE);
+    assert!(start(0).is_none(), "too much is not sent");
+    drop(unsent);
+    assert!(start(0).is_some());
+    drop(active);
+    assert!(start(2 * MEGABYTE).is_some(), "the first one starts");
+    assert_eq!(slot.activity.held(), 0);
 }

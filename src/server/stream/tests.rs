@@ -1,13 +1,18 @@
 //! Which of hyper's writes are replaced. That hyper still writes its own errors
 //! this way is tested over real sockets in `tests/api/http1.rs`.
 
+use std::net::Ipv4Addr;
+
 use http::StatusCode;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, duplex},
     net::{TcpListener, TcpStream},
 };
 
-use super::{super::protocol::Protocol, *};
+use super::{
+    super::{memory::MemoryBudget, protocol::Protocol},
+    *,
+};
 
 const OK: &str = "HTTP/1.1 200 OK\r\n\r\n";
 const NOT_FOUND: &str = "HTTP/1.1 404 Not Found\r\n\r\n{}";
@@ -23,7 +28,9 @@ enum Write {
 
 fn activity() -> Arc<Activity> {
     let now = Instant::now();
-    Arc::new(Activity::new(now, now))
+    let unlimited = MemoryBudget::new(usize::MAX, Arc::default());
+    let client = Ipv4Addr::LOCALHOST.into();
+    Arc::new(Activity::new(client, Arc::new(unlimited), now, now))
 }
 
 fn reject(rejection: Rejection) -> Response {

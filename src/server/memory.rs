@@ -1,0 +1,61 @@
+//! The memory that the requests and responses of all connections may hold.
+//!
+//! A client decides for how long its request and its response stay in memory: it may send
+//! slowly, read slowly, or close the flow-control window of HTTP/2. A limit for each
+//! connection multiplies with their number, so all connections share one budget. Beyond
+//! it, those that hold most are closed (see `Connections::relieve`).
+
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+use tokio::sync::Notify;
+
+use super::Metrics;
+
+/// Each connection is charged in units of this size, and has the first unit for free: a
+/// counter that all connections change with every request would be contended.
+const UNIT: usize = 16 << 10;
+
+pub struct MemoryBudget {
+    limit: usize,
+    /// Counts what is used.
+    metrics: Arc<Metrics>,
+    exceeded: Notify,
+}
+
+impl MemoryBudget {
+    pub fn new(limit: usize, metrics: Arc<Metrics>) -> Self {
+        Self {
+            limit,
+            metrics,
+            exceeded: Notify::new(),
+        }
+    }
+
+    /// Charges a connection for the difference between what it held and what it holds.
+    pub fn change(&self, before: usize, after: usize) {
+        let used = &self.metrics.held_bytes;
+        let charged = before - before % UNIT;
+        let due = after - after % UNIT;
+        if due > charged {
+            let added = due - charged;
+            if used.fetch_add(added, Relaxed) + added > self.limit {
+                self.exceeded.notify_one();
+            }
+        } else if due < charged {
+            used.fetch_sub(charged - due, Relaxed);
+        }
+    }
+
+    /// Completes when the budget was exceeded.
+    pub async fn exceeded(&self) {
+        self.exceeded.notified().await;
+    }
+
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    pub fn used(&self) -> usize {
+        self.metrics.held_bytes.load(Relaxed)
+    }
+}
