@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Peak resident memory (VmHWM) of a service, in megabytes.
-fn peak_memory(service: &Service) -> u64 {
+pub fn peak_memory(service: &Service) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", service.pid())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
     let kilobytes = line.unwrap().split_whitespace().nth(1).unwrap();

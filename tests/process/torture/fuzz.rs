@@ -9,7 +9,7 @@ mod requests;
 
 use std::{
     collections::BTreeMap,
-    env, fs,
+    env,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -27,6 +27,7 @@ use super::{random, rounds};
 use crate::{
     client::Client,
     harness::{Home, Service, TIMEOUT},
+    overload::peak_memory,
 };
 
 const CONNECTIONS: usize = 8;
@@ -34,9 +35,9 @@ const CONNECTIONS: usize = 8;
 /// Counts the requests, beside the statuses.
 const SENT: u16 = 0;
 
-/// The most memory that the service may have used, in bytes. After a round it is about
-/// 45 MB.
-const MAX_MEMORY: u64 = 200 << 20;
+/// The most memory that the service may have used, in megabytes. After a round it is about
+/// 45.
+const MAX_MEGABYTES: u64 = 200;
 
 /// Connections to one service. They carry about 2.5 requests each.
 const ROUND: usize = 4_000;
@@ -117,14 +118,14 @@ async fn run(seed: u64, first: usize, end: usize) -> BTreeMap<u16, usize> {
     let path = format!("/v1/pets/{}", created.body["id"]);
     assert_eq!(client.get(&path).await.body, created.body);
     let memory = peak_memory(&service);
-    assert!(memory <= MAX_MEMORY, "{memory} bytes");
+    assert!(memory <= MAX_MEGABYTES, "{memory} MB");
     for event in service.events() {
         let message = event["message"].as_str().unwrap_or_default();
         let failed = ["panicked", "background task panicked", "request failed"];
         assert!(!failed.contains(&message), "{event}");
     }
     service.stop();
-    eprintln!("fuzz: {} MB, {seen:?}", memory >> 20);
+    eprintln!("fuzz: {} MB, {seen:?}", memory);
     seen
 }
 
@@ -139,13 +140,4 @@ async fn exchange(mut stream: TcpStream, bytes: &[u8]) -> Vec<u8> {
     let mut received = Vec::new();
     let (_, _) = tokio::join!(write, reading.read_to_end(&mut received));
     received
-}
-
-/// The highest resident set size so far.
-fn peak_memory(service: &Service) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", service.pid())).unwrap();
-    let mut lines = status.lines();
-    let peak = lines.find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    let kilobytes: u64 = peak.trim().strip_suffix(" kB").unwrap().parse().unwrap();
-    kilobytes << 10
 }

@@ -14,6 +14,7 @@ mod kills;
 mod postgres;
 mod power_cuts;
 mod rolling_restarts;
+mod unread;
 
 use std::env;
 

@@ -1,0 +1,245 @@
+//! Unread responses: clients that close the flow-control window of HTTP/2, or do not read
+//! from their sockets, and keep as many responses in the service's memory as they can.
+//! Its memory stays bounded, and another client is served.
+
+use std::{
+    convert::Infallible,
+    env,
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Response, server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpSocket, TcpStream},
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+
+use super::rounds;
+use crate::{
+    client::Client,
+    harness::{Home, Service, TIMEOUT, eventually},
+    overload::{peak_memory, raise_descriptor_limit},
+};
+
+/// Below the gigabyte that the packaged service may use.
+const MAX_MEGABYTES: u64 = 700;
+
+/// Enough for the budget; at full length, more than the service accepts.
+fn connections() -> usize {
+    rounds(1_200, 5_110)
+}
+
+const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// Requests on each connection: the limit on concurrent streams.
+const REQUESTS: u32 = 64;
+
+/// How long a connection is held, unless the service closes it.
+const MAX_HOLD: Duration = Duration::from_secs(120);
+
+/// The time until a client connects again. It is to take memory, not the processor.
+const RECONNECT_AFTER: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Clone, Copy)]
+enum Attack {
+    /// Errors, for which no API key is needed.
+    Errors,
+    /// Pages of events, with a key that may only read.
+    EventPages,
+    /// The same over HTTP/1.1, one after the other.
+    EventPagesOverHttp1,
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// An HPACK literal header field without indexing or Huffman coding (RFC 7541, 6.2.2).
+fn literal_header(name: &str, value: &str) -> Vec<u8> {
+    let length = |text: &str| u8::try_from(text.len()).unwrap();
+    let mut field = vec![0, length(name)];
+    field.extend(name.bytes());
+    field.push(length(value));
+    field.extend(value.bytes());
+    field
+}
+
+impl Attack {
+    fn path(self) -> &'static str {
+        match self {
+            Self::Errors => "/v1/pets",
+            Self::EventPages | Self::EventPagesOverHttp1 => "/v1/events?limit=1000",
+        }
+    }
+
+    /// Everything that a client sends.
+    fn bytes(self, key: &str) -> Vec<u8> {
+        let path = self.path();
+        if matches!(self, Self::EventPagesOverHttp1) {
+            let request =
+                format!("GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n\r\n");
+            return request.repeat(REQUESTS as usize).into();
+        }
+        let mut head = vec![];
+        for (name, value) in [
+            (":method", "GET"),
+            (":scheme", "http"),
+            (":authority", "a"),
+            (":path", path),
+        ] {
+            head.extend(literal_header(name, value));
+        }
+        if matches!(self, Self::EventPages) {
+            head.extend(literal_header("authorization", &format!("Bearer {key}")));
+        }
+        // SETTINGS_INITIAL_WINDOW_SIZE is 0.
+        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        bytes.extend(frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]));
+        for number in 0..REQUESTS {
+            // HEADERS with END_STREAM and END_HEADERS.
+            bytes.extend(frame(1, 5, 2 * number + 1, &head));
+        }
+        bytes
+    }
+}
+
+async fn connect(to: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((ATTACKER, 0).into())?;
+    socket.connect(to).await
+}
+
+/// Sends everything, reads no more than the heads of responses, and waits to be closed.
+async fn hold(mut stream: TcpStream, attack: Attack, bytes: &[u8]) {
+    if stream.write_all(bytes).await.is_err() {
+        return;
+    }
+    if matches!(attack, Attack::EventPagesOverHttp1) {
+        return sleep(MAX_HOLD).await;
+    }
+    let mut received = [0; 4096];
+    while stream.read(&mut received).await.is_ok_and(|read| read > 0) {}
+}
+
+/// Clients that connect again after they were closed.
+fn start(attack: Attack, connections: usize, address: SocketAddr, key: &str) -> JoinSet<()> {
+    let mut attackers = JoinSet::new();
+    for number in 0..connections {
+        let bytes = attack.bytes(key);
+        attackers.spawn(async move {
+            // Not all at once: the backlog overflows.
+            sleep(Duration::from_millis(2 * number as u64)).await;
+            loop {
+                if let Ok(Ok(stream)) = timeout(TIMEOUT, connect(address)).await {
+                    let _ = timeout(MAX_HOLD, hold(stream, attack, &bytes)).await;
+                }
+                sleep(RECONNECT_AFTER).await;
+            }
+        });
+    }
+    attackers
+}
+
+/// Another client, whose connection stays open, for so many seconds.
+async fn requests_are_served(good: &Client, seconds: u64) -> usize {
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut served = 0;
+    while Instant::now() < end || served < 100 {
+        assert_eq!(good.create("Rex").await.unwrap().status, 201);
+        assert_eq!(good.get("/v1/pets?limit=100").await.status, 200);
+        served += 1;
+        sleep(Duration::from_millis(10)).await;
+    }
+    served
+}
+
+/// The median and the longest of the times that requests take.
+async fn latencies(good: &Client) -> (Duration, Duration) {
+    let mut times = Vec::new();
+    for _ in 0..200 {
+        let started = Instant::now();
+        assert_eq!(good.get("/v1/pets?limit=100").await.status, 200);
+        times.push(started.elapsed());
+        sleep(Duration::from_millis(5)).await;
+    }
+    times.sort();
+    (times[times.len() / 2], times[times.len() - 1])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unread_responses_do_not_exhaust_memory() {
+    raise_descriptor_limit();
+    let home = Home::new();
+    let key = home.new_key();
+    home.petstore(&["seed", "1000", "--database", &home.url()])
+        .success();
+    let reader = home.keys(&["create", "reader", "--scope", "pets:read"]);
+    let reader = reader.success().secret();
+    for attack in [
+        Attack::Errors,
+        Attack::EventPages,
+        Attack::EventPagesOverHttp1,
+    ] {
+        let service = Service::start(&mut home.serve_command());
+        let good = Client::new(&service, &key);
+        let (usual, longest_usual) = latencies(&good).await;
+        let attackers = start(attack, connections(), service.address, &reader);
+        let seconds = rounds(3, 600) as u64;
+        let served = requests_are_served(&good, seconds).await;
+        let (attacked, longest_attacked) = latencies(&good).await;
+        let peak = peak_memory(&service);
+        println!(
+            "{attack:?} for {seconds} s: {peak} MB peak memory, {served} requests served; a page \
+             takes {usual:?} before and {attacked:?} during it (at most {longest_usual:?} and \
+             {longest_attacked:?})"
+        );
+        assert!(peak < MAX_MEGABYTES, "{attack:?}: {peak} MB");
+        drop(attackers);
+    }
+}
+
+/// Set for the process of the control.
+const CONTROL: &str = "SERVER_WITHOUT_BUDGET";
+
+/// The server of the control, in a process of its own: hyper with responses as large as a
+/// page of events, until it is killed. Does nothing if it is run as a test.
+#[tokio::test(flavor = "multi_thread")]
+async fn server_without_budget() {
+    if env::var_os(CONTROL).is_none() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let listening = json!({"message": "listening", "url": url});
+    println!("\n{listening}");
+    while let Ok((stream, _)) = listener.accept().await {
+        let respond = service_fn(async |_| {
+            let page = Bytes::from(vec![b'x'; 300_000]);
+            Ok::<_, Infallible>(Response::new(Full::new(page)))
+        });
+        let connection = http2::Builder::new(TokioExecutor::new());
+        tokio::spawn(connection.serve_connection(TokioIo::new(stream), respond));
+    }
+}
+
+/// The control: a server that limits only what each connection may have open.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_a_budget_runs_out_of_memory() {
+    let home = Home::new();
+    let program = env::current_exe().unwrap();
+    let mut command = home.command(program.to_str().unwrap());
+    let server = "torture::unread::server_without_budget";
+    command.args(["--exact", "--nocapture", server]);
+    let server = Service::start(command.env(CONTROL, "1"));
+    let _attackers = start(Attack::EventPages, 50, server.address, "psk_none");
+    let grows = async || peak_memory(&server) > MAX_MEGABYTES;
+    eventually("its memory to exceed the limit", grows).await;
+}
