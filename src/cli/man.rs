@@ -1,11 +1,14 @@
 //! `petstore man`: writes the manual pages.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
 use clap::{Args, Command, CommandFactory};
+use rustix::fs::OFlags;
 
 use super::{CommandLine, CommandResult};
 
@@ -34,9 +37,17 @@ fn write_pages(command: &Command, directory: &Path) -> io::Result<()> {
     }
     // No date, so that builds are reproducible. The blank keeps the date's
     // position among the arguments of .TH.
-    clap_mangen::Man::new(command.clone())
+    let page = clap_mangen::Man::new(command.clone())
         .date(" ")
-        .source(concat!("petstore ", env!("CARGO_PKG_VERSION")))
-        .generate_to(directory)?;
-    Ok(())
+        .source(concat!("petstore ", env!("CARGO_PKG_VERSION")));
+    // Not through a link: another user may have put it there for root to follow.
+    let mut file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+        .open(directory.join(page.get_filename()))?;
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    file.write_all(&text)
 }
