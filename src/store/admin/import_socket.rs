@@ -9,7 +9,7 @@ mod server;
 use std::{
     fs::{self, File},
     io,
-    os::fd::AsRawFd,
+    os::{fd::AsRawFd, unix::fs::FileTypeExt},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -17,7 +17,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::UnixStream,
     time::{sleep, timeout},
 };
@@ -32,6 +32,9 @@ const MAX_CONNECTIONS: usize = 8;
 /// How long the service waits for a client, which may have been suspended, and the client for
 /// the service.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A reply is one sentence at most. Another program may have put its own socket there.
+const MAX_REPLY_BYTES: u64 = 64 << 10;
 
 /// Linux allows 108 bytes for the path of a socket, including a NUL.
 const MAX_ADDRESS_BYTES: usize = 107;
@@ -146,7 +149,15 @@ pub(crate) struct ImportConnection(BufReader<UnixStream>);
 impl ImportConnection {
     /// Connects to the service of the file at this canonical path.
     pub(super) async fn open(database: &Path) -> io::Result<Self> {
-        let (address, _folder) = address(&socket_path(database))?;
+        let path = socket_path(database);
+        // A link would be followed, to a service of another kind.
+        if !fs::symlink_metadata(&path)?.file_type().is_socket() {
+            return Err(io::Error::other(format!(
+                "{} is not a socket",
+                path.display()
+            )));
+        }
+        let (address, _folder) = address(&path)?;
         let stream = UnixStream::connect(address).await?;
         Ok(Self(BufReader::new(stream)))
     }
@@ -192,7 +203,8 @@ impl ImportConnection {
         let sent = self.0.write_all(request).await;
         // A busy service replies, and closes the connection, without reading the request.
         let mut reply = Vec::new();
-        let read = self.0.read_until(b'\n', &mut reply).await;
+        let mut limited = (&mut self.0).take(MAX_REPLY_BYTES);
+        let read = limited.read_until(b'\n', &mut reply).await;
         if reply.is_empty() {
             sent.and(read)?;
             return Err(io::ErrorKind::UnexpectedEof.into());

@@ -1,14 +1,14 @@
 //! The service's end of the import socket.
 
 use std::{
-    fs::{self, Permissions},
-    future, io,
-    os::unix::fs::{FileTypeExt, PermissionsExt},
+    fs, future, io,
+    os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
+use rustix::fs::{Mode, fchmod};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{UnixListener, UnixSocket, UnixStream},
@@ -211,9 +211,9 @@ impl Listener {
         }
         let (address, _folder) = address(path)?;
         let socket = UnixSocket::new_stream()?;
+        // Linux creates the file with the mode of the socket.
+        fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
         socket.bind(address)?;
-        // Before anybody can connect.
-        fs::set_permissions(path, Permissions::from_mode(0o600))?;
         Ok(Self {
             socket: socket.listen(MAX_CONNECTIONS as u32)?,
             path: path.into(),
