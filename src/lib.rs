@@ -41,6 +41,7 @@ mod name;
 
 pub mod clock;
 mod invalid;
+mod privileges;
 mod tls;
 
 /// What the fuzz targets, and the test of their seeds, use beyond the public interface.

@@ -12,7 +12,7 @@ pub struct Backup {
     /// File to create; it must not exist yet.
     file: PathBuf,
     #[command(flatten)]
-    database: Database,
+    pub database: Database,
 }
 
 impl Backup {

@@ -8,7 +8,7 @@ use crate::store::{DatabaseUrl, check};
 #[derive(Args)]
 pub struct Check {
     #[command(flatten)]
-    database: Database,
+    pub database: Database,
 }
 
 impl Check {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     invalid::Invalid,
-    store::{DatabaseUrl, PostgresUrl, copy},
+    store::{DatabaseUrl, PostgresUrl, copy, give_up_root},
 };
 
 #[derive(Args)]
@@ -44,6 +44,7 @@ impl Copy {
 
     async fn copy(mut self) -> CommandResult {
         self.password.apply(&mut self.to, print_warning)?;
+        give_up_root(&self.from)?;
         let interrupt = Interrupt::listen("interrupted; nothing was copied")?;
         let bar = interrupt.progress_bar("rows");
         let from = location(&DatabaseUrl::Sqlite(self.from.clone()));

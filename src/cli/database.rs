@@ -12,7 +12,7 @@ use std::{
 use clap::{ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
 
 use super::{UrlParser, packaged_settings, shell_quote, status, visible_path};
-use crate::store::{DatabaseUrl, PostgresUrl};
+use crate::store::{DatabaseUrl, OpenError, PostgresUrl, give_up_root};
 
 pub const DEFAULT_FILE: &str = "petstore.db";
 pub const DEFAULT_DATABASE: &str = "sqlite:petstore.db";
@@ -68,6 +68,14 @@ impl ServedDatabase {
     /// The database as shown to people.
     pub fn location(&self) -> String {
         location(&self.database)
+    }
+
+    /// Gives up root for the owner of an SQLite file. Must be called before threads are started.
+    pub fn give_up_root(&self) -> Result<(), OpenError> {
+        match &self.database {
+            DatabaseUrl::Sqlite(file) => give_up_root(file),
+            DatabaseUrl::Postgres(_) => Ok(()),
+        }
     }
 
     /// The URL to connect to. Prints warnings to standard error.

@@ -10,7 +10,7 @@ use clap::{Args, CommandFactory, builder::FalseyValueParser};
 use serde::Serialize;
 
 use super::{
-    CommandLine, CommandResult, block_on, counted, in_words,
+    CommandLine, CommandResult, ServedDatabase, block_on, counted, in_words,
     packaged_settings::{SETTINGS, SETTINGS_VARIABLE},
     print, status, visible,
 };
@@ -121,8 +121,23 @@ impl Doctor {
             let file = file.display();
             status!("Examining the installed service, with its settings in {file}.");
         }
+        let known = known_variables();
+        let mut settings = Report::default();
+        checks::environment(settings.on("settings"), &known);
+        // That they cannot be read was a finding about the store.
+        if !target.is_denied {
+            checks::settings(settings.on("settings"), file, &known);
+        }
         let mut report = Report::default();
-        let store = checks::store(report.on("store"), &target).await;
+        // What the service cannot read is a problem, even if root can.
+        let unprivileged = target.database.as_ref().map(ServedDatabase::give_up_root);
+        let store = match unprivileged {
+            Ok(Err(error)) => {
+                report.on("store").advised_problem(&error.to_string());
+                None
+            }
+            _ => checks::store(report.on("store"), &target).await,
+        };
         let store = store.as_ref();
         if let (Some(store), Ok(database)) = (store, &target.database) {
             checks::keys(report.on("keys"), &store.keys, database);
@@ -133,12 +148,7 @@ impl Doctor {
         listeners::imports(report.on("imports"), &target, store);
         listeners::metrics(report.on("metrics"), &target, is_ready);
         checks::certificate(report.on("certificate"), &target.tls);
-        let known = known_variables();
-        checks::environment(report.on("settings"), &known);
-        // That they cannot be read was a finding about the store.
-        if !target.is_denied {
-            checks::settings(report.on("settings"), file, &known);
-        }
+        report.findings.append(&mut settings.findings);
         report.findings
     }
 

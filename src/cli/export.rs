@@ -39,7 +39,7 @@ pub struct Export {
     #[arg(long, env = "PETSTORE_CATEGORY_NAMES", conflicts_with = "orders")]
     category_names: bool,
     #[command(flatten)]
-    database: Database,
+    pub database: Database,
 }
 
 impl Export {

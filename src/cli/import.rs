@@ -23,7 +23,7 @@ use super::{
 use crate::{
     category::CategoryNames,
     import::ImportId,
-    store::{DatabaseUrl, Importer, category_names},
+    store::{DatabaseUrl, Importer, category_names, explain},
 };
 
 /// Invalid lines reported one by one; further ones are only counted.
@@ -53,7 +53,7 @@ pub struct Import {
     #[arg(long, env = "PETSTORE_RESTART", conflicts_with = "dry_run")]
     restart: bool,
     #[command(flatten)]
-    database: Database,
+    pub database: Database,
 }
 
 impl Import {
@@ -199,7 +199,7 @@ impl Source {
             }
             false => (visible_path(path), File::open(path)),
         };
-        let failed = |cause: io::Error| format!("cannot read {name}: {cause}");
+        let failed = |cause: io::Error| format!("cannot read {name}: {}", explain(path, &cause));
         let file = opened.map_err(failed)?;
         let kind = file.metadata().map_err(failed)?;
         if kind.is_dir() {

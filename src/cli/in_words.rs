@@ -1,6 +1,11 @@
 //! Errors of the operating system in words, for people who don't know its codes.
 
-use std::io::{self, ErrorKind};
+use std::{
+    borrow::Cow,
+    io::{self, ErrorKind},
+};
+
+use crate::privileges::successor_of_root;
 
 /// A message in which errors of the operating system are in words. It is changed as text,
 /// because they are also inside the errors of libraries, which show nothing else of them.
@@ -12,7 +17,7 @@ pub fn in_words(message: &str) -> String {
         let shown = cause.to_string();
         let shown = shown.split(MARK).next().unwrap_or_default();
         match (before.strip_suffix(shown), words(cause.kind())) {
-            (Some(before), Some(words)) => text.extend([before, words]),
+            (Some(before), Some(words)) => text.extend([before, &words]),
             _ => text += before,
         }
         rest = without_temporary_name(after);
@@ -29,9 +34,16 @@ fn without_temporary_name(text: &str) -> &str {
         .map_or(text, |(_, rest)| rest)
 }
 
-fn words(kind: ErrorKind) -> Option<&'static str> {
-    Some(match kind {
+fn words(kind: ErrorKind) -> Option<Cow<'static, str>> {
+    let words = match kind {
         ErrorKind::NotFound => "there is no such file or folder",
+        ErrorKind::PermissionDenied if let Some(user) = successor_of_root() => {
+            let words = format!(
+                "permission denied, because root was given up for user {user}, the owner of the \
+                 store; choose a place that this user may use"
+            );
+            return Some(words.into());
+        }
         ErrorKind::PermissionDenied => {
             "permission denied; choose another place, or run this as another user"
         }
@@ -52,7 +64,8 @@ fn words(kind: ErrorKind) -> Option<&'static str> {
         }
         ErrorKind::TimedOut => "it did not respond in time",
         _ => return None,
-    })
+    };
+    Some(words.into())
 }
 
 #[cfg(test)]

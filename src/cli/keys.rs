@@ -99,6 +99,15 @@ pub struct Revoke {
 }
 
 impl Keys {
+    pub fn database(&self) -> &Database {
+        match self {
+            Self::Create(create) => &create.database,
+            Self::List(list) => &list.database,
+            Self::Rotate(rotate) => &rotate.database,
+            Self::Revoke(revoke) => &revoke.database,
+        }
+    }
+
     pub fn run(self) -> CommandResult {
         block_on(async {
             match self {

@@ -174,6 +174,32 @@ enum Command {
     Man(man::Man),
 }
 
+impl Command {
+    /// Gives up root for the owner of the store, if it is an SQLite file. From then on, a command
+    /// can do only what that user may do, with other files as well.
+    fn give_up_root(&self) -> CommandResult {
+        let database = match self {
+            Self::Keys(keys) => keys.database(),
+            Self::Backup(backup) => &backup.database,
+            Self::Restore(restore) => &restore.database,
+            Self::Check(check) => &check.database,
+            Self::Import(import) => &import.database,
+            Self::Export(export) => &export.database,
+            Self::Seed(seed) => &seed.database,
+            // These first do what only root may do.
+            Self::Serve(_) | Self::Copy(_) | Self::Doctor(_) => return Ok(()),
+            // These use no store.
+            Self::Events(_)
+            | Self::Webhooks(_)
+            | Self::Healthcheck(_)
+            | Self::Openapi(_)
+            | Self::Completions { .. }
+            | Self::Man(_) => return Ok(()),
+        };
+        Ok(database.give_up_root()?)
+    }
+}
+
 #[derive(Args)]
 struct TlsFiles {
     /// Serve over TLS with the certificate chain in this PEM file.
@@ -344,8 +370,11 @@ fn copy_progress(bar: &ProgressBar, announcement: String) -> impl FnMut(u64, u64
 /// Runs the command line. Exits with 2 for a usage error, with 128 plus its number after a
 /// signal, and with 1 for any other error.
 pub fn main() -> ExitCode {
-    let result = match CommandLine::parse().command {
+    let command = CommandLine::parse().command;
+    let unprivileged = command.give_up_root();
+    let result = match command {
         Command::Serve(serve) => return serve.run(),
+        _ if unprivileged.is_err() => unprivileged,
         Command::Keys(keys) => keys.run(),
         Command::Copy(copy) => copy.run(),
         Command::Backup(backup) => backup.run(),

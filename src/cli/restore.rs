@@ -14,7 +14,7 @@ pub struct Restore {
     /// Backup to restore. It is only read.
     file: PathBuf,
     #[command(flatten)]
-    database: Database,
+    pub database: Database,
 }
 
 impl Restore {

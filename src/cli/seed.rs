@@ -19,7 +19,7 @@ pub struct Seed {
     #[arg(value_parser = count, allow_negative_numbers = true)]
     count: u64,
     #[command(flatten)]
-    database: Database,
+    pub database: Database,
 }
 
 /// The names of the sample categories, and names of animals to choose from. The first

@@ -11,6 +11,8 @@ use std::{
 
 use tempfile::{Builder, NamedTempFile};
 
+use super::root::resolve_folder;
+
 /// What this process must not leave behind, for [`discard_unfinished`].
 struct Unfinished {
     files: Vec<PathBuf>,
@@ -44,7 +46,7 @@ pub(crate) fn discard_unfinished() -> bool {
         let _ = fs::remove_file(file);
         remove_side_files(file);
     }
-    let is_empty = |file: &&PathBuf| fs::metadata(file).is_ok_and(|file| file.len() == 0);
+    let is_empty = |file: &&PathBuf| fs::symlink_metadata(file).is_ok_and(|file| file.len() == 0);
     for placeholder in unfinished.placeholders.iter().filter(is_empty) {
         let _ = fs::remove_file(placeholder);
     }
@@ -94,9 +96,9 @@ impl AtomicFile {
 
     /// Creates an empty file (mode 0600) in the folder of `target`, which may exist.
     pub(crate) fn create_beside(target: &Path) -> io::Result<Self> {
-        // Absolute: SQLite would parse a relative path that starts with `file:`
-        // as a URI.
-        let target = std::path::absolute(target)?;
+        // Absolute: SQLite would parse a relative path that starts with `file:` as a URI. And it
+        // opens the file only if there is no link in its path.
+        let target = resolve_folder(target)?;
         let name = target.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
         let mut prefix = name.to_owned();
         prefix.push(".partial-");

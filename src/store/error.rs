@@ -8,6 +8,8 @@ use std::{
 
 use rusqlite::{ErrorCode, ffi};
 
+use crate::privileges::successor_of_root;
+
 pub(super) type Cause = Arc<dyn error::Error + Send + Sync>;
 
 /// Why a store cannot be opened. Nothing was changed in it.
@@ -58,6 +60,20 @@ pub enum OpenError {
          are nowhere else; put the database file back, or move the log away to create a new store"
     )]
     OrphanedWal { path: PathBuf, wal: PathBuf },
+    #[error(
+        "other users can change the folder {0}, so root opens no database below it; run this as \
+         the owner of the database, or move it to a folder that only root can write to"
+    )]
+    SharedFolder(PathBuf),
+    #[error(
+        "{path} is a store of user {owner}, and this process cannot give up root for that user: \
+         {cause}; run this as that user"
+    )]
+    Root {
+        path: PathBuf,
+        owner: u32,
+        cause: io::Error,
+    },
     #[error("cannot open {path}: {}", explain(path, cause))]
     File { path: PathBuf, cause: io::Error },
     #[error("cannot open {path}: {}", sqlite_reason(cause))]
@@ -87,6 +103,18 @@ pub(crate) fn explain(path: &Path, cause: &io::Error) -> String {
         io::ErrorKind::NotFound if !folder.exists() => {
             format!("the folder {shown} does not exist; create it, or specify another file")
         }
+        io::ErrorKind::PermissionDenied if let Some(user) = successor_of_root() => {
+            let what = if path.exists() {
+                "this file".into()
+            } else {
+                format!("the folder {shown}")
+            };
+            format!(
+                "root was given up for user {user}, the owner of the store, who may not use \
+                 {what}; use - as the file and redirect standard input or output, or use a folder \
+                 of that user"
+            )
+        }
         io::ErrorKind::PermissionDenied if path.exists() => {
             "permission denied; run this as the user that owns the file, or with sudo".into()
         }
@@ -107,6 +135,9 @@ pub(super) fn sqlite_reason(cause: &rusqlite::Error) -> String {
         Some(DatabaseCorrupt | NotADatabase) => {
             "the file is damaged; see how with `petstore check --database PATH`, then stop the \
              service and put a backup in place with `petstore restore BACKUP --database PATH`"
+        }
+        Some(CannotOpen) if extended == Some(ffi::SQLITE_CANTOPEN_SYMLINK) => {
+            "it is a symbolic link, which is not followed; specify the file that it leads to"
         }
         Some(DiskFull) => FULL,
         // It has no room for the index of the WAL.

@@ -27,6 +27,7 @@ mod list;
 mod metrics;
 mod postgres;
 mod queue;
+mod root;
 mod sqlite;
 mod url;
 mod webhook_rows;
@@ -56,13 +57,15 @@ use sqlite::Sqlite;
 
 pub(crate) use admin::{
     ImportError, ImportServer, Importer, Inspected, Restored, Server, SocketState, backup,
-    category_names, check, copy, export_orders, export_pets, inspect, list_keys, restore,
+    category_names, check, copy, export_orders, export_pets, inspect, list_keys,
+    restore,
 };
 pub(crate) use atomic_file::{AtomicFile, discard_unfinished};
 pub(crate) use error::explain;
 pub use error::{Error, OpenError};
 pub(crate) use metrics::StoreMetrics;
 pub use postgres::PostgresUrl;
+pub(crate) use root::give_up_root;
 pub use rows::Counts;
 pub use url::DatabaseUrl;
 pub(crate) use url::redact_password;

@@ -29,7 +29,7 @@ pub struct List {
     #[arg(long, env = "PETSTORE_JSON")]
     json: bool,
     #[command(flatten)]
-    database: Database,
+    pub database: Database,
 }
 
 impl List {

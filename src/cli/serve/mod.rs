@@ -8,7 +8,7 @@ use std::{
     env,
     error::Error,
     fs,
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     pin::pin,
     process::{self, ExitCode},
 };
@@ -182,8 +182,15 @@ pub struct Serve {
     drain_delay: SignedDuration,
 }
 
+/// The listeners with their addresses.
+struct BoundListeners {
+    api: (TcpListener, SocketAddr),
+    metrics: Option<(TcpListener, SocketAddr)>,
+}
+
 impl Serve {
     pub fn run(self) -> ExitCode {
+        let listeners = self.bind_and_give_up_root();
         let _flush_on_exit = log::init();
         raise_descriptor_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -191,7 +198,7 @@ impl Serve {
             .build();
         let result = match runtime {
             Ok(runtime) => {
-                let result = runtime.block_on(self.serve());
+                let result = runtime.block_on(async { self.serve(listeners?).await });
                 // Does not wait for name lookups.
                 runtime.shutdown_background();
                 result
@@ -212,7 +219,21 @@ impl Serve {
         }
     }
 
-    async fn serve(mut self) -> CommandResult {
+    /// Listens, which needs root for a port below 1024, and then gives up root for the owner of
+    /// the store, before threads are started.
+    fn bind_and_give_up_root(&self) -> Result<BoundListeners, Box<dyn Error>> {
+        let api = bind(self.listen.option(), self.listen.address())?;
+        let metrics = self
+            .metrics_listen
+            .map(|address| bind("--metrics-listen", address));
+        let metrics = metrics.transpose()?;
+        if !*self.demo {
+            self.database.give_up_root()?;
+        }
+        Ok(BoundListeners { api, metrics })
+    }
+
+    async fn serve(mut self, listeners: BoundListeners) -> CommandResult {
         let demo = self.demo.then(DemoDatabase::create).transpose();
         let demo = demo.map_err(|cause| {
             let folder = env::temp_dir();
@@ -257,11 +278,10 @@ impl Serve {
         let tls = self.tls.load()?;
         let warn = |warning: String| tracing::warn!(warning, "insecure database connection");
         let database = self.database.url_with_warnings(warn)?;
-        let (listener, address) = bind(self.listen.option(), self.listen.address())?;
-        let metrics = self
-            .metrics_listen
-            .map(|address| bind("--metrics-listen", address));
-        let metrics = metrics.transpose()?;
+        let BoundListeners {
+            api: (listener, address),
+            metrics,
+        } = listeners;
         let scheme = Scheme::new(tls.is_some());
         let start = Start {
             scheme,

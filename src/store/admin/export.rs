@@ -120,7 +120,7 @@ pub(crate) async fn category_names(url: &DatabaseUrl) -> Result<CategoryNames, E
     match url {
         DatabaseUrl::Sqlite(path) => {
             // `petstore serve` would create a database there.
-            if fs::metadata(path).map_or(true, |file| file.is_file() && file.len() == 0) {
+            if fs::symlink_metadata(path).map_or(true, |file| file.is_file() && file.len() == 0) {
                 return Ok(CategoryNames::default());
             }
             match sqlite::open_if_created(path) {

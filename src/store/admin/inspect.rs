@@ -61,7 +61,7 @@ const KEYS: &str = concat!("SELECT ", api_key_columns!(), " FROM api_keys ORDER 
 pub(crate) async fn inspect(url: &DatabaseUrl) -> Result<Inspected, CheckError> {
     match url {
         DatabaseUrl::Sqlite(path) => {
-            let path = fs::canonicalize(path).unwrap_or_else(|_| path.into());
+            let path = sqlite::canonical_path(path)?;
             // Before this process opens it.
             let is_open = sqlite::is_open(&path);
             let import_socket = SocketState::find(&path, is_open).await;
@@ -76,7 +76,7 @@ fn inspect_file(
     is_open: bool,
     import_socket: SocketState,
 ) -> Result<Inspected, CheckError> {
-    let size = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());
+    let size = |path: &Path| fs::symlink_metadata(path).map_or(0, |file| file.len());
     let wal_bytes = size(&sqlite::wal_path(path));
     let db = sqlite::open_current(path)?;
     let is_damaged = || damaged_pages(&db, "PRAGMA quick_check(1)").map(|found| !found.is_empty());

@@ -31,7 +31,7 @@ pub(crate) enum RestoreError {
     Damaged { backup: PathBuf, cause: String },
     #[error(
         "the store {store} belongs to another user, and the restored one cannot be given to \
-         them: {cause}; restore as that user, or as root"
+         them: {cause}; restore as that user"
     )]
     Owner { store: PathBuf, cause: io::Error },
     #[error("{0}; nothing was changed")]
@@ -83,7 +83,10 @@ pub(crate) fn restore(
         backup: backup.into(),
         cause,
     };
-    let copied = copy_and_check(backup, &file, &mut progress);
+    // Unlike a store, a backup may be a link, to the newest of several for example.
+    let source = fs::canonicalize(backup);
+    let source = source.as_deref().unwrap_or(backup);
+    let copied = copy_and_check(source, &file, &mut progress);
     let (db, is_current) = copied.map_err(|error| match error {
         BackupError::Open(OpenError::Missing(_)) => RestoreError::NoBackup(backup.into()),
         BackupError::Open(OpenError::Database { cause, .. }) if is_damage(&cause) => {
@@ -95,7 +98,7 @@ pub(crate) fn restore(
         other => RestoreError::Copy(other),
     })?;
     let unread = |cause| RestoreError::Copy(BackupError::Copy(cause));
-    if is_short(backup, &db).map_err(unread)? {
+    if is_short(source, &db).map_err(unread)? {
         return Err(damaged("its end is missing".into()));
     }
     let content = is_current.then(|| content(&db)).transpose();
@@ -125,14 +128,15 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 }
 
 /// Gives the new file to the owner of the store: if root restores, the service still has to
-/// open it.
+/// open it. The group has no access by the mode of the file, and is kept if possible.
 fn give_to_owner(file: &AtomicFile, store: &ClosedStore) -> Result<(), RestoreError> {
     let given = || {
         let (old, new) = (store.file().metadata()?, file.file().metadata()?);
-        if (old.uid(), old.gid()) == (new.uid(), new.gid()) {
-            return Ok(());
+        if old.uid() != new.uid() {
+            return fchown(file.file(), Some(old.uid()), Some(old.gid()));
         }
-        fchown(file.file(), Some(old.uid()), Some(old.gid()))
+        let _ = fchown(file.file(), None, Some(old.gid()));
+        Ok(())
     };
     given().map_err(|cause| RestoreError::Owner {
         store: store.path.clone(),

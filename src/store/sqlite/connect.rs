@@ -17,12 +17,15 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Larger than the number of distinct statements.
 const STATEMENT_CACHE_CAPACITY: usize = 128;
 
+/// The flags of every connection to a file. SQLite never follows a link in place of a WAL or a
+/// journal. With `NOFOLLOW` it does not follow one in place of the database file either, nor in
+/// the path of its folder, which must therefore be resolved.
+pub(crate) const FLAGS: OpenFlags =
+    OpenFlags::SQLITE_OPEN_NO_MUTEX.union(OpenFlags::SQLITE_OPEN_NOFOLLOW);
+
 /// Opens for writing a file that `open::prepare` has checked.
 pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
-    let mut db = Connection::open_with_flags(
-        path,
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-    )?;
+    let mut db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | FLAGS)?;
     // SQLite falls back to reading if it cannot open the file for writing.
     if db.is_readonly(MAIN_DB)? {
         return Err(rusqlite::Error::SqliteFailure(
@@ -59,10 +62,7 @@ fn tool_busy_handler(tries: i32) -> bool {
 
 /// Opens for reading a file that `open::prepare` has checked.
 pub(super) fn connect_read_only(path: &Path) -> rusqlite::Result<Connection> {
-    let db = Connection::open_with_flags(
-        path,
-        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-    )?;
+    let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | FLAGS)?;
     db.busy_timeout(BUSY_TIMEOUT)?;
     // The query planner stability guarantee: plans do not depend on bound
     // values, so a cached statement is not re-planned for each list.

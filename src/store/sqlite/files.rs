@@ -8,7 +8,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::recovery::{index_path, wal_path};
+use super::{
+    recovery::{index_path, wal_path},
+    regular_file::open_regular,
+};
 
 /// The database file, its WAL and the WAL index, as they were opened.
 #[derive(Debug)]
@@ -55,7 +58,8 @@ impl Files {
 /// otherwise.
 fn has_frames(wal: &Path) -> bool {
     let mut magic = [0; 4];
-    let read = File::open(wal).and_then(|mut file| file.read_exact(&mut magic));
+    let opened = open_regular(wal, File::options().read(true));
+    let read = opened.and_then(|mut file| file.read_exact(&mut magic));
     read.is_ok() && magic[..3] == [0x37, 0x7f, 0x06]
 }
 
@@ -89,7 +93,7 @@ impl OpenFile {
 
 /// Device and inode.
 fn identity(path: &Path) -> Option<(u64, u64)> {
-    let file = fs::metadata(path).ok()?;
+    let file = fs::symlink_metadata(path).ok()?;
     Some((file.dev(), file.ino()))
 }
 

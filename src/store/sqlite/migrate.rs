@@ -6,7 +6,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior, config::DbConfig};
 
 use super::{
     super::{Role, error::OpenError},
-    connect::{BUSY_TIMEOUT, connect_read_only},
+    connect::{BUSY_TIMEOUT, FLAGS, connect_read_only},
     recovery::open_recovered,
 };
 
@@ -71,8 +71,7 @@ pub(super) fn migrate(path: &Path) -> Result<(), OpenError> {
         cause,
     };
     let open = || -> rusqlite::Result<Connection> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let db = Connection::open_with_flags(path, flags)?;
+        let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | FLAGS)?;
         db.busy_timeout(BUSY_TIMEOUT)?;
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         Ok(db)

@@ -15,6 +15,7 @@ mod orders;
 mod pets;
 mod readers;
 mod recovery;
+mod regular_file;
 mod replace;
 mod version;
 mod webhooks;
@@ -47,11 +48,13 @@ use crate::{
 use readers::Readers;
 use writer::Writer;
 
+pub(super) use connect::FLAGS;
 pub(super) use events::Origin;
 pub(super) use imports::{forget_import, import_progress, write_chunk};
 pub(super) use migrate::{in_memory, schema};
 pub(super) use open::{
-    Exclusive, open_current, open_exclusive_read_only, open_if_created, open_read_only,
+    Exclusive, canonical_path, open_current, open_exclusive_read_only, open_if_created,
+    open_read_only,
 };
 pub(super) use recovery::{is_open, side_file, wal_path};
 pub(super) use replace::{ClosedStore, is_damage};

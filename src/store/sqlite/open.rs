@@ -5,7 +5,7 @@ use std::{
     fs::{self, File, Metadata, TryLockError},
     io::{self, Read},
     ops::Deref,
-    os::unix::fs::{MetadataExt, OpenOptionsExt, fchown},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -14,10 +14,15 @@ use std::{
 use rusqlite::Connection;
 
 use super::{
-    super::{Options, Role, error::OpenError},
+    super::{
+        Options, Role,
+        error::OpenError,
+        root::{reject_shared_folder, resolve_folder},
+    },
     connect::{BUSY_TIMEOUT, connect_read_only},
     migrate::{Identity, SCHEMA_VERSION, SchemaState, migrate, reject_newer},
-    recovery::{Opened, is_open, open_recovered, wal_path},
+    recovery::{Opened, is_open, open_recovered, side_file, wal_path},
+    regular_file::{open_regular, reject_irregular},
 };
 
 /// Ensures that the file is a petstore database with the current schema,
@@ -34,7 +39,7 @@ pub(super) fn prepare(
         cause,
     };
     let role = options.role;
-    let path = canonical_path(path).map_err(failed)?;
+    let path = canonical_path(path)?;
     let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {
         let current = sniff_header(&path, options)? == SchemaState::Current;
@@ -91,7 +96,7 @@ struct EmptySideFiles(PathBuf);
 
 impl Drop for EmptySideFiles {
     fn drop(&mut self) {
-        let wal = fs::metadata(wal_path(&self.0));
+        let wal = fs::symlink_metadata(wal_path(&self.0));
         if wal.is_ok_and(|wal| wal.len() == 0)
             && !is_open(&self.0)
             && let Ok(opened) = open_recovered(&self.0, Role::Command)
@@ -133,10 +138,7 @@ fn inspect(path: &Path) -> Result<(ReadOnly, SchemaState), OpenError> {
         create: false,
         ..Options::new(Role::Command)
     };
-    let path = canonical_path(path).map_err(|cause| OpenError::File {
-        path: path.into(),
-        cause,
-    })?;
+    let path = canonical_path(path)?;
     sniff_header(&path, &options)?;
     let db = ReadOnly::open(&path)?;
     // The header on disk may be stale: the WAL is newer.
@@ -195,19 +197,20 @@ pub(super) fn open(
     Ok((path, opened, lock))
 }
 
-/// Resolves symbolic links, so that one file has one lock.
-pub(super) fn canonical_path(path: &Path) -> io::Result<PathBuf> {
-    match fs::canonicalize(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            let folder = match path.parent() {
-                Some(folder) if folder != Path::new("") => folder,
-                _ => Path::new("."),
-            };
-            let name = path.file_name().ok_or(e)?;
-            Ok(fs::canonicalize(folder)?.join(name))
-        }
-        found => found,
+/// Resolves links in the folder of a store, so that one file has one lock. Fails if one of its
+/// files is a link, or something else that SQLite cannot open or would wait for; and for root, if
+/// others can change the folder.
+pub(crate) fn canonical_path(path: &Path) -> Result<PathBuf, OpenError> {
+    let path = resolve_folder(path).map_err(|cause| OpenError::File {
+        path: path.into(),
+        cause,
+    })?;
+    reject_shared_folder(&path)?;
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let file = side_file(&path, suffix);
+        reject_irregular(&file).map_err(|cause| OpenError::File { path: file, cause })?;
     }
+    Ok(path)
 }
 
 /// Classifies a file by the first bytes of its header, without SQLite, which
@@ -218,11 +221,8 @@ pub(super) fn canonical_path(path: &Path) -> io::Result<PathBuf> {
 /// same process.
 pub(super) fn sniff_header(path: &Path, options: &Options) -> Result<SchemaState, OpenError> {
     let mut head = Vec::new();
-    // Opening a FIFO would block forever.
-    if fs::metadata(path).is_ok_and(|file| !file.is_file() && !file.is_dir()) {
-        return Err(OpenError::NotAPetstore(path.into()));
-    }
-    match File::open(path).and_then(|file| file.take(105).read_to_end(&mut head)) {
+    let opened = open_regular(path, File::options().read(true));
+    match opened.and_then(|file| file.take(105).read_to_end(&mut head)) {
         Ok(0) if options.create => return reject_orphaned_wal(path),
         Ok(0) => return Err(OpenError::NotAPetstore(path.into())),
         Ok(_) => {}
@@ -261,7 +261,7 @@ pub(super) fn sniff_header(path: &Path, options: &Options) -> Result<SchemaState
 /// the file away, the log has the newest changes.
 fn reject_orphaned_wal(path: &Path) -> Result<SchemaState, OpenError> {
     let wal = wal_path(path);
-    match fs::metadata(&wal) {
+    match fs::symlink_metadata(&wal) {
         Ok(file) if file.len() > 0 => Err(OpenError::OrphanedWal {
             path: path.into(),
             wal,
@@ -275,12 +275,11 @@ fn reject_orphaned_wal(path: &Path) -> Result<SchemaState, OpenError> {
 /// It is an advisory `flock` on the whole file, independent of SQLite's POSIX
 /// record locks. The kernel releases it when the process ends, however it ends.
 /// A new file is for its owner only, and SQLite creates the `-wal` and `-shm` files with
-/// the same mode and, as root, for the same owner.
+/// the same mode.
 pub(super) fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
-    let file = match File::options().read(true).write(true).open(path) {
-        Err(cause) if create && cause.kind() == io::ErrorKind::NotFound => create_file(path)?,
-        opened => opened?,
-    };
+    let mut options = File::options();
+    options.read(true).write(true).create(create).mode(0o600);
+    let file = open_regular(path, &mut options)?;
     match file.try_lock() {
         // It may have been replaced by a restored backup, or deleted, since it was opened.
         Ok(()) => Ok(leads_to(path, &file).then_some(file)),
@@ -289,29 +288,10 @@ pub(super) fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
     }
 }
 
-/// If root creates a file in the folder of another user, it is for that user: the service
-/// has to open it.
-fn create_file(path: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    options.read(true).write(true).mode(0o600);
-    // Does not follow a link, which would lead to a file in another folder.
-    let file = match options.clone().create_new(true).open(path) {
-        // Another process has created it meanwhile.
-        Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => return options.open(path),
-        created => created?,
-    };
-    let folder = path.parent().unwrap_or(Path::new("/")).metadata()?;
-    if file.metadata()?.uid() == 0 && folder.uid() != 0 {
-        // It may be impossible in a container. Then root has to serve it.
-        let _ = fchown(&file, Some(folder.uid()), Some(folder.gid()));
-    }
-    Ok(file)
-}
-
 /// Whether the path leads to this file.
 pub(super) fn leads_to(path: &Path, file: &File) -> bool {
     let identity = |file: Metadata| (file.dev(), file.ino());
-    let (Ok(found), Ok(file)) = (fs::metadata(path), file.metadata()) else {
+    let (Ok(found), Ok(file)) = (fs::symlink_metadata(path), file.metadata()) else {
         return false;
     };
     identity(found) == identity(file)

@@ -19,7 +19,7 @@
 use std::{
     fs::{self, File},
     io,
-    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown},
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -30,6 +30,7 @@ use super::{
     super::{Role, atomic_file::sync_folder, error::OpenError},
     checkpoint::{checkpoint, wal_length},
     connect::connect,
+    regular_file::open_regular,
 };
 
 /// The byte of the WAL index on which every connection holds a shared lock
@@ -67,13 +68,12 @@ impl Opened {
     /// If another process has created an empty WAL, it is filled, not replaced: a process that
     /// has it open must not write to a deleted file.
     fn copy_wal(&self, path: &Path, length: u64) -> io::Result<()> {
-        let database = fs::metadata(path)?;
+        let database = fs::symlink_metadata(path)?;
         let mut options = File::options();
         options.write(true).create(true).mode(0o600);
-        let new = options.open(wal_path(path))?;
+        let new = open_regular(&wal_path(path), &mut options)?;
         // As SQLite does.
         let _ = new.set_permissions(database.permissions());
-        let _ = fchown(&new, Some(database.uid()), Some(database.gid()));
         let copied = copy(&self.wal, &new, length);
         if copied.is_err() {
             // A part of it would be taken for the WAL of another process.
@@ -105,7 +105,7 @@ pub(super) fn open_recovered(path: &Path, role: Role) -> Result<Opened, OpenErro
     let is_new = !is_open(path);
     let wal = wal_path(path);
     // A process that has just closed the file properly has deleted the WAL, too.
-    if !is_new && !wal.exists() && is_open(path) {
+    if !is_new && fs::symlink_metadata(&wal).is_err() && is_open(path) {
         return Err(OpenError::WalDeleted(wal));
     }
     // Builds the index if it is new.
@@ -129,7 +129,8 @@ pub(super) fn open_recovered(path: &Path, role: Role) -> Result<Opened, OpenErro
         path: path.parent().unwrap_or(path).into(),
         cause,
     })?;
-    let file = File::open(&index_path).map_err(file_error(index_path))?;
+    let file = open_regular(&index_path, File::options().read(true));
+    let file = file.map_err(file_error(index_path))?;
     let index = WalIndex { is_new, file };
     Ok(Opened { db, index, wal })
 }
@@ -155,7 +156,8 @@ impl WalIndex {
 
 /// Whether another process has a connection to the file. This process must have none.
 pub(crate) fn is_open(path: &Path) -> bool {
-    File::open(index_path(path)).is_ok_and(|file| is_in_use(&file))
+    let index = open_regular(&index_path(path), File::options().read(true));
+    index.is_ok_and(|file| is_in_use(&file))
 }
 
 fn is_in_use(index: &File) -> bool {
@@ -170,7 +172,7 @@ fn is_in_use(index: &File) -> bool {
 /// Replaces the first `length` bytes of a file, or all, by themselves, so that they are
 /// written to disk.
 fn rewrite(path: &Path, length: Option<u64>) -> io::Result<File> {
-    let file = File::options().read(true).write(true).open(path)?;
+    let file = open_regular(path, File::options().read(true).write(true))?;
     let length = length.map_or_else(|| Ok(file.metadata()?.len()), io::Result::Ok)?;
     copy(&file, &file, length)?;
     Ok(file)

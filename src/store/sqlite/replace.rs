@@ -24,6 +24,7 @@ use super::{
     migrate::SchemaState,
     open::{canonical_path, leads_to, lock, sniff_header},
     recovery::{is_open, open_recovered, side_file},
+    regular_file::open_regular,
 };
 
 /// What SQLite would apply to a file of the same name.
@@ -50,7 +51,7 @@ impl ClosedStore {
             path: path.into(),
             cause,
         };
-        let path = canonical_path(path).map_err(failed)?;
+        let path = canonical_path(path)?;
         let mut found = Found::at(&path).map_err(failed)?;
         if found == Found::AnotherProgram {
             return Err(OpenError::NotAPetstore(path));
@@ -184,14 +185,12 @@ enum Found {
 
 impl Found {
     fn at(path: &Path) -> io::Result<Self> {
-        match fs::metadata(path) {
-            Ok(file) if file.is_file() => {}
-            Ok(_) => return Ok(Self::AnotherProgram),
+        let file = match open_regular(path, File::options().read(true)) {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Self::Nothing),
-            Err(cause) => return Err(cause),
-        }
+            opened => opened?,
+        };
         let mut magic = Vec::new();
-        File::open(path)?.take(16).read_to_end(&mut magic)?;
+        file.take(16).read_to_end(&mut magic)?;
         match sniff_header(path, &Options::new(Role::Command)) {
             Ok(SchemaState::Older(_) | SchemaState::Current) | Err(OpenError::Newer { .. }) => {
                 Ok(Self::Petstore)

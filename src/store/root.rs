@@ -1,0 +1,90 @@
+//! Giving up root: a process that root has started continues as the owner of its SQLite store.
+//!
+//! The owner of a folder can replace each file in it at any moment, by a link for example. What
+//! root does there by the name of a file, it may therefore do to a file elsewhere. So root uses
+//! only folders that no other user can change.
+
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use rustix::process::geteuid;
+
+use super::error::OpenError;
+use crate::privileges::give_up_root_for;
+
+/// The user and the group that own nothing, by convention. Also what Linux shows for an owner
+/// that the user namespace of this process does not have.
+const NOBODY: u32 = 65534;
+
+/// Continues as the owner of the store at this path, for good, if this process runs as root and
+/// the store is not root's own. Must be called before any thread is started.
+pub(crate) fn give_up_root(store: &Path) -> Result<(), OpenError> {
+    if !geteuid().is_root() {
+        return Ok(());
+    }
+    let failed = |cause| OpenError::File {
+        path: store.into(),
+        cause,
+    };
+    let path = resolve_folder(store).map_err(failed)?;
+    let Err(shared) = reject_shared_folder(&path) else {
+        return Ok(());
+    };
+    let folder = fs::metadata(folder_of(&path)).map_err(failed)?;
+    let owner = match folder.uid() {
+        // Not the owner of what a link leads to.
+        0 => fs::symlink_metadata(&path).map_or(0, |file| file.uid()),
+        owner => owner,
+    };
+    if owner == 0 {
+        return Err(shared);
+    }
+    // Files of root are often open to its group.
+    let group = match folder.gid() {
+        0 => NOBODY,
+        group => group,
+    };
+    give_up_root_for(owner, group).map_err(|cause| OpenError::Root { path, owner, cause })
+}
+
+/// The path of a file with all links in its folder resolved. The file itself may be missing, or
+/// a link.
+pub(super) fn resolve_folder(file: &Path) -> io::Result<PathBuf> {
+    let name = file.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+    let folder = match folder_of(file) {
+        current if current == Path::new("") => Path::new("."),
+        folder => folder,
+    };
+    Ok(fs::canonicalize(folder)?.join(name))
+}
+
+fn folder_of(file: &Path) -> &Path {
+    file.parent().unwrap_or(Path::new("/"))
+}
+
+/// Fails if this process runs as root, and others can change what is in the folder of a file, or
+/// where its path leads to. All links in the folder must be resolved.
+pub(super) fn reject_shared_folder(file: &Path) -> Result<(), OpenError> {
+    if !geteuid().is_root() {
+        return Ok(());
+    }
+    let folder = folder_of(file);
+    for ancestor in folder.ancestors() {
+        let found = fs::metadata(ancestor).map_err(|cause| OpenError::File {
+            path: ancestor.into(),
+            cause,
+        })?;
+        let is_folder = ancestor == folder;
+        // In a sticky folder such as /tmp, others can add names, but not replace those of root.
+        let is_sticky = found.mode() & 0o1000 != 0;
+        let is_shared = found.mode() & 0o022 != 0 && (is_folder || !is_sticky);
+        let is_roots = found.uid() == 0 || (!is_folder && found.uid() == NOBODY);
+        if is_shared || !is_roots {
+            return Err(OpenError::SharedFolder(ancestor.into()));
+        }
+    }
+    Ok(())
+}
