@@ -1,15 +1,26 @@
 //! `petstore backup`: an online backup of an SQLite store.
 
-use std::path::PathBuf;
+use std::{
+    error::Error,
+    fs::File,
+    io::{self, IsTerminal},
+    os::{fd::AsFd, unix::fs::MetadataExt},
+    path::PathBuf,
+};
 
 use clap::Args;
 
-use super::{CommandResult, Database, Interrupt, copy_progress, status, visible_path};
-use crate::store::{DatabaseUrl, backup};
+use super::{
+    CommandResult, Database, Interrupt, copy_progress, print_warning, status, stdout, visible_path,
+};
+use crate::store::{DatabaseUrl, backup, backup_to_stream};
 
 #[derive(Args)]
 pub struct Backup {
-    /// File to create; it must not exist yet.
+    /// File to create, which must not exist yet, or - for standard output.
+    ///
+    /// Standard output gets the whole backup at the end. Until then it is a file beside the
+    /// store.
     file: PathBuf,
     #[command(flatten)]
     pub database: Database,
@@ -24,17 +35,44 @@ impl Backup {
         };
         let interrupt = Interrupt::listen("interrupted; no backup was made")?;
         let bar = interrupt.progress_bar("pages");
-        let (from, to) = (self.database.location(), visible_path(&self.file));
+        let is_stdout = self.file.as_os_str() == "-";
+        let from = self.database.location();
+        let to = if is_stdout {
+            "standard output".into()
+        } else {
+            visible_path(&self.file)
+        };
         let mut progress = copy_progress(&bar, format!("Copying {from} to {to}"));
-        let result = backup(source, &self.file, |done, total| {
+        let report = |done, total| {
             progress(done, total);
             if done == total {
                 bar.finish_and_clear();
                 status!("Verifying the backup");
             }
-        });
-        result?;
+        };
+        if is_stdout {
+            backup_to_stream(source, private_stdout()?, report)?;
+        } else {
+            backup(source, &self.file, report)?;
+        }
         status!("Backup complete and verified.");
         Ok(())
     }
+}
+
+/// Standard output, for a backup. Warns if it is a file that others can read.
+fn private_stdout() -> Result<File, Box<dyn Error>> {
+    if stdout::is_closed() || io::stdout().is_terminal() {
+        return Err("standard output is closed or a terminal; redirect it to a file".into());
+    }
+    let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let found = file.metadata()?;
+    if found.is_file() && found.mode() & 0o004 != 0 {
+        print_warning(
+            "all users of this machine can read the backup; restrict it with chmod 600, or run \
+             umask 077 first"
+                .into(),
+        );
+    }
+    Ok(file)
 }

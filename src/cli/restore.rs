@@ -1,17 +1,22 @@
 //! `petstore restore`: puts a backup in place of an SQLite store.
 
-use std::path::PathBuf;
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 
 use super::{
     CommandResult, Database, Interrupt, copy_progress, counted, shell_quote, status, visible_path,
 };
-use crate::store::{DatabaseUrl, Restored, restore};
+use crate::store::{AtomicFile, DatabaseUrl, Restored, explain, restore};
 
 #[derive(Args)]
 pub struct Restore {
-    /// Backup to restore. It is only read.
+    /// Backup to restore, which is only read, or - for standard input.
+    ///
+    /// Standard input is first copied to a file beside the store.
     file: PathBuf,
     #[command(flatten)]
     pub database: Database,
@@ -27,13 +32,15 @@ impl Restore {
         };
         let interrupt = Interrupt::listen("interrupted; the store is as it was")?;
         let bar = interrupt.progress_bar("pages");
-        let announcement = format!(
-            "Copying {} to {}",
-            visible_path(&self.file),
-            visible_path(store)
-        );
+        let (spooled, name) = if self.file.as_os_str() == "-" {
+            (Some(spool(store)?), "standard input".into())
+        } else {
+            (None, visible_path(&self.file))
+        };
+        let backup = spooled.as_ref().map_or(&*self.file, AtomicFile::path);
+        let announcement = format!("Copying {name} to {}", visible_path(store));
         let mut progress = copy_progress(&bar, announcement);
-        let restored = restore(&self.file, store, |done, total| {
+        let restored = restore(backup, store, |done, total| {
             progress(done, total);
             if done == total {
                 bar.finish_and_clear();
@@ -45,7 +52,15 @@ impl Restore {
             store,
             kept,
             content,
-        } = restored?;
+        } = restored.map_err(|error| {
+            // The name of the copy means nothing to the operator.
+            let copy = spooled
+                .as_ref()
+                .map(|copy| copy.path().display().to_string());
+            copy.map_or(error.to_string(), |copy| {
+                error.to_string().replace(&copy, &name)
+            })
+        })?;
         status!("Restored {}.", visible_path(&store));
         match content {
             Some(content) => {
@@ -74,4 +89,18 @@ impl Restore {
         status!("  keys that were revoked after the backup are valid again.");
         Ok(())
     }
+}
+
+/// Copies standard input to a temporary file beside the store, where its owner can read it.
+fn spool(store: &Path) -> Result<AtomicFile, String> {
+    let failed = |cause| {
+        let reason = explain(store, &cause);
+        format!(
+            "cannot copy standard input beside {}: {reason}",
+            visible_path(store)
+        )
+    };
+    let file = AtomicFile::create_beside(store).map_err(failed)?;
+    io::copy(&mut io::stdin().lock(), &mut file.file()).map_err(failed)?;
+    Ok(file)
 }

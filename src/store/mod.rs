@@ -57,7 +57,7 @@ use sqlite::Sqlite;
 
 pub(crate) use admin::{
     ImportError, ImportServer, Importer, Inspected, Restored, Server, SocketState, backup,
-    category_names, check, copy, export_orders, export_pets, inspect, list_keys,
+    backup_to_stream, category_names, check, copy, export_orders, export_pets, inspect, list_keys,
     restore,
 };
 pub(crate) use atomic_file::{AtomicFile, discard_unfinished};

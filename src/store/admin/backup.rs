@@ -65,6 +65,26 @@ pub(crate) fn backup(
     file.persist().map_err(failed)
 }
 
+/// Like [`backup`], but to a stream, which gets all of it when it is complete and checked. Until
+/// then it is a file beside the store.
+pub(crate) fn backup_to_stream(
+    from: &Path,
+    mut to: impl io::Write,
+    mut progress: impl FnMut(u64, u64),
+) -> Result<(), BackupError> {
+    let failed = |path: &Path| {
+        let path = path.into();
+        |cause| BackupError::File { path, cause }
+    };
+    let file = AtomicFile::create_beside(from).map_err(failed(from))?;
+    let (target, _) = copy_and_check(from, &file, &mut progress)?;
+    target.close().map_err(|(_, cause)| cause)?;
+    let written = io::copy(&mut file.file(), &mut to);
+    written
+        .map(drop)
+        .map_err(failed("standard output".as_ref()))
+}
+
 /// Copies a store, live or not, into an empty file, checks the integrity of the copy, and
 /// returns it open, and whether its schema is current.
 pub(super) fn copy_and_check(

@@ -10,7 +10,7 @@ mod import_socket;
 mod inspect;
 mod restore;
 
-pub(crate) use backup::backup;
+pub(crate) use backup::{backup, backup_to_stream};
 pub(crate) use check::check;
 pub(crate) use copy::copy;
 pub(crate) use export::{category_names, export_orders, export_pets};
