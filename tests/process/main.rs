@@ -46,6 +46,7 @@ mod postgres;
 mod postgres_events;
 mod replicas;
 mod restore;
+mod root;
 mod sales;
 mod shutdown;
 mod strace;

@@ -128,13 +128,14 @@ fn a_damaged_store_is_explained() {
 #[test]
 fn invalid_paths_are_rejected() {
     let home = Home::new();
-    assert_fails(&home, &home.dir(), "it is a folder");
+    fs::create_dir(home.path("folder")).unwrap();
+    assert_fails(&home, &home.path("folder"), "it is a folder");
     assert_fails(
         &home,
         &home.path("nowhere/petstore.db"),
         "does not exist; create it",
     );
-    assert_fails(&home, Path::new("/dev/null"), "is not a petstore database");
+    assert_fails(&home, Path::new("/dev/null"), "it is a device");
 }
 
 /// An empty file is treated like a missing one.
@@ -195,8 +196,8 @@ fn a_failed_migration_changes_nothing() {
     assert_eq!(schema_version(&home), 1);
 }
 
-/// A second service cannot open the file, not even through another path or a
-/// symbolic link. The first one is not affected.
+/// A second service cannot open the file, not even through another path or a link to its
+/// folder. A link to the file is not followed. The first service is not affected.
 #[tokio::test]
 async fn only_one_service_opens_the_file() {
     let home = Home::new();
@@ -204,18 +205,22 @@ async fn only_one_service_opens_the_file() {
     let client = Client::new(&service, &home.new_key());
     assert_eq!(client.create("Rex").await.unwrap().status, 201);
     std::os::unix::fs::symlink("petstore.db", home.path("link.db")).unwrap();
-    for name in ["petstore.db", "./petstore.db", "link.db"] {
+    std::os::unix::fs::symlink(".", home.path("folder")).unwrap();
+    let in_use = "petstore.db is in use";
+    for (name, reason) in [
+        ("petstore.db", in_use),
+        ("./petstore.db", in_use),
+        ("folder/petstore.db", in_use),
+        ("link.db", "link.db: it is a symbolic link"),
+    ] {
         let database = format!("sqlite:{name}");
         let second = ["serve", "--listen", "127.0.0.1:0", "--database", &database];
         let second = home.petstore(&second);
         assert_eq!((second.code, &*second.stdout), (Some(1), ""), "{second:?}");
-        assert!(
-            second.stderr.contains("petstore.db is in use"),
-            "{second:?}"
-        );
+        assert!(second.stderr.contains(reason), "{second:?}");
         assert_eq!(client.create("Rex").await.unwrap().status, 201);
     }
-    assert_eq!(client.pets().await.len(), 4);
+    assert_eq!(client.pets().await.len(), 5);
     service.stop();
     home.serve().stop();
 }

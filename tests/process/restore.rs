@@ -331,9 +331,11 @@ fn the_restored_store_belongs_to_the_owner_of_the_old_one() {
     std::os::unix::fs::chown(home.database(), Some(1234), Some(4321)).unwrap();
     restore(&home, "backup.db").success();
     assert_eq!(owner("petstore.db"), (1234, 4321));
-    // Without a store, the folder counts.
+    // Without a store, the folder counts. Its owner has to read the backup.
+    fs::set_permissions(home.dir(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::create_dir(home.path("data")).unwrap();
     std::os::unix::fs::chown(home.path("data"), Some(1235), Some(4321)).unwrap();
+    std::os::unix::fs::chown(home.path("backup.db"), Some(1235), None).unwrap();
     let elsewhere = [
         "restore",
         "backup.db",
@@ -342,6 +344,10 @@ fn the_restored_store_belongs_to_the_owner_of_the_old_one() {
     ];
     home.petstore(&elsewhere).success();
     assert_eq!(owner("data/petstore.db"), (1235, 4321));
+    // In a group that is not that of the folder, too.
+    std::os::unix::fs::chown(home.path("data/petstore.db"), None, Some(77)).unwrap();
+    home.petstore(&elsewhere).success();
+    assert_eq!(owner("data/petstore.db").0, 1235);
 }
 
 /// Before the first start of a service, too.
@@ -349,6 +355,7 @@ fn the_restored_store_belongs_to_the_owner_of_the_old_one() {
 #[ignore = "needs root; make test runs this"]
 fn a_store_that_root_creates_belongs_to_the_owner_of_the_folder() {
     let home = Home::new();
+    fs::set_permissions(home.dir(), fs::Permissions::from_mode(0o755)).unwrap();
     let folder = home.path("data");
     fs::create_dir(&folder).unwrap();
     std::os::unix::fs::chown(&folder, Some(1235), Some(4321)).unwrap();
