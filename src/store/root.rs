@@ -80,7 +80,9 @@ pub(super) fn reject_shared_folder(file: &Path) -> Result<(), OpenError> {
         let is_folder = ancestor == folder;
         // In a sticky folder such as /tmp, others can add names, but not replace those of root.
         let is_sticky = found.mode() & 0o1000 != 0;
-        let is_shared = found.mode() & 0o022 != 0 && (is_folder || !is_sticky);
+        // The group of root is root's, too.
+        let others = if found.gid() == 0 { 0o002 } else { 0o022 };
+        let is_shared = found.mode() & others != 0 && (is_folder || !is_sticky);
         let is_roots = found.uid() == 0 || (!is_folder && found.uid() == NOBODY);
         if is_shared || !is_roots {
             return Err(OpenError::SharedFolder(ancestor.into()));
