@@ -1,6 +1,6 @@
 //! Imports of many animals, in chunks, and how far each has come.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -11,8 +11,12 @@ use crate::{
     pet::NewPet,
 };
 
-/// How long an interrupted import can be continued.
-pub const RETENTION: SignedDuration = SignedDuration::from_hours(7 * 24);
+/// How long an import is remembered: an interrupted one can be continued, and a finished one
+/// is not imported twice.
+pub const RETENTION: SignedDuration = SignedDuration::from_hours(90 * 24);
+
+/// The most imports that are remembered, the newest of them.
+pub const MAX_REMEMBERED: i64 = 10_000;
 
 /// The most pets of a chunk: other writes wait for that many.
 pub const MAX_CHUNK_SIZE: usize = 500;
@@ -20,12 +24,20 @@ pub const MAX_CHUNK_SIZE: usize = 500;
 /// The most bytes of a chunk as JSON: pets and categories with the longest names, escaped.
 pub const MAX_CHUNK_BYTES: usize = 2 << 20;
 
-/// Identifies an import: the SHA-256 of a file and of the options, or random.
+/// Identifies an import: the SHA-256 of a file and its format, or random.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportId(pub [u8; 32]);
 
+/// The record of an import that was completed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FinishedImport {
+    pub pets: i64,
+    pub at: Timestamp,
+}
+
 /// A part of an import, written in one transaction together with the progress.
 #[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ImportChunk {
     pub id: ImportId,
     /// The number of records that were done before it, and are after it. A record that was
@@ -35,13 +47,15 @@ pub struct ImportChunk {
     pub pets: Vec<NewPet>,
     /// Names for categories. Those whose id or name is taken are skipped.
     pub categories: Vec<Category>,
+    /// The import is complete with it, and never continued.
+    pub is_last: bool,
 }
 
 impl ImportChunk {
     /// Parses the JSON that it serializes to. Returns what is invalid.
     pub fn parse(json: &str) -> Result<Self, String> {
         #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
+        #[serde(deny_unknown_fields, rename_all = "camelCase")]
         struct Chunk<'a> {
             id: ImportId,
             from: i64,
@@ -49,6 +63,7 @@ impl ImportChunk {
             #[serde(borrow)]
             pets: Vec<&'a RawValue>,
             categories: Vec<NamedCategory>,
+            is_last: bool,
         }
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -75,6 +90,7 @@ impl ImportChunk {
             to: chunk.to,
             pets: chunk.pets.iter().map(pet).collect::<Result<_, _>>()?,
             categories: (chunk.categories.iter().map(category)).collect::<Result<_, _>>()?,
+            is_last: chunk.is_last,
         })
     }
 }

@@ -469,12 +469,15 @@ CREATE TABLE idempotency_keys (
 
 CREATE INDEX idempotency_keys_created_at_idx ON idempotency_keys (created_at);
 
--- Imports that were interrupted, or are running: how many records of a file are done, so
--- that the same command continues after them. digest: SHA-256 of the file and the options.
+-- Imports: how many records of a file are done, so that the same command continues after
+-- them, and how many pets were added. digest: SHA-256 of the file and its format.
+-- finished_at: null if it was interrupted or is running.
 CREATE TABLE imports (
-    digest     bytea  PRIMARY KEY CHECK (length(digest) = 32),
-    records    bigint NOT NULL,
-    updated_at bigint NOT NULL
+    digest      bytea  PRIMARY KEY CHECK (length(digest) = 32),
+    records     bigint NOT NULL,
+    pets        bigint NOT NULL,
+    updated_at  bigint NOT NULL,
+    finished_at bigint
 );
 
 -- Receivers of events, with their secrets: deliveries are signed with them.

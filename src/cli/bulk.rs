@@ -72,22 +72,21 @@ pub async fn add(
     };
     let interrupted = || String::from("interrupted");
     let wait = Wait { bar, interrupt };
-    loop {
-        let (mut pets, mut done) = (Vec::new(), 0);
-        while pets.len() < MAX_CHUNK_SIZE {
-            match next() {
-                Ok(Some((number, (pet, category)))) => {
-                    done = number;
-                    pets.push(pet);
-                    categories.extend(category);
-                }
-                Ok(None) => break,
-                Err(reason) => return Err(stopped(reason, 0)),
-            }
+    let failed = |reason| stopped(reason, 0);
+    // Read ahead, so that the last chunk is known to be the last.
+    let mut following = next().map_err(failed)?;
+    while following.is_some() {
+        let mut pets = Vec::new();
+        let mut done = 0;
+        while pets.len() < MAX_CHUNK_SIZE
+            && let Some((number, (pet, category))) = following.take()
+        {
+            done = number;
+            pets.push(pet);
+            categories.extend(category);
+            following = next().map_err(failed)?;
         }
-        if pets.is_empty() {
-            break;
-        }
+        let is_last = following.is_none();
         if interrupt.is_set() {
             return Err(stopped(interrupted(), 0));
         }
@@ -96,7 +95,8 @@ pub async fn add(
         // In one order for all, so that commands on a server don't lock each other out.
         names.sort_by_key(|category| category.id.get());
         let writer = importer.writer();
-        let error = match wait.reply(writer, importer.write(pets, names, done)).await {
+        let write = importer.write(pets, names, done, is_last);
+        let error = match wait.reply(writer, write).await {
             Some(Ok(pause)) => {
                 bar.inc(count);
                 select! {
@@ -110,6 +110,7 @@ pub async fn add(
         };
         // The chunk may have been written although there was no reply.
         let perhaps = match importer.is_written(url, done, error.as_ref()).await {
+            Some(true) if is_last => return Ok(()),
             Some(true) => {
                 bar.inc(count);
                 0

@@ -22,8 +22,8 @@ use super::{
 };
 use crate::{
     category::CategoryNames,
-    import::ImportId,
-    store::{DatabaseUrl, Importer, category_names, explain},
+    import::{FinishedImport, ImportId},
+    store::{DatabaseUrl, Importer, category_names, explain, finished_import},
 };
 
 /// Invalid lines reported one by one; further ones are only counted.
@@ -47,9 +47,10 @@ pub struct Import {
     /// Only check the file; import nothing.
     #[arg(long, env = "PETSTORE_DRY_RUN")]
     dry_run: bool,
-    /// Import an interrupted file from its beginning.
+    /// Import the file from its beginning, although it was imported before.
     ///
-    /// The animals that were imported before the interruption are then imported again.
+    /// The animals that were imported before, completely or until an interruption, are then
+    /// imported again.
     #[arg(long, env = "PETSTORE_RESTART", conflicts_with = "dry_run")]
     restart: bool,
     #[command(flatten)]
@@ -72,6 +73,18 @@ impl Import {
         interrupt: Interrupt,
     ) -> CommandResult {
         let name = source.name.clone();
+        let id = source.id()?;
+        if !self.restart && !self.dry_run {
+            // Before the file is checked: the names of categories may have changed since.
+            if let Some(FinishedImport { pets, at }) = finished_import(&database, id).await? {
+                status!(
+                    "Nothing was imported: the content of {name} was already imported at \
+                     {at:.0} ({}). To import it again, use --restart.",
+                    counted(pets as u64, "animal")
+                );
+                return Ok(());
+            }
+        }
         let names = category_names(&database).await?;
         let Checked {
             valid,
@@ -107,8 +120,7 @@ impl Import {
             status!("Nothing was imported: {name} has no animals{skipped}.");
             return Ok(());
         }
-        let id = source.id(self.skip_invalid)?;
-        let mut importer = Importer::open(&database, id).await?;
+        let mut importer = Importer::open(&database, Some(id)).await?;
         interrupt.notice();
         let bar = interrupt.progress_bar("animals");
         if self.restart {
@@ -125,12 +137,6 @@ impl Import {
         let mut number = importer.done();
         let earlier = records.by_ref().take(number as usize);
         bar.set_position(earlier.filter(|(_, record)| record.is_ok()).count() as u64);
-        if number > 0 && bar.position() == valid {
-            // The earlier command was interrupted after its last animal.
-            bar.finish_and_clear();
-            status!("{name} was already imported ({animals}). To import it again, use --restart.");
-            return Ok(());
-        }
         if number > 0 {
             let earlier = bar.position();
             bar.suspend(|| {
@@ -270,15 +276,16 @@ impl Source {
         })
     }
 
-    /// Identifies the import of the same content with the same options.
-    fn id(&self, skip_invalid: bool) -> io::Result<ImportId> {
+    /// Identifies the import of the same content.
+    fn id(&self) -> Result<ImportId, String> {
+        let failed = |cause: io::Error| format!("cannot read {}: {cause}", self.name);
         let mut hash = Sha256::new();
-        hash.update([self.format as u8, u8::from(skip_invalid)]);
-        let mut file = self.file.try_clone()?;
-        file.rewind()?;
+        hash.update([self.format as u8]);
+        let mut file = self.file.try_clone().map_err(failed)?;
+        file.rewind().map_err(failed)?;
         let mut buffer = vec![0; 1 << 16];
         loop {
-            match file.read(&mut buffer)? {
+            match file.read(&mut buffer).map_err(failed)? {
                 0 => return Ok(ImportId(hash.finalize().into())),
                 length => hash.update(&buffer[..length]),
             }

@@ -130,9 +130,10 @@ enum Command {
     /// separated by commas, semicolons or tabs, with or without quotes. The whole file is
     /// checked first; if a line is invalid, nothing is imported.
     ///
-    /// If an import is interrupted, run the same command again within a week: it continues
+    /// If an import is interrupted, run the same command again within 90 days: it continues
     /// where it stopped. Into an SQLite file that is not being served, a file is imported
-    /// completely or not at all.
+    /// completely or not at all. A file that was imported in the last 90 days is not imported
+    /// again, unless you ask for it with --restart.
     Import(import::Import),
     /// Export all animals, or all orders, to a file or to standard output.
     Export(export::Export),

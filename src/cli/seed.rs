@@ -6,7 +6,6 @@ use rand::{RngExt, rngs::SmallRng};
 use super::{CommandResult, Database, Interrupt, block_on, bulk, counted, status};
 use crate::{
     category::{Category, CategoryId, CategoryName, CategoryNames},
-    import::ImportId,
     pet::{NewPet, PetName, PetStatus},
     store::{Importer, category_names},
 };
@@ -55,7 +54,7 @@ impl Seed {
         let database = self.database.url()?;
         let names = category_names(&database).await?;
         let mut random: SmallRng = rand::make_rng();
-        let importer = Importer::open(&database, ImportId(random.random())).await?;
+        let importer = Importer::open(&database, None).await?;
         interrupt.notice();
         let bar = interrupt.progress_bar("animals");
         bar.set_length(self.count);

@@ -57,8 +57,8 @@ use sqlite::Sqlite;
 
 pub(crate) use admin::{
     ImportError, ImportServer, Importer, Inspected, Restored, Server, SocketState, backup,
-    backup_to_stream, category_names, check, copy, export_orders, export_pets, inspect, list_keys,
-    restore,
+    backup_to_stream, category_names, check, copy, export_orders, export_pets, finished_import,
+    inspect, list_keys, restore,
 };
 pub(crate) use atomic_file::{AtomicFile, discard_unfinished};
 pub(crate) use error::explain;
@@ -241,8 +241,8 @@ impl Store {
 
     /// Writes a chunk of an import, all or nothing: its pets, the names of categories, and the
     /// progress. Returns the sequence number of the newest event before it, or `None`, having
-    /// changed nothing, if the import is not where the chunk begins: somebody else continues
-    /// it, or it is not known anymore.
+    /// changed nothing, if the import is not where the chunk begins: another command continues
+    /// or has finished it, or it is not known anymore.
     pub async fn pet_import(&self, chunk: ImportChunk) -> Result<Option<i64>, Error> {
         match self {
             Self::Sqlite(db) => db.pet_import(chunk).await,
@@ -258,7 +258,7 @@ impl Store {
         }
     }
 
-    /// Deletes the progress of an import, because it is complete or to be repeated.
+    /// Deletes the record of an import, because it is to be repeated.
     pub async fn import_forget(&self, id: ImportId) -> Result<(), Error> {
         match self {
             Self::Sqlite(db) => db.import_forget(id).await,
@@ -266,8 +266,8 @@ impl Store {
         }
     }
 
-    /// Deletes the progress of imports that were interrupted longer than `retention` ago.
-    /// Returns of how many.
+    /// Deletes the records of imports that ended longer than `retention` ago, and of the
+    /// oldest if there are too many. Returns the number deleted.
     pub async fn import_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
         match self {
             Self::Sqlite(db) => db.import_purge(retention).await,

@@ -84,7 +84,9 @@ define_columns!($ idempotency_key_columns:
     "outcome" TEXT, "resource_id" INT8, "created_at" INT8
 );
 
-define_columns!($ import_columns: "digest" BYTEA, "records" INT8, "updated_at" INT8);
+define_columns!($ import_columns:
+    "digest" BYTEA, "records" INT8, "pets" INT8, "updated_at" INT8, "finished_at" INT8
+);
 
 // What is stored of an event. The columns after `resource_id` are those of its resource.
 define_columns!($ event_columns:

@@ -403,11 +403,12 @@ async fn invalid_chunks_are_refused() {
         let _ = socket.read_to_string(&mut replies);
         replies
     };
-    let chunk = |from: i64, to: i64, pets: Value, categories: Value| {
+    let request = |from: i64, to: i64, pets: Value, categories: Value, is_last: bool| {
         let chunk = json!({"id": vec![7; 32], "from": from, "to": to, "pets": pets,
-                           "categories": categories});
+                           "categories": categories, "isLast": is_last});
         format!("{}\n", json!({ "import": chunk }))
     };
+    let chunk = |from, to, pets, categories| request(from, to, pets, categories, false);
     let pet = json!({"name": "Rex", "categoryId": 1});
     for (request, reason) in [
         ("\n".to_string(), "refused"),
@@ -456,6 +457,10 @@ async fn invalid_chunks_are_refused() {
     let first = chunk(0, 1, pets.clone(), json!([]));
     assert_eq!(send(&first), "{\"imported\":0}\n");
     assert_eq!(send(&first), outdated);
-    assert_eq!(send(&chunk(1, 2, pets, json!([]))), "{\"imported\":1}\n");
+    let last = request(1, 2, pets.clone(), json!([]), true);
+    assert_eq!(send(&last), "{\"imported\":1}\n");
+    assert_eq!(send(&last), outdated);
+    // It is finished.
+    assert_eq!(send(&chunk(2, 3, pets, json!([]))), outdated);
     assert_eq!((total(&client).await, newest_id(&client).await), (2, 2));
 }

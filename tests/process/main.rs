@@ -44,6 +44,7 @@ mod pgbouncer;
 #[path = "../support/postgres.rs"]
 mod postgres;
 mod postgres_events;
+mod repeated_imports;
 mod replicas;
 mod restore;
 mod root;

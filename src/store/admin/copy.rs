@@ -1,5 +1,5 @@
 //! Copying a store from an SQLite file to a PostgreSQL server. Ids, API keys, webhooks with
-//! their secrets, idempotency keys and unfinished imports are preserved.
+//! their secrets, idempotency keys and the records of imports are preserved.
 
 use std::{
     error::Error,

@@ -4,7 +4,7 @@ use std::{fs, pin::pin};
 
 use futures_util::TryStreamExt;
 use rusqlite::{Connection, ErrorCode};
-use tokio_postgres::{GenericClient, types::ToSql};
+use tokio_postgres::{Client, GenericClient, types::ToSql};
 
 use super::super::{
     error::{OpenError, sqlite_reason},
@@ -117,29 +117,44 @@ async fn export<T: Entity>(
 
 /// The names of all categories; none if there is no database yet. Changes nothing.
 pub(crate) async fn category_names(url: &DatabaseUrl) -> Result<CategoryNames, ExportError> {
-    match url {
-        DatabaseUrl::Sqlite(path) => {
-            // `petstore serve` would create a database there.
-            if fs::symlink_metadata(path).map_or(true, |file| file.is_file() && file.len() == 0) {
-                return Ok(CategoryNames::default());
-            }
-            match sqlite::open_if_created(path) {
-                Ok(Some(db)) => Ok(read_names(&db)?),
-                Ok(None) => Ok(CategoryNames::default()),
-                // Its creation was interrupted; the import rolls it back.
-                Err(OpenError::Database { cause, .. })
-                    if cause.sqlite_error_code() == Some(ErrorCode::ReadOnly) =>
+    match Existing::open(url).await? {
+        Some(Existing::File(db)) => Ok(read_names(&db)?),
+        Some(Existing::Server(client)) => load_names(&client).await,
+        None => Ok(CategoryNames::default()),
+    }
+}
+
+/// A store that exists, opened for reading.
+pub(super) enum Existing {
+    File(sqlite::ReadOnly),
+    Server(Client),
+}
+
+impl Existing {
+    /// Changes nothing; `None` if there is no database yet.
+    pub(super) async fn open(url: &DatabaseUrl) -> Result<Option<Self>, OpenError> {
+        match url {
+            DatabaseUrl::Sqlite(path) => {
+                // `petstore serve` would create a database there.
+                if fs::symlink_metadata(path).map_or(true, |file| file.is_file() && file.len() == 0)
                 {
-                    Ok(CategoryNames::default())
+                    return Ok(None);
                 }
-                Err(error) => Err(error.into()),
+                match sqlite::open_if_created(path) {
+                    // Its creation was interrupted; the import rolls it back.
+                    Err(OpenError::Database { cause, .. })
+                        if cause.sqlite_error_code() == Some(ErrorCode::ReadOnly) =>
+                    {
+                        Ok(None)
+                    }
+                    opened => Ok(opened?.map(Self::File)),
+                }
             }
+            DatabaseUrl::Postgres(url) => match postgres::open_connection_to_current(url).await {
+                Err(OpenError::Empty(_)) => Ok(None),
+                opened => Ok(Some(Self::Server(opened?))),
+            },
         }
-        DatabaseUrl::Postgres(url) => match postgres::open_connection_to_current(url).await {
-            Ok(client) => load_names(&client).await,
-            Err(OpenError::Empty(_)) => Ok(CategoryNames::default()),
-            Err(error) => Err(error.into()),
-        },
     }
 }
 

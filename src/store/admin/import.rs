@@ -7,21 +7,24 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rusqlite::OptionalExtension;
 use tokio::time::{sleep, timeout};
 
 use super::{
     super::{
         Options, Role, Store,
         error::{Error, OpenError, sqlite_reason},
+        rows::{Columns, Row},
         sqlite,
         url::DatabaseUrl,
     },
+    export::{Existing, ExportError},
     import_socket::{ImportConnection, ServiceError},
 };
 use crate::{
     category::Category,
     clock::Clock,
-    import::{ImportChunk, ImportId},
+    import::{FinishedImport, ImportChunk, ImportId},
     pet::NewPet,
 };
 
@@ -30,6 +33,10 @@ const SERVICE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long it may take to read again how many records are done.
 const RECOUNT_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Valid on both databases.
+const FINISHED: &str =
+    "SELECT pets, finished_at FROM imports WHERE digest = $1 AND finished_at IS NOT NULL";
 
 /// Why an import failed.
 #[derive(Debug, thiserror::Error)]
@@ -70,10 +77,12 @@ impl ImportError {
 /// An import that was begun or is continued.
 pub(crate) struct Importer {
     id: ImportId,
+    /// Whether its record is kept when it is complete, so that it is not repeated.
+    is_kept: bool,
     target: Target,
     /// The number of records that are done.
     done: i64,
-    /// The last sequence number of the event log if nobody else writes.
+    /// The last sequence number of the event log if no one else writes.
     last_event: Option<i64>,
 }
 
@@ -89,8 +98,13 @@ enum Target {
 }
 
 impl Importer {
-    /// Begins an import, or continues it. Creates the store if needed.
-    pub(crate) async fn open(url: &DatabaseUrl, id: ImportId) -> Result<Self, ImportError> {
+    /// Begins an import, or continues it. One without an id can be neither continued nor
+    /// recognized. Creates the store if needed.
+    pub(crate) async fn open(
+        url: &DatabaseUrl,
+        identity: Option<ImportId>,
+    ) -> Result<Self, ImportError> {
+        let id = identity.unwrap_or_else(|| ImportId(rand::random()));
         let (target, done) = match url {
             DatabaseUrl::Sqlite(path) => match open_file(path).await? {
                 Target::File(file) => {
@@ -112,6 +126,7 @@ impl Importer {
         };
         Ok(Self {
             id,
+            is_kept: identity.is_some(),
             target,
             done,
             last_event: None,
@@ -145,7 +160,8 @@ impl Importer {
     }
 
     /// Writes pets, and names categories whose ids and names are not taken. `done` is the
-    /// number of records that are done then.
+    /// number of records that are done then. With the last pets, the import is recorded as
+    /// finished in the same transaction: it is not repeated, whatever happens afterwards.
     ///
     /// Returns how long to pause. If others write too, that is as long as the write took, so
     /// that they keep at least half of their throughput.
@@ -154,6 +170,7 @@ impl Importer {
         pets: Vec<NewPet>,
         categories: Vec<Category>,
         done: u64,
+        is_last: bool,
     ) -> Result<Duration, ImportError> {
         let started = Instant::now();
         let events = (pets.len() + categories.len()) as i64;
@@ -163,6 +180,7 @@ impl Importer {
             to: done as i64,
             pets,
             categories,
+            is_last: is_last && self.is_kept,
         };
         let last_event = match &mut self.target {
             Target::File(file) => {
@@ -187,7 +205,9 @@ impl Importer {
 
     /// Ends a complete import. All that is not atomic is durable without it.
     pub(crate) async fn finish(mut self) -> Result<(), ImportError> {
-        self.forget().await?;
+        if !self.is_kept {
+            self.forget().await?;
+        }
         match self.target {
             Target::File(file) => file.commit()?,
             Target::Service(_) => {}
@@ -239,6 +259,33 @@ impl Importer {
             (Target::Service(_), DatabaseUrl::Postgres(_)) => None,
         }
     }
+}
+
+/// Returns the record of an import if it was completed. Changes nothing.
+pub(crate) async fn finished_import(
+    url: &DatabaseUrl,
+    id: ImportId,
+) -> Result<Option<FinishedImport>, ExportError> {
+    let digest = id.0.as_slice();
+    match Existing::open(url).await? {
+        None => Ok(None),
+        Some(Existing::File(db)) => Ok(db
+            .query_row(FINISHED, [digest], |row| read_finished(row))
+            .optional()?),
+        Some(Existing::Server(client)) => {
+            let found = client.query_opt(FINISHED, &[&digest]).await?;
+            let finished = found.as_ref().map(read_finished).transpose();
+            finished.map_err(|error| ExportError::Aborted(error.to_string()))
+        }
+    }
+}
+
+fn read_finished<R: Row>(row: &R) -> Result<FinishedImport, R::Error> {
+    let mut columns = Columns::of(row);
+    Ok(FinishedImport {
+        pets: columns.int()?,
+        at: columns.timestamp()?,
+    })
 }
 
 /// Takes the lock of the file, or connects to its service.

@@ -14,7 +14,7 @@ pub(crate) use backup::{backup, backup_to_stream};
 pub(crate) use check::check;
 pub(crate) use copy::copy;
 pub(crate) use export::{category_names, export_orders, export_pets};
-pub(crate) use import::{ImportError, Importer};
+pub(crate) use import::{ImportError, Importer, finished_import};
 pub(crate) use import_socket::{ImportServer, SocketState};
 pub(crate) use inspect::{Inspected, Server, inspect, list_keys};
 pub(crate) use restore::{Restored, restore};

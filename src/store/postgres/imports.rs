@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     category::Category,
-    import::{ImportChunk, ImportId},
+    import::{ImportChunk, ImportId, MAX_REMEMBERED},
 };
 
 impl Postgres {
@@ -28,6 +28,7 @@ impl Postgres {
             to,
             pets,
             categories,
+            is_last,
         } = &chunk;
         let (mut names, mut search_names) = (Vec::new(), Vec::new());
         let (mut category_ids, mut statuses) = (Vec::new(), Vec::new());
@@ -61,6 +62,7 @@ impl Postgres {
             &ids,
             &category_names,
             &folded_names,
+            is_last,
         ];
         let rows = self.updates.write(&IMPORT, parameters).await?;
         rows.first().map(|row| Columns::of(row).int()).transpose()
@@ -82,7 +84,8 @@ impl Postgres {
         retention: SignedDuration,
     ) -> Result<u64, Error> {
         let retention = microseconds(retention);
-        let purged = self.background.write(&PURGE, &[&retention]).await?;
+        let parameters: Parameters = &[&retention, &MAX_REMEMBERED];
+        let purged = self.background.write(&PURGE, parameters).await?;
         Ok(purged.len() as u64)
     }
 }
@@ -94,11 +97,16 @@ static IMPORT: Sql = Sql {
         "WITH advanced AS (
              INSERT INTO imports (",
         import_columns!(),
-        ") SELECT $1, $3, (extract(epoch FROM now()) * 1000000)::bigint
+        ") SELECT $1, $3, cardinality($4), ",
+        now_micros!(),
+        ", CASE WHEN $11 THEN ",
+        now_micros!(),
+        " END
              WHERE $2 = 0 OR EXISTS (SELECT FROM imports WHERE digest = $1)
              ON CONFLICT (digest) DO UPDATE
-             SET records = EXCLUDED.records, updated_at = EXCLUDED.updated_at
-             WHERE imports.records = $2 AND $2 > 0
+             SET records = EXCLUDED.records, pets = imports.pets + EXCLUDED.pets,
+                 updated_at = EXCLUDED.updated_at, finished_at = EXCLUDED.finished_at
+             WHERE imports.records = $2 AND $2 > 0 AND imports.finished_at IS NULL
              RETURNING 1
          ), named AS (
              INSERT INTO categories (",
@@ -128,6 +136,7 @@ static IMPORT: Sql = Sql {
         Type::INT8_ARRAY,
         Type::TEXT_ARRAY,
         Type::TEXT_ARRAY,
+        Type::BOOL,
     ],
 };
 
@@ -142,8 +151,11 @@ static FORGET: Sql = Sql {
 };
 
 static PURGE: Sql = Sql {
-    text: "DELETE FROM imports
-           WHERE updated_at < (extract(epoch FROM now()) * 1000000)::bigint - $1
-           RETURNING 1",
-    types: &[Type::INT8],
+    text: concat!(
+        "DELETE FROM imports WHERE updated_at < ",
+        now_micros!(),
+        " - $1 OR digest IN (SELECT digest FROM imports ORDER BY updated_at DESC OFFSET $2)
+           RETURNING 1"
+    ),
+    types: &[Type::INT8, Type::INT8],
 };

@@ -12,17 +12,21 @@ use super::{
 };
 use crate::{
     event::EventType,
-    import::{ImportChunk, ImportId},
+    import::{ImportChunk, ImportId, MAX_REMEMBERED},
 };
 
 const START: &str = concat!(
     "INSERT OR IGNORE INTO imports (",
     import_columns!(),
-    ") VALUES (?1, ?2, ?3)"
+    ") VALUES (?1, ?2, ?3, ?4, ?5)"
 );
 
-const ADVANCE: &str = "UPDATE imports SET records = ?2, updated_at = ?3
-     WHERE digest = ?1 AND records = ?4";
+const ADVANCE: &str = "UPDATE imports
+     SET records = ?2, pets = pets + ?3, updated_at = ?4, finished_at = ?5
+     WHERE digest = ?1 AND records = ?6 AND finished_at IS NULL";
+
+const PURGE: &str = "DELETE FROM imports WHERE updated_at < ?1 OR digest IN (
+         SELECT digest FROM imports ORDER BY updated_at DESC LIMIT -1 OFFSET ?2)";
 
 const NAME_CATEGORY: &str = concat!(
     "INSERT OR IGNORE INTO categories (",
@@ -68,8 +72,8 @@ impl Sqlite {
         let before = self.retained_since(retention).as_microsecond();
         let purge = move |db: &Connection| {
             let purged = db
-                .prepare_cached("DELETE FROM imports WHERE updated_at < ?1")?
-                .execute([before])?;
+                .prepare_cached(PURGE)?
+                .execute([before, MAX_REMEMBERED])?;
             Ok(purged as u64)
         };
         self.writer.run(|_| Effect::None, purge).await
@@ -88,16 +92,24 @@ pub(in super::super) fn write_chunk(
         to,
         pets,
         categories,
+        is_last,
     } = chunk;
+    let digest = id.0.as_slice();
+    let count = pets.len() as i64;
     let at = origin.at.as_microsecond();
+    let finished_at = is_last.then_some(at);
     let advanced = match from {
         0 => db
             .prepare_cached(START)?
-            .execute(params![id.0.as_slice(), to, at])?,
-        _ => {
-            let parameters = params![id.0.as_slice(), to, at, from];
-            db.prepare_cached(ADVANCE)?.execute(parameters)?
-        }
+            .execute(params![digest, to, count, at, finished_at])?,
+        _ => db.prepare_cached(ADVANCE)?.execute(params![
+            digest,
+            to,
+            count,
+            at,
+            finished_at,
+            from
+        ])?,
     };
     if advanced == 0 {
         return Ok(None);

@@ -53,7 +53,7 @@ pub(super) use events::Origin;
 pub(super) use imports::{forget_import, import_progress, write_chunk};
 pub(super) use migrate::{in_memory, schema};
 pub(super) use open::{
-    Exclusive, canonical_path, open_current, open_exclusive_read_only, open_if_created,
+    Exclusive, ReadOnly, canonical_path, open_current, open_exclusive_read_only, open_if_created,
     open_read_only,
 };
 pub(super) use recovery::{is_open, side_file, wal_path};
