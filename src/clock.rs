@@ -1,5 +1,5 @@
-//! Clocks: the wall clock, injected so that tests can set the time, and a steady one
-//! for retention and expiry.
+//! Clocks: the wall clock, injected so that tests can set the time, a steady one for
+//! retention and expiry, and the time at the start in which neither is believed.
 
 use std::{
     fmt,
@@ -61,6 +61,55 @@ impl fmt::Debug for Clock {
     }
 }
 
+/// The time after the start of a process during which its system clock may still be set.
+///
+/// A machine may start with a clock that is fast, and set it a little later. That cannot be
+/// told from a store that was closed for as long. So at first time counts only as far as it
+/// was seen to pass: from the last time that the store is known to have been open.
+#[derive(Debug)]
+pub struct Settling {
+    last_open: Timestamp,
+    duration: SignedDuration,
+    /// Time since boot at the start.
+    started: SignedDuration,
+}
+
+impl Settling {
+    /// Long enough for a machine to set its clock after it has started.
+    pub const DURATION: SignedDuration = SignedDuration::from_hours(1);
+
+    /// Starts now.
+    pub fn start(last_open: Timestamp, duration: SignedDuration) -> Self {
+        Self {
+            last_open,
+            duration,
+            started: time_since_boot(),
+        }
+    }
+
+    /// Whether the system clock can be believed.
+    pub fn is_over(&self) -> bool {
+        self.elapsed() >= self.duration
+    }
+
+    /// Limits a time to what was seen to pass.
+    pub fn limit(&self, time: Timestamp) -> Timestamp {
+        self.limit_after(self.elapsed(), time)
+    }
+
+    fn limit_after(&self, elapsed: SignedDuration, time: Timestamp) -> Timestamp {
+        if elapsed >= self.duration {
+            return time;
+        }
+        let seen = self.last_open.checked_add(elapsed);
+        time.min(seen.unwrap_or(Timestamp::MAX))
+    }
+
+    fn elapsed(&self) -> SignedDuration {
+        (time_since_boot() - self.started).max(SignedDuration::ZERO)
+    }
+}
+
 /// Monotonic, and counts the time in suspend, unlike [`std::time::Instant`].
 fn time_since_boot() -> SignedDuration {
     let time = clock_gettime(ClockId::Boottime);
@@ -102,6 +151,27 @@ mod tests {
             last = now;
         }
         last.duration_since(start)
+    }
+
+    #[test]
+    fn time_that_was_not_seen_to_pass_counts_after_an_hour() {
+        let second = |second| Timestamp::from_second(second).unwrap();
+        let (day, hour) = (86_400, 3600);
+        let settling = Settling::start(second(10 * day), Settling::DURATION);
+        for (elapsed, time, expected) in [
+            // Closed for eight days, or the clock is fast.
+            (0, 18 * day, 10 * day),
+            (60, 18 * day + 60, 10 * day + 60),
+            (hour, 18 * day + hour, 18 * day + hour),
+            // The clock was set.
+            (60, 10 * day + 30, 10 * day + 30),
+            (hour, 10 * day + hour, 10 * day + hour),
+            // The clock is slow.
+            (60, 60, 60),
+        ] {
+            let limited = settling.limit_after(SignedDuration::from_secs(elapsed), second(time));
+            assert_eq!(limited, second(expected), "{time} after {elapsed}");
+        }
     }
 
     #[test]

@@ -31,10 +31,15 @@ pub struct Order {
 }
 
 impl Order {
-    /// Applies a transition. An order whose reservation has expired can no longer be
-    /// completed.
-    pub fn apply(self, transition: Transition, now: Timestamp) -> Result<Self, OrderRejection> {
-        let expired = self.expires_at.is_some_and(|expiry| now >= expiry);
+    /// Applies a transition. An order whose reservation has expired by `expiry_time` can no
+    /// longer be completed.
+    pub fn apply(
+        self,
+        transition: Transition,
+        now: Timestamp,
+        expiry_time: Timestamp,
+    ) -> Result<Self, OrderRejection> {
+        let expired = self.expires_at.is_some_and(|expiry| expiry_time >= expiry);
         if self.status != transition.required_status()
             || (transition == Transition::Complete && expired)
         {
@@ -325,6 +330,12 @@ impl RecordedRejection for OrderRejection {
 mod tests {
     use super::*;
 
+    impl Order {
+        fn apply_at(self, transition: Transition, now: Timestamp) -> Result<Self, OrderRejection> {
+            self.apply(transition, now, now)
+        }
+    }
+
     #[test]
     fn an_expired_order_is_only_cancelled_and_a_completed_one_only_returned() {
         let second = Timestamp::constant;
@@ -337,21 +348,25 @@ mod tests {
             (Transition::Complete, 110, Err(OrderRejection::OrderNotOpen)),
             (Transition::Cancel, 110, Ok(OrderStatus::Cancelled)),
         ] {
-            let applied = placed.clone().apply(transition, second(at, 0));
+            let applied = placed.clone().apply_at(transition, second(at, 0));
             assert_eq!(applied.map(|order| order.status), status, "{transition:?}");
         }
         // The clock of a replica may be behind.
-        let cancelled = placed.clone().apply(Transition::Cancel, second(99, 0));
+        let cancelled = placed.clone().apply_at(Transition::Cancel, second(99, 0));
         let cancelled = cancelled.unwrap();
         assert_eq!(cancelled.updated_at, placed.updated_at);
         assert_eq!(cancelled.clone().into_placed(), placed);
-        let again = cancelled.apply(Transition::Cancel, second(100, 0));
+        let again = cancelled.apply_at(Transition::Cancel, second(100, 0));
         assert_eq!(again, Err(OrderRejection::OrderNotOpen));
         let not_returnable = Err(OrderRejection::OrderNotReturnable);
-        let open = placed.clone().apply(Transition::Return, second(101, 0));
+        let open = placed.clone().apply_at(Transition::Return, second(101, 0));
         assert_eq!(open, not_returnable);
-        let completed = placed.apply(Transition::Complete, second(102, 0)).unwrap();
-        let returned = completed.clone().apply(Transition::Return, second(103, 0));
+        let completed = placed
+            .apply_at(Transition::Complete, second(102, 0))
+            .unwrap();
+        let returned = completed
+            .clone()
+            .apply_at(Transition::Return, second(103, 0));
         let returned = returned.unwrap();
         assert_eq!(returned.status, OrderStatus::Returned);
         // A replay shows the order as it was.
@@ -364,7 +379,7 @@ mod tests {
             returned
         );
         assert_eq!(
-            returned.apply(Transition::Return, second(104, 0)),
+            returned.apply_at(Transition::Return, second(104, 0)),
             not_returnable
         );
     }

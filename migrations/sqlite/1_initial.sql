@@ -147,12 +147,13 @@ CREATE TABLE events (
     expires_at  INTEGER
 ) STRICT;
 
--- The identity of the log, a random UUID, and the last sequence number that was purged,
--- in a single row.
+-- The identity of the log, a random UUID, the last sequence number that was purged, and the
+-- last time that a service is known to have had the store open, in a single row.
 CREATE TABLE event_log (
     id             INTEGER PRIMARY KEY CHECK (id = 1),
     source         TEXT    NOT NULL,
-    purged_through INTEGER NOT NULL DEFAULT 0
+    purged_through INTEGER NOT NULL DEFAULT 0,
+    last_open_at   INTEGER
 ) STRICT;
 
 INSERT INTO event_log (id, source) VALUES (1, 'urn:uuid:' || lower(

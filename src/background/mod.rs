@@ -27,7 +27,6 @@ pub(crate) fn start(
     api: &Api,
     tls: Option<&Arc<Tls>>,
     event_retention: EventRetention,
-    idempotency_purge_delay: Duration,
 ) -> Supervisor {
     let mut supervisor = Supervisor {
         tasks: JoinSet::new(),
@@ -42,7 +41,7 @@ pub(crate) fn start(
     supervisor.spawn("expire_orders", store, tasks::expire_orders);
     supervisor.spawn(
         "purge_idempotency_keys",
-        &(store.clone(), idempotency_purge_delay),
+        store,
         tasks::purge_idempotency_keys,
     );
     supervisor.spawn(
@@ -56,6 +55,7 @@ pub(crate) fn start(
         tasks::purge_deliveries,
     );
     supervisor.spawn("purge_imports", store, tasks::purge_imports);
+    supervisor.spawn("note_open_store", store, tasks::note_open_store);
     let imports = supervisor.imports.clone();
     supervisor.spawn("accept_imports", &imports, tasks::accept_imports);
     supervisor.spawn("poll_event_log", store, tasks::poll_event_log);

@@ -23,6 +23,7 @@ const IDEMPOTENCY_PURGE_INTERVAL: Duration = Duration::from_secs(1);
 const EVENT_PURGE_INTERVAL: Duration = Duration::from_secs(1);
 const DELIVERY_PURGE_INTERVAL: Duration = Duration::from_secs(60);
 const IMPORT_PURGE_INTERVAL: Duration = Duration::from_secs(3600);
+const OPEN_NOTE_INTERVAL: Duration = Duration::from_secs(60);
 const SHED_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 pub async fn refresh_api_keys(keys: Arc<KeyCache>) {
@@ -58,9 +59,8 @@ pub async fn expire_orders(store: Arc<Store>) {
     }
 }
 
-/// Begins after `delay`.
-pub async fn purge_idempotency_keys((store, delay): (Arc<Store>, Duration)) {
-    let mut ticks = interval_at(Instant::now() + delay, IDEMPOTENCY_PURGE_INTERVAL);
+pub async fn purge_idempotency_keys(store: Arc<Store>) {
+    let mut ticks = interval(IDEMPOTENCY_PURGE_INTERVAL);
     let mut latch = ErrorLatch::new("idempotency key purge");
     loop {
         ticks.tick().await;
@@ -99,6 +99,16 @@ pub async fn purge_imports(store: Arc<Store>) {
     loop {
         ticks.tick().await;
         latch.observe(store.import_purge(import::RETENTION).await);
+    }
+}
+
+/// Notes regularly that the store is open, for a process that starts after a crash.
+pub async fn note_open_store(store: Arc<Store>) {
+    let mut ticks = interval_at(Instant::now() + OPEN_NOTE_INTERVAL, OPEN_NOTE_INTERVAL);
+    let mut latch = ErrorLatch::new("open time");
+    loop {
+        ticks.tick().await;
+        latch.observe(store.note_open().await);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     webhook::{
         DisabledReason,
         delivery::{AttemptError, Delivery, DeliveryState, Progress, Retries, StoredWebhook},
-        schedule::{EndpointHealth, NextStep, Outcome, retry_delay},
+        schedule::{EndpointHealth, NextStep, Outcome, latest_attempt, retry_delay},
     },
 };
 
@@ -49,8 +49,12 @@ pub enum Job {
     Retry(Delivery),
 }
 
-/// What was read, sent and achieved for one webhook.
+/// Limits a time to what is certain to have passed: see [`EndpointHealth::record`].
+type LimitToCertain = Box<dyn Fn(Timestamp) -> Timestamp + Send + Sync>;
+
+/// Delivery state of one webhook: events in flight, retries, unsaved progress.
 pub struct Tracker {
+    limit_to_certain: LimitToCertain,
     types: EventTypes,
     /// All events up to here are settled.
     position: EventId,
@@ -98,8 +102,9 @@ enum Change {
 }
 
 impl Tracker {
-    pub fn new(stored: &StoredWebhook) -> Self {
+    pub fn new(stored: &StoredWebhook, limit_to_certain: LimitToCertain) -> Self {
         Self {
+            limit_to_certain,
             types: stored.webhook.types,
             position: stored.position,
             window: VecDeque::new(),
@@ -155,7 +160,9 @@ impl Tracker {
     pub fn needs_retries(&self, now: Timestamp) -> bool {
         !self.is_paused(now)
             && self.has_settled_retries()
-            && self.next_retry_at.is_some_and(|at| at <= now)
+            && self
+                .next_retry_at
+                .is_some_and(|at| at <= now || at > latest_attempt(now))
     }
 
     /// To be called when a client may have had a delivery retried, or ended a pause.
@@ -375,7 +382,7 @@ impl Tracker {
     /// Takes the result of an attempt into account for the endpoint.
     fn record(&mut self, attempt: &Attempt, now: Timestamp) {
         let before = self.health;
-        match self.health.record(attempt.outcome, now) {
+        match (self.health).record(attempt.outcome, now, (self.limit_to_certain)(now)) {
             // A pause that the receiver asked for meanwhile stays.
             NextStep::Continue => {}
             NextStep::BackOff(pause) => {

@@ -63,8 +63,10 @@ impl Worker {
         if !is_enabled || stored.epoch != self.epoch {
             return;
         }
+        let store = self.shared.store.clone();
+        let limit_to_certain = Box::new(move |time| store.limit_to_certain(time));
         let running = Running {
-            tracker: Tracker::new(&stored),
+            tracker: Tracker::new(&stored, limit_to_certain),
             stored: Arc::new(stored),
             changes: self.shared.tail.subscribe(),
             attempts: JoinSet::new(),

@@ -17,20 +17,15 @@ use crate::{
 };
 use metrics::MetricsEndpoint;
 
-/// How long it may take at shutdown to save the progress of webhooks, and then the usage
-/// of API keys.
+/// How long it may take at shutdown to save the progress of webhooks, then the usage of API
+/// keys, and then the time.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// A clock that was wrong when the machine started has been set by then.
-const IDEMPOTENCY_PURGE_DELAY: Duration = Duration::from_secs(3600);
 
 #[derive(Debug, Clone)]
 pub struct Config {
     pub api: api::Config,
     pub server: server::Limits,
     pub event_retention: EventRetention,
-    /// How long no idempotency keys are purged after the start.
-    pub idempotency_purge_delay: Duration,
     /// Encrypts the API's connections; the metrics listener stays plain HTTP.
     pub tls: Option<Arc<Tls>>,
 }
@@ -41,7 +36,6 @@ impl Default for Config {
             api: api::Config::default(),
             server: server::Limits::default(),
             event_retention: EventRetention::default(),
-            idempotency_purge_delay: IDEMPOTENCY_PURGE_DELAY,
             tls: None,
         }
     }
@@ -65,20 +59,13 @@ pub async fn run(
         api: api_config,
         server: limits,
         event_retention,
-        idempotency_purge_delay,
         tls,
     } = config;
     let store = Arc::new(store);
     let scheme = Scheme::new(tls.is_some());
     let address = listeners.api.local_addr()?;
     let api = Arc::new(Api::new(store.clone(), api_config, scheme, address));
-    let tasks = background::start(
-        &store,
-        &api,
-        tls.as_ref(),
-        event_retention,
-        idempotency_purge_delay,
-    );
+    let tasks = background::start(&store, &api, tls.as_ref(), event_retention);
     let server = Server {
         service: api.clone(),
         limits,
@@ -112,6 +99,7 @@ pub async fn run(
     let _ = timeout(FLUSH_TIMEOUT, api.webhooks.shutdown()).await;
     tasks.shutdown().await;
     let _ = timeout(FLUSH_TIMEOUT, api.keys().flush_usage()).await;
+    let _ = timeout(FLUSH_TIMEOUT, store.note_open()).await;
     store.close().await;
     Ok(())
 }

@@ -14,6 +14,8 @@
 //!   the same transaction.
 //! - Orders and idempotency keys follow one clock, whatever happens to the system
 //!   clocks: the database server's, or a steady one of the only process that writes.
+//! - Nothing is purged for its age because a service starts with a fast clock, and on SQLite
+//!   no order expires because of it, if the clock is set within the hour.
 
 #[macro_use]
 mod rows;
@@ -40,6 +42,7 @@ use tokio::sync::watch;
 use crate::{
     api_key::{ApiKey, ApiKeyFilter, ApiKeyLabel, ApiKeyUsage, KeyHash, NewApiKey, Scopes},
     category::{Category, CategoryFilter, CategoryId, CategoryName, CategoryRejection, Naming},
+    clock::Settling,
     event::{Event, EventId, EventRetention, Gone},
     idempotency::{Idempotent, IdempotentRequest},
     import::{ImportChunk, ImportId},
@@ -88,6 +91,8 @@ pub struct Options {
     pub create: bool,
     /// The capacity of each write queue. Writes beyond it are rejected.
     pub write_queue_capacity: usize,
+    /// How long the clock is not believed after the store was opened: see [`Settling`].
+    pub settling: SignedDuration,
 }
 
 impl Options {
@@ -96,6 +101,10 @@ impl Options {
             role,
             create: role == Role::Service,
             write_queue_capacity: 4096,
+            settling: match role {
+                Role::Service => Settling::DURATION,
+                Role::Command => SignedDuration::ZERO,
+            },
         }
     }
 }
@@ -138,6 +147,23 @@ impl Store {
         match self {
             Self::Sqlite(db) => db.close().await,
             Self::Postgres(db) => db.close().await,
+        }
+    }
+
+    /// Notes that the store is open now, for the next process: see [`Settling`]. On PostgreSQL
+    /// the clock of the server decides.
+    pub async fn note_open(&self) -> Result<(), Error> {
+        match self {
+            Self::Sqlite(db) => db.note_open().await,
+            Self::Postgres(_) => Ok(()),
+        }
+    }
+
+    /// Limits a time of the clock of deliveries to what is certain to have passed.
+    pub fn limit_to_certain(&self, time: Timestamp) -> Timestamp {
+        match self {
+            Self::Sqlite(db) => time.min(db.certain_time()),
+            Self::Postgres(_) => time,
         }
     }
 

@@ -18,6 +18,9 @@ const ATTEMPT_DELAYS: [SignedDuration; 10] = [
     SignedDuration::from_hours(24),
 ];
 
+/// No attempt is scheduled further ahead: the longest delay with its jitter.
+const MAX_ATTEMPT_DELAY: SignedDuration = SignedDuration::from_hours(29);
+
 /// A receiver cannot put a delivery off for longer.
 const MAX_RETRY_AFTER: SignedDuration = SignedDuration::from_hours(24);
 
@@ -64,6 +67,12 @@ pub fn retry_delay(
     Some(delay.max(retry_after.unwrap_or_default()))
 }
 
+/// The latest time for which an attempt can have been scheduled. A later one comes from a
+/// clock that was fast, and is due.
+pub fn latest_attempt(now: Timestamp) -> Timestamp {
+    now.checked_add(MAX_ATTEMPT_DELAY).unwrap_or(Timestamp::MAX)
+}
+
 /// How an endpoint has been doing, whatever the event.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EndpointHealth {
@@ -82,8 +91,9 @@ pub enum NextStep {
 }
 
 impl EndpointHealth {
-    /// Takes the result of an attempt into account.
-    pub fn record(&mut self, outcome: Outcome, now: Timestamp) -> NextStep {
+    /// Takes the result of an attempt into account. `certain` is a time that has come even if
+    /// the clock is fast, so that no endpoint is disabled because of that.
+    pub fn record(&mut self, outcome: Outcome, now: Timestamp, certain: Timestamp) -> NextStep {
         let retry_after = match outcome {
             Outcome::Delivered => {
                 *self = Self::default();
@@ -95,7 +105,7 @@ impl EndpointHealth {
         self.consecutive_failures = self.consecutive_failures.saturating_add(1);
         let since = *self.failing_since.get_or_insert(now);
         // Two failures with nothing sent in between are not days of failure.
-        if self.is_backing_off() && now.duration_since(since) >= DISABLE_AFTER {
+        if self.is_backing_off() && certain.duration_since(since) >= DISABLE_AFTER {
             return NextStep::Disable(DisabledReason::ReceiverFailing);
         }
         match jittered(self.backoff()).max(retry_after) {
@@ -159,6 +169,12 @@ mod tests {
 
     const SECOND: SignedDuration = SignedDuration::from_secs(1);
     const HOUR: SignedDuration = SignedDuration::from_hours(1);
+
+    impl EndpointHealth {
+        fn record_at(&mut self, outcome: Outcome, now: Timestamp) -> NextStep {
+            self.record(outcome, now, now)
+        }
+    }
 
     fn failed(retry_after: Option<SignedDuration>) -> Outcome {
         Outcome::Failed { retry_after }
@@ -256,49 +272,55 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH;
         let mut health = EndpointHealth::default();
         for _ in 0..4 {
-            assert_eq!(health.record(failed(None), now), NextStep::Continue);
+            assert_eq!(health.record_at(failed(None), now), NextStep::Continue);
         }
         let expected = [5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 3600, 3600];
         for seconds in expected {
-            let NextStep::BackOff(pause) = health.record(failed(None), now) else {
+            let NextStep::BackOff(pause) = health.record_at(failed(None), now) else {
                 panic!("{health:?}");
             };
             assert_is_about(pause, SECOND * seconds);
         }
         health.consecutive_failures = u32::MAX;
         assert!(matches!(
-            health.record(failed(None), now),
+            health.record_at(failed(None), now),
             NextStep::BackOff(_)
         ));
-        assert_eq!(health.record(Outcome::Delivered, now), NextStep::Continue);
+        assert_eq!(
+            health.record_at(Outcome::Delivered, now),
+            NextStep::Continue
+        );
         assert_eq!(health, EndpointHealth::default());
-        let retry_after = health.record(failed(Some(HOUR * 3)), now);
+        let retry_after = health.record_at(failed(Some(HOUR * 3)), now);
         assert_eq!(retry_after, NextStep::BackOff(HOUR * 3));
     }
 
     #[test]
     fn an_endpoint_is_disabled_by_a_410_and_by_five_days_of_failures() {
         let start = Timestamp::UNIX_EPOCH;
-        let gone = EndpointHealth::default().record(Outcome::Gone, start);
+        let gone = EndpointHealth::default().record_at(Outcome::Gone, start);
         assert_eq!(gone, NextStep::Disable(DisabledReason::ReceiverGone));
         let mut health = EndpointHealth::default();
         for _ in 0..3 {
-            health.record(failed(None), start);
+            health.record_at(failed(None), start);
         }
         // Nothing was sent in the meantime.
-        let few = health.record(failed(None), start + HOUR * 120);
+        let few = health.record_at(failed(None), start + HOUR * 120);
         assert_eq!(few, NextStep::Continue);
-        let almost = health.record(failed(None), start + HOUR * 120 - SECOND);
+        let almost = health.record_at(failed(None), start + HOUR * 120 - SECOND);
         assert!(matches!(almost, NextStep::BackOff(_)));
         let mut recovered = health;
-        let disabled = health.record(failed(None), start + HOUR * 120);
+        // The clock is fast.
+        let doubtful = health.record(failed(None), start + HOUR * 200, start + HOUR);
+        assert!(matches!(doubtful, NextStep::BackOff(_)));
+        let disabled = health.record_at(failed(None), start + HOUR * 120);
         assert_eq!(disabled, NextStep::Disable(DisabledReason::ReceiverFailing));
         // A success starts the five days anew.
-        recovered.record(Outcome::Delivered, start + HOUR * 120);
-        let failed_again = recovered.record(failed(None), start + HOUR * 121);
+        recovered.record_at(Outcome::Delivered, start + HOUR * 120);
+        let failed_again = recovered.record_at(failed(None), start + HOUR * 121);
         assert_eq!(failed_again, NextStep::Continue);
         assert_eq!(recovered.failing_since, Some(start + HOUR * 121));
         // The clock of another replica may be behind.
-        assert_eq!(recovered.record(failed(None), start), NextStep::Continue);
+        assert_eq!(recovered.record_at(failed(None), start), NextStep::Continue);
     }
 }

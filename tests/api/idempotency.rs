@@ -1,9 +1,8 @@
 //! `Idempotency-Key`: a retry replays the stored response instead of executing again.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use http::Method;
+use jiff::SignedDuration;
 use petstore::api_key::Scope;
 use serde_json::json;
 
@@ -231,8 +230,7 @@ fn assert_executed_once(responses: &[Response], status: u16) -> &Response {
 
 /// After retention, the same key may be used for another request.
 pub async fn idempotency_keys_expire_after_24_hours(backend: Backend) {
-    let at_once =
-        |config: &mut ServerConfig| config.service.idempotency_purge_delay = Duration::ZERO;
+    let at_once = |config: &mut ServerConfig| config.options.settling = SignedDuration::ZERO;
     let server = Server::start_with(backend, at_once).await;
     let pass_hours = |hours: i64| {
         let micros = hours * 3_600_000_000;

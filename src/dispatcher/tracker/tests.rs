@@ -43,7 +43,7 @@ fn tracker() -> Tracker {
         description: None,
     };
     let webhook = new.create(WebhookId::from_store(1), 1, Scopes::all(), NOW);
-    Tracker::new(&StoredWebhook {
+    let stored = StoredWebhook {
         webhook: webhook.unwrap(),
         secrets: SigningSecrets::new(WebhookSecret::generate()),
         position: EventId::START,
@@ -51,7 +51,8 @@ fn tracker() -> Tracker {
         paused_until: None,
         revision: 1,
         epoch: 1,
-    })
+    };
+    Tracker::new(&stored, Box::new(|now| now))
 }
 
 fn with_events(count: i64) -> Tracker {
@@ -390,7 +391,7 @@ fn retries_wait_for_an_endpoint_that_backs_off() {
         }
         tracker
             .health
-            .record(Outcome::Failed { retry_after: None }, NOW);
+            .record(Outcome::Failed { retry_after: None }, NOW, NOW);
         let retries = Retries {
             due: vec![delivery(11, 1)],
             next_at: None,

@@ -15,7 +15,6 @@ use super::{
     },
     Postgres,
     error::MissingRow,
-    idempotency,
     pool::{Parameters, Sql},
     read_count,
 };
@@ -25,6 +24,7 @@ use crate::{
     webhook::{
         DisabledReason, WebhookId,
         delivery::{Delivery, DeliveryFilter, LeasedWebhook, Progress, Retries},
+        schedule::latest_attempt,
     },
 };
 
@@ -139,7 +139,12 @@ impl Postgres {
         now: Timestamp,
         limit: usize,
     ) -> Result<Retries, Error> {
-        let parameters: Parameters = &[&id.get(), &now.as_microsecond(), &(limit as i64)];
+        let parameters: Parameters = &[
+            &id.get(),
+            &now.as_microsecond(),
+            &(limit as i64),
+            &latest_attempt(now).as_microsecond(),
+        ];
         let rows = self.reads.read(&RETRIES, parameters).await?;
         let due = rows
             .iter()
@@ -153,7 +158,7 @@ impl Postgres {
         &self,
         retention: SignedDuration,
     ) -> Result<u64, Error> {
-        let retention = idempotency::microseconds(retention);
+        let retention = self.max_age(retention);
         read_count(&self.background.write(&PURGE, &[&retention]).await?)
     }
 }
@@ -285,15 +290,17 @@ static RETRIES: Sql = Sql {
         "SELECT count, next_at, ",
         delivery_columns!("due"),
         " FROM (
-             SELECT count(*), min(next_attempt_at) FILTER (WHERE next_attempt_at > $2) AS next_at
+             SELECT count(*), min(next_attempt_at) FILTER (
+                 WHERE next_attempt_at BETWEEN $2 + 1 AND $4) AS next_at
              FROM webhook_deliveries WHERE webhook_id = $1 AND state = 'retrying'
          ) AS retrying LEFT JOIN (
              SELECT * FROM webhook_deliveries
-             WHERE webhook_id = $1 AND state = 'retrying' AND next_attempt_at <= $2
+             WHERE webhook_id = $1 AND state = 'retrying'
+             AND next_attempt_at NOT BETWEEN $2 + 1 AND $4
              ORDER BY next_attempt_at, sequence LIMIT $3
          ) AS due ON true ORDER BY due.next_attempt_at, due.sequence"
     ),
-    types: &[Type::INT8, Type::INT8, Type::INT8],
+    types: &[Type::INT8, Type::INT8, Type::INT8, Type::INT8],
 };
 
 /// Concurrent replicas skip each other's rows.

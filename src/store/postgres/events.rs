@@ -25,7 +25,6 @@ use super::{
     connect::Connector,
     error::MissingRow,
     fence::{Fence, Holders},
-    idempotency::microseconds,
     pool::{Parameters, Pool, Sql},
     read_count,
 };
@@ -269,7 +268,7 @@ impl Postgres {
     ) -> Result<u64, Error> {
         self.event_sync().await?;
         let Decided { server, head } = self.events.decided();
-        let age = microseconds(retention.age);
+        let age = self.max_age(retention.age);
         let count = i64::try_from(retention.count).unwrap_or(i64::MAX);
         self.background
             .write(&SAVE_DECIDED, &[&server, &head])

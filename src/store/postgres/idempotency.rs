@@ -253,7 +253,7 @@ impl Postgres {
         &self,
         retention: SignedDuration,
     ) -> Result<u64, Error> {
-        let retention = microseconds(retention);
+        let retention = self.max_age(retention);
         read_count(&self.background.write(&PURGE, &[&retention]).await?)
     }
 }

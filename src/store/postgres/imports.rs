@@ -9,7 +9,6 @@ use super::{
         rows::{Columns, PetValues},
     },
     Postgres,
-    idempotency::microseconds,
     pool::{Parameters, Sql},
 };
 use crate::{
@@ -83,7 +82,7 @@ impl Postgres {
         &self,
         retention: SignedDuration,
     ) -> Result<u64, Error> {
-        let retention = microseconds(retention);
+        let retention = self.max_age(retention);
         let parameters: Parameters = &[&retention, &MAX_REMEMBERED];
         let purged = self.background.write(&PURGE, parameters).await?;
         Ok(purged.len() as u64)

@@ -46,11 +46,15 @@ use super::{
     metrics::{CommitMetrics, PoolMetrics, QueueMetrics, StoreMetrics},
     rows::{Columns, Counts, Entity, Row},
 };
-use crate::page::{Page, PageLimit, Position};
+use crate::{
+    clock::Settling,
+    page::{Page, PageLimit, Position},
+};
 use clock::ServerClock;
 use connect::Connector;
 use error::MissingRow;
 use events::EventLog;
+use idempotency::microseconds;
 use orders::{PlaceOrder, TransitionOrder};
 use pets::CreatePet;
 use pool::{Pool, Sql};
@@ -85,6 +89,7 @@ pub struct Postgres {
     events: EventLog,
     commits: Arc<CommitMetrics>,
     clock: ServerClock,
+    settling: Settling,
 }
 
 /// Opens one connection to a database whose schema is up to date, with a counter
@@ -201,7 +206,18 @@ impl Postgres {
             events: EventLog::new(&connector, source, committed.clone()),
             commits,
             clock,
+            settling: Settling::start(Timestamp::now(), options.settling),
         })
+    }
+
+    /// How old something may be, in microseconds of the server's clock. At first everything
+    /// is kept: the server may have started together with this process, with a fast clock.
+    fn max_age(&self, retention: SignedDuration) -> i64 {
+        if self.settling.is_over() {
+            microseconds(retention)
+        } else {
+            i64::MAX
+        }
     }
 
     /// How far the server's clock is ahead of the system clock.

@@ -41,12 +41,12 @@ use super::{
     rows::{Counts, Entity, Row},
 };
 use crate::{
-    clock::Clock,
+    clock::{Clock, Settling},
     page::{Filter, ListQuery, Page, Position},
     telemetry::warn_if_public,
 };
 use readers::Readers;
-use writer::Writer;
+use writer::{Effect, Writer};
 
 pub(super) use connect::FLAGS;
 pub(super) use events::Origin;
@@ -61,6 +61,9 @@ pub(super) use replace::{ClosedStore, is_damage};
 
 const COUNTS: &str = concat!("SELECT ", count_columns!(), " FROM counts");
 
+const LAST_OPEN: &str = "SELECT coalesce(last_open_at, (
+         SELECT at FROM events ORDER BY sequence DESC LIMIT 1)) FROM event_log";
+
 /// An open SQLite file.
 #[derive(Debug)]
 pub struct Sqlite {
@@ -69,6 +72,10 @@ pub struct Sqlite {
     readers: Readers,
     /// The steady clock of orders, events and idempotency keys.
     clock: Clock,
+    settling: Settling,
+    /// The last order that an earlier process has stored: whether its reservation has expired
+    /// is judged by [`certain_time`](Self::certain_time), as its clock was another.
+    last_earlier_order: i64,
     event_source: String,
     /// The service lock. Declared last, so that it is released
     /// after everything else is closed.
@@ -86,13 +93,18 @@ impl Sqlite {
             cause,
         };
         let event_source = events::source(&opened.db).map_err(failed)?;
+        let clock = Clock::steady();
+        let last_open = last_open(&opened.db).map_err(failed)?;
+        let last_earlier_order = orders::last_id(&opened.db).map_err(failed)?;
         let readers = Readers::start(&path, reader_count(options.role)).map_err(failed)?;
         let writer = Writer::start(opened, &path, readers.clone(), options).map_err(failed)?;
         Ok(Self {
             path,
             writer,
             readers,
-            clock: Clock::steady(),
+            settling: Settling::start(last_open.unwrap_or_else(|| clock.now()), options.settling),
+            clock,
+            last_earlier_order,
             event_source,
             _lock: lock,
         })
@@ -138,11 +150,26 @@ impl Sqlite {
         }
     }
 
-    /// What is older may be purged. If the system clock was wrong at startup and set
-    /// afterwards, it and the steady clock differ for long: the one that is behind decides.
+    /// A time that is certain to have come, by which what earlier processes have stored is
+    /// purged and expires. If the system clock was wrong at startup and set afterwards, it and
+    /// the steady clock differ for long: the one that is behind decides.
+    pub(super) fn certain_time(&self) -> Timestamp {
+        self.settling.limit(self.clock.now().min(Timestamp::now()))
+    }
+
+    /// What is older may be purged.
     fn retained_since(&self, retention: SignedDuration) -> Timestamp {
-        let now = self.clock.now().min(Timestamp::now());
+        let now = self.certain_time();
         now.checked_sub(retention).unwrap_or(Timestamp::MIN)
+    }
+
+    pub(super) async fn note_open(&self) -> Result<(), Error> {
+        let now = self.certain_time().as_microsecond();
+        let note = move |db: &Connection| {
+            let sql = "UPDATE event_log SET last_open_at = ?1";
+            db.prepare_cached(sql)?.execute([now]).map(drop)
+        };
+        self.writer.run(|()| Effect::None, note).await
     }
 
     /// Who makes a change, now.
@@ -168,6 +195,13 @@ impl Sqlite {
             })
             .await
     }
+}
+
+/// The last time that the store is known to have been open: as a service has noted it, or
+/// when something was changed.
+fn last_open(db: &Connection) -> rusqlite::Result<Option<Timestamp>> {
+    let at: Option<i64> = db.query_row(LAST_OPEN, [], |row| row.get(0))?;
+    Ok(at.and_then(|at| Timestamp::from_microsecond(at).ok()))
 }
 
 /// Reads a page. The items that a row is examined for must match.

@@ -44,12 +44,48 @@ const UPDATE: &str =
     "UPDATE OR ROLLBACK orders SET status = ?2, updated_at = ?3, completed_at = ?4 WHERE id = ?1";
 
 // Without INDEXED BY, the planner would scan all open orders.
-const ANY_EXPIRED: &str = "SELECT EXISTS (SELECT 1 FROM orders INDEXED BY orders_expires_at_idx
-                    WHERE status = 'placed' AND expires_at <= ?1)";
-
 const EXPIRED: &str = "SELECT id FROM orders INDEXED BY orders_expires_at_idx
-     WHERE status = 'placed' AND expires_at <= ?1
-     ORDER BY expires_at LIMIT ?2";
+     WHERE status = 'placed' AND expires_at <= ?1 AND (id > ?2 OR expires_at <= ?3)
+     ORDER BY expires_at LIMIT ?4";
+
+/// The times by which reservations expire.
+#[derive(Debug, Clone, Copy)]
+struct ExpiryTimes {
+    now: Timestamp,
+    /// For orders that earlier processes have stored.
+    certain: Timestamp,
+    last_earlier_order: i64,
+}
+
+impl ExpiryTimes {
+    fn of(self, order: i64) -> Timestamp {
+        if order > self.last_earlier_order {
+            self.now
+        } else {
+            self.certain
+        }
+    }
+
+    /// Up to `limit` orders that have expired.
+    fn expired(self, db: &Connection, limit: u32) -> rusqlite::Result<Vec<i64>> {
+        let parameters = params![
+            self.now.as_microsecond(),
+            self.last_earlier_order,
+            self.certain.as_microsecond(),
+            limit
+        ];
+        db.prepare_cached(EXPIRED)?
+            .query_map(parameters, |row| row.get(0))?
+            .collect()
+    }
+}
+
+/// The highest id of an order; 0 if there is none.
+pub(super) fn last_id(db: &Connection) -> rusqlite::Result<i64> {
+    db.query_row("SELECT coalesce(max(id), 0) FROM orders", [], |row| {
+        row.get(0)
+    })
+}
 
 impl Sqlite {
     pub(in super::super) async fn order_place(
@@ -74,7 +110,8 @@ impl Sqlite {
         idempotency: Option<IdempotentRequest>,
     ) -> Result<Idempotent<OrderResult>, Error> {
         let origin = self.origin(api_key_id);
-        let execute = move |db: &Connection| apply(db, origin, id.get(), transition);
+        let times = self.expiry_times(origin.at);
+        let execute = move |db: &Connection| apply(db, origin, times, id.get(), transition);
         let as_recorded = move |order: Order| order.into_changed_by(transition);
         self.order_change(origin.at, idempotency, execute, as_recorded)
             .await
@@ -102,31 +139,31 @@ impl Sqlite {
     }
 
     pub(in super::super) async fn order_expire(&self) -> Result<u64, Error> {
-        let now = self.clock.now();
-        if !self.exists(ANY_EXPIRED, now.as_microsecond()).await? {
+        let times = self.expiry_times(self.clock.now());
+        let any = self.readers.run(move |db| times.expired(db, 1)).await?;
+        if any.is_empty() {
             return Ok(0);
         }
-        self.writer
-            .run(
-                |_| Effect::Update,
-                move |db| {
-                    let expired: Vec<i64> = db
-                        .prepare_cached(EXPIRED)?
-                        .query_map(params![now.as_microsecond(), EXPIRE_BATCH_SIZE], |row| {
-                            row.get(0)
-                        })?
-                        .collect::<Result<_, _>>()?;
-                    let origin = Origin {
-                        api_key_id: None,
-                        at: now,
-                    };
-                    for id in &expired {
-                        let _ = apply(db, origin, *id, Transition::Cancel)?;
-                    }
-                    Ok(expired.len() as u64)
-                },
-            )
-            .await
+        let expire = move |db: &Connection| {
+            let expired = times.expired(db, EXPIRE_BATCH_SIZE)?;
+            let origin = Origin {
+                api_key_id: None,
+                at: times.now,
+            };
+            for id in &expired {
+                let _ = apply(db, origin, times, *id, Transition::Cancel)?;
+            }
+            Ok(expired.len() as u64)
+        };
+        self.writer.run(|_| Effect::Update, expire).await
+    }
+
+    fn expiry_times(&self, now: Timestamp) -> ExpiryTimes {
+        ExpiryTimes {
+            now,
+            certain: self.certain_time(),
+            last_earlier_order: self.last_earlier_order,
+        }
     }
 
     pub(in super::super) async fn order_get(&self, id: OrderId) -> Result<Option<Order>, Error> {
@@ -175,13 +212,14 @@ fn place(db: &Connection, origin: Origin, new: NewOrder) -> rusqlite::Result<Ord
 fn apply(
     db: &Connection,
     origin: Origin,
+    times: ExpiryTimes,
     id: i64,
     transition: Transition,
 ) -> rusqlite::Result<OrderResult> {
     let Some(before) = get(db, id).optional()? else {
         return Ok(Err(OrderRejection::NoSuchOrder));
     };
-    let after = match before.apply(transition, origin.at) {
+    let after = match before.apply(transition, origin.at, times.of(id)) {
         Ok(after) => after,
         Err(rejection) => return Ok(Err(rejection)),
     };

@@ -27,6 +27,7 @@ use crate::{
         delivery::{
             ClientChange, Delivery, DeliveryFilter, LeasedWebhook, Progress, Retries, StoredWebhook,
         },
+        schedule::latest_attempt,
         secret::WebhookSecret,
     },
 };
@@ -83,11 +84,12 @@ const DUE: &str = concat!(
     "SELECT ",
     delivery_columns!(),
     " FROM webhook_deliveries
-     WHERE webhook_id = ?1 AND state = 'retrying' AND next_attempt_at <= ?2
-     ORDER BY next_attempt_at, sequence LIMIT ?3"
+     WHERE webhook_id = ?1 AND state = 'retrying' AND next_attempt_at NOT BETWEEN ?2 + 1 AND ?3
+     ORDER BY next_attempt_at, sequence LIMIT ?4"
 );
 
-const NEXT: &str = "SELECT count(*), min(next_attempt_at) FILTER (WHERE next_attempt_at > ?2)
+const NEXT: &str = "SELECT count(*), min(next_attempt_at) FILTER (
+         WHERE next_attempt_at BETWEEN ?2 + 1 AND ?3)
      FROM webhook_deliveries WHERE webhook_id = ?1 AND state = 'retrying'";
 
 const ANY_FAILED_BEFORE: &str = "SELECT EXISTS (SELECT 1 FROM webhook_deliveries
@@ -341,13 +343,16 @@ impl Sqlite {
         limit: usize,
     ) -> Result<Retries, Error> {
         let read = move |db: &Connection| {
+            let latest = latest_attempt(now).as_microsecond();
             let (id, now, limit) = (id.get(), now.as_microsecond(), limit as i64);
             let snapshot = db.unchecked_transaction()?;
             let mut select = snapshot.prepare_cached(DUE)?;
-            let due = select.query_map([id, now, limit], read_row)?;
+            let due = select.query_map([id, now, latest, limit], read_row)?;
             let due = due.collect::<Result<_, _>>()?;
             let mut select = snapshot.prepare_cached(NEXT)?;
-            select.query_row([id, now], |row| read_retries(&mut Columns::of(row), due))
+            select.query_row([id, now, latest], |row| {
+                read_retries(&mut Columns::of(row), due)
+            })
         };
         self.readers.run(read).await
     }
