@@ -21,24 +21,13 @@ use metrics::MetricsEndpoint;
 /// keys, and then the time.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Config {
     pub api: api::Config,
     pub server: server::Limits,
     pub event_retention: EventRetention,
     /// Encrypts the API's connections; the metrics listener stays plain HTTP.
     pub tls: Option<Arc<Tls>>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            api: api::Config::default(),
-            server: server::Limits::default(),
-            event_retention: EventRetention::default(),
-            tls: None,
-        }
-    }
 }
 
 pub struct Listeners {

@@ -340,7 +340,6 @@ impl Serve {
                 count: self.max_events,
             },
             tls,
-            ..Config::default()
         };
         let listeners = Listeners {
             api: listener.try_into()?,

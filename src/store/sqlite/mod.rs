@@ -72,7 +72,7 @@ pub struct Sqlite {
     readers: Readers,
     /// The steady clock of orders, events and idempotency keys.
     clock: Clock,
-    settling: Settling,
+    settling: Box<Settling>,
     /// The last order that an earlier process has stored: whether its reservation has expired
     /// is judged by [`certain_time`](Self::certain_time), as its clock was another.
     last_earlier_order: i64,
@@ -95,6 +95,7 @@ impl Sqlite {
         let event_source = events::source(&opened.db).map_err(failed)?;
         let clock = Clock::steady();
         let last_open = last_open(&opened.db).map_err(failed)?;
+        let settling = Settling::start(last_open.unwrap_or_else(|| clock.now()), options.settling);
         let last_earlier_order = orders::last_id(&opened.db).map_err(failed)?;
         let readers = Readers::start(&path, reader_count(options.role)).map_err(failed)?;
         let writer = Writer::start(opened, &path, readers.clone(), options).map_err(failed)?;
@@ -102,7 +103,7 @@ impl Sqlite {
             path,
             writer,
             readers,
-            settling: Settling::start(last_open.unwrap_or_else(|| clock.now()), options.settling),
+            settling: Box::new(settling),
             clock,
             last_earlier_order,
             event_source,
