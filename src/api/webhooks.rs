@@ -122,11 +122,15 @@ pub async fn create_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Re
     let request_id = idempotency.as_ref().map(IdempotentRequest::id);
     let created = api
         .store
-        .webhook_create(key, scopes, new, secret, position, idempotency)
+        .webhook_create(key, scopes, new.clone(), secret, position, idempotency)
         .await?;
     api.webhooks.notify_changed();
     ensure_own_secret(&created, request_id)?;
-    response::idempotent(created, |created| match created {
+    let shown = match created {
+        Idempotent::Replayed(Ok(stored)) => Idempotent::Replayed(stored.as_created(new, scopes)),
+        other => other,
+    };
+    response::idempotent(shown, |created| match created {
         Ok(stored) => {
             let view = WebhookView::with_secret(&stored, api.clock.now());
             let id = stored.webhook.id.get();
@@ -202,6 +206,10 @@ pub async fn rotate_webhook_secret(
         .await?;
     api.webhooks.notify_changed();
     ensure_own_secret(&rotated, request_id)?;
+    // Its types may have changed since the first request.
+    if let Idempotent::Replayed(Ok(stored)) = &rotated {
+        request.ensure_readable(stored.webhook.types)?;
+    }
     response::idempotent(rotated, |rotated| match rotated {
         Ok(stored) => {
             let view = WebhookView::with_secret(&stored, api.clock.now());

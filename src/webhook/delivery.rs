@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    DisabledReason, Webhook, WebhookChange, WebhookId, WebhookState,
+    DisabledReason, NewWebhook, Webhook, WebhookChange, WebhookId, WebhookRejection, WebhookState,
     schedule::EndpointHealth,
     secret::{SigningSecrets, WebhookSecret},
 };
@@ -199,6 +199,25 @@ pub(crate) struct ClientChange {
 }
 
 impl StoredWebhook {
+    /// The webhook as the response to its creation showed it, for a retry of that request:
+    /// later changes are for API keys that may read webhooks. Only the position is the
+    /// present one.
+    pub fn as_created(self, new: NewWebhook, scopes: Scopes) -> Result<Self, WebhookRejection> {
+        let Webhook {
+            id,
+            api_key_id,
+            created_at,
+            ..
+        } = self.webhook;
+        let created = new.create(id, api_key_id, scopes, created_at);
+        Ok(Self {
+            webhook: created.map_err(WebhookRejection::MissingScope)?,
+            health: EndpointHealth::default(),
+            paused_until: None,
+            ..self
+        })
+    }
+
     /// Decides what a merge patch does; `None` if nothing. After the events that a webhook
     /// had still to deliver were purged, it continues after `newest`.
     pub(crate) fn update(

@@ -252,6 +252,7 @@ const PLAIN_CASES: &[(&str, Case)] = cases![
     webhooks::secrets_are_shown_once,
     webhooks::a_key_must_be_able_to_read_what_a_webhook_delivers,
     webhooks::retries_create_and_rotate_once,
+    webhooks::a_replay_shows_no_later_changes,
     webhooks::there_are_at_most_1000_webhooks,
     webhooks::preconditions_of_webhooks_do_not_hold,
     failed_deliveries::failed_deliveries_are_listed,

@@ -524,6 +524,43 @@ pub async fn retries_create_and_rotate_once(backend: Backend) {
     assert_eq!(accepted.status, 201);
 }
 
+/// A replay shows nothing that another key has changed since and that this key may not read.
+pub async fn a_replay_shows_no_later_changes(backend: Backend) {
+    let server = Server::start(backend).await;
+    let writer = [Scope::WebhooksWrite, Scope::PetsRead];
+    let writer = server.create_key(&writer, None).await;
+    let post = |path: &str, idempotency_key: &str, body: &str| {
+        let request = server.request(Method::POST, path).with_key(&writer);
+        let request = request.header("idempotency-key", idempotency_key);
+        request.body(body).send()
+    };
+    for body in [
+        json!({"url": URL, "types": ["pet.created"], "description": "Mine"}),
+        json!({"url": URL}),
+    ] {
+        let body = body.to_string();
+        let created = post("/v1/webhooks", &body.len().to_string(), &body).await;
+        assert_eq!(created.status, 201);
+        let path = format!("/v1/webhooks/{}", created.json()["id"]);
+        let rotate = format!("{path}/rotate-secret");
+        let change = json!({
+            "url": "https://localhost/of-another-key", "types": ["order.placed"],
+            "description": "Theirs", "state": "disabled",
+        });
+        assert_eq!(server.patch(&path, change.to_string()).await.status, 200);
+        let replayed = post("/v1/webhooks", &body.len().to_string(), &body).await;
+        assert_eq!(replayed.header("idempotent-replayed"), Some("true"));
+        assert_eq!(replayed.json(), created.json());
+
+        let types = json!({"types": ["pet.created"]}).to_string();
+        assert_eq!(server.patch(&path, types).await.status, 200);
+        assert_eq!(post(&rotate, &path, "").await.status, 200);
+        assert_eq!(server.patch(&path, change.to_string()).await.status, 200);
+        let replayed = post(&rotate, &path, "").await;
+        replayed.assert_error(403, "insufficient_scope");
+    }
+}
+
 pub async fn there_are_at_most_1000_webhooks(backend: Backend) {
     let server = Server::start(backend).await;
     let first = create(&server, json!({"url": URL})).await;
