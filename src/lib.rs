@@ -39,6 +39,7 @@ pub mod idempotency;
 pub mod json;
 mod name;
 
+mod bounded_stream;
 pub mod clock;
 mod invalid;
 mod privileges;

@@ -10,7 +10,10 @@ use http::{
     uri::Scheme,
 };
 use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http1::{self, SendRequest};
+use hyper::{
+    body::Incoming,
+    client::conn::http1::{self, SendRequest},
+};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::{
@@ -20,10 +23,24 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use crate::tls;
+use crate::{
+    bounded_stream::{BoundedStream, ReadBudget, TooMuchReceived},
+    tls,
+};
 
 /// How long it may take to connect, or until the next part of a response arrives.
 const TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a response may take from its head to its end.
+const MAX_BODY_TIME: Duration = Duration::from_secs(300);
+/// What a service may send for one request. A page of events, the longest response there is,
+/// has less than a quarter of it.
+const MAX_RESPONSE: usize = 8 << 20;
+/// The head of a response may be this large.
+const MAX_HEAD: usize = 64 << 10;
+/// What a service may send until then: the TLS handshake, interim responses (1xx), the head.
+const MAX_UNTIL_HEAD: usize = 256 << 10;
+/// The most characters of an error message that are shown.
+const MAX_MESSAGE_CHARS: usize = 1000;
 
 /// The service to use, with the API key in the environment.
 #[derive(Args)]
@@ -97,6 +114,8 @@ impl ServiceUrl {
 pub enum Failure {
     #[error("{0}; start the service, or name its URL with --url")]
     NoResponse(String),
+    #[error("{0}; name the URL of a petstore service with --url")]
+    TooLong(String),
     /// The same request may succeed later.
     #[error("{message}")]
     Unavailable {
@@ -111,7 +130,12 @@ pub struct Client {
     url: ServiceUrl,
     authorization: HeaderValue,
     tls: Option<TlsConnector>,
-    connection: Option<SendRequest<Full<Bytes>>>,
+    connection: Option<Connection>,
+}
+
+struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    budget: ReadBudget,
 }
 
 impl Client {
@@ -167,6 +191,9 @@ impl Client {
         }
         .map_err(|error| {
             let authority = self.url.authority();
+            if is_too_long(&*error) {
+                return Failure::TooLong(format!("the response from {authority} is too long"));
+            }
             Failure::NoResponse(format!("no response from {authority}: {}", causes(&*error)))
         })?;
         if status.is_success() {
@@ -188,25 +215,29 @@ impl Client {
         self.send(connection, request).await
     }
 
-    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Box<dyn Error>> {
+    async fn connect(&self) -> Result<Connection, Box<dyn Error>> {
         let (host, port) = (self.url.host.as_str(), self.url.port());
+        let budget = ReadBudget::new(MAX_UNTIL_HEAD);
         let stream = TcpStream::connect((host, port)).await?;
-        match &self.tls {
-            None => handshake(stream).await,
+        let stream = BoundedStream::new(stream, budget.clone());
+        let sender = match &self.tls {
+            None => handshake(stream).await?,
             Some(tls) => {
                 let name = ServerName::try_from(host.to_string())?;
-                handshake(tls.connect(name, stream).await?).await
+                handshake(tls.connect(name, stream).await?).await?
             }
-        }
+        };
+        Ok(Connection { sender, budget })
     }
 
     /// Sends the request and keeps the connection for the next one.
     async fn send(
         &mut self,
-        mut connection: SendRequest<Full<Bytes>>,
+        mut connection: Connection,
         request: &ClientRequest<'_>,
     ) -> SendResult {
-        connection.ready().await?;
+        connection.budget.reset(MAX_UNTIL_HEAD);
+        connection.sender.ready().await?;
         let mut head = Request::builder()
             .method(&request.method)
             .uri(format!("{}{}", self.url.base_path(), request.path))
@@ -217,13 +248,11 @@ impl Client {
             head = head.header(CONTENT_TYPE, "application/json");
         }
         let body = Full::new(request.body.clone().unwrap_or_default());
-        let sent = connection.send_request(head.body(body)?);
+        let sent = connection.sender.send_request(head.body(body)?);
         let response = timeout(request.wait + TIMEOUT, sent).await??;
-        let (head, mut body) = response.into_parts();
-        let mut bytes = Vec::new();
-        while let Some(frame) = timeout(TIMEOUT, body.frame()).await? {
-            bytes.extend(frame?.into_data().unwrap_or_default());
-        }
+        let (head, body) = response.into_parts();
+        connection.budget.reset(MAX_RESPONSE);
+        let bytes = timeout(MAX_BODY_TIME, read(body)).await??;
         self.connection = Some(connection);
         Ok((head.status, head.headers, bytes))
     }
@@ -242,9 +271,25 @@ type SendResult = Result<(StatusCode, HeaderMap, Vec<u8>), Box<dyn Error>>;
 async fn handshake(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> Result<SendRequest<Full<Bytes>>, Box<dyn Error>> {
-    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(MAX_HEAD);
+    let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
     Ok(sender)
+}
+
+/// Reads a body, which the budget of its connection bounds.
+async fn read(mut body: Incoming) -> Result<Vec<u8>, Box<dyn Error>> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = timeout(TIMEOUT, body.frame()).await? {
+        bytes.extend(frame?.into_data().unwrap_or_default());
+    }
+    Ok(bytes)
+}
+
+fn is_too_long(error: &(dyn Error + 'static)) -> bool {
+    let is_cause = |error: &io::Error| error.get_ref().is_some_and(|it| it.is::<TooMuchReceived>());
+    error.downcast_ref().is_some_and(is_cause) || error.source().is_some_and(is_too_long)
 }
 
 /// An error with its causes, of which hyper shows none by itself.
@@ -261,9 +306,16 @@ fn causes(error: &(dyn Error + 'static)) -> String {
 fn error_message(status: StatusCode, body: &[u8]) -> String {
     let error: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let message = error["message"].as_str();
-    let message = message.map_or_else(|| format!("response {status}"), String::from);
+    let message = message.map_or_else(|| format!("response {status}"), shorten);
     // It comes from elsewhere and may be shown on a terminal.
     message.replace(char::is_control, "\u{fffd}")
+}
+
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(MAX_MESSAGE_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into(),
+    }
 }
 
 /// A query parameter of the link to the next page. The rest of the link may name another

@@ -132,7 +132,7 @@ impl Reader {
                 Err(failure) => failure,
             };
             let is_final = match &failure {
-                Failure::Rejected { .. } => true,
+                Failure::Rejected { .. } | Failure::TooLong(_) => true,
                 // Probably a wrong URL.
                 Failure::NoResponse(_) if !self.is_connected => true,
                 _ => !self.events.follow && retries == MAX_RETRIES,

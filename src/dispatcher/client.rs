@@ -28,6 +28,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{Attempt, Config, metrics::Metrics};
 use crate::{
+    bounded_stream::{BoundedStream, ReadBudget},
     clock::Clock,
     tls,
     webhook::{
@@ -41,6 +42,9 @@ use crate::{
 
 /// The head of a response may be this large. hyper allows no less than 8 KiB.
 const MAX_HEAD: usize = 16 << 10;
+/// What a receiver may send per attempt beyond the body of its response: the TLS handshake,
+/// interim responses (1xx), the head, chunk sizes and trailers.
+const MAX_OVERHEAD: usize = 64 << 10;
 
 /// What is sent, and to whom.
 pub struct Message<'a> {
@@ -67,6 +71,7 @@ pub struct Connections(Mutex<Vec<(Connection, Instant)>>);
 /// A connection, closed when it is dropped.
 struct Connection {
     sender: SendRequest<Full<Bytes>>,
+    budget: ReadBudget,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -152,6 +157,7 @@ impl Client {
         let request = self.request(message);
         let request = request.map_err(|_| AttemptError::UrlNotAllowed)?;
         if let Some(connection) = connections.take() {
+            connection.budget.reset(self.read_budget());
             // The receiver may close it at any time, so a failure means nothing yet.
             if let Ok(response) = connection.send(request.clone()).await {
                 return Ok(response);
@@ -190,8 +196,10 @@ impl Client {
     ) -> Result<Connection, AttemptError> {
         let addresses = self.resolve(url.host(), deadline).await?;
         let stream = connect_to_one(&addresses, url.port(), deadline).await?;
+        let budget = ReadBudget::new(self.read_budget());
+        let stream = BoundedStream::new(stream, budget.clone());
         if !url.is_https() {
-            return Connection::new(stream).await;
+            return Connection::new(stream, budget).await;
         }
         let server_name = match url.host() {
             // A certificate, and the name that the server is asked for, has no final dot.
@@ -202,7 +210,12 @@ impl Client {
         let tls = self.tls().await;
         let stream = timeout_at(deadline, tls.connect(server_name, stream)).await;
         let stream = stream.map_err(|_| AttemptError::TimedOut)?;
-        Connection::new(stream.map_err(|_| AttemptError::TlsFailed)?).await
+        Connection::new(stream.map_err(|_| AttemptError::TlsFailed)?, budget).await
+    }
+
+    /// The bytes that a receiver may send per attempt.
+    fn read_budget(&self) -> usize {
+        MAX_OVERHEAD + self.config.limits.max_response
     }
 
     /// The addresses of a host, all of which may be connected to. The connection must go
@@ -270,6 +283,7 @@ async fn connect_to_one(
 impl Connection {
     async fn new(
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        budget: ReadBudget,
     ) -> Result<Self, AttemptError> {
         let mut builder = http1::Builder::new();
         builder.max_buf_size(MAX_HEAD);
@@ -278,7 +292,11 @@ impl Connection {
         // Its errors are those of the requests.
         let task = tokio::spawn(async { drop(connection.await) });
         let _task = AbortOnDropHandle::new(task);
-        Ok(Self { sender, _task })
+        Ok(Self {
+            sender,
+            budget,
+            _task,
+        })
     }
 
     async fn send(

@@ -24,6 +24,7 @@ mod events_cli;
 mod first_start;
 mod harness;
 mod health;
+mod hostile_services;
 #[path = "../support/identity.rs"]
 mod identity;
 mod import_export;

@@ -20,6 +20,9 @@ use super::super::{
 /// How long the service may wait for a receiver.
 const TEST_WAIT: Duration = Duration::from_secs(15);
 
+/// The longest table. Its rows are kept until all are known.
+const MAX_ROWS: usize = 100_000;
+
 #[derive(Args)]
 pub struct Output {
     #[command(flatten)]
@@ -65,13 +68,27 @@ impl Output {
         view: View<N>,
     ) -> CommandResult {
         let mut client = self.service.client()?;
-        let (mut items, mut cursor) = (Vec::new(), None);
+        let mut rows = Vec::new();
+        let mut cursor = None;
         loop {
             let (page, next) = page(&mut client, path, &filter, cursor).await?;
-            items.extend(page);
+            let is_last = next.is_none();
             cursor = next;
-            if cursor.is_none() {
-                return self.print_rows(&items, view);
+            rows.extend(page);
+            // The columns of a table are as wide as the widest of all rows.
+            if is_last || self.is_json() {
+                self.print_rows(&rows, view)?;
+                rows.clear();
+            }
+            if is_last {
+                return Ok(());
+            }
+            if rows.len() > MAX_ROWS {
+                return Err(format!(
+                    "there are more than {MAX_ROWS} rows, too many for a table; print them with \
+                     --json"
+                )
+                .into());
             }
         }
     }

@@ -229,6 +229,38 @@ async fn redirects_are_not_followed() {
     assert_eq!(other.accepted.load(SeqCst), 0);
 }
 
+/// Some servers send a few.
+#[tokio::test]
+async fn interim_responses_are_skipped() {
+    let hints = "HTTP/1.1 103 Early Hints\r\nlink: </style.css>\r\n\r\n".repeat(100);
+    let receiver = Receiver::responding(hints + OK).await;
+    let client = client(loopback());
+    let connections = Connections::default();
+    for _ in 0..30 {
+        assert_delivered(&attempt_with(&client, &receiver.url(), &connections).await);
+    }
+    assert_eq!(receiver.accepted.load(SeqCst), 1);
+}
+
+/// Each costs CPU time, and they could last as long as the attempt.
+#[tokio::test]
+async fn a_flood_of_interim_responses_ends_the_attempt() {
+    for part in [
+        "HTTP/1.1 103 \r\n\r\n",
+        "HTTP/1.1 100 Continue\r\na: b\r\n\r\n",
+    ] {
+        let receiver = Receiver::start(move |mut stream, _| async move {
+            read_request(&mut stream).await?;
+            loop {
+                stream.write_all(part.repeat(1000).as_bytes()).await?;
+            }
+        })
+        .await;
+        let attempt = attempt(&client(loopback()), &receiver.url()).await;
+        assert_failed(&attempt, AttemptError::ConnectionLost);
+    }
+}
+
 /// Its status counts, and the connection is closed.
 #[tokio::test]
 async fn a_huge_or_endless_response_is_not_read_to_its_end() {
