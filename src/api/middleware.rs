@@ -27,8 +27,8 @@ use super::{
     state::Api,
 };
 use crate::{
-    api_key::ApiKeySecret,
     server::{self, Client, Response},
+    telemetry::redaction::find_secret,
 };
 
 /// Responds to a request: request id, CORS, panics, rate limit and security headers,
@@ -150,16 +150,15 @@ fn finish(
 }
 
 /// The client's request id if it is well-formed, otherwise a new one. An id that may
-/// contain an API key is replaced, because it is logged.
+/// contain a secret is replaced, because it is logged.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
-    const KEY_PREFIX: &[u8] = ApiKeySecret::PREFIX.as_bytes();
     let well_formed = |id: &&HeaderValue| {
         let id = id.as_bytes();
         (1..=128).contains(&id.len())
             && id
                 .iter()
                 .all(|b| b.is_ascii_alphanumeric() || b"._~-".contains(b))
-            && !id.windows(KEY_PREFIX.len()).any(|part| part == KEY_PREFIX)
+            && find_secret(id).is_none()
     };
     let id = server::header_values(headers, X_REQUEST_ID).next();
     match id.filter(well_formed) {

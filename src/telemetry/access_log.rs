@@ -3,7 +3,7 @@
 
 use std::{fmt::Display, net::IpAddr, time::Duration};
 
-use crate::api_key::ApiKeySecret;
+use super::redaction::find_secret;
 
 /// Requests that take longer are always logged.
 const SLOW_REQUEST: Duration = Duration::from_secs(1);
@@ -141,23 +141,17 @@ fn is_failure(status: u16, shed: bool) -> bool {
 }
 
 /// A client's text as the log may show it: printable, bounded, and cut at
-/// anything that looks like an API key, however often it is percent-encoded.
+/// anything that looks like a secret, however often it is percent-encoded.
 ///
-/// Only what is shown is searched: if a part of a key is shown, so is its prefix.
+/// Only what is shown is searched: if a part of a secret is shown, so is its prefix.
 pub fn sanitize(text: &str) -> String {
     let (shown, end) = match text.char_indices().nth(MAX_LOGGED_CHARS) {
         Some((end, _)) => (&text[..end], "…"),
         None => (text, ""),
     };
     let decoded = decode_nested(shown);
-    let prefix = ApiKeySecret::PREFIX.as_bytes();
-    match decoded
-        .windows(prefix.len())
-        .position(|part| part == prefix)
-    {
-        Some(start) => {
-            escape(&String::from_utf8_lossy(&decoded[..start])) + ApiKeySecret::PREFIX + "…"
-        }
+    match find_secret(&decoded) {
+        Some((start, prefix)) => escape(&String::from_utf8_lossy(&decoded[..start])) + prefix + "…",
         None => escape(shown) + end,
     }
 }
@@ -199,7 +193,7 @@ mod tests {
     use super::{decode_nested, sanitize};
 
     #[test]
-    fn logged_text_is_printable_and_has_no_api_key() {
+    fn logged_text_is_printable_and_has_no_secret() {
         let key = "psk_abcdefghijklmnopqrstuvwxyz0123456789AB";
         let encoded = key.replace('_', "%5F");
         let twice = encoded.replace('%', "%25");
@@ -212,6 +206,9 @@ mod tests {
             (&format!("/a/{encoded}"), "/a/psk_…"),
             (&format!("/a/{twice}"), "/a/psk_…"),
             (&format!("/%70{}", &key[1..]), "/psk_…"),
+            (&format!("/a/{}", key.to_uppercase()), "/a/psk_…"),
+            ("/a/whsec_MfKQ9r8G/KYqrTwj+UPD8==/b", "/a/whsec_…"),
+            ("/a/%57HSEC%255FMfKQ9r8GKYqrTwjUPD8", "/a/whsec_…"),
         ] {
             assert_eq!(sanitize(text), expected);
         }
@@ -222,8 +219,8 @@ mod tests {
 
     /// The end of what is shown may fall anywhere in a key or in its encoded prefix.
     #[test]
-    fn no_part_of_an_api_key_is_shown_before_the_cut() {
-        for prefix in ["psk_", "psk%5F", "%70s%256B_", "%252570%73k_"] {
+    fn no_part_of_a_secret_is_shown_before_the_cut() {
+        for prefix in ["psk_", "psk%5F", "%70s%256B_", "%252570%73k_", "whsec%5F"] {
             for start in 0..270 {
                 let path = format!("{}{prefix}SECRET", "/".repeat(start));
                 assert!(!sanitize(&path).contains('S'), "{path}");

@@ -3,6 +3,7 @@
 //! Its events have a target of their own, by which the log keeps them in a buffer of
 //! their own: a flood of other events does not displace them.
 
+use super::redaction::redact;
 use crate::api_key::ApiKey;
 
 pub(super) const TARGET: &str = "petstore::audit";
@@ -17,7 +18,7 @@ macro_rules! event {
             target: TARGET,
             audit = true,
             api_key_id = id,
-            name = name.as_str(),
+            name = &*redact(name.as_str()),
             %scopes,
             $($field = $value,)?
             $message

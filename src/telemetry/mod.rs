@@ -10,5 +10,6 @@ pub mod log;
 pub mod metrics;
 pub mod prometheus;
 mod public_file;
+pub mod redaction;
 
 pub use public_file::warn_if_public;
