@@ -10,6 +10,15 @@ use super::{
 };
 use crate::server::Response;
 
+const CROSS_ORIGIN_OPENER_POLICY: HeaderName =
+    HeaderName::from_static("cross-origin-opener-policy");
+
+/// Pages of other sites cannot load it, for example as an image or a script.
+const SAME_ORIGIN_ONLY: (HeaderName, &str) = (
+    HeaderName::from_static("cross-origin-resource-policy"),
+    "same-origin",
+);
+
 /// A file of a page. Its path contains a hash of the content, so clients can cache it
 /// forever.
 pub struct Asset {
@@ -35,6 +44,9 @@ pub fn page(
         (header::CACHE_CONTROL, "no-cache"),
         (header::CONTENT_SECURITY_POLICY, content_security_policy),
         (header::REFERRER_POLICY, "no-referrer"),
+        // No other site gets hold of the page's window.
+        (CROSS_ORIGIN_OPENER_POLICY, "same-origin"),
+        SAME_ORIGIN_ONLY,
     ];
     let mut response = response(b"", &headers);
     let body = Bytes::from_static(html.as_bytes());
@@ -51,6 +63,7 @@ pub fn find(assets: &[Asset], name: &str, headers: &HeaderMap) -> Result<Respons
         (header::CONTENT_TYPE, asset.media_type),
         (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
         (header::VARY, "accept-encoding"),
+        SAME_ORIGIN_ONLY,
     ];
     if compression::negotiate(headers, &[Coding::Gzip]).is_none() {
         return Ok(response(asset.plain, &file_headers));

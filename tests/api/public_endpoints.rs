@@ -188,6 +188,9 @@ pub async fn pages_are_served_with_their_files(backend: Backend) {
         let requires = policy.contains("require-trusted-types-for 'script'; trusted-types 'none'");
         assert_eq!(requires, trusted_types, "{policy}");
         assert_eq!(html.header("referrer-policy"), Some("no-referrer"));
+        let same_origin = Some("same-origin");
+        assert_eq!(html.header("cross-origin-opener-policy"), same_origin);
+        assert_eq!(html.header("cross-origin-resource-policy"), same_origin);
         for coding in ["gzip", "zstd"] {
             let request = server.request(Method::GET, &format!("/{page}"));
             let compressed = request.header("accept-encoding", coding).send().await;
@@ -207,6 +210,7 @@ pub async fn pages_are_served_with_their_files(backend: Backend) {
             assert_eq!(plain.status, 200, "{file}");
             let immutable = Some("public, max-age=31536000, immutable");
             assert_eq!(plain.header("cache-control"), immutable);
+            assert_eq!(plain.header("cross-origin-resource-policy"), same_origin);
             let media_type = plain.header("content-type").unwrap();
             assert!(!file.ends_with(".js") || media_type.starts_with("text/javascript"));
             let gzip = server
