@@ -8,6 +8,7 @@ use std::{
 
 use rusqlite::{ErrorCode, ffi};
 
+use super::lock_holder::holder_and_advice;
 use crate::privileges::successor_of_root;
 
 pub(super) type Cause = Arc<dyn error::Error + Send + Sync>;
@@ -46,8 +47,9 @@ pub enum OpenError {
         supported: i64,
     },
     #[error(
-        "{0} is in use by another petstore process; stop that process first, or specify another \
-         file"
+        "{} is in use by another petstore process{}",
+        .0.display(),
+        holder_and_advice(.0)
     )]
     InUse(PathBuf),
     #[error(

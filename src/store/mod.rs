@@ -26,6 +26,7 @@ mod admin;
 mod atomic_file;
 mod error;
 mod list;
+mod lock_holder;
 mod metrics;
 mod postgres;
 mod queue;

@@ -342,7 +342,40 @@ fn a_locked_file_is_reported() {
     run(&home, &["seed", "1"]).success();
     let file = fs::File::open(home.database()).unwrap();
     file.lock().unwrap();
-    run(&home, &["seed", "1"]).assert_fails(1, "another petstore process that accepts no imports");
+    run(&home, &["seed", "1"]).assert_fails(1, "accepts no imports");
+}
+
+/// The message names the command to wait for.
+#[test]
+fn a_service_does_not_start_during_an_offline_import() {
+    let home = Home::new();
+    home.create_store();
+    write_animals(&home, "many.csv", 10 * MANY);
+    let mut import = command(&home, &["import", "many.csv"]).spawn().unwrap();
+    let file = fs::File::open(home.database()).unwrap();
+    wait_for("the import to lock the file", || {
+        let is_locked = file.try_lock_shared().is_err();
+        let _ = file.unlock();
+        is_locked.then_some(())
+    });
+    signal(import.id(), "STOP");
+    let pid = import.id();
+    let reason = format!(
+        "petstore.db is in use by another petstore process (`petstore import`, process {pid}); \
+         wait until that has finished, or specify another file"
+    );
+    for arguments in [
+        &["serve", "--listen", "127.0.0.1:0"][..],
+        &["restore", "many.csv"],
+    ] {
+        run(&home, arguments).assert_fails(1, &reason);
+    }
+    import.kill().unwrap();
+    import.wait().unwrap();
+    let service = home.serve();
+    let reason = format!("(`petstore serve`, process {}); stop that", service.pid());
+    run(&home, &["serve", "--listen", "127.0.0.1:0"]).assert_fails(1, &reason);
+    service.stop();
 }
 
 /// Imports that do not end are no reason for others to wait forever.

@@ -14,6 +14,7 @@ use super::{
     super::{
         Options, Role, Store,
         error::{Error, OpenError, sqlite_reason},
+        lock_holder::holder_and_advice,
         rows::{Columns, Row},
         sqlite,
         url::DatabaseUrl,
@@ -44,8 +45,8 @@ pub(crate) enum ImportError {
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(
-        "{path} is in use by another petstore process that accepts no imports ({cause}); wait \
-         for it to finish, or stop it, and try again"
+        "{path} accepts no imports ({cause}), and is in use by another petstore process{}",
+        holder_and_advice(path)
     )]
     NoService { path: PathBuf, cause: io::Error },
     #[error("{path} belongs to a service of another user; run this command as that user or root")]
