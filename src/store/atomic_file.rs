@@ -2,11 +2,13 @@
 //! and on disk.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::{self, File},
     io, mem,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard},
+    thread,
+    time::Duration,
 };
 
 use tempfile::{Builder, NamedTempFile};
@@ -82,6 +84,8 @@ pub(crate) struct AtomicFile {
     temporary: NamedTempFile,
     target: PathBuf,
     _side_files: SideFiles,
+    /// Locked until the file has its name. Dropped last.
+    _folder: Option<File>,
 }
 
 impl AtomicFile {
@@ -101,7 +105,8 @@ impl AtomicFile {
         let target = resolve_folder(target)?;
         let name = target.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
         let mut prefix = name.to_owned();
-        prefix.push(".partial-");
+        prefix.push(PARTIAL);
+        let _folder = lock_folder(folder(&target));
         let mut unfinished = unfinished();
         let temporary = Builder::new()
             .prefix(&prefix)
@@ -111,6 +116,7 @@ impl AtomicFile {
             _side_files: SideFiles(temporary.path().into()),
             temporary,
             target,
+            _folder,
         })
     }
 
@@ -151,6 +157,43 @@ pub(super) fn sync_folder(file: &Path) -> io::Result<()> {
 
 fn folder(target: &Path) -> &Path {
     target.parent().unwrap_or(Path::new("/"))
+}
+
+/// In the names of temporary files, before six random characters.
+const PARTIAL: &str = ".petstore.partial-";
+
+/// Takes a shared lock on a folder, which every process holds that writes a file to it, and
+/// deletes what killed processes have left if there is no other. Returns `None` if the
+/// file system has no such locks.
+fn lock_folder(folder: &Path) -> Option<File> {
+    let lock = File::open(folder).ok()?;
+    if lock.try_lock().is_ok() {
+        remove_abandoned(folder);
+    }
+    // Another process may be deleting such files just now.
+    let mut retries = 0..100;
+    while lock.try_lock_shared().is_err() {
+        retries.next()?;
+        thread::sleep(Duration::from_millis(20));
+    }
+    Some(lock)
+}
+
+/// Deletes the temporary files of processes that have ended.
+fn remove_abandoned(folder: &Path) {
+    let is_temporary = |name: &OsStr| {
+        let name = name.to_string_lossy();
+        let random = name.rsplit_once(PARTIAL).map(|(_, random)| random);
+        random.is_some_and(|it| it.len() == 6 && it.bytes().all(|b| b.is_ascii_alphanumeric()))
+    };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| is_temporary(&entry.file_name())) {
+        let file = entry.path();
+        // Another user's cannot be deleted.
+        if fs::remove_file(&file).is_ok() {
+            remove_side_files(&file);
+        }
+    }
 }
 
 /// What SQLite may leave beside the temporary file. Deleted on drop.

@@ -173,6 +173,35 @@ fn a_signal_leaves_nothing_behind() {
     });
 }
 
+/// A later command deletes what a killed one has left, and leaves a running one alone.
+#[test]
+#[ignore = "needs strace; make test installs it and runs this"]
+fn a_killed_backup_is_cleaned_up_by_the_next_command() {
+    let home = Home::new();
+    home.new_key();
+    let partial = || -> Vec<_> {
+        let names = home.files().into_iter();
+        names.filter(|name| name.contains(".partial-")).collect()
+    };
+    fs::write(home.path("trace"), "").unwrap();
+    fs::write(home.path("mine.partial-abc123"), "").unwrap();
+    let inject = "inject=fsync,fdatasync:delay_enter=10000000:when=1";
+    let mut command = home.traced(&["-e", "trace=fsync,fdatasync", "-e", inject]);
+    let mut running = command.args(["backup", "first.db"]).spawn().unwrap();
+    wait_for("the file to be written", || {
+        let trace = fs::read_to_string(home.path("trace")).unwrap();
+        trace.contains("sync(").then_some(())
+    });
+    backup(&home, "second.db").success();
+    let left = partial();
+    assert_eq!(left.len(), 2, "{left:?}");
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert_eq!(partial(), left);
+    backup(&home, "third.db").success();
+    assert_eq!(partial(), ["mine.partial-abc123"]);
+}
+
 fn assert_interrupted(name: &str, code: i32, line: &str, sentence: &str) {
     let home = Home::new();
     home.new_key();
