@@ -68,7 +68,11 @@ impl Health {
         };
         let probed = self.store_probe.run(probe).await;
         probed.unwrap_or_else(|panic| Err(ApiError::Internal(Arc::new(panic))))?;
-        Ok(status("ready"))
+        // It counts at once, although the last probe has succeeded.
+        match self.store.failure() {
+            Some(failure) => Err(failure.into()),
+            None => Ok(status("ready")),
+        }
     }
 }
 

@@ -176,6 +176,15 @@ impl Store {
         }
     }
 
+    /// The failure of a client's call after which the store is not usable, until
+    /// [`ping`](Self::ping) succeeds. `None` on PostgreSQL, where `ping` asks the server.
+    pub fn failure(&self) -> Option<Error> {
+        match self {
+            Self::Sqlite(db) => db.failure(),
+            Self::Postgres(_) => None,
+        }
+    }
+
     /// The current version, if this process is the only writer.
     pub fn version(&self) -> Option<Version> {
         match self {

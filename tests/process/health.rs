@@ -4,12 +4,14 @@ use std::{
     fs,
     io::{Read, Write},
     net::TcpListener,
+    os::unix::fs::FileExt,
 };
 
 use crate::{
     client::Client,
     harness::{Home, Service, eventually},
     postgres::Cluster,
+    torture::disk::Faults,
 };
 
 /// The status of a request without an API key.
@@ -98,6 +100,81 @@ async fn readiness_fails_on_a_full_disk() {
     let unready = async || status(&service, "/readyz").await == 503;
     eventually("readiness to fail", unready).await;
     assert_eq!(status(&service, "/healthz").await, 200);
+}
+
+/// The room that is left is enough for the probe, but not for a client's write.
+#[tokio::test]
+async fn readiness_follows_writes_that_find_no_room() {
+    let home = Home::new();
+    let key = home.new_key();
+    let mut command = home.serve_command();
+    let faults = Faults {
+        fills_up: true,
+        ..Faults::default()
+    };
+    faults.apply(&home, &mut command);
+    let service = Service::start(&mut command);
+    let client = Client::new(&service, &key);
+    assert_eq!(client.create("Rex").await.unwrap().status, 201);
+    for _ in 0..3 {
+        assert_eq!(status(&service, "/readyz").await, 200);
+        fs::write(home.path("room"), [0; 12_000]).unwrap();
+        assert_eq!(client.create("Max").await.unwrap().status, 503);
+        for _ in 0..20 {
+            assert_eq!(status(&service, "/readyz").await, 503);
+        }
+        // No client writes: it is not ready.
+        fs::remove_file(home.path("room")).unwrap();
+        let ready = async || status(&service, "/readyz").await == 200;
+        eventually("readiness to recover", ready).await;
+        assert_eq!(client.create("Tom").await.unwrap().status, 201);
+    }
+    service.stop();
+}
+
+/// A part of the file is overwritten that no client reads at the moment.
+#[tokio::test]
+async fn readiness_fails_on_a_damaged_file() {
+    let home = Home::new();
+    home.new_key();
+    home.petstore(&["seed", "5000", "--database", &home.url()])
+        .success();
+    let service = home.serve();
+    assert_eq!(status(&service, "/readyz").await, 200);
+    let file = fs::File::options()
+        .write(true)
+        .open(home.database())
+        .unwrap();
+    let half = file.metadata().unwrap().len() / 8192 * 4096;
+    file.write_all_at(&vec![0xff; half as usize], half).unwrap();
+    let unready = async || status(&service, "/readyz").await == 503;
+    eventually("readiness to fail", unready).await;
+    for _ in 0..20 {
+        assert_eq!(status(&service, "/readyz").await, 503);
+    }
+    assert_eq!(status(&service, "/healthz").await, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn readiness_fails_while_the_server_is_read_only() {
+    let cluster = Cluster::start();
+    let database = cluster.create_database();
+    let home = Home::with_database(cluster.url(&database));
+    home.new_key();
+    let service = home.serve();
+    assert_eq!(status(&service, "/readyz").await, 200);
+    let set = |value: &str| {
+        let sql = format!("ALTER SYSTEM SET default_transaction_read_only = {value}");
+        cluster.psql(&database, &sql);
+        cluster.psql(&database, "SELECT pg_reload_conf()");
+    };
+    set("on");
+    let unready = async || status(&service, "/readyz").await == 503;
+    eventually("readiness to fail", unready).await;
+    set("off");
+    let ready = async || status(&service, "/readyz").await == 200;
+    eventually("readiness to recover", ready).await;
 }
 
 /// Another server on the port is reported with what it sent.

@@ -234,11 +234,11 @@ impl Postgres {
     }
 
     pub(super) async fn ping(&self) -> Result<(), Error> {
-        let rows = self.reads.read(&IN_RECOVERY, &[]).await?;
-        let in_recovery = Columns::of(rows.first().ok_or(MissingRow)?).boolean()?;
-        match in_recovery {
+        let rows = self.reads.read(&READ_ONLY, &[]).await?;
+        let is_read_only = Columns::of(rows.first().ok_or(MissingRow)?).boolean()?;
+        match is_read_only {
             false => Ok(()),
-            true => Err(Error::Unavailable(Arc::new(InRecovery))),
+            true => Err(Error::Unavailable(Arc::new(ReadOnly))),
         }
     }
 
@@ -360,15 +360,16 @@ static COUNTS: Sql = Sql {
     types: &[],
 };
 
-/// A server in recovery is a standby: it cannot be written to.
-static IN_RECOVERY: Sql = Sql {
-    text: "SELECT pg_is_in_recovery()",
+/// A server in recovery is a standby: it cannot be written to. Neither can one that an operator,
+/// or a service that watches its disk, has set to read-only.
+static READ_ONLY: Sql = Sql {
+    text: "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean",
     types: &[],
 };
 
 #[derive(Debug, thiserror::Error)]
-#[error("the server is a standby in recovery")]
-struct InRecovery;
+#[error("the server is read-only: a standby in recovery, or set so")]
+struct ReadOnly;
 
 impl Row for tokio_postgres::Row {
     type Error = Error;

@@ -7,12 +7,14 @@ mod checkpoint;
 mod connect;
 mod events;
 mod files;
+mod health;
 mod idempotency;
 mod imports;
 mod migrate;
 mod open;
 mod orders;
 mod pets;
+mod probe;
 mod readers;
 mod recovery;
 mod regular_file;
@@ -45,6 +47,8 @@ use crate::{
     page::{Filter, ListQuery, Page, Position},
     telemetry::warn_if_public,
 };
+use health::Health;
+use probe::Scan;
 use readers::Readers;
 use writer::{Effect, Writer};
 
@@ -70,6 +74,8 @@ pub struct Sqlite {
     path: PathBuf,
     writer: Writer,
     readers: Readers,
+    health: Arc<Health>,
+    scan: Arc<Scan>,
     /// The steady clock of orders, events and idempotency keys.
     clock: Clock,
     settling: Box<Settling>,
@@ -97,12 +103,16 @@ impl Sqlite {
         let last_open = last_open(&opened.db).map_err(failed)?;
         let settling = Settling::start(last_open.unwrap_or_else(|| clock.now()), options.settling);
         let last_earlier_order = orders::last_id(&opened.db).map_err(failed)?;
-        let readers = Readers::start(&path, reader_count(options.role)).map_err(failed)?;
-        let writer = Writer::start(opened, &path, readers.clone(), options).map_err(failed)?;
+        let health = Arc::default();
+        let readers = Readers::start(&path, reader_count(options.role), &health).map_err(failed)?;
+        let writer = Writer::start(opened, &path, readers.clone(), &health, options);
+        let writer = writer.map_err(failed)?;
         Ok(Self {
             path,
             writer,
             readers,
+            health,
+            scan: Arc::default(),
             settling: Box::new(settling),
             clock,
             last_earlier_order,
@@ -123,11 +133,8 @@ impl Sqlite {
         self.writer.close().await;
     }
 
-    pub(super) async fn ping(&self) -> Result<(), Error> {
-        let read = "SELECT EXISTS (SELECT 1 FROM pets WHERE id = ?1)";
-        self.exists(read, 1).await?;
-        // Writes, so that a full disk is detected.
-        self.writer.ping().await
+    pub(super) fn failure(&self) -> Option<Error> {
+        self.health.failure()
     }
 
     pub(super) fn version(&self) -> Version {
@@ -300,6 +307,15 @@ fn classify(cause: rusqlite::Error) -> Error {
             | NotADatabase,
         ) => Error::Unavailable(Arc::new(cause)),
         _ => Error::Internal(Arc::new(cause)),
+    }
+}
+
+/// Records that the file is damaged, if that is why a call failed.
+fn report_damage(health: &Health, error: &Error) {
+    if let Error::Unavailable(cause) | Error::OutcomeUnknown(cause) = error
+        && cause.downcast_ref().is_some_and(is_damage)
+    {
+        health.damaged(cause);
     }
 }
 

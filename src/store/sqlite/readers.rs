@@ -20,6 +20,8 @@ use super::{
     },
     classify,
     connect::connect_read_only,
+    health::Health,
+    report_damage,
 };
 
 const QUEUE_CAPACITY: usize = 4096;
@@ -40,10 +42,11 @@ pub(super) struct Readers {
     queue: Sender<Message>,
     /// Locked while the threads are suspended or joined.
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
+    health: Arc<Health>,
 }
 
 impl Readers {
-    pub(super) fn start(path: &Path, count: usize) -> rusqlite::Result<Self> {
+    pub(super) fn start(path: &Path, count: usize, health: &Arc<Health>) -> rusqlite::Result<Self> {
         let (queue, messages) = bounded(QUEUE_CAPACITY);
         let threads = (0..count)
             .map(|n| {
@@ -61,6 +64,7 @@ impl Readers {
         Ok(Self {
             queue,
             threads: Arc::new(Mutex::new(threads)),
+            health: health.clone(),
         })
     }
 
@@ -76,7 +80,8 @@ impl Readers {
             let _ = sender.send(db.and_then(query).map_err(classify));
         });
         try_enqueue(&self.queue, Message::Query(query))?;
-        wait(result, READ_TIMEOUT, Error::Internal, Error::Unavailable).await
+        let result = wait(result, READ_TIMEOUT, Error::Internal, Error::Unavailable).await;
+        result.inspect_err(|error| report_damage(&self.health, error))
     }
 
     /// The number of queries waiting for a thread.
@@ -103,7 +108,7 @@ impl Readers {
 
     /// Drains the queue, then joins the threads.
     pub(super) async fn close(&self) {
-        let Self { queue, threads } = self.clone();
+        let Self { queue, threads, .. } = self.clone();
         let closing = tokio::task::spawn_blocking(move || {
             let mut threads = lock(&threads);
             for _ in threads.iter() {

@@ -26,8 +26,10 @@ use super::{
     },
     classify,
     events::last_sequence,
+    health::Health,
     readers::Readers,
     recovery::Opened,
+    report_damage,
     version::VersionCounter,
     writable_file::WritableFile,
 };
@@ -80,10 +82,14 @@ impl Writer {
         opened: Opened,
         path: &Path,
         readers: Readers,
+        health: &Arc<Health>,
         options: &Options,
     ) -> rusqlite::Result<Self> {
         let (queue, messages) = bounded(options.write_queue_capacity);
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared {
+            health: health.clone(),
+            ..Shared::default()
+        });
         shared.event_head.send_replace(last_sequence(&opened.db)?);
         let (version, wal) = (shared.version.clone(), shared.wal.clone());
         let file = WritableFile::new(opened, path, options.role, readers, version, wal)?;
@@ -255,9 +261,10 @@ pub(super) enum Effect {
     None,
 }
 
-/// What the writer thread publishes. No other thread changes it.
+/// What the writer thread publishes. No other thread changes it, except for the health.
 #[derive(Debug, Default)]
 struct Shared {
+    health: Arc<Health>,
     version: Arc<VersionCounter>,
     commits: CommitMetrics,
     wal: Arc<WalMetrics>,
@@ -337,6 +344,10 @@ impl WriterThread {
             }
             Err(error) => {
                 tracing::error!(%error, writes = batch.len(), "write batch failed");
+                if is_failure_of_file(&error) {
+                    self.shared.health.write_failed(&error);
+                }
+                report_damage(&self.shared.health, &error);
                 for write in batch {
                     write.respond(Err(error.clone()));
                 }
@@ -442,6 +453,22 @@ fn run_one(db: &Connection, write: &mut dyn PendingWrite) -> Result<Result<(), E
         }
         Some(error) => Err(error),
     }
+}
+
+/// Whether the writes of others would fail, too: not if a write has panicked, or another process
+/// has the file locked.
+fn is_failure_of_file(error: &Error) -> bool {
+    let (Error::Unavailable(cause) | Error::OutcomeUnknown(cause)) = error else {
+        return false;
+    };
+    let code = cause
+        .downcast_ref()
+        .and_then(rusqlite::Error::sqlite_error_code);
+    let is_locked = matches!(
+        code,
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+    );
+    !is_locked && !cause.is::<Panicked>()
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,8 @@
  * A failed fsync does not reach the disk. With DISK_IGNORE_SYNC, no fsync is made or
  * recorded, as in a program that forgot to call it. DISK_FAULT is "NUMBER ERRNO": the
  * call of that number, of all that open, read, write, sync, truncate or delete one of
- * the files, fails.
+ * the files, fails. While the file DISK_ROOM exists, files can grow by as many bytes in all
+ * as it has; further writes beyond their end fail with ENOSPC.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -44,6 +45,8 @@ static int trace = -1;
 static int ignore_sync;
 static struct { long period, length, count; } failures[4];
 static struct { long at; int error; long calls; } fault;
+static const char *room;
+static off64_t grown;
 
 #define REAL(name) \
     static __typeof__(&name) real; \
@@ -69,6 +72,7 @@ __attribute__((constructor)) static void start(void)
     const char *value = getenv("DISK_FAULT");
     if (value)
         sscanf(value, "%ld %d", &fault.at, &fault.error);
+    room = getenv("DISK_ROOM");
     read_failures(DATABASE, "DISK_FAIL_DB");
     read_failures(WAL, "DISK_FAIL_WAL");
     read_failures(DIRECTORY, "DISK_FAIL_DIR");
@@ -99,6 +103,27 @@ static int fails(enum kind kind)
     if (now)
         errno = fault.error;
     return now;
+}
+
+/* Whether the disk is too full for a file that reaches this end. */
+static int is_full(int file, off64_t end)
+{
+    struct stat status, limit;
+    if (!room || fstat(file, &status) != 0 || !S_ISREG(status.st_mode))
+        return 0;
+    pthread_mutex_lock(&lock);
+    int full = 0;
+    if (stat(room, &limit) != 0)
+        grown = 0;
+    else if (end > status.st_size) {
+        full = grown + end - status.st_size > limit.st_size;
+        if (!full)
+            grown += end - status.st_size;
+    }
+    pthread_mutex_unlock(&lock);
+    if (full)
+        errno = ENOSPC;
+    return full;
 }
 
 static enum kind kind_of_path(const char *path)
@@ -163,7 +188,7 @@ ssize_t pwrite64(int file, const void *data, size_t length, off64_t offset)
     enum kind kind = kind_of(file);
     if (kind == OTHER)
         return real(file, data, length, offset);
-    if (fails(kind))
+    if (fails(kind) || is_full(file, offset + length))
         return -1;
     pthread_mutex_lock(&lock);
     ssize_t written = real(file, data, length, offset);
@@ -171,6 +196,12 @@ ssize_t pwrite64(int file, const void *data, size_t length, off64_t offset)
         append('W', kind, file, offset, data, written);
     pthread_mutex_unlock(&lock);
     return written;
+}
+
+ssize_t write(int file, const void *data, size_t length)
+{
+    REAL(write);
+    return is_full(file, lseek(file, 0, SEEK_CUR) + length) ? -1 : real(file, data, length);
 }
 
 ssize_t pread64(int file, void *data, size_t length, off64_t offset)

@@ -53,6 +53,9 @@ pub struct Faults {
     pub ignore_sync: bool,
     /// The number of a call, and the error with which it fails.
     pub call: Option<(usize, i32)>,
+    /// Whether the disk fills up: while the file `room` exists, its size is the room that is
+    /// left.
+    pub fills_up: bool,
 }
 
 impl Faults {
@@ -73,6 +76,9 @@ impl Faults {
         }
         if self.ignore_sync {
             command.env("DISK_IGNORE_SYNC", "1");
+        }
+        if self.fills_up {
+            command.env("DISK_ROOM", home.path("room"));
         }
         if let Some((number, error)) = self.call {
             command.env("DISK_FAULT", format!("{number} {error}"));

@@ -21,8 +21,9 @@ impl Fixture {
             ..Options::new(Role::Service)
         };
         let (path, file, _) = open(&dir.path().join("petstore.db"), &options).unwrap();
-        let readers = Readers::start(&path, 1).unwrap();
-        let writer = Writer::start(file, &path, readers, &options).unwrap();
+        let health = Arc::default();
+        let readers = Readers::start(&path, 1, &health).unwrap();
+        let writer = Writer::start(file, &path, readers, &health, &options).unwrap();
         Self { dir, writer }
     }
 

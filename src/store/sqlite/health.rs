@@ -1,0 +1,64 @@
+//! The health of the file by the outcome of what clients asked of it: a readiness probe that
+//! writes little may succeed while their writes fail.
+
+use std::sync::{Mutex, MutexGuard};
+
+use super::super::error::{Cause, Error};
+
+/// The last failure of the file, until a probe shows that it works again.
+#[derive(Debug, Default)]
+pub(super) struct Health(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    failure: Option<Cause>,
+    failures: u64,
+    /// Damage is permanent: only some requests meet it, so the success of others proves
+    /// nothing.
+    damage: Option<Cause>,
+}
+
+/// How often the store had failed at some point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FailureCount(u64);
+
+impl Health {
+    /// The reason why the store is not usable.
+    pub(super) fn failure(&self) -> Option<Error> {
+        let state = self.state();
+        let cause = state.damage.as_ref().or(state.failure.as_ref())?;
+        Some(Error::Unavailable(cause.clone()))
+    }
+
+    /// Records a write that failed because of the environment. From now on the store is not
+    /// usable, until [`recovered`](Self::recovered).
+    pub(super) fn write_failed(&self, error: &Error) {
+        if let Error::Unavailable(cause) | Error::OutcomeUnknown(cause) = error {
+            let mut state = self.state();
+            state.failure = Some(cause.clone());
+            state.failures += 1;
+        }
+    }
+
+    /// Records that the store is damaged.
+    pub(super) fn damaged(&self, cause: &Cause) {
+        self.state().damage.get_or_insert_with(|| cause.clone());
+    }
+
+    pub(super) fn failures(&self) -> FailureCount {
+        FailureCount(self.state().failures)
+    }
+
+    /// Records that a probe has succeeded. Failures since it started still count.
+    pub(super) fn recovered(&self, before: FailureCount) {
+        let mut state = self.state();
+        if FailureCount(state.failures) == before {
+            state.failure = None;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        let state = self.0.lock();
+        state.expect("no thread panics while holding the lock")
+    }
+}

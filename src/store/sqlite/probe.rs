@@ -1,0 +1,120 @@
+//! The readiness probe of an SQLite file: it is read and written, and its disk has room.
+//!
+//! A commit alone proves little. It may overwrite a part of the WAL that was written before,
+//! which needs no room, and reads only a few pages. So each probe also asks for the free
+//! space, and reads the next rows of every table.
+
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
+};
+
+use rusqlite::Connection;
+use rustix::{fs::statvfs, process::geteuid};
+
+use super::{super::error::Error, Sqlite};
+
+/// The disk counts as full if it has less room than this.
+const MIN_ROOM: usize = 256 << 10;
+
+/// Reads the next rows of a table after `?1`. Returns the last of them, or 0 at the end, where
+/// the next probe starts again.
+macro_rules! next_rows {
+    ($table:literal, $id:literal) => {
+        concat!(
+            "SELECT iif(count(*) = 1000, max(",
+            $id,
+            "), 0) FROM (SELECT ",
+            $id,
+            " FROM ",
+            $table,
+            " WHERE ",
+            $id,
+            " > ?1 ORDER BY ",
+            $id,
+            " LIMIT 1000)"
+        )
+    };
+}
+
+const NEXT_ROWS: [&str; 5] = [
+    next_rows!("pets", "id"),
+    next_rows!("orders", "id"),
+    next_rows!("events", "sequence"),
+    next_rows!("webhooks", "id"),
+    next_rows!("api_keys", "id"),
+];
+
+/// The rows up to which the tables of [`NEXT_ROWS`] were read.
+#[derive(Debug, Default)]
+pub(super) struct Scan([AtomicI64; NEXT_ROWS.len()]);
+
+impl Scan {
+    fn advance(&self, db: &Connection) -> rusqlite::Result<()> {
+        for (position, sql) in self.0.iter().zip(NEXT_ROWS) {
+            let last = position.load(Relaxed);
+            let next = db.prepare_cached(sql)?.query_row([last], |row| row.get(0));
+            position.store(next?, Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl Sqlite {
+    /// Fails unless the file can be read and written now. If it could not be written lately, a
+    /// success makes the store usable again.
+    pub(in super::super) async fn ping(&self) -> Result<(), Error> {
+        let before = self.health.failures();
+        let is_failing = self.health.failure().is_some();
+        let scan = Arc::clone(&self.scan);
+        let path = self.path.clone();
+        // On the thread of a reader: a disk that hangs blocks no other task.
+        let read = move |db: &Connection| {
+            scan.advance(db)?;
+            Ok(check_room(&path, is_failing))
+        };
+        let room = self.readers.run(read).await?;
+        room.map_err(|cause| Error::Unavailable(Arc::new(cause)))?;
+        self.writer.ping().await?;
+        self.health.recovered(before);
+        Ok(())
+    }
+}
+
+/// Checks that the disk has room. What the system reports may ignore quotas, so after a failure
+/// a file is written.
+fn check_room(database: &Path, is_failing: bool) -> Result<(), NoRoom> {
+    let folder = database.parent().unwrap_or(Path::new("/"));
+    let failed = |cause| NoRoom {
+        folder: folder.into(),
+        cause,
+    };
+    let disk = statvfs(folder).map_err(|cause| failed(cause.into()))?;
+    // Only root may use the reserve of a file system.
+    let blocks = if geteuid().is_root() {
+        disk.f_bfree
+    } else {
+        disk.f_bavail
+    };
+    let room = blocks.saturating_mul(disk.f_frsize);
+    // Some file systems do not tell their size.
+    if disk.f_blocks > 0 && room < MIN_ROOM as u64 {
+        return Err(failed(io::ErrorKind::StorageFull.into()));
+    }
+    if is_failing {
+        let written = tempfile::tempfile_in(folder).and_then(|mut it| it.write_all(&[0; MIN_ROOM]));
+        written.map_err(failed)?;
+    }
+    Ok(())
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("no room for writes in {folder}: {cause}")]
+struct NoRoom {
+    folder: PathBuf,
+    cause: io::Error,
+}
