@@ -375,6 +375,15 @@ fn check_reports_inconsistencies() {
             "the trigger count_order_deleted is missing or changed\n\
              the count of returned orders is too high by 1",
         ),
+        (
+            "CREATE TRIGGER steal AFTER INSERT ON pets BEGIN DELETE FROM pets; END;
+             CREATE VIEW \"animals\u{1b}\" AS SELECT * FROM pets;
+             CREATE INDEX mine ON pets (name); CREATE TABLE notes (text); ANALYZE",
+            "the index \"mine\" was not created by petstore; drop it\n\
+             the table \"notes\" was not created by petstore; drop it\n\
+             the trigger \"steal\" was not created by petstore; drop it\n\
+             the view \"animals\\u{1b}\" was not created by petstore; drop it",
+        ),
         // Nothing else can be checked.
         (
             "DROP TABLE categories; UPDATE counts SET pets = 9",
@@ -480,6 +489,13 @@ fn check_reports_inconsistencies_on_postgres() {
             "DROP TRIGGER count_orders_updated ON orders;
              ALTER TABLE pets DISABLE TRIGGER count_pets_inserted",
             "missing or disabled triggers: 2",
+        ),
+        (
+            "CREATE TRIGGER \"Steal\" AFTER INSERT ON pets
+                 FOR EACH ROW EXECUTE FUNCTION reject_new_id();
+             CREATE RULE hide AS ON DELETE TO webhooks DO INSTEAD NOTHING",
+            "the rule hide on webhooks was not created by petstore; drop it\n\
+             the trigger \"Steal\" on pets was not created by petstore; drop it",
         ),
         (
             "ALTER TABLE categories DROP CONSTRAINT categories_folded_name_key;

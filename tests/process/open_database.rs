@@ -165,6 +165,8 @@ async fn an_older_schema_is_migrated() {
     let key = home.new_key();
     assert_eq!(schema_version(&home), 1);
     let service = home.serve();
+    let warning = service.event("database has objects of another program");
+    assert_eq!(warning["objects"], r#"table "notes""#);
     let client = Client::new(&service, &key);
     assert_eq!(client.create("Rex").await.unwrap().status, 201);
     service.stop();

@@ -143,6 +143,18 @@ fn what_is_not_a_sound_backup_is_refused() {
     change("newer.db", "PRAGMA user_version = 999");
     change("other.db", "PRAGMA application_id = 7");
     change("lost.db", "UPDATE counts SET pets = 9");
+    // It would run in the service, with every sale.
+    let trigger = "CREATE TRIGGER steal AFTER UPDATE ON orders BEGIN DELETE FROM webhooks; END";
+    change("trigger.db", trigger);
+    let changed = format!("DROP TRIGGER count_order_updated; {trigger}")
+        .replace("steal", "count_order_updated");
+    change("changed.db", &changed);
+    change("view.db", "CREATE VIEW mine AS SELECT * FROM api_keys");
+    change("older.db", &format!("{trigger}; PRAGMA user_version = 0"));
+    change(
+        "negative.db",
+        &format!("{trigger}; PRAGMA user_version = -1"),
+    );
     fs::create_dir(home.path("folder")).unwrap();
     symlink("petstore.db", home.path("link.db")).unwrap();
     let before = home.contents();
@@ -151,6 +163,20 @@ fn what_is_not_a_sound_backup_is_refused() {
         ("short.db", "short.db is damaged"),
         ("zeroed.db", "zeroed.db is damaged"),
         ("lost.db", "the count of animals is too high by 8"),
+        (
+            "trigger.db",
+            "did not create and that could run in the service: trigger \"steal\"; ",
+        ),
+        (
+            "changed.db",
+            "the trigger count_order_updated is missing or changed",
+        ),
+        (
+            "view.db",
+            "did not create and that could run in the service: view \"mine\"; ",
+        ),
+        ("older.db", "trigger \"steal\""),
+        ("negative.db", "is not a petstore database"),
         ("text.db", "is not a petstore database"),
         ("empty.db", "is not a petstore database"),
         ("other.db", "is not a petstore database"),

@@ -95,6 +95,7 @@ pub(super) fn copy_and_check(
     let (source, is_current) = sqlite::open_read_only(from)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | sqlite::FLAGS;
     let mut target = Connection::open_with_flags(file.path(), flags)?;
+    sqlite::distrust_schema(&target)?;
     // Without a journal, as an incomplete copy is discarded. Synced in small steps, because on
     // ext4 an fsync of the live store also waits for what is written to new files.
     target.pragma_update(None, "journal_mode", "OFF")?;

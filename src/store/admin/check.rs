@@ -233,6 +233,26 @@ const POSTGRES_INVARIANTS: [(&str, &str); 6] = [
     ),
 ];
 
+/// Names what runs with a change and was not created by a migration.
+const POSTGRES_ADDED_OBJECTS: &str = "
+    WITH tables AS (
+        SELECT name::regclass AS id
+        FROM unnest(ARRAY['pets', 'categories', 'orders', 'counts', 'events', 'event_log',
+            'api_keys', 'idempotency_keys', 'imports', 'webhooks', 'webhook_deliveries']) AS name)
+    SELECT format('trigger %s on %s', quote_ident(tgname), id)
+    FROM pg_trigger JOIN tables ON id = tgrelid
+    WHERE NOT tgisinternal AND tgname <> ALL (ARRAY['count_pets_inserted', 'count_pets_updated',
+        'count_pets_deleted', 'count_pets_truncated', 'count_orders_inserted',
+        'count_orders_updated', 'count_orders_deleted', 'count_orders_truncated',
+        'log_pets_inserted', 'log_pets_updated', 'log_pets_deleted', 'log_pets_truncated',
+        'log_orders_inserted', 'log_orders_updated', 'log_categories_inserted',
+        'log_categories_updated', 'log_categories_deleted', 'log_categories_truncated',
+        'reject_new_pet_id', 'reject_new_order_id', 'reject_new_category_id'])
+    UNION ALL
+    SELECT format('rule %s on %s', quote_ident(rulename), id)
+    FROM pg_rewrite JOIN tables ON id = ev_class
+    ORDER BY 1";
+
 /// Why a store could not be checked.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CheckError {
@@ -271,14 +291,18 @@ impl From<tokio_postgres::Error> for CheckError {
 /// Returns the problems found. Calls `progress` with what is checked next.
 pub(crate) async fn check(
     url: &DatabaseUrl,
-    progress: impl FnMut(&str),
+    mut progress: impl FnMut(&str),
 ) -> Result<Vec<String>, CheckError> {
     match url {
         DatabaseUrl::Sqlite(path) => {
-            let checked = || -> Result<_, CheckError> {
+            let mut checked = || -> Result<_, CheckError> {
                 let db = sqlite::open_current(path)?;
                 db.execute_batch("BEGIN")?;
-                Ok(check_file(&db, true, progress)?)
+                let mut problems = check_file(&db, true, &mut progress)?;
+                progress("objects of other programs");
+                let added = sqlite::added_objects(&db)?.into_iter();
+                problems.extend(added.map(|object| added_object(&object)));
+                Ok(problems)
             };
             match checked() {
                 Err(error) if error.is_damage() => Ok(vec![UNREADABLE.into()]),
@@ -289,8 +313,8 @@ pub(crate) async fn check(
     }
 }
 
-/// Checks an open file: its pages and, if its schema is current, the schema and
-/// the invariants.
+/// Checks an open file: its pages, the schema and, if that is current, the invariants.
+/// Accepts what another program has added to the schema: a backup needs it, too.
 pub(super) fn check_file(
     db: &Connection,
     is_current: bool,
@@ -299,13 +323,13 @@ pub(super) fn check_file(
     progress("damaged pages");
     let mut problems = damaged_pages(db, "PRAGMA integrity_check")?;
     // The other checks would only stumble over the same damage.
-    if !problems.is_empty() || !is_current {
+    if !problems.is_empty() {
         return Ok(problems);
     }
     progress("missing or changed schema objects");
     let found = sqlite::schema(db)?;
     let mut tables_match = true;
-    for object in sqlite::schema(&sqlite::in_memory()?)? {
+    for object in sqlite::expected_schema(db)? {
         if !found.contains(&object) {
             let [kind, name, _] = object;
             problems.push(format!("the {kind} {name} is missing or changed"));
@@ -313,8 +337,8 @@ pub(super) fn check_file(
         }
     }
     // A missing index or trigger is why an invariant may be violated; without a table or
-    // a column it cannot be checked.
-    if !tables_match {
+    // a column it cannot be checked, nor in a file of an older version.
+    if !tables_match || !is_current {
         return Ok(problems);
     }
     for (what, sql) in INVARIANTS {
@@ -369,6 +393,10 @@ async fn check_server(
         let count = snapshot.query_one(sql, &[]).await?.get(0);
         problems.extend(problem(count, what));
     }
+    progress("objects of other programs");
+    for row in snapshot.query(POSTGRES_ADDED_OBJECTS, &[]).await? {
+        problems.push(added_object(row.get(0)));
+    }
     for (what, sql) in COUNTS {
         progress(&format!("a wrong count of {what}"));
         let excess = snapshot.query_one(sql, &[]).await?.get(0);
@@ -385,6 +413,10 @@ async fn check_server(
         problems.extend(problem(wrong, what));
     }
     Ok(problems)
+}
+
+fn added_object(object: &str) -> String {
+    format!("the {object} was not created by petstore; drop it")
 }
 
 /// A value as text; nothing if it could not be parsed.

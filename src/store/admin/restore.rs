@@ -30,6 +30,11 @@ pub(crate) enum RestoreError {
     #[error("{backup} is damaged: {cause}; the store was not changed, restore another backup")]
     Damaged { backup: PathBuf, cause: String },
     #[error(
+        "{backup} has parts that petstore did not create and that could run in the service: \
+         {objects}; the store was not changed, restore another backup, or drop them from this one"
+    )]
+    Added { backup: PathBuf, objects: String },
+    #[error(
         "the store {store} belongs to another user, and the restored one cannot be given to \
          them: {cause}; restore as that user"
     )]
@@ -100,6 +105,13 @@ pub(crate) fn restore(
     let unread = |cause| RestoreError::Copy(BackupError::Copy(cause));
     if is_short(source, &db).map_err(unread)? {
         return Err(damaged("its end is missing".into()));
+    }
+    let added = sqlite::added_objects(&db).map_err(unread)?;
+    if !added.is_empty() {
+        return Err(RestoreError::Added {
+            backup: backup.into(),
+            objects: added.join(", "),
+        });
     }
     let content = is_current.then(|| content(&db)).transpose();
     let content = content.map_err(unread)?;

@@ -45,6 +45,7 @@ pub(super) fn connect(path: &Path, role: Role) -> rusqlite::Result<Connection> {
     // The writer checkpoints by itself: SQLite would ignore a failed fsync.
     db.pragma_update(None, "wal_autocheckpoint", 0)?;
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    distrust_schema(&db)?;
     db.set_prepared_statement_cache_capacity(STATEMENT_CACHE_CAPACITY);
     Ok(db)
 }
@@ -64,9 +65,17 @@ fn tool_busy_handler(tries: i32) -> bool {
 pub(super) fn connect_read_only(path: &Path) -> rusqlite::Result<Connection> {
     let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | FLAGS)?;
     db.busy_timeout(BUSY_TIMEOUT)?;
+    distrust_schema(&db)?;
     // The query planner stability guarantee: plans do not depend on bound
     // values, so a cached statement is not re-planned for each list.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.set_prepared_statement_cache_capacity(STATEMENT_CACHE_CAPACITY);
     Ok(db)
+}
+
+/// Denies the schema of a file, which another program may have changed, functions with side
+/// effects.
+pub(crate) fn distrust_schema(db: &Connection) -> rusqlite::Result<()> {
+    let option = DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA;
+    db.set_db_config(option, false).map(drop)
 }

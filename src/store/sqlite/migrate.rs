@@ -9,6 +9,7 @@ use super::{
     connect::{BUSY_TIMEOUT, FLAGS, connect_read_only},
     recovery::open_recovered,
 };
+use crate::invalid::quoted;
 
 /// The migrations in order. A released one is never changed; `user_version`
 /// counts those that a file has seen.
@@ -48,7 +49,7 @@ impl Identity {
                 found,
                 supported: SCHEMA_VERSION,
             }),
-            (APPLICATION_ID, found) => Ok(SchemaState::Older(found)),
+            (APPLICATION_ID, found @ 0..) => Ok(SchemaState::Older(found)),
             _ => Err(OpenError::NotAPetstore(path.into())),
         }
     }
@@ -112,7 +113,7 @@ pub(super) fn reject_newer(db: &Connection, path: &Path) -> Result<(), OpenError
     identity.classify(path).map(drop)
 }
 
-/// The type, name and SQL of every table, index and trigger.
+/// The type, name and SQL of every table, index, trigger and view.
 pub(crate) fn schema(db: &Connection) -> rusqlite::Result<Vec<[String; 3]>> {
     let select = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY 1, 2";
     db.prepare(select)?
@@ -120,10 +121,39 @@ pub(crate) fn schema(db: &Connection) -> rusqlite::Result<Vec<[String; 3]>> {
         .collect()
 }
 
+/// The schema that the migrations make, in the version of this file.
+pub(crate) fn expected_schema(db: &Connection) -> rusqlite::Result<Vec<[String; 3]>> {
+    let version = db.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))?;
+    schema(&in_memory_at(version as usize)?)
+}
+
+/// Names the objects that no migration has made. A trigger among them would run in the
+/// service, with every change.
+pub(crate) fn added_objects(db: &Connection) -> rusqlite::Result<Vec<String>> {
+    let expected = expected_schema(db)?;
+    let is_added = |[kind, name, _]: &[String; 3]| {
+        // Statistics of ANALYZE, which only SQLite can write.
+        let is_statistics = kind == "table" && matches!(&**name, "sqlite_stat1" | "sqlite_stat4");
+        let mut known = expected.iter().map(|[kind, name, _]| (kind, name));
+        !is_statistics && !known.any(|known| known == (kind, name))
+    };
+    let found = schema(db)?.into_iter().filter(is_added);
+    let named = found.map(|[kind, name, _]| match &*kind {
+        "table" | "index" | "trigger" | "view" => format!("{kind} {}", quoted(&name)),
+        _ => format!("object {}", quoted(&name)),
+    });
+    Ok(named.collect())
+}
+
 /// An empty store of the current schema, in memory.
+#[cfg(test)]
 pub(crate) fn in_memory() -> rusqlite::Result<Connection> {
+    in_memory_at(MIGRATIONS.len())
+}
+
+fn in_memory_at(version: usize) -> rusqlite::Result<Connection> {
     let db = Connection::open_in_memory()?;
-    for migration in MIGRATIONS {
+    for migration in MIGRATIONS.iter().take(version) {
         db.execute_batch(migration)?;
     }
     Ok(db)

@@ -52,10 +52,12 @@ use probe::Scan;
 use readers::Readers;
 use writer::{Effect, Writer};
 
-pub(super) use connect::FLAGS;
+pub(super) use connect::{FLAGS, distrust_schema};
 pub(super) use events::Origin;
 pub(super) use imports::{forget_import, import_progress, write_chunk};
-pub(super) use migrate::{in_memory, schema};
+#[cfg(test)]
+pub(super) use migrate::in_memory;
+pub(super) use migrate::{added_objects, expected_schema, schema};
 pub(super) use open::{
     Exclusive, ReadOnly, canonical_path, open_current, open_exclusive_read_only, open_if_created,
     open_read_only,
@@ -98,6 +100,13 @@ impl Sqlite {
             path: path.clone(),
             cause,
         };
+        if options.role == Role::Service {
+            let added = added_objects(&opened.db).map_err(failed)?;
+            if !added.is_empty() {
+                let objects = added.join(", ");
+                tracing::warn!(objects, "database has objects of another program");
+            }
+        }
         let event_source = events::source(&opened.db).map_err(failed)?;
         let clock = Clock::steady();
         let last_open = last_open(&opened.db).map_err(failed)?;
