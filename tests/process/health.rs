@@ -7,6 +7,8 @@ use std::{
     os::unix::fs::FileExt,
 };
 
+use futures_util::future::join_all;
+
 use crate::{
     client::Client,
     harness::{Home, Service, eventually},
@@ -161,8 +163,13 @@ async fn readiness_fails_while_the_server_is_read_only() {
     let cluster = Cluster::start();
     let database = cluster.create_database();
     let home = Home::with_database(cluster.url(&database));
-    home.new_key();
+    let key = home.new_key();
     let service = home.serve();
+    let client = Client::new(&service, &key);
+    // A new connection would not be made to such a server, so all of them are there before.
+    let queries = (0..100).map(|number| format!("/v1/pets?name={number}"));
+    let lists = queries.map(async |query| client.get(&query).await.status);
+    assert!(join_all(lists).await.iter().all(|status| *status == 200));
     assert_eq!(status(&service, "/readyz").await, 200);
     let set = |value: &str| {
         let sql = format!("ALTER SYSTEM SET default_transaction_read_only = {value}");
