@@ -3,6 +3,11 @@
 //! Readers pull: each has a position in the log and asks for what comes after it, so a slow
 //! one delays nobody and none misses an event. A position that is no longer in memory is
 //! read from the store.
+//!
+//! A filter may leave out most of a long log. Reading on for the next match is a scan: it is
+//! done in short reads, one at a time in the whole process, in turn for everyone who scans
+//! (see [`ScanQueue`]). The reads of other clients are therefore never queued behind more
+//! than one of them.
 
 use std::{
     collections::VecDeque,
@@ -14,21 +19,25 @@ use std::{
 use bytes::Bytes;
 use jiff::Timestamp;
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Mutex, MutexGuard, Notify, Semaphore, SemaphorePermit, watch},
     time::sleep,
 };
 
 use crate::{
-    event::{Event, EventId, EventType, Gone, Subject},
+    event::{Event, EventId, EventType, Gone, Subject, VisibleEvents},
     page::Sort,
     store::{self, Store},
-    telemetry::error_latch::ErrorLatch,
+    telemetry::{error_latch::ErrorLatch, metrics::Counter},
 };
 
 /// The size of the events in memory.
 const MAX_BYTES: usize = 4 << 20;
 /// Events that are read from the store at a time.
 pub const MAX_READ: usize = 1000;
+/// Reads of a filtered page. A page without a match may therefore not be the last.
+const MAX_READS: usize = 10;
+/// Pages that may wait for their turn, of those who share a queue.
+const MAX_WAITING_PAGES: usize = 16;
 /// The pause after the store could not be read.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -75,6 +84,41 @@ impl SerializedEvent {
 
 pub type Events = Vec<Arc<SerializedEvent>>;
 
+/// A part of the log.
+pub struct Page {
+    /// The events that the reader wants.
+    pub events: Events,
+    /// Where it ends: behind the events that were left out.
+    pub end: EventId,
+    /// Whether the end of the log was reached.
+    pub is_complete: bool,
+}
+
+/// The line of readers that scan one at a time: those of an API key, or all webhooks. It is
+/// served first come, first served, and all lines are served in turn.
+#[derive(Debug)]
+pub struct ScanQueue {
+    turn: Mutex<()>,
+    /// Places for pages. Requests in flight must not pile up: beyond that, a page ends.
+    pages: Semaphore,
+}
+
+impl Default for ScanQueue {
+    fn default() -> Self {
+        Self {
+            turn: Mutex::default(),
+            pages: Semaphore::new(MAX_WAITING_PAGES),
+        }
+    }
+}
+
+/// The turn of a reader to scan, until it is dropped.
+pub struct Turn<'a> {
+    _page: Option<SemaphorePermit<'a>>,
+    _of_queue: MutexGuard<'a, ()>,
+    _of_all: MutexGuard<'a, ()>,
+}
+
 /// Where events are read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadFrom {
@@ -94,6 +138,10 @@ pub struct EventTail {
     /// Changes when there may be something to read.
     changes: watch::Sender<()>,
     subscribed: Notify,
+    /// Held by the one who scans.
+    scan: Mutex<()>,
+    /// Events that were read and left out by a filter.
+    pub skipped: Counter,
 }
 
 /// Consecutive events.
@@ -130,7 +178,10 @@ impl Newest {
     }
 
     /// The events after a position; `None` if it is not in memory.
-    fn after(&self, position: EventId, limit: usize) -> Option<Events> {
+    fn after(
+        &self,
+        position: EventId,
+    ) -> Option<impl ExactSizeIterator<Item = &Arc<SerializedEvent>>> {
         let skip = match position == self.start {
             true => 0,
             false => {
@@ -140,7 +191,7 @@ impl Newest {
                 (self.events.get(index)?.id == position).then_some(index + 1)?
             }
         };
-        Some(self.events.iter().skip(skip).take(limit).cloned().collect())
+        Some(self.events.iter().skip(skip))
     }
 }
 
@@ -151,6 +202,8 @@ impl EventTail {
             newest: RwLock::default(),
             changes: watch::Sender::new(()),
             subscribed: Notify::new(),
+            scan: Mutex::default(),
+            skipped: Counter::default(),
         }
     }
 
@@ -161,31 +214,152 @@ impl EventTail {
         changes
     }
 
-    /// Reads up to `limit` events after a position; without one, from the first.
-    pub async fn read(
+    /// Reads up to `limit` wanted events after a position; without one, from the first.
+    /// Examines at most about 10,000.
+    pub async fn find(
         &self,
         from: ReadFrom,
         after: Option<EventId>,
+        wanted: &VisibleEvents,
         limit: usize,
-    ) -> Result<Result<Events, Gone>, store::Error> {
+        queue: &ScanQueue,
+    ) -> Result<Result<Page, Gone>, store::Error> {
+        let mut page = match self.examine(from, after, wanted, limit, limit).await? {
+            Ok(page) => page,
+            Err(gone) => return Ok(Err(gone)),
+        };
+        for _ in 1..MAX_READS {
+            let missing = limit - page.events.len();
+            if page.is_complete || missing == 0 {
+                break;
+            }
+            let place = match from {
+                // Subscribers do not count as in flight.
+                ReadFrom::Memory => None,
+                ReadFrom::Store | ReadFrom::StoreDesc => match queue.pages.try_acquire() {
+                    Ok(place) => Some(place),
+                    Err(_) => break,
+                },
+            };
+            let _turn = Turn {
+                _page: place,
+                ..self.turn(queue).await
+            };
+            let more = self.examine(from, Some(page.end), wanted, MAX_READ, missing);
+            // Otherwise purged since; the next page says so.
+            let Ok(more) = more.await? else {
+                break;
+            };
+            page.events.extend(more.events);
+            page.end = more.end;
+            page.is_complete = more.is_complete;
+        }
+        Ok(Ok(page))
+    }
+
+    /// Waits for a turn to scan: to read on after a read without a match.
+    pub async fn turn<'a>(&'a self, queue: &'a ScanQueue) -> Turn<'a> {
+        Turn {
+            _page: None,
+            _of_queue: queue.turn.lock().await,
+            _of_all: self.scan.lock().await,
+        }
+    }
+
+    /// Reads up to `size` events after a position, and returns up to `limit` of them that
+    /// are wanted.
+    pub async fn examine(
+        &self,
+        from: ReadFrom,
+        after: Option<EventId>,
+        wanted: &VisibleEvents,
+        size: usize,
+        limit: usize,
+    ) -> Result<Result<Page, Gone>, store::Error> {
         if let (ReadFrom::Memory, Some(position)) = (from, after)
-            && let Some(events) = self.cached(position, limit)
+            && let Some(page) = self.cached(position, wanted, size, limit)
         {
-            return Ok(Ok(events));
+            return Ok(Ok(page));
         }
         let sort = match from {
             ReadFrom::StoreDesc => Sort::Desc,
             ReadFrom::Store | ReadFrom::Memory => Sort::Asc,
         };
-        let read = self.store.event_read(after, sort, limit.min(MAX_READ));
-        let events = read.await?;
-        Ok(events.map(|events| self.serialize(&events)))
+        let size = size.min(MAX_READ);
+        let events = match self.store.event_read(after, sort, size).await? {
+            Ok(events) => events,
+            Err(gone) => return Ok(Err(gone)),
+        };
+        let source = self.store.event_source();
+        // Only what is wanted is serialized.
+        let select = |event: &Event| {
+            wanted
+                .include(event.kind, event.resource.subject())
+                .then(|| Arc::new(SerializedEvent::new(event, source)))
+        };
+        let start = after.unwrap_or(EventId::START);
+        Ok(Ok(self.page(
+            events.iter(),
+            size,
+            limit,
+            start,
+            Event::id,
+            select,
+        )))
     }
 
-    /// The events after a position; `None` if it is not in memory. For subscribers.
-    pub fn cached(&self, after: EventId, limit: usize) -> Option<Events> {
+    /// As [`examine`](Self::examine); `None` if the position is not in memory. For
+    /// subscribers.
+    pub fn cached(
+        &self,
+        after: EventId,
+        wanted: &VisibleEvents,
+        size: usize,
+        limit: usize,
+    ) -> Option<Page> {
         let newest = self.newest.read().expect(LOCK);
-        newest.as_ref()?.after(after, limit)
+        let events = newest.as_ref()?.after(after)?.take(size);
+        let select = |event: &Arc<SerializedEvent>| {
+            wanted
+                .include(event.kind, event.subject)
+                .then(|| event.clone())
+        };
+        Some(self.page(events, size, limit, after, |event| event.id, select))
+    }
+
+    /// Selects up to `limit` of the events after `start`, of which `size` were asked for.
+    fn page<'a, E: 'a>(
+        &self,
+        read: impl ExactSizeIterator<Item = &'a E>,
+        size: usize,
+        limit: usize,
+        start: EventId,
+        id: fn(&E) -> EventId,
+        select: impl Fn(&E) -> Option<Arc<SerializedEvent>>,
+    ) -> Page {
+        let mut is_complete = read.len() < size;
+        let mut events = Events::new();
+        let mut last = None;
+        let mut skipped = 0;
+        for event in read {
+            if events.len() == limit {
+                is_complete = false;
+                break;
+            }
+            match select(event) {
+                Some(wanted) => events.push(wanted),
+                None => skipped += 1,
+            }
+            last = Some(event);
+        }
+        if skipped > 0 {
+            self.skipped.add(skipped);
+        }
+        Page {
+            events,
+            end: last.map_or(start, id),
+            is_complete,
+        }
     }
 
     fn serialize(&self, events: &[Event]) -> Events {
@@ -250,3 +424,83 @@ impl EventTail {
 }
 
 const LOCK: &str = "no task panics while holding the lock";
+
+#[cfg(test)]
+mod tests {
+    use std::{future::poll_fn, path::Path, pin::pin, sync::Mutex as SyncMutex, task::Poll};
+
+    use futures_util::{FutureExt, future::join_all};
+
+    use super::*;
+    use crate::{
+        event::EventTypes,
+        store::{DatabaseUrl, Options, Role},
+    };
+
+    /// A log of this many events about a category.
+    async fn open(dir: &Path, events: usize) -> EventTail {
+        let file = dir.join("petstore.db");
+        let url = DatabaseUrl::Sqlite(file.clone());
+        let store = Store::open(&url, &Options::new(Role::Service)).await;
+        let db = rusqlite::Connection::open(file).unwrap();
+        db.execute_batch(&format!(
+            "INSERT INTO events (at, type, resource_id, name)
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {events})
+             SELECT 1, 'category.updated', i, 'Cats' FROM n"
+        ))
+        .unwrap();
+        EventTail::new(Arc::new(store.unwrap()))
+    }
+
+    fn nothing_else() -> VisibleEvents {
+        let types = EventTypes::from_store("order.placed");
+        VisibleEvents::of_types(types)
+    }
+
+    /// However many readers wait with one key, a reader with another one is next.
+    #[tokio::test]
+    async fn keys_take_turns_to_scan() {
+        let dir = tempfile::tempdir().unwrap();
+        let tail = open(dir.path(), 1).await;
+        let [busy, other] = [(); 2].map(|()| ScanQueue::default());
+        let order = SyncMutex::new(Vec::new());
+        let current = tail.turn(&busy).await;
+        let wait = async |name: &'static str, queue| {
+            let _turn = tail.turn(queue).await;
+            order.lock().unwrap().push(name);
+        };
+        let waiting = [("busy", &busy); 3].into_iter().chain([("other", &other)]);
+        let mut waiting = pin!(join_all(waiting.map(|(name, queue)| wait(name, queue))));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        drop(current);
+        waiting.await;
+        assert_eq!(*order.lock().unwrap(), ["other", "busy", "busy", "busy"]);
+    }
+
+    /// Requests in flight do not pile up in the line: a page ends instead.
+    #[tokio::test]
+    async fn few_pages_wait_for_a_turn() {
+        let dir = tempfile::tempdir().unwrap();
+        let tail = open(dir.path(), 3000).await;
+        let queue = ScanQueue::default();
+        let wanted = nothing_else();
+        let find = || tail.find(ReadFrom::Store, None, &wanted, 10, &queue);
+        let current = tail.turn(&queue).await;
+        let mut waiting = pin!(join_all((0..MAX_WAITING_PAGES).map(|_| find())));
+        let all_wait = poll_fn(|cx| {
+            assert!(waiting.as_mut().poll(cx).is_pending());
+            match queue.pages.available_permits() {
+                0 => Poll::Ready(()),
+                _ => Poll::Pending,
+            }
+        });
+        all_wait.await;
+        let short = find().await.unwrap().unwrap();
+        assert_eq!((short.end.sequence, short.is_complete), (10, false));
+        drop(current);
+        for page in waiting.await {
+            let page = page.unwrap().unwrap();
+            assert_eq!((page.end.sequence, page.is_complete), (3000, true));
+        }
+    }
+}

@@ -108,8 +108,8 @@ impl<'a> RequestGuard<'a> {
         if let Some(error) = error {
             self.metrics.record_error(error);
         }
-        let shed = matches!(error, Some(ApiError::Overloaded));
-        if !self.access_log.includes(status, duration, shed) {
+        let rejected = error.is_some_and(ApiError::is_rejection);
+        if !self.access_log.includes(status, duration, rejected) {
             return;
         }
         AccessLog::log(&Entry {
@@ -124,7 +124,7 @@ impl<'a> RequestGuard<'a> {
             error: error
                 .and_then(ApiError::cause)
                 .map(|cause| cause as &dyn Display),
-            shed,
+            rejected,
         });
     }
 }

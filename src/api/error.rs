@@ -73,12 +73,28 @@ pub enum ApiError {
     HttpVersionNotSupported,
     Internal(Cause),
     Unavailable(&'static str, Cause),
-    /// The limit on streams and long polls is reached.
-    TooManyStreams,
+    ShuttingDown(&'static str),
+    /// A limit on streams and long polls is reached.
+    TooManyStreams {
+        limit: StreamLimit,
+        max: usize,
+    },
     /// The limit on test deliveries is reached.
     TooManyTests,
     /// Shed: too many requests are in flight.
     Overloaded,
+}
+
+/// Whose limit on streams and long polls it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamLimit {
+    ApiKey,
+    Address,
+    All,
+}
+
+impl StreamLimit {
+    pub const ALL: [Self; 3] = [Self::ApiKey, Self::Address, Self::All];
 }
 
 /// Why a request has no valid API key. Clients are told less than the metrics: not
@@ -175,12 +191,17 @@ impl ApiError {
                 StatusCode::UNSUPPORTED_MEDIA_TYPE
             }
             Self::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::RateLimited { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::RateLimited { .. }
+            | Self::TooManyStreams {
+                limit: StreamLimit::ApiKey,
+                ..
+            } => StatusCode::TOO_MANY_REQUESTS,
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::HttpVersionNotSupported => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Unavailable(..)
-            | Self::TooManyStreams
+            | Self::ShuttingDown(_)
+            | Self::TooManyStreams { .. }
             | Self::TooManyTests
             | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -215,12 +236,17 @@ impl ApiError {
                 "unsupported_media_type"
             }
             Self::IdempotencyKeyReused => "idempotency_key_reused",
-            Self::RateLimited { .. } => "rate_limited",
+            Self::RateLimited { .. }
+            | Self::TooManyStreams {
+                limit: StreamLimit::ApiKey,
+                ..
+            } => "rate_limited",
             Self::HeadTooLarge => "head_too_large",
             Self::HttpVersionNotSupported => "http_version_not_supported",
             Self::Internal(_) => "internal_error",
             Self::Unavailable(..)
-            | Self::TooManyStreams
+            | Self::ShuttingDown(_)
+            | Self::TooManyStreams { .. }
             | Self::TooManyTests
             | Self::Overloaded => "unavailable",
         }
@@ -235,10 +261,19 @@ impl ApiError {
             | Self::NotFound(message)
             | Self::RequestTimeout(message)
             | Self::PreconditionFailed(message)
+            | Self::ShuttingDown(message)
             | Self::Unavailable(message, _) => (*message).into(),
-            Self::TooManyStreams => {
-                "too many event streams and long polls are open; retry later, or poll without wait"
-                    .into()
+            Self::TooManyStreams { limit, max } => {
+                let whose = match limit {
+                    StreamLimit::ApiKey => "of this API key ",
+                    StreamLimit::Address => "of this address ",
+                    StreamLimit::All => "",
+                };
+                format!(
+                    "the limit of {max} open event streams and long polls {whose}is reached; close \
+                     one, retry later, or poll without wait"
+                )
+                .into()
             }
             Self::TooManyTests => {
                 "too many test deliveries are waiting for their receivers; retry later".into()
@@ -360,6 +395,19 @@ impl ApiError {
         )
     }
 
+    /// Whether the service works as it should and rejects the request because of a limit, or
+    /// because it shuts down. Such responses are counted rather than logged: one event each
+    /// would add to an overload.
+    pub fn is_rejection(&self) -> bool {
+        matches!(
+            self,
+            Self::ShuttingDown(_)
+                | Self::TooManyStreams { .. }
+                | Self::TooManyTests
+                | Self::Overloaded
+        )
+    }
+
     /// What the log shows beyond the response.
     pub fn cause(&self) -> Option<&Cause> {
         match self {
@@ -417,7 +465,8 @@ impl ApiError {
         }
         let retry_after = match self {
             Self::Unavailable(..)
-            | Self::TooManyStreams
+            | Self::ShuttingDown(_)
+            | Self::TooManyStreams { .. }
             | Self::TooManyTests
             | Self::Overloaded => Some(1),
             Self::RateLimited { quota, .. } => Some(quota.retry_after),
@@ -538,7 +587,7 @@ impl From<store::Error> for ApiError {
         use store::Error::*;
         let message = match &error {
             Internal(_) => return Self::Internal(Arc::new(error)),
-            Overloaded => OVERLOADED,
+            Overloaded => return Self::Overloaded,
             Unavailable(_) => "the database is unavailable; nothing was changed, retry later",
             OutcomeUnknown(_) => {
                 "the database failed during the request; the change may or may not have been made, so \

@@ -53,8 +53,7 @@ impl Health {
     /// The store can be read and written, and the service is not draining.
     pub async fn ready(&self) -> Result<Response, ApiError> {
         if self.draining.is_cancelled() {
-            let message = "the service is shutting down";
-            return Err(ApiError::Unavailable(message, Arc::new(Draining)));
+            return Err(ApiError::ShuttingDown("the service is shutting down"));
         }
         let store = self.store.clone();
         let probe = async move {
@@ -84,7 +83,3 @@ fn status(status: &str) -> Response {
         .insert(header::CACHE_CONTROL, no_store);
     response
 }
-
-#[derive(Debug, thiserror::Error)]
-#[error("the service is shutting down")]
-pub struct Draining;

@@ -23,6 +23,7 @@ use super::{
 use crate::{
     api_key::{ApiKey, ApiKeyDescription, ApiKeyUsage, KeyHash, Scopes},
     clock::Clock,
+    event_tail::ScanQueue,
     store::{self, Store},
     telemetry::audit_log,
 };
@@ -84,6 +85,7 @@ struct Usage {
     /// How many of those calls were written to the database.
     flushed_deprecated_calls: AtomicI64,
     rate_limit: ArrivalTime,
+    scans: Arc<ScanQueue>,
 }
 
 impl KeyCache {
@@ -161,6 +163,23 @@ impl KeyCache {
             scopes: key.scopes,
             quota: limiter.map(|limiter| limiter.charge(&usage.rate_limit, instant)),
         }))
+    }
+
+    /// Charges a turn of a scan to the rate limit of a key. Returns how long to wait first,
+    /// if it is over its quota.
+    pub fn charge_scan(&self, hash: &KeyHash) -> Option<Duration> {
+        let limiter = self.limiter.as_ref()?;
+        let keys = self.keys.load();
+        let CachedKey { usage, .. } = keys.get(hash)?;
+        let charged = limiter.charge_extra(&usage.rate_limit, time::Instant::now());
+        charged.err()
+    }
+
+    /// The line in which readers with this key wait to scan the event log.
+    pub fn scan_queue(&self, hash: &KeyHash) -> Arc<ScanQueue> {
+        let keys = self.keys.load();
+        keys.get(hash)
+            .map_or_else(Arc::default, |key| key.usage.scans.clone())
     }
 
     /// Counts a call of a deprecated operation.

@@ -3,7 +3,7 @@
 use std::{sync::OnceLock, time::Duration};
 
 use super::{
-    error::{ApiError, AuthFailure},
+    error::{ApiError, AuthFailure, StreamLimit},
     operations::Operation,
     rate_limit::LimitKind,
 };
@@ -21,8 +21,10 @@ pub struct Metrics {
     auth_failures: [Counter; AuthFailure::ALL.len()],
     pub rate_limited_keys: Counter,
     pub rate_limited_addresses: Counter,
-    /// Requests that were rejected because too many were in flight.
+    /// Requests that were rejected because too many were in flight or queued.
     pub shed: Counter,
+    /// Streams and long polls that were rejected, by whose limit was reached.
+    rejected_streams: [Counter; StreamLimit::ALL.len()],
 }
 
 impl Default for Metrics {
@@ -37,6 +39,7 @@ impl Default for Metrics {
             rate_limited_keys: Counter::default(),
             rate_limited_addresses: Counter::default(),
             shed: Counter::default(),
+            rejected_streams: Default::default(),
         }
     }
 }
@@ -60,7 +63,10 @@ impl Metrics {
                 LimitKind::ApiKey => self.rate_limited_keys.increment(),
                 LimitKind::Address => self.rate_limited_addresses.increment(),
             },
-            ApiError::Overloaded => self.shed.increment(),
+            ApiError::TooManyStreams { limit, .. } => {
+                self.rejected_streams[*limit as usize].increment();
+            }
+            ApiError::Overloaded | ApiError::TooManyTests => self.shed.increment(),
             _ => {}
         }
     }
@@ -77,6 +83,18 @@ impl Metrics {
                 AuthFailure::Expired => "expired",
             };
             (reason, self.auth_failures[failure as usize].get())
+        })
+    }
+
+    /// The streams and long polls rejected so far, by whose limit was reached.
+    pub fn rejected_streams(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        StreamLimit::ALL.into_iter().map(|limit| {
+            let whose = match limit {
+                StreamLimit::ApiKey => "api_key",
+                StreamLimit::Address => "address",
+                StreamLimit::All => "all",
+            };
+            (whose, self.rejected_streams[limit as usize].get())
         })
     }
 

@@ -13,7 +13,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -125,17 +125,27 @@ impl Limiter {
         }
     }
 
+    /// Charges work beyond that of a request, as long as this leaves half of the quota for
+    /// requests. Otherwise returns the time until it would.
+    pub fn charge_extra(&self, arrival: &ArrivalTime, at: Instant) -> Result<(), Duration> {
+        let mut window = self.window(at);
+        window.end -= window.interval * u64::from(self.limit.requests / 2);
+        match window.charge(arrival) {
+            Ok(_) => Ok(()),
+            Err(next) => Err(Duration::from_nanos(next - window.end)),
+        }
+    }
+
     fn charge_at(&self, arrival: &ArrivalTime, at: Instant) -> Quota {
-        let Window { interval, now, end } = self.window(at);
-        let next = |arrival: u64| arrival.max(now) + interval;
-        let conforming = |arrival| Some(next(arrival)).filter(|next| *next <= end);
-        let charged = arrival.0.fetch_update(Relaxed, Relaxed, conforming);
+        let window = self.window(at);
+        let charged = window.charge(arrival);
+        let Window { interval, end, .. } = window;
         let (remaining, wait) = match charged {
-            Ok(before) => {
-                let budget = end - next(before);
+            Ok(next) => {
+                let budget = end - next;
                 (budget / interval, interval - budget % interval)
             }
-            Err(before) => (0, next(before) - end),
+            Err(next) => (0, next - end),
         };
         Quota {
             limit: self.limit,
@@ -170,6 +180,17 @@ struct Window {
     now: u64,
     /// The latest theoretical arrival time that conforms to the limit.
     end: u64,
+}
+
+impl Window {
+    /// Charges one request if it conforms. Returns the theoretical arrival time that it
+    /// has, or would have.
+    fn charge(&self, arrival: &ArrivalTime) -> Result<u64, u64> {
+        let next = |arrival: u64| arrival.max(self.now) + self.interval;
+        let conforming = |arrival| Some(next(arrival)).filter(|next| *next <= self.end);
+        let charged = arrival.0.fetch_update(Relaxed, Relaxed, conforming);
+        charged.map(next).map_err(next)
+    }
 }
 
 /// A client's quota after a request.

@@ -1,6 +1,6 @@
 //! Typed input from a request, or the error that says what is wrong with it.
 
-use std::{ops::Deref, time::Instant};
+use std::{net::IpAddr, ops::Deref, time::Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
@@ -150,6 +150,8 @@ pub struct ApiRequest<'a> {
     body: Option<Incoming>,
     wait: &'a mut Wait,
     pub request_id: &'a HeaderValue,
+    /// The address that the request came from.
+    pub client: IpAddr,
 }
 
 impl<'a> Deref for ApiRequest<'a> {
@@ -179,6 +181,7 @@ impl<'a> ApiRequest<'a> {
             body: Some(body),
             wait: &mut context.wait,
             request_id: &context.request_id,
+            client: context.client,
         }
     }
 

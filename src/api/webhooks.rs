@@ -17,8 +17,8 @@ use super::{
 use crate::{
     dispatcher::Attempt,
     event::{After, EventId, Gone},
-    event_tail::ReadFrom,
     idempotency::{Idempotent, IdempotentRequest},
+    page::Sort,
     server::Response,
     webhook::{
         NewWebhook, Webhook, WebhookChange, WebhookFilter, WebhookId, WebhookRejection,
@@ -346,7 +346,7 @@ async fn newest(api: &Api) -> Result<EventId, ApiError> {
 /// Verifies that the log still has an event.
 async fn verify(api: &Api, event: EventId, error: fn(Gone) -> ApiError) -> Result<(), ApiError> {
     api.store.event_sync().await?;
-    let read = api.event_tail.read(ReadFrom::Store, Some(event), 1).await?;
+    let read = api.store.event_read(Some(event), Sort::Asc, 1).await?;
     read.map(drop).map_err(error)
 }
 

@@ -24,7 +24,7 @@ const EVENT_PURGE_INTERVAL: Duration = Duration::from_secs(1);
 const DELIVERY_PURGE_INTERVAL: Duration = Duration::from_secs(60);
 const IMPORT_PURGE_INTERVAL: Duration = Duration::from_secs(3600);
 const OPEN_NOTE_INTERVAL: Duration = Duration::from_secs(60);
-const SHED_REPORT_INTERVAL: Duration = Duration::from_secs(1);
+const REJECTION_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 pub async fn refresh_api_keys(keys: Arc<KeyCache>) {
     let mut ticks = interval(KEY_REFRESH_INTERVAL);
@@ -132,16 +132,24 @@ pub async fn deliver_webhooks(dispatcher: Arc<Dispatcher>) {
     dispatcher.run().await;
 }
 
-/// Logs how many requests were shed: one event each would add to the overload.
-pub async fn report_shed_requests(metrics: Arc<Metrics>) {
-    let mut ticks = interval(SHED_REPORT_INTERVAL);
-    let mut reported = metrics.shed.get();
+/// Logs how many requests were shed and how many streams were rejected: one event each would
+/// add to the overload.
+pub async fn report_rejections(metrics: Arc<Metrics>) {
+    let mut ticks = interval(REJECTION_REPORT_INTERVAL);
+    let count_streams = || metrics.rejected_streams().map(|(_, count)| count).sum();
+    let mut shed = metrics.shed.get();
+    let mut streams: u64 = count_streams();
     loop {
         ticks.tick().await;
-        let total = metrics.shed.get();
-        if total > reported {
-            tracing::warn!(requests = total - reported, "requests shed");
-            reported = total;
+        let requests = metrics.shed.get() - shed;
+        if requests > 0 {
+            tracing::warn!(requests, "requests shed");
+            shed += requests;
+        }
+        let rejected = count_streams() - streams;
+        if rejected > 0 {
+            tracing::warn!(streams = rejected, "event streams rejected");
+            streams += rejected;
         }
     }
 }

@@ -23,7 +23,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     clock::Clock,
-    event_tail::EventTail,
+    event_tail::{EventTail, ScanQueue},
     store::{self, Store},
     telemetry::error_latch::ErrorLatch,
     webhook::{
@@ -123,6 +123,8 @@ struct Shared {
     owner: String,
     attempts: Semaphore,
     store_operations: Semaphore,
+    /// The line in which they wait to skip events.
+    scans: ScanQueue,
     /// The last error of the store, to be logged.
     store_error: Mutex<Option<store::Error>>,
     metrics: Arc<Metrics>,
@@ -176,6 +178,7 @@ impl Dispatcher {
             owner: format!("{:032x}", rand::random::<u128>()),
             attempts: Semaphore::new(config.limits.max_attempts),
             store_operations: Semaphore::new(MAX_STORE_OPERATIONS),
+            scans: ScanQueue::default(),
             store_error: Mutex::default(),
             client: Client::new(config.clone(), clock.clone(), metrics.clone()),
             clock,

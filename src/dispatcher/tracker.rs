@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{Attempt, metrics::Settled};
 use crate::{
-    event::{EventId, EventTypes},
+    event::EventId,
     event_tail::{Events, SerializedEvent},
     webhook::{
         DisabledReason,
@@ -55,7 +55,6 @@ type LimitToCertain = Box<dyn Fn(Timestamp) -> Timestamp + Send + Sync>;
 /// Delivery state of one webhook: events in flight, retries, unsaved progress.
 pub struct Tracker {
     limit_to_certain: LimitToCertain,
-    types: EventTypes,
     /// All events up to here are settled.
     position: EventId,
     /// The events after the position that are to be sent, in their order. The first of
@@ -105,7 +104,6 @@ impl Tracker {
     pub fn new(stored: &StoredWebhook, limit_to_certain: LimitToCertain) -> Self {
         Self {
             limit_to_certain,
-            types: stored.webhook.types,
             position: stored.position,
             window: VecDeque::new(),
             health: stored.health,
@@ -135,23 +133,22 @@ impl Tracker {
             .map_or(self.position, |last| last.through)
     }
 
-    /// Adds the events after [`read_position`](Self::read_position).
-    pub fn add_events(&mut self, events: Events) {
+    /// Adds the events to be delivered between [`read_position`](Self::read_position) and
+    /// `end`.
+    pub fn add_events(&mut self, events: Events, end: EventId) {
         for event in events {
-            let id = event.id;
-            if self.types.has(event.kind) {
-                self.window.push_back(Entry {
-                    event,
-                    state: EntryState::Pending,
-                    failures: 0,
-                    through: id,
-                });
-            } else if let Some(last) = self.window.back_mut() {
-                last.through = id;
-            } else {
-                self.position = id;
-                self.save_within(SAVE_SKIPPED_DELAY);
-            }
+            self.window.push_back(Entry {
+                through: event.id,
+                event,
+                state: EntryState::Pending,
+                failures: 0,
+            });
+        }
+        if let Some(last) = self.window.back_mut() {
+            last.through = end;
+        } else if self.position != end {
+            self.position = end;
+            self.save_within(SAVE_SKIPPED_DELAY);
         }
     }
 

@@ -17,8 +17,8 @@ use super::{
     tracker::{Job, Tracker},
 };
 use crate::{
-    event::EventId,
-    event_tail::{Events, ReadFrom, SerializedEvent},
+    event::{EventId, VisibleEvents},
+    event_tail::{MAX_READ, Page, ReadFrom, SerializedEvent},
     store::{self, Store},
     webhook::{
         DisabledReason, WebhookId, WebhookState,
@@ -71,6 +71,7 @@ impl Worker {
             changes: self.shared.tail.subscribe(),
             attempts: JoinSet::new(),
             has_more: true,
+            is_scanning: false,
             is_outdated: false,
             store_failed_at: None,
             worker: self,
@@ -87,6 +88,8 @@ struct Running {
     attempts: JoinSet<Finished>,
     /// Whether there may be events that were not read.
     has_more: bool,
+    /// Whether the last read found no event to deliver, and there are more.
+    is_scanning: bool,
     /// Whether the webhook has to be read again.
     is_outdated: bool,
     /// The store is left alone for a while after a failure.
@@ -205,44 +208,76 @@ impl Running {
         }
     }
 
+    fn needs_events(&self) -> bool {
+        self.has_more && self.tracker.needs_events()
+    }
+
+    /// Reads once. A worker that skips events takes turns with the others, and looks after
+    /// everything else in between.
     async fn read_events(&mut self) {
-        while self.has_more && self.tracker.needs_events() && self.is_store_usable() {
-            // Before reading: what comes later is told again.
-            self.changes.mark_unchanged();
-            let tail = self.worker.shared.tail.clone();
-            let position = self.tracker.read_position();
-            if let Some(events) = tail.cached(position, PAGE) {
-                self.add_events(events);
-                continue;
-            }
-            let page = self
-                .store(|_| async move { tail.read(ReadFrom::Store, Some(position), PAGE).await });
-            match page.await {
-                None => {}
-                Some(Ok(events)) => self.add_events(events),
-                Some(Err(_)) => self.read_oldest(position).await,
-            }
+        if !self.needs_events() || !self.is_store_usable() {
+            return;
+        }
+        // Before reading: what comes later is told again.
+        self.changes.mark_unchanged();
+        let shared = self.worker.shared.clone();
+        let tail = shared.tail.clone();
+        let position = self.tracker.read_position();
+        let wanted = self.wanted();
+        if let Some(page) = tail.cached(position, &wanted, MAX_READ, PAGE) {
+            self.add_page(page);
+            return;
+        }
+        let mut turn = None;
+        let mut size = PAGE;
+        if self.is_scanning {
+            turn = tokio::select! {
+                turn = shared.tail.turn(&shared.scans) => Some(turn),
+                () = self.worker.stop.cancelled() => return,
+            };
+            size = MAX_READ;
+        }
+        let read = self.store(|_| async move {
+            tail.examine(ReadFrom::Store, Some(position), &wanted, size, PAGE)
+                .await
+        });
+        let page = read.await;
+        drop(turn);
+        match page {
+            None => {}
+            Some(Ok(page)) => self.add_page(page),
+            Some(Err(_)) => self.read_oldest(position).await,
         }
     }
 
-    fn add_events(&mut self, events: Events) {
-        self.has_more = events.len() == PAGE;
-        self.tracker.add_events(events);
+    fn wanted(&self) -> VisibleEvents {
+        VisibleEvents::of_types(self.stored.webhook.types)
+    }
+
+    fn add_page(&mut self, page: Page) {
+        self.has_more = !page.is_complete;
+        self.is_scanning = self.has_more && page.events.is_empty();
+        self.tracker.add_events(page.events, page.end);
     }
 
     /// Continues after a position whose event was purged, if no later one was: nothing had
     /// happened for longer than events are kept.
     async fn read_oldest(&mut self, position: EventId) {
         let tail = self.worker.shared.tail.clone();
+        let wanted = self.wanted();
         let read = self.store(|store| async move {
-            let events = tail.read(ReadFrom::Store, None, PAGE).await?;
+            let page = tail.examine(ReadFrom::Store, None, &wanted, PAGE, PAGE);
+            let page = page.await?;
             // Afterwards: what was not purged now was not purged before.
-            Ok((events, store.event_purged_through().await?))
+            Ok((page, store.event_purged_through().await?))
         });
         match read.await {
             None => {}
-            Some((Ok(events), purged_through)) if purged_through == position.sequence => {
-                self.add_events(events);
+            Some((Ok(mut page), purged_through)) if purged_through == position.sequence => {
+                if page.end == EventId::START {
+                    page.end = position; // Nothing was read.
+                }
+                self.add_page(page);
             }
             Some(_) => {
                 self.has_more = false;
@@ -320,6 +355,9 @@ impl Running {
     fn wake_at(&self) -> Option<Instant> {
         if let Some(failed_at) = self.store_failed_at {
             return Some(failed_at + STORE_RETRY_DELAY);
+        }
+        if self.needs_events() {
+            return Some(Instant::now());
         }
         let now = self.now();
         let wake_at = self.tracker.wake_at(now).map(|at| {

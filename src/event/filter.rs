@@ -184,6 +184,14 @@ pub struct VisibleEvents {
 }
 
 impl VisibleEvents {
+    /// All events of these types.
+    pub fn of_types(types: EventTypes) -> Self {
+        Self {
+            types,
+            subject: None,
+        }
+    }
+
     pub fn include(&self, kind: EventType, subject: Subject) -> bool {
         self.types.has(kind) && self.subject.is_none_or(|wanted| wanted == subject)
     }

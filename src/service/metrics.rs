@@ -96,7 +96,7 @@ impl MetricsEndpoint {
         );
         text.counter(
             "petstore_shed_requests_total",
-            "Requests rejected because too many were in flight.",
+            "Requests rejected because too many were in flight or queued.",
             metrics.shed.get(),
         );
         text.gauge(
@@ -155,6 +155,18 @@ impl MetricsEndpoint {
         let events = &api.events.metrics;
         streams.sample(&[("kind", &"stream")], events.streams.get());
         streams.sample(&[("kind", &"long_poll")], events.long_polls.get());
+        let mut rejected = text.counters(
+            "petstore_rejected_event_streams_total",
+            "Event streams and long polls rejected, by whose limit was reached.",
+        );
+        for (limit, count) in metrics.rejected_streams() {
+            rejected.sample(&[("limit", &limit)], count);
+        }
+        text.counter(
+            "petstore_skipped_events_total",
+            "Events read and left out by a filter, of a client or of a webhook.",
+            api.event_tail.skipped.get(),
+        );
         text.counter(
             "petstore_purged_events_total",
             "Events that this process deleted because of their age or number.",

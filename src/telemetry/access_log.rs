@@ -28,8 +28,8 @@ pub struct Entry<'a> {
     pub duration: Duration,
     /// Why it failed, if the service or the database is at fault.
     pub error: Option<&'a dyn Display>,
-    /// Rejected because too many requests were in flight.
-    pub shed: bool,
+    /// Rejected because of a limit, or because the service shuts down.
+    pub rejected: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -41,13 +41,13 @@ pub struct AccessLog {
 impl AccessLog {
     /// Whether to log a request with this result.
     ///
-    /// Shed requests are only counted: one event each would add to the overload.
-    pub fn includes(self, status: u16, duration: Duration, shed: bool) -> bool {
-        self.log_all || is_failure(status, shed) || duration >= SLOW_REQUEST
+    /// Rejected requests are only counted: one event each would add to an overload.
+    pub fn includes(self, status: u16, duration: Duration, rejected: bool) -> bool {
+        self.log_all || is_failure(status, rejected) || duration >= SLOW_REQUEST
     }
 
     pub fn log(entry: &Entry) {
-        let failed = is_failure(entry.status, entry.shed);
+        let failed = is_failure(entry.status, entry.rejected);
         let slow = entry.duration >= SLOW_REQUEST;
         let Entry {
             request_id,
@@ -136,8 +136,8 @@ impl AccessLog {
     }
 }
 
-fn is_failure(status: u16, shed: bool) -> bool {
-    status >= 500 && !shed
+fn is_failure(status: u16, rejected: bool) -> bool {
+    status >= 500 && !rejected
 }
 
 /// A client's text as the log may show it: printable, bounded, and cut at

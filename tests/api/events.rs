@@ -1,6 +1,7 @@
 //! The event log: the feed and the stream.
 
 use std::{
+    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
@@ -55,6 +56,21 @@ async fn read_desc(server: &Server, path: &str) -> Vec<Value> {
         assert_ne!(next, Some(path), "the link leads to older events");
     }
     events
+}
+
+/// Adds events about a category, and one more that names another one.
+async fn add_events(server: &Server, count: usize) {
+    assert!(server.put_category(1, "Dogs").await.status.is_success());
+    server.database.execute(&format!(
+        "INSERT INTO events (at, type, resource_id, name)
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count})
+         SELECT at, type, 2, 'Cats' FROM n, events WHERE sequence = 1"
+    ));
+}
+
+/// The events that were read and left out by a filter.
+async fn skipped(server: &Server) -> f64 {
+    server.metric("petstore_skipped_events_total").await
 }
 
 fn types(events: &[Value]) -> Vec<&str> {
@@ -344,11 +360,7 @@ pub async fn events_are_listed_newest_first(backend: Backend) {
     rejected.assert_error(403, "insufficient_scope");
 
     // More than a page examines.
-    server.database.execute(
-        "INSERT INTO events (at, type, resource_id, name)
-         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10001)
-         SELECT at, type, 2, 'Cats' FROM n, events WHERE sequence = 1",
-    );
+    add_events(&server, 10_001).await;
     let page = server.get(&format!("{DESC}&{history}")).await;
     assert_eq!(page.json(), json!([]));
     let found = read_desc(&server, &page.next().unwrap()).await;
@@ -554,6 +566,25 @@ impl EventStream {
         stream
     }
 
+    /// The same, from another address.
+    async fn open_from(server: &Server, key: &str, from: IpAddr) -> Self {
+        let stream = server.connect_from(from, Version::HTTP_11).await;
+        let (mut requests, connection) =
+            conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        let mut request = server
+            .request(Method::GET, STREAM)
+            .with_key(key)
+            .into_http();
+        let host = server.address.to_string().parse().unwrap();
+        request.headers_mut().insert("host", host);
+        let response = requests.send_request(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        let received = String::new();
+        let body = response.into_body();
+        Self { body, received }
+    }
+
     /// The next block; `None` at the end of the stream.
     async fn block(&mut self) -> Option<String> {
         loop {
@@ -742,27 +773,133 @@ pub async fn streams_end_with_their_api_key_and_at_shutdown(backend: Backend) {
     server.stop().await;
 }
 
-pub async fn streams_over_the_limit_get_503(backend: Backend) {
+/// One key cannot take all streams, nor can one address. Behind a proxy, clients share one.
+pub async fn streams_are_limited_by_key_address_and_in_all(backend: Backend) {
     let server =
-        Server::start_with(backend, |config| config.service.api.streams.max_open = 2).await;
-    let first = EventStream::open(&server, STREAM, &[], false).await;
-    let _second = EventStream::open(&server, STREAM, &[], true).await;
-    server.get(STREAM).await.assert_error(503, "unavailable");
-    server
-        .get("/v1/events?after=now&wait=1")
-        .await
-        .assert_error(503, "unavailable");
-    assert_eq!(server.get("/v1/events").await.status, 200);
+        Server::start_with(backend, |config| config.service.api.streams.max_open = 4).await;
+    let mut others = Vec::new();
+    for _ in 0..4 {
+        others.push(server.create_key(&[Scope::PetsRead], None).await);
+    }
+    let first = EventStream::open(&server, STREAM, &[], true).await;
+    let is_full = "the limit of 1 open event streams and long polls of this API key is reached; \
+                   close one, retry later, or poll without wait";
+    for path in [STREAM, "/v1/events?after=now&wait=1"] {
+        let rejected = server.get(path).await;
+        rejected.assert_error(429, "rate_limited");
+        assert_eq!(rejected.json()["message"], is_full);
+        assert_eq!(rejected.header("retry-after"), Some("1"));
+    }
     let head = server.request(Method::HEAD, STREAM).send().await;
-    assert_eq!(head.status, 503);
+    assert_eq!(head.status, 429);
+    assert_eq!(server.get("/v1/events").await.status, 200);
+
+    let mut open = Vec::new();
+    for key in &others[..2] {
+        open.push(EventStream::open_with(&server, key).await);
+    }
+    let of = |key: &str| server.request(Method::GET, STREAM).with_key(key);
+    let rejected = of(&others[2]).send().await;
+    rejected.assert_error(503, "unavailable");
+    let message = rejected.text();
+    assert!(message.contains("of this address is reached"), "{message}");
+    let elsewhere = [127, 0, 0, 2];
+    open.push(EventStream::open_from(&server, &others[2], elsewhere.into()).await);
+    let rejected = of(&others[3]).from(elsewhere).send().await;
+    rejected.assert_error(503, "unavailable");
+    let message = rejected.text();
+    assert!(
+        message.contains("long polls is reached") || message.contains("4 open"),
+        "{message}"
+    );
+    for (limit, count) in [("api_key", 3.0), ("address", 1.0), ("all", 1.0)] {
+        let rejected = format!("petstore_rejected_event_streams_total{{limit=\"{limit}\"}}");
+        assert_eq!(server.metric(&rejected).await, count, "{limit}");
+    }
+
     // A client that disconnects makes room, although nothing is sent to it.
     drop(first);
     eventually("the stream has ended", async || {
         let streams = "petstore_event_streams{kind=\"stream\"}";
-        server.metric(streams).await == 1.0
+        server.metric(streams).await == 3.0
     })
     .await;
     let head = server.request(Method::HEAD, STREAM).send().await;
     assert_eq!((head.status, &*head.body), (StatusCode::OK, &[] as &[u8]));
-    let _third = EventStream::open(&server, STREAM, &[], false).await;
+    EventStream::open_with(&server, &others[3]).await;
+}
+
+/// A page that finds nothing ends after some events, and its link leads on.
+pub async fn a_filtered_page_does_bounded_work(backend: Backend) {
+    let server = Server::start(backend).await;
+    add_events(&server, 25_000).await;
+    for (parameters, size) in [("limit=100", 9_100.0), ("limit=1000&sort=desc", 10_000.0)] {
+        let mut next = Some(format!("/v1/events?types=order.placed&{parameters}"));
+        let mut pages = 0;
+        let before = skipped(&server).await;
+        while let Some(path) = next {
+            let examined = skipped(&server).await;
+            let page = server.get(&path).await;
+            assert_eq!(page.json(), json!([]));
+            assert!(skipped(&server).await - examined <= size, "{parameters}");
+            next = page.next().filter(|next| *next != path);
+            pages += 1;
+        }
+        assert!(pages >= 3, "{pages} pages");
+        assert_eq!(skipped(&server).await - before, 25_001.0, "{parameters}");
+    }
+}
+
+/// A long poll waits at the end of the log, and so does a stream, however much they have to
+/// skip.
+pub async fn a_long_log_without_a_match_is_read_to_its_end(backend: Backend) {
+    let server = Server::start(backend).await;
+    add_events(&server, 25_000).await;
+    let filter = "types=order.placed,order.cancelled";
+    let start = position(&server.get("/v1/events?limit=1").await);
+    let stream = format!("{STREAM}?{filter}&after={start}");
+    let mut stream = EventStream::open(&server, &stream, &[], false).await;
+    let poll = format!("/v1/events?{filter}&wait=50");
+    let order = async {
+        eventually("both have read everything", async || {
+            long_polls(&server).await == 1.0 && skipped(&server).await >= 50_001.0
+        })
+        .await;
+        let pet = server.create(json!({"name": "A", "categoryId": 1, "status": "available"}));
+        server.place_order(pet.await).await;
+    };
+    let (page, ()) = tokio::join!(server.get(&poll), order);
+    assert_eq!(types(page.json().as_array().unwrap()), ["order.placed"]);
+    assert_eq!(types(&stream.events(1).await), ["order.placed"]);
+}
+
+/// Reading on without a match is charged to the key, like the pages that it would take, and
+/// leaves half of the quota for requests.
+pub async fn scans_are_charged_to_the_rate_limit(backend: Backend) {
+    let server = Server::start_with(backend, |config| {
+        config.service.api.rate_limit = Some("12/24h".parse().unwrap());
+    })
+    .await;
+    add_events(&server, 70_000).await;
+    let start = position(&server.get("/v1/events?limit=1").await);
+    let reader = server.create_key(&[Scope::PetsRead], None).await;
+    let authorization = format!("Bearer {reader}");
+    let stream = format!("{STREAM}?types=pet.created&after={start}");
+    let headers = [("authorization", &*authorization)];
+    let _stream = EventStream::open(&server, &stream, &headers, false).await;
+    // The request pays for the first turn, and for the half that it leaves there are five.
+    let turn = 250.0 + 9.0 * 1000.0;
+    eventually("the quota is used", async || {
+        skipped(&server).await >= 6.0 * turn
+    })
+    .await;
+    let list = || {
+        let request = server.request(Method::GET, "/v1/pets");
+        request.with_key(&reader).send()
+    };
+    for _ in 0..6 {
+        assert_eq!(list().await.status, 200);
+    }
+    list().await.assert_error(429, "rate_limited");
+    assert_eq!(skipped(&server).await, 6.0 * turn);
 }

@@ -99,7 +99,10 @@ const CASES: &[(&str, Case)] = cases![
     events::a_stalled_stream_delays_nobody,
     events::a_resumed_stream_misses_and_repeats_nothing,
     events::streams_end_with_their_api_key_and_at_shutdown,
-    events::streams_over_the_limit_get_503,
+    events::streams_are_limited_by_key_address_and_in_all,
+    events::a_filtered_page_does_bounded_work,
+    events::a_long_log_without_a_match_is_read_to_its_end,
+    events::scans_are_charged_to_the_rate_limit,
     failures::a_panic_returns_500,
     failures::broken_storage_returns_503,
     failures::keys_are_not_rejected_while_the_key_table_is_unreadable,
@@ -276,6 +279,7 @@ const PLAIN_CASES: &[(&str, Case)] = cases![
     webhook_delivery::a_webhook_at_the_service_itself_makes_no_loop,
     webhook_delivery::a_shutdown_saves_what_was_delivered,
     webhook_delivery::a_stalled_receiver_delays_no_other,
+    webhook_delivery::a_webhook_skips_a_long_log_in_turns,
 ];
 
 /// Cases that need TLS.

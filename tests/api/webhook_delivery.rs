@@ -496,3 +496,33 @@ pub async fn a_stalled_receiver_delays_no_other(backend: Backend) {
     assert_eq!(in_flight.await, 4.0);
     assert_eq!(setup.receiver.count(), 20);
 }
+
+/// A shutdown does not wait until a webhook has read the whole log, and saves what it has
+/// skipped.
+pub async fn a_webhook_skips_a_long_log_in_turns(backend: Backend) {
+    const COUNT: i64 = 100_000;
+    // The whole log may have been read before the shutdown.
+    for _ in 0..20 {
+        let mut setup = Setup::start(backend).await;
+        setup.server.create_pets(1).await;
+        setup.server.database.execute(&format!(
+            "INSERT INTO events (at, type, resource_id, name)
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {COUNT})
+             SELECT at, 'category.updated', 2, 'Cats' FROM n, events WHERE sequence = 1"
+        ));
+        let types = Some(&[EventType::OrderPlaced][..]);
+        let (id, _) = setup.create(&setup.receiver.url(), types).await;
+        let skips = async || {
+            let skipped = setup.server.metric("petstore_skipped_events_total").await;
+            skipped > 0.0
+        };
+        eventually("the webhook skips events", skips).await;
+        setup.server.shut_down().await;
+        let position = setup.webhook(id).await.position.sequence;
+        assert!(position > 0, "nothing was saved");
+        if position < COUNT {
+            return;
+        }
+    }
+    panic!("every shutdown waited for the end of the log");
+}

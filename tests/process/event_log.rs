@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     client::{Client, Response},
-    harness::{Home, Service},
+    harness::{Home, Service, eventually},
     postgres::Cluster,
 };
 
@@ -74,6 +74,43 @@ async fn a_restored_backup_is_detected() {
     assert_eq!(resumed[0]["data"]["name"], "instead");
     let stream = client.stream(&lost).await.unwrap();
     assert_eq!(stream.status(), 410);
+}
+
+/// Limits are there to be reached, and services to be stopped: neither is an error.
+#[tokio::test(flavor = "multi_thread")]
+async fn rejected_streams_are_no_errors_in_the_log() {
+    let home = Home::new();
+    let keys = [(); 4].map(|()| home.new_key());
+    let service = Service::start(home.serve_command().args(["--max-streams", "4"]));
+    let clients = keys.each_ref().map(|key| Client::new(&service, key));
+    let now = position(&clients[0].get("/v1/events?after=now").await);
+    let mut streams = Vec::new();
+    for client in &clients[..2] {
+        streams.push(client.stream(&now).await.unwrap());
+        assert_eq!(client.stream(&now).await.unwrap().status(), 429);
+    }
+    let poll = clients[2].clone();
+    let path = format!("/v1/events?after={now}&wait=50");
+    let poll = tokio::spawn(async move {
+        loop {
+            let response = poll.get(&path).await;
+            if response.body["message"].to_string().contains("shutting down") {
+                return response;
+            }
+        }
+    });
+    eventually("the poll is open", async || {
+        clients[3].stream(&now).await.unwrap().status() == 503
+    })
+    .await;
+    let rejected = service.event("event streams rejected");
+    assert_eq!(rejected["level"], "WARN");
+    service.signal("TERM");
+    poll.await.unwrap().assert_error(503, "unavailable");
+    service.event("shutting down");
+    let events = service.events();
+    let errors = events.iter().filter(|event| event["level"] == "ERROR");
+    assert_eq!(errors.count(), 0, "{events:?}");
 }
 
 /// How many pets and orders differ from what their newest event says, or have none. The log

@@ -2,21 +2,18 @@
 
 mod query;
 mod reader;
+mod slots;
 mod stream;
 
 use std::{sync::Arc, time::Duration};
 
 use http::{HeaderValue, Method, header};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    error::ApiError, health::Draining, operations::Operation, request::ApiRequest, response,
-    state::Api,
-};
+use super::{error::ApiError, operations::Operation, request::ApiRequest, response, state::Api};
 use crate::{
     event::{After, EventId, Gone, VisibleEvents},
-    event_tail::{EventTail, Events, MAX_READ, ReadFrom},
+    event_tail::{EventTail, Events, Page, ReadFrom, ScanQueue},
     page::Sort,
     server::Response,
     store::Store,
@@ -24,14 +21,13 @@ use crate::{
 };
 use query::{EventQuery, last_event_id};
 use reader::{Next, Reader};
-
-/// Reads of a filtered page. A page without a match may therefore not be the last.
-const MAX_READS: usize = 10;
+use slots::{Slot, Slots};
 
 /// Limits of event streams.
 #[derive(Debug, Clone)]
 pub struct StreamLimits {
-    /// Streams and long polls that may be open.
+    /// Streams and long polls that may be open. An API key may have a quarter of them, an
+    /// address three quarters.
     pub max_open: usize,
     /// After about this time a stream ends and its client continues, perhaps at another
     /// replica.
@@ -55,8 +51,7 @@ impl Default for StreamLimits {
 pub struct EventFeed {
     store: Arc<Store>,
     tail: Arc<EventTail>,
-    /// Streams and long polls that may still be opened.
-    permits: Arc<Semaphore>,
+    slots: Arc<Slots>,
     limits: StreamLimits,
     /// Ends all streams and long polls.
     stop: CancellationToken,
@@ -68,15 +63,6 @@ pub struct Metrics {
     pub streams: Gauge,
     pub long_polls: Gauge,
     pub purged: Counter,
-}
-
-/// A part of the log.
-struct Page {
-    events: Events,
-    /// Where it ends: behind the events that the filter left out.
-    end: EventId,
-    /// Whether the end of the log was reached.
-    is_complete: bool,
 }
 
 impl EventFeed {
@@ -91,7 +77,7 @@ impl EventFeed {
         Self {
             store,
             tail,
-            permits: Arc::new(Semaphore::new(limits.max_open)),
+            slots: Arc::new(Slots::new(limits.max_open)),
             limits,
             stop,
             metrics: Metrics::default(),
@@ -99,12 +85,11 @@ impl EventFeed {
     }
 
     /// Admits a stream or a long poll.
-    fn admit(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+    fn admit(&self, request: &ApiRequest) -> Result<Slot, ApiError> {
         if self.stop.is_cancelled() {
-            return Err(shutting_down());
+            return Err(SHUTTING_DOWN);
         }
-        let permit = self.permits.clone().try_acquire_owned();
-        permit.map_err(|_| ApiError::TooManyStreams)
+        self.slots.admit(request.api_key_id(), request.client)
     }
 
     /// The position of the newest event.
@@ -117,44 +102,18 @@ impl EventFeed {
     async fn read(
         &self,
         from: ReadFrom,
-        mut after: Option<EventId>,
+        after: Option<EventId>,
         visible: &VisibleEvents,
         limit: usize,
+        queue: &ScanQueue,
     ) -> Result<Page, ApiError> {
-        let mut page = Page {
-            events: Events::new(),
-            end: after.unwrap_or(EventId::START),
-            is_complete: false,
-        };
-        let mut size = limit;
-        for read in 0..MAX_READS {
-            let events = match self.tail.read(from, after, size).await? {
-                Ok(events) => events,
-                // Purged meanwhile; the next page says so.
-                Err(_) if read > 0 => break,
-                Err(gone) => return Err(ApiError::EventsGone(gone)),
-            };
-            page.is_complete = events.len() < size;
-            for event in events {
-                page.end = event.id;
-                if visible.include(event.kind, event.subject) {
-                    page.events.push(event);
-                }
-                if page.events.len() == limit {
-                    return Ok(page);
-                }
-            }
-            if page.is_complete {
-                break;
-            }
-            (after, size) = (Some(page.end), MAX_READ);
-        }
-        Ok(page)
+        let page = self.tail.find(from, after, visible, limit, queue).await?;
+        page.map_err(ApiError::EventsGone)
     }
 
     /// Whether events are kept that are older than a position.
     async fn has_older(&self, position: EventId) -> Result<bool, ApiError> {
-        let older = self.tail.read(ReadFrom::StoreDesc, Some(position), 1);
+        let older = self.store.event_read(Some(position), Sort::Desc, 1);
         Ok(match older.await? {
             Ok(events) => !events.is_empty(),
             // Purged meanwhile, and everything before it too.
@@ -165,40 +124,40 @@ impl EventFeed {
     }
 }
 
-fn shutting_down() -> ApiError {
-    let message = "the service is shutting down; continue later or at another replica";
-    ApiError::Unavailable(message, Arc::new(Draining))
-}
+const SHUTTING_DOWN: ApiError =
+    ApiError::ShuttingDown("the service is shutting down; continue later or at another replica");
 
 /// A page of the log; with `wait`, as soon as there is something on it.
 pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let query = EventQuery::parse(Operation::ListEvents, request.head)?;
     let visible = request.visible_events(query.filter)?;
     let (feed, limit) = (&api.events, query.limit.get());
+    let queue = api.keys().scan_queue(&request.key_hash());
     feed.store.event_sync().await?;
     let from = match query.sort {
         Sort::Asc => ReadFrom::Store,
         Sort::Desc => ReadFrom::StoreDesc,
     };
     let mut page = match query.after {
-        Some(After::Id(id)) => feed.read(from, Some(id), &visible, limit).await?,
+        Some(After::Id(id)) => feed.read(from, Some(id), &visible, limit, &queue).await?,
         Some(After::Now) if query.sort == Sort::Asc => Page {
             events: Events::new(),
             end: feed.newest().await?,
             is_complete: true,
         },
-        None | Some(After::Now) => feed.read(from, None, &visible, limit).await?,
+        None | Some(After::Now) => feed.read(from, None, &visible, limit, &queue).await?,
     };
     let may_wait = request.head.method != Method::HEAD && !query.wait.is_zero();
-    if page.events.is_empty() && page.is_complete && may_wait {
-        let permit = feed.admit()?;
-        let mut reader = Reader::new(api, &request, visible, page.end, permit);
+    if page.events.is_empty() && may_wait {
+        let slot = feed.admit(&request)?;
+        let mut reader = Reader::new(api, &request, visible, page.end, slot);
+        reader.is_scanning = !page.is_complete;
         let _open = feed.metrics.long_polls.track();
         let next = request.wait(reader.next(limit, query.wait)).await?;
         page = match next {
             Next::Page(next) => next,
             Next::Timeout(end) => Page { end, ..page },
-            Next::Stopped => return Err(shutting_down()),
+            Next::Stopped => return Err(SHUTTING_DOWN),
             Next::Unauthorized(failure) => return Err(failure.into()),
         };
     }
@@ -232,14 +191,14 @@ pub async fn stream_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Res
         None | Some(After::Now) => feed.newest().await?,
         Some(After::Id(id)) => {
             // Verified before the stream starts.
-            let read = feed.tail.read(ReadFrom::Store, Some(id), 1).await?;
+            let read = feed.store.event_read(Some(id), Sort::Asc, 1).await?;
             read.map_err(ApiError::EventsGone)?;
             id
         }
     };
-    let permit = feed.admit()?;
+    let slot = feed.admit(&request)?;
     request.release();
-    let reader = Reader::new(api, &request, visible, position, permit);
+    let reader = Reader::new(api, &request, visible, position, slot);
     let mut response = Response::new(stream::body(api, &request, reader));
     let headers = response.headers_mut();
     let event_stream = HeaderValue::from_static("text/event-stream");

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::{
-    sync::{OwnedSemaphorePermit, watch},
+    sync::watch,
     time::{Instant, sleep_until, timeout},
 };
 
@@ -14,23 +14,28 @@ use super::{
         request::ApiRequest,
         state::Api,
     },
-    EventFeed, Page,
+    EventFeed, Slot,
 };
 use crate::{
     api_key::KeyHash,
     event::{EventId, VisibleEvents},
-    event_tail::ReadFrom,
+    event_tail::{Page, ReadFrom, ScanQueue},
 };
 
 pub struct Reader {
     feed: Arc<EventFeed>,
     visible: VisibleEvents,
     position: EventId,
+    /// Whether the last read ended before it had found enough or reached the end of the
+    /// log. Reading on is then charged to the rate limit of the key, as following the link
+    /// of such a page would be.
+    pub is_scanning: bool,
+    queue: Arc<ScanQueue>,
     changes: watch::Receiver<()>,
     keys: Arc<KeyCache>,
     key: KeyHash,
     revocations: watch::Receiver<()>,
-    _permit: OwnedSemaphorePermit,
+    _slot: Slot,
 }
 
 /// What a reader has waited for.
@@ -50,17 +55,19 @@ impl Reader {
         request: &ApiRequest,
         visible: VisibleEvents,
         position: EventId,
-        permit: OwnedSemaphorePermit,
+        slot: Slot,
     ) -> Self {
         Self {
             feed: api.events.clone(),
             visible,
             position,
+            is_scanning: false,
+            queue: api.keys().scan_queue(&request.key_hash()),
             changes: api.events.tail.subscribe(),
             keys: api.keys().clone(),
             key: request.key_hash(),
             revocations: api.keys().revocations(),
-            _permit: permit,
+            _slot: slot,
         }
     }
 
@@ -87,26 +94,39 @@ impl Reader {
             if self.feed.stop.is_cancelled() {
                 return Ok(Next::Stopped);
             }
-            let position = Some(self.position);
-            let read = self
-                .feed
-                .read(ReadFrom::Memory, position, &self.visible, limit);
-            let page = read.await?;
-            self.position = page.end;
-            if !page.events.is_empty() {
-                return Ok(Next::Page(page));
-            }
-            if !page.is_complete {
-                // The filter leaves out a lot.
-                if Instant::now() >= deadline {
-                    return Ok(Next::Timeout(self.position));
+            let over_quota = match self.is_scanning {
+                true => self.keys.charge_scan(&self.key),
+                false => None,
+            };
+            if over_quota.is_none() {
+                let read = self.feed.read(
+                    ReadFrom::Memory,
+                    Some(self.position),
+                    &self.visible,
+                    limit,
+                    &self.queue,
+                );
+                let page = tokio::select! {
+                    page = read => page?,
+                    () = self.feed.stop.cancelled() => return Ok(Next::Stopped),
+                };
+                self.position = page.end;
+                self.is_scanning = !page.is_complete && page.events.len() < limit;
+                if !page.events.is_empty() {
+                    return Ok(Next::Page(page));
                 }
-                continue;
+                if self.is_scanning {
+                    if Instant::now() >= deadline {
+                        return Ok(Next::Timeout(self.position));
+                    }
+                    continue;
+                }
             }
-            let expiry = expires_in.map(|expires_in| Instant::now() + expires_in);
-            let wake_at = expiry.map_or(deadline, |expiry| expiry.min(deadline));
+            let now = Instant::now();
+            let sooner = [expires_in, over_quota].into_iter().flatten().min();
+            let wake_at = sooner.map_or(deadline, |sooner| deadline.min(now + sooner));
             tokio::select! {
-                _ = self.changes.changed() => {}
+                _ = self.changes.changed(), if over_quota.is_none() => {}
                 _ = self.revocations.changed() => {}
                 () = self.feed.stop.cancelled() => {}
                 () = sleep_until(wake_at) => {

@@ -119,7 +119,8 @@ pub struct Serve {
     /// Maximum number of event streams and long polls that are open at a time.
     ///
     /// They don't count as requests in flight, and connections for them are added to the
-    /// limit on connections.
+    /// limit on connections. An API key may have a quarter of them, an address three
+    /// quarters.
     #[arg(
         long,
         env = "PETSTORE_MAX_STREAMS",
