@@ -430,6 +430,7 @@ mod tests {
     use std::{future::poll_fn, path::Path, pin::pin, sync::Mutex as SyncMutex, task::Poll};
 
     use futures_util::{FutureExt, future::join_all};
+    use tokio::time::timeout;
 
     use super::*;
     use crate::{
@@ -495,7 +496,8 @@ mod tests {
             }
         });
         all_wait.await;
-        let short = find().await.unwrap().unwrap();
+        let short = timeout(Duration::from_secs(60), find()).await;
+        let short = short.expect("the page ends").unwrap().unwrap();
         assert_eq!((short.end.sequence, short.is_complete), (10, false));
         drop(current);
         for page in waiting.await {

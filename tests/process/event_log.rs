@@ -94,7 +94,10 @@ async fn rejected_streams_are_no_errors_in_the_log() {
     let poll = tokio::spawn(async move {
         loop {
             let response = poll.get(&path).await;
-            if response.body["message"].to_string().contains("shutting down") {
+            if response.body["message"]
+                .to_string()
+                .contains("shutting down")
+            {
                 return response;
             }
         }

@@ -94,9 +94,10 @@ impl Reader {
             if self.feed.stop.is_cancelled() {
                 return Ok(Next::Stopped);
             }
-            let over_quota = match self.is_scanning {
-                true => self.keys.charge_scan(&self.key),
-                false => None,
+            let over_quota = if self.is_scanning {
+                self.keys.charge_scan(&self.key)
+            } else {
+                None
             };
             if over_quota.is_none() {
                 let read = self.feed.read(
