@@ -45,9 +45,6 @@ pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// be on its way.
 const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(500);
 
-/// The head timeout of a connection over the limit.
-const RESERVED_HEAD_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// A request body up to this size is not charged to the connection.
 const SMALL_BODY_BYTES: usize = 4 << 10;
 
@@ -62,7 +59,7 @@ pub async fn serve<S: Service>(server: &Arc<Server<S>>, mut stream: TcpStream, s
     let _ = stream.set_nodelay(true);
     let mut limits = server.limits.clone();
     if slot.health_only {
-        limits.head_timeout = limits.head_timeout.min(RESERVED_HEAD_TIMEOUT);
+        limits.head_timeout = limits.head_timeout.min(limits.reserved_head_timeout);
     }
     if let Some(tls) = &server.tls {
         // Boxed, so that plain connections do not pay for its size.

@@ -36,6 +36,8 @@ pub struct Limits {
     /// For a request head, from its first byte to its last (slowloris); for the first
     /// byte after accepting a connection; and for the TLS handshake.
     pub head_timeout: Duration,
+    /// The head timeout of a connection over the limit, if it is shorter.
+    pub reserved_head_timeout: Duration,
     /// Between the start of one request and the start of the next.
     pub idle_timeout: Duration,
     /// How long writes may be blocked because the client does not read, unless it
@@ -59,6 +61,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             head_timeout: Duration::from_secs(10),
+            reserved_head_timeout: Duration::from_secs(2),
             idle_timeout: Duration::from_secs(60),
             write_timeout: Duration::from_secs(30),
             min_read_rate: 1024,

@@ -1,15 +1,24 @@
 //! Authentication and authorization: API keys, scopes, expiry and revocation.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
 
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
-use petstore::api_key::{ApiKeySecret, Scope};
+use petstore::{
+    api_key::{ApiKeySecret, Scope},
+    clock::Clock,
+};
 use serde_json::json;
 
 use crate::{
     contract,
-    harness::{Backend, Server},
+    harness::{Backend, Server, eventually},
 };
 
 pub async fn every_operation_requires_an_api_key(backend: Backend) {
@@ -183,7 +192,14 @@ pub async fn scopes_restrict_operations(backend: Backend) {
 }
 
 pub async fn revoked_and_expired_keys_get_401(backend: Backend) {
-    let server = Server::start(backend).await;
+    let offset = Arc::new(AtomicI64::new(0));
+    let hours = offset.clone();
+    let server = Server::start_with(backend, |config| {
+        config.service.api.clock = Clock::new(move || {
+            Timestamp::now() + SignedDuration::from_hours(hours.load(Ordering::Relaxed))
+        });
+    })
+    .await;
     let status = async |key: &str| {
         let response = server
             .request(Method::GET, "/v1/pets")
@@ -200,10 +216,12 @@ pub async fn revoked_and_expired_keys_get_401(backend: Backend) {
         .await;
     assert_eq!(status(&past).await, 401);
 
-    let soon = Timestamp::now() + SignedDuration::from_millis(1500);
-    let expiring = server.create_key(&[Scope::PetsRead], Some(soon)).await;
+    let in_an_hour = Timestamp::now() + SignedDuration::from_hours(1);
+    let expiring = server
+        .create_key(&[Scope::PetsRead], Some(in_an_hour))
+        .await;
     assert_eq!(status(&expiring).await, 200);
-    tokio::time::sleep(Duration::from_millis(1600)).await;
+    offset.store(1, Ordering::Relaxed);
     assert_eq!(status(&expiring).await, 401);
 
     let key = server.create_key(&[Scope::PetsRead], None).await;
@@ -211,8 +229,7 @@ pub async fn revoked_and_expired_keys_get_401(backend: Backend) {
     server
         .database
         .execute("UPDATE api_keys SET revoked_at = 1 WHERE id = 4");
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(status(&key).await, 401);
+    eventually("the key is revoked", async || status(&key).await == 401).await;
     assert_eq!(status(&server.key).await, 200);
 }
 

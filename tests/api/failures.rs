@@ -124,8 +124,7 @@ pub async fn requests_over_the_in_flight_limit_are_shed(backend: Backend) {
     let lock = server.database.lock();
     let posts = (0..3).map(|_| server.post("/v1/pets", r#"{"name":"A","categoryId":1}"#));
     let others = async {
-        let saturated = async || server.metric("petstore_requests_in_flight").await == 3.0;
-        eventually("three requests are in flight", saturated).await;
+        server.wait_until_in_flight(3).await;
         let listed = server.get("/v1/pets").await;
         listed.assert_error(503, "unavailable");
         drop(lock);

@@ -63,14 +63,18 @@ pub struct Server {
     task: JoinHandle<()>,
 }
 
-/// Polls until the condition holds; panics after 30 seconds.
+/// How long a test waits for something that must happen. A safety net, not a performance
+/// requirement.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Polls until the condition holds.
 pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let polling = async {
         while !condition().await {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let met = tokio::time::timeout(Duration::from_secs(30), polling).await;
+    let met = tokio::time::timeout(TIMEOUT, polling).await;
     met.unwrap_or_else(|_| panic!("timed out waiting: {what}"));
 }
 
@@ -122,6 +126,13 @@ impl Server {
             stop: Some(stop),
             task,
         }
+    }
+
+    /// Waits until this many requests are in flight.
+    pub async fn wait_until_in_flight(&self, count: u32) {
+        let in_flight = async || self.metric("petstore_requests_in_flight").await;
+        let reached = async || in_flight().await == f64::from(count);
+        eventually("requests are in flight", reached).await;
     }
 
     /// Sends the signal to shut down and does not wait.

@@ -14,7 +14,7 @@ use tokio::{
 use crate::{
     client::{Response, Stream},
     contract,
-    harness::{Backend, Server, ServerConfig},
+    harness::{Backend, Server, ServerConfig, TIMEOUT},
 };
 
 const LIST: &str = "GET /v1/pets";
@@ -99,7 +99,7 @@ impl<'a> RawConnection<'a> {
 
     async fn read(&mut self) -> usize {
         let reading = self.stream.read_buf(&mut self.received);
-        let read = tokio::time::timeout(Duration::from_secs(30), reading).await;
+        let read = tokio::time::timeout(TIMEOUT, reading).await;
         read.expect("the service responds or closes").unwrap_or(0)
     }
 
@@ -111,9 +111,12 @@ impl<'a> RawConnection<'a> {
     }
 }
 
+/// Long enough for a handshake and a first byte on a busy machine.
+pub const SHORT_HEAD_TIMEOUT: Duration = Duration::from_secs(2);
+
 fn with_short_timeouts(config: &mut ServerConfig) {
     config.service.server = Limits {
-        head_timeout: Duration::from_millis(200),
+        head_timeout: SHORT_HEAD_TIMEOUT,
         idle_timeout: Duration::from_millis(300),
         write_timeout: Duration::from_millis(200),
         ..Limits::default()
@@ -264,10 +267,8 @@ pub async fn slowloris_heads_time_out(backend: Backend) {
 /// A part of a head that arrives with the previous request, or right behind it, has the
 /// head timeout, not the much longer idle timeout.
 pub async fn partial_heads_behind_a_request_time_out(backend: Backend) {
-    // Long enough for a handshake and a first byte on a busy machine.
-    let head_timeout = Duration::from_secs(2);
     let server = Server::start_with(backend, |config| {
-        config.service.server.head_timeout = head_timeout;
+        config.service.server.head_timeout = SHORT_HEAD_TIMEOUT;
     })
     .await;
     let get = "GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n";
@@ -314,7 +315,7 @@ pub async fn partial_heads_behind_a_request_time_out(backend: Backend) {
                 let response = conn.response(&format!("{method} /v1/pets")).await;
                 assert!(response.unwrap().status.as_u16() < 402);
             }
-            tokio::time::sleep(head_timeout + Duration::from_millis(300)).await;
+            tokio::time::sleep(SHORT_HEAD_TIMEOUT + Duration::from_millis(300)).await;
         }
     };
     let cases = requests.iter().map(async |requests| {
@@ -374,7 +375,7 @@ pub async fn clients_that_read_too_slowly_time_out(backend: Backend) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let closed = tokio::time::timeout(Duration::from_secs(30), trickle).await;
+    let closed = tokio::time::timeout(TIMEOUT, trickle).await;
     assert!(closed.is_ok(), "still open");
     ask.abort();
 }
@@ -393,10 +394,7 @@ pub async fn clients_that_do_not_read_time_out(backend: Backend) {
     );
     let requests = request.repeat(50_000);
     let mut stream = conn.stream;
-    let written = tokio::time::timeout(
-        Duration::from_secs(30),
-        stream.write_all(requests.as_bytes()),
-    );
+    let written = tokio::time::timeout(TIMEOUT, stream.write_all(requests.as_bytes()));
     assert!(
         written
             .await
@@ -482,10 +480,9 @@ pub async fn shutdown_finishes_responses_in_flight(backend: Backend) {
         .await
         .unwrap();
     stream.flush().await.unwrap();
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    let mut received = vec![stream.read_u8().await.unwrap()];
     let reading = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        let mut received = Vec::new();
         stream.read_to_end(&mut received).await.unwrap();
         received
     };

@@ -16,7 +16,8 @@ use tokio::{
 
 use crate::{
     client::Response,
-    harness::{Backend, Server},
+    harness::{Backend, Server, TIMEOUT, eventually},
+    http1::SHORT_HEAD_TIMEOUT,
 };
 
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -132,7 +133,7 @@ pub async fn idle_connections_are_closed(backend: Backend) {
         .await
         .unwrap();
     let mut received = Vec::new();
-    let closed = timeout(Duration::from_secs(20), stream.read_to_end(&mut received)).await;
+    let closed = timeout(TIMEOUT, stream.read_to_end(&mut received)).await;
     // A reset is fine too, since the client did not acknowledge the keep-alive PINGs.
     assert!(closed.is_ok(), "still open");
 }
@@ -162,7 +163,7 @@ pub async fn clients_that_do_not_read_are_closed(backend: Backend) {
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    panic!("still open");
+    eventually("the connection is closed", async || client.is_closed()).await;
 }
 
 /// On its own, hyper would send a 431 without a body, or only reset the stream.
@@ -208,7 +209,7 @@ pub async fn shutdown_drains_requests_in_flight(backend: Backend) {
     let pet = json!({"name": "Rex", "categoryId": 1}).to_string();
     let create = server.request(Method::POST, "/v1/pets").body(pet);
     let create = tokio::spawn(client.send_request(create.into_http()));
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    server.wait_until_in_flight(1).await;
     let stopping = tokio::spawn(server.stop());
     tokio::time::sleep(Duration::from_millis(300)).await;
     drop(lock);

@@ -11,7 +11,8 @@ use tokio::{
 };
 
 use crate::{
-    harness::{Backend, Server, eventually},
+    harness::{Backend, Server, TIMEOUT, eventually},
+    http1::SHORT_HEAD_TIMEOUT,
     http2::{PREFACE, SETTINGS},
 };
 
@@ -60,7 +61,7 @@ pub async fn rapid_reset_continuation_and_data_floods_close_the_connection(backe
 /// without bound for a client that does not read.
 pub async fn ping_and_settings_floods_close_the_connection(backend: Backend) {
     let server = Server::start_with(backend, |config| {
-        config.service.server.head_timeout = Duration::from_millis(200);
+        config.service.server.head_timeout = SHORT_HEAD_TIMEOUT;
         config.service.server.write_timeout = Duration::from_millis(200);
     })
     .await;
@@ -80,7 +81,7 @@ pub async fn ping_and_settings_floods_close_the_connection(backend: Backend) {
                     open = writing.write_all(&flood).await;
                 }
             };
-            let cut = timeout(Duration::from_secs(30), flooding).await;
+            let cut = timeout(TIMEOUT, flooding).await;
             assert!(cut.is_ok(), "still open, reads: {reads}");
             drop(reader.await.unwrap());
         }
@@ -107,7 +108,7 @@ pub async fn cancelling_every_concurrent_request_is_allowed(backend: Backend) {
             assert_ne!(stream.read_buf(&mut received).await.unwrap(), 0, "closed");
         }
     };
-    timeout(Duration::from_secs(30), wait_for_response)
+    timeout(TIMEOUT, wait_for_response)
         .await
         .expect("a response");
 }
@@ -127,6 +128,7 @@ pub async fn a_create_cancelled_in_flight_is_still_stored(backend: Backend) {
     ];
     let create = [PREFACE, SETTINGS, &create.concat()].concat();
     stream.write_all(&create).await.unwrap();
+    server.wait_until_in_flight(1).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     stream.write_all(&rst_stream(1)).await.unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -146,7 +148,7 @@ async fn send_flood(server: &Server, flood: &[u8]) -> Vec<u8> {
     });
     let mut received = Vec::new();
     let reading = reading.read_to_end(&mut received);
-    let closed = timeout(Duration::from_secs(30), reading).await;
+    let closed = timeout(TIMEOUT, reading).await;
     assert!(closed.is_ok(), "still open");
     drop(flooding.await.unwrap());
     received
