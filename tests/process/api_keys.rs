@@ -349,17 +349,13 @@ async fn a_new_key_works_immediately() {
 }
 
 #[tokio::test]
-async fn a_revoked_key_is_rejected_within_a_second() {
+async fn a_revoked_key_is_rejected() {
     let home = Home::new();
     let service = home.serve();
     let client = Client::new(&service, &home.new_key());
     assert_eq!(client.get("/v1/pets").await.status, 200);
     home.keys(&["revoke", "1"]).success();
-    sleep(Duration::from_secs(1)).await;
-    client
-        .get("/v1/pets")
-        .await
-        .assert_error(401, "invalid_api_key");
+    client.wait_until_rejected().await;
 }
 
 /// Also while the service can't write because another process holds the write lock.
@@ -378,9 +374,7 @@ async fn a_revoked_key_is_rejected_while_the_file_is_locked() {
     let revoke = "UPDATE api_keys SET revoked_at = created_at WHERE id = 1";
     db.execute_batch(&format!("{revoke}; COMMIT; BEGIN IMMEDIATE"))
         .unwrap();
-    sleep(Duration::from_secs(1)).await;
-    let response = revoked.get("/v1/pets").await;
-    response.assert_error(401, "invalid_api_key");
+    revoked.wait_until_rejected().await;
 }
 
 /// A service that writes all the time to a slow disk doesn't starve other processes

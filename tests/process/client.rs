@@ -18,7 +18,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::harness::{Service, TIMEOUT};
+use crate::harness::{Service, TIMEOUT, eventually};
 
 /// An HTTP client with an API key.
 #[derive(Clone)]
@@ -77,6 +77,18 @@ impl Client {
     pub async fn get(&self, path: &str) -> Response {
         let request = self.http.get(format!("{}{path}", self.base));
         self.send(request).await.unwrap()
+    }
+
+    /// Waits until the service knows that the API key is revoked.
+    pub async fn wait_until_rejected(&self) {
+        let rejected = async || match self.get("/v1/pets").await {
+            response if response.status == 200 => false,
+            response => {
+                response.assert_error(401, "invalid_api_key");
+                true
+            }
+        };
+        eventually("the key is rejected", rejected).await;
     }
 
     /// Creates a pet. No response at all is an `Err`.
