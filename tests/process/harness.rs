@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     env, fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
@@ -21,6 +21,12 @@ pub const PETSTORE: &str = env!("CARGO_BIN_EXE_petstore");
 /// How long a test waits for something that must happen. A safety net, not a
 /// performance requirement.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Reports that a test is skipped. Not by `eprintln!`, whose output is only shown if a test
+/// fails. `make test` repeats these notes at the end.
+pub fn note_skipped(test: &str, reason: &str) {
+    let _ = writeln!(io::stderr(), "note: {test} was skipped: {reason}");
+}
 
 /// Polls until the closure returns a value.
 #[track_caller]

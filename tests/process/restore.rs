@@ -8,7 +8,7 @@ use std::{
 
 use rusqlite::Connection;
 
-use crate::harness::{Finished, Home, signal, url, wait_for};
+use crate::harness::{Finished, Home, note_skipped, signal, url, wait_for};
 
 fn restore(home: &Home, file: &str) -> Finished {
     home.petstore(&["restore", file, "--database", &home.url()])
@@ -347,8 +347,12 @@ fn a_missing_store_is_locked() {
 
 /// If root restores, the service must still be able to open the store.
 #[test]
-#[ignore = "needs root; make test runs this"]
+#[ignore = "needs root; make test runs this if it is root"]
 fn the_restored_store_belongs_to_the_owner_of_the_old_one() {
+    if !rustix::process::getuid().is_root() {
+        let name = "the_restored_store_belongs_to_the_owner_of_the_old_one";
+        return note_skipped(name, "it needs root");
+    }
     let home = store_and_backup();
     let owner = |file: &str| {
         let file = fs::metadata(home.path(file)).unwrap();
@@ -378,8 +382,12 @@ fn the_restored_store_belongs_to_the_owner_of_the_old_one() {
 
 /// Before the first start of a service, too.
 #[test]
-#[ignore = "needs root; make test runs this"]
+#[ignore = "needs root; make test runs this if it is root"]
 fn a_store_that_root_creates_belongs_to_the_owner_of_the_folder() {
+    if !rustix::process::getuid().is_root() {
+        let name = "a_store_that_root_creates_belongs_to_the_owner_of_the_folder";
+        return note_skipped(name, "it needs root");
+    }
     let home = Home::new();
     fs::set_permissions(home.dir(), fs::Permissions::from_mode(0o755)).unwrap();
     let folder = home.path("data");
