@@ -1,13 +1,15 @@
 # Commands for developers. Run `make` alone to list them.
 
-.PHONY: help run test test-rust test-outside outside-tools soak torture lint lint-rust deny \
-	advisories fuzz bench package reproducible screenshots tools
+.PHONY: help run test format test-build test-rust test-outside accept-instructions outside-tools \
+	soak torture lint lint-rust deny advisories fuzz bench package reproducible screenshots tools
 
 help:
 	@echo "make run           build and run the service on petstore.db"
-	@echo "make test          run all tests, after installing the tools they need"
+	@echo "make test          run all tests, formatting and lints; installs the tools they need"
 	@echo "make test-rust     run only the tests in Rust, including those that need tools"
 	@echo "make test-outside  run only the tests with external tools: browser, linter, fuzzer, client generators"
+	@echo "make accept-instructions"
+	@echo "                   count the instructions of the hot paths again, to compare with from now on"
 	@echo "make screenshots   take the pictures of the console in the README"
 	@echo "make soak          run the soak tests of sales and events, with crashes, for ten minutes each"
 	@echo "                   (set SOAK_SECONDS and SEED to change length and random seed)"
@@ -25,19 +27,39 @@ BUILT = $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 run:
 	cargo run --release -- serve
 
-test: test-rust test-outside
+# Every part below, also after one has failed; ends with what failed.
+test:
+	@tests/run
+
+format:
+	cargo fmt --all --check
+
+# Clippy is the compiler of our own crates: one build lints them and makes the tests, where
+# `make lint` would check every dependency a second time. It keeps no state for the next
+# build, which takes time and changes the generated code. A panic says its line; backtraces
+# of those that tests cause would bury the others.
+CARGO_TEST = CARGO_INCREMENTAL=0 RUSTC_WORKSPACE_WRAPPER=clippy-driver \
+	CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ RUST_BACKTRACE=0 \
+	cargo test --locked --workspace
+
+test-build:
+	$(CARGO_TEST) --no-run
 
 # Plain `cargo test` reports the tests that need external tools as ignored. Tests wait
 # more than they compute, so twice as many run at a time as there are cores.
 test-rust: tools
-	cargo test --locked --workspace -- --include-ignored --test-threads=$$((2 * $$(nproc)))
+	REQUIRE_INSTRUCTIONS=1 $(CARGO_TEST) --no-fail-fast -- --include-ignored \
+		--test-threads=$$((2 * $$(nproc)))
+
+accept-instructions: TOOLS = valgrind
+accept-instructions: tools
+	ACCEPT_INSTRUCTIONS=1 $(CARGO_TEST) --test process -- --include-ignored hot_paths
 
 # Browser, linter, fuzzer and client generator tests against the debug binary.
 OUTSIDE = tests/outside
 PYTHON_TOOLS = $(CURDIR)/target/outside/bin
 
-test-outside: tools outside-tools
-	cargo test --locked --workspace --no-run
+test-outside: outside-tools test-build
 	cd $(OUTSIDE) && PETSTORE_BINARY=$(BUILT)/debug/petstore \
 		PYTHON_TOOLS=$(PYTHON_TOOLS) ARTEFACTS=$(CURDIR)/target/outside/artefacts npm test
 
@@ -108,7 +130,7 @@ fuzz: tools
 # own, so that it does not wait for other builds.
 TOOLS_ROOT = target/tools
 CARGO_TOOLS = $(TOOLS_ROOT)/bin
-CARGO_INSTALL = env -u CARGO_TARGET_DIR -u RUSTC_WORKSPACE_WRAPPER CARGO_PROFILE_DEV_DEBUG=0 \
+CARGO_INSTALL = env -u CARGO_TARGET_DIR CARGO_PROFILE_DEV_DEBUG=0 \
 	cargo install --quiet --debug --locked --root $(TOOLS_ROOT)
 
 # A commit gives the same bytes in every folder: paths and times of this machine stay out.

@@ -53,6 +53,7 @@ mod sales;
 mod shutdown;
 mod strace;
 mod terminal;
+mod test_command;
 mod tls;
 mod torture;
 mod webhook_delivery;
