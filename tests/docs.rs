@@ -219,6 +219,18 @@ fn operations_guide_examples_work() {
     service.run(restore[0]);
 }
 
+/// A newcomer and CI run the same commands, in the same environment.
+#[test]
+fn ci_runs_the_test_command_of_the_readme() {
+    let readme = examples(&std::fs::read_to_string("README.md").unwrap());
+    let starts_with = |start| readme.iter().any(|example| example.starts_with(start));
+    assert!(starts_with("cargo run --release -- serve"));
+    assert!(starts_with("make test "));
+    let ci = std::fs::read_to_string(".ci/run").unwrap();
+    let commands: Vec<_> = ci.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(commands, [r#"cd "$(dirname "$0")/.." && exec make test"#]);
+}
+
 /// Every link and every `src/` path in the documentation exists.
 #[test]
 fn links_and_source_paths_exist() {
