@@ -38,6 +38,9 @@ pub const MAX_READ: usize = 1000;
 const MAX_READS: usize = 10;
 /// Pages that may wait for their turn, of those who share a queue.
 const MAX_WAITING_PAGES: usize = 16;
+/// Pages that are read at a time with one API key. A thousand of them must not delay the
+/// reads of others, and a page of events is the longest read there is.
+const MAX_PAGES_AT_A_TIME: usize = 2;
 /// The pause after the store could not be read.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -101,6 +104,8 @@ pub struct ScanQueue {
     turn: Mutex<()>,
     /// Places for pages. Requests in flight must not pile up: beyond that, a page ends.
     pages: Semaphore,
+    /// For pages that are read.
+    reads: Semaphore,
 }
 
 impl Default for ScanQueue {
@@ -108,7 +113,21 @@ impl Default for ScanQueue {
         Self {
             turn: Mutex::default(),
             pages: Semaphore::new(MAX_WAITING_PAGES),
+            reads: Semaphore::new(MAX_PAGES_AT_A_TIME),
         }
+    }
+}
+
+impl ScanQueue {
+    /// Starts to read a page, if this key does not read others.
+    pub fn try_read_page(&self) -> Option<SemaphorePermit<'_>> {
+        self.reads.try_acquire().ok()
+    }
+
+    /// Waits for the pages that others read with this key, first come, first served.
+    pub async fn read_page(&self) -> SemaphorePermit<'_> {
+        let permit = self.reads.acquire().await;
+        permit.expect("the semaphore is never closed")
     }
 }
 

@@ -23,7 +23,6 @@ use tokio::time::timeout;
 use crate::{
     client::Response,
     harness::{Backend, Server, TIMEOUT, eventually},
-    http1::SHORT_HEAD_TIMEOUT,
 };
 
 /// A position that no test reaches: well-formed, and not of any event.

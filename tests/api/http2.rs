@@ -17,7 +17,6 @@ use tokio::{
 use crate::{
     client::Response,
     harness::{Backend, Server, TIMEOUT, eventually},
-    http1::SHORT_HEAD_TIMEOUT,
 };
 
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

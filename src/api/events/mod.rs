@@ -133,6 +133,10 @@ pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
     let visible = request.visible_events(query.filter)?;
     let (feed, limit) = (&api.events, query.limit.get());
     let queue = api.keys().scan_queue(&request.key_hash());
+    let reading = match queue.try_read_page() {
+        Some(reading) => reading,
+        None => request.wait(queue.read_page()).await,
+    };
     feed.store.event_sync().await?;
     let from = match query.sort {
         Sort::Asc => ReadFrom::Store,
@@ -147,6 +151,7 @@ pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
         },
         None | Some(After::Now) => feed.read(from, None, &visible, limit, &queue).await?,
     };
+    drop(reading);
     let may_wait = request.head.method != Method::HEAD && !query.wait.is_zero();
     if page.events.is_empty() && may_wait {
         let slot = feed.admit(&request)?;

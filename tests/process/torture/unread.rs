@@ -31,11 +31,6 @@ use crate::{
 /// Below the gigabyte that the packaged service may use.
 const MAX_MEGABYTES: u64 = 700;
 
-/// Enough for the budget; at full length, more than the service accepts.
-fn connections() -> usize {
-    rounds(1_200, 5_110)
-}
-
 const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// Requests on each connection: the limit on concurrent streams.
@@ -73,6 +68,16 @@ fn literal_header(name: &str, value: &str) -> Vec<u8> {
 }
 
 impl Attack {
+    /// Enough to exceed the budget; at full length, more than the service accepts.
+    fn connections(self) -> usize {
+        let enough = match self {
+            Self::Errors => 1_200,
+            Self::EventPages => 60,
+            Self::EventPagesOverHttp1 => 1_000,
+        };
+        rounds(enough, 5_110)
+    }
+
     fn path(self) -> &'static str {
         match self {
             Self::Errors => "/v1/pets",
@@ -191,7 +196,7 @@ async fn unread_responses_do_not_exhaust_memory() {
         let service = Service::start(&mut home.serve_command());
         let good = Client::new(&service, &key);
         let (usual, longest_usual) = latencies(&good).await;
-        let attackers = start(attack, connections(), service.address, &reader);
+        let attackers = start(attack, attack.connections(), service.address, &reader);
         let seconds = rounds(3, 600) as u64;
         let served = requests_are_served(&good, seconds).await;
         let (attacked, longest_attacked) = latencies(&good).await;
