@@ -69,8 +69,6 @@ pub struct Activity {
     /// The size of the current HTTP/1.1 response.
     response_bytes: AtomicUsize,
     budget: Arc<MemoryBudget>,
-    /// The bytes that it held when it was reset.
-    releasing: AtomicUsize,
     evicted: AtomicU8,
     waker: AtomicWaker,
     /// Times are milliseconds since then.
@@ -138,7 +136,6 @@ impl Activity {
             held_by_write: AtomicUsize::default(),
             response_bytes: AtomicUsize::default(),
             budget,
-            releasing: AtomicUsize::default(),
             evicted: AtomicU8::default(),
             waker: AtomicWaker::new(),
             epoch,
@@ -169,17 +166,6 @@ impl Activity {
     /// Bytes that the connection's requests and responses hold in memory.
     pub fn held(&self) -> usize {
         self.held.load(Relaxed)
-    }
-
-    /// Notes and returns what a connection holds that is about to be reset.
-    pub fn mark_releasing(&self) -> usize {
-        let held = self.held();
-        self.releasing.store(held, Relaxed);
-        held
-    }
-
-    pub fn releasing(&self) -> usize {
-        self.releasing.load(Relaxed)
     }
 
     fn hold(&self, bytes: usize) {

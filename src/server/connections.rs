@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::{
     Limits, Metrics,
@@ -53,6 +53,9 @@ const MIN_IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often connections are evicted because they are idle for too long.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How often connections are closed for their memory at most.
+const RELIEF_INTERVAL: Duration = Duration::from_millis(1);
+
 /// How often at most the log says that connections were closed for their memory.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -75,8 +78,6 @@ struct Pools {
     next_id: u64,
     /// Evicted connections that are not closed yet.
     closing: usize,
-    /// Memory that those of them hold that are being reset.
-    releasing: usize,
     last_sweep: Instant,
     last_report: Option<Instant>,
     /// Connections that were reset since then.
@@ -188,7 +189,6 @@ impl Connections {
             reserve: Pool::new(RESERVED_CONNECTIONS, RESERVED_CONNECTIONS / 2),
             next_id: 0,
             closing: 0,
-            releasing: 0,
             last_sweep: epoch,
             last_report: None,
             unreported: 0,
@@ -252,27 +252,29 @@ impl Connections {
         loop {
             self.budget.exceeded().await;
             self.relieve(Instant::now());
+            // Until those that were reset have released their memory.
+            sleep(RELIEF_INTERVAL).await;
         }
     }
 
-    /// If the memory budget is exceeded, resets connections until an eighth of it is free:
-    /// those of the address or API key that holds most, and behind a proxy, where all
+    /// If the open connections exceed the memory budget, resets some until an eighth of it is
+    /// free: those of the address or API key that holds most, and behind a proxy, where all
     /// share an address, those of the key that holds most there.
     fn relieve(&self, now: Instant) {
         let mut pools = self.lock();
-        let used = self.budget.used().saturating_sub(pools.releasing);
-        if used <= self.budget.limit() {
-            return;
-        }
-        let mut excess = used - self.budget.limit() / 8 * 7;
+        let mut used = 0;
         let mut by_network = HashMap::<_, usize>::new();
         let mut by_key = HashMap::<_, usize>::new();
         let mut by_both = HashMap::<_, usize>::new();
         let mut holders = Vec::new();
         for (network, connections) in &pools.main.by_network {
             for (id, activity) in connections {
-                let held = activity.held();
+                let held = MemoryBudget::charge(activity.held());
+                if held == 0 {
+                    continue;
+                }
                 let key = activity.api_key();
+                used += held;
                 *by_network.entry(*network).or_default() += held;
                 *by_both.entry((*network, key)).or_default() += held;
                 if key.is_some() {
@@ -281,6 +283,11 @@ impl Connections {
                 holders.push((*network, key, held, *id));
             }
         }
+        let limit = self.budget.limit();
+        if used <= limit {
+            return;
+        }
+        let mut excess = used - limit / 8 * 7;
         holders.sort_by_cached_key(|(network, key, held, _)| {
             let key_total = by_key.get(key).copied().unwrap_or_default();
             let largest_total = by_network[network].max(key_total);
@@ -302,7 +309,7 @@ impl Connections {
             tracing::warn!(
                 connections,
                 held_bytes = used,
-                max_held_bytes = self.budget.limit(),
+                max_held_bytes = limit,
                 "memory budget exceeded; connections that hold most closed"
             );
         }
@@ -314,7 +321,6 @@ impl Connections {
         };
         self.metrics.reset_connections.increment();
         pools.closing += 1;
-        pools.releasing += activity.mark_releasing();
         pools.unreported += 1;
         activity.evict(Eviction::Reset);
     }
@@ -433,7 +439,6 @@ impl Drop for Slot {
         if removed.is_none() {
             // Evicted.
             pools.closing -= 1;
-            pools.releasing -= self.activity.releasing();
         }
     }
 }

@@ -31,11 +31,16 @@ impl MemoryBudget {
         }
     }
 
+    /// The part of the budget that a connection uses which holds so many bytes.
+    pub fn charge(held: usize) -> usize {
+        held - held % UNIT
+    }
+
     /// Charges a connection for the difference between what it held and what it holds.
     pub fn change(&self, before: usize, after: usize) {
         let used = &self.metrics.held_bytes;
-        let charged = before - before % UNIT;
-        let due = after - after % UNIT;
+        let charged = Self::charge(before);
+        let due = Self::charge(after);
         if due > charged {
             let added = due - charged;
             if used.fetch_add(added, Relaxed) + added > self.limit {
@@ -53,9 +58,5 @@ impl MemoryBudget {
 
     pub fn limit(&self) -> usize {
         self.limit
-    }
-
-    pub fn used(&self) -> usize {
-        self.metrics.held_bytes.load(Relaxed)
     }
 }
