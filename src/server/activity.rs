@@ -23,9 +23,9 @@ use super::{memory::MemoryBudget, request_state::RequestState};
 /// API key. More wait.
 const MAX_ANONYMOUS_REQUESTS: usize = 8;
 
-/// Memory beyond which an HTTP/2 connection's next request waits for its other responses
+/// Unsent bytes of responses beyond which an HTTP/2 connection's next request waits for them
 /// to be sent.
-const MAX_HELD_BYTES: usize = 1 << 20;
+const MAX_UNSENT_BYTES: usize = 1 << 20;
 
 /// The memory of an HTTP/2 request besides its head and bodies: its task, its stream, and
 /// the head of its response.
@@ -50,6 +50,8 @@ pub struct Activity {
     started: AtomicU64,
     active: AtomicUsize,
     unsent: AtomicUsize,
+    /// The memory of those.
+    unsent_bytes: AtomicUsize,
     /// The HTTP/2 responses that are streams.
     streams: AtomicUsize,
     /// The HTTP/2 requests that wait until the connection holds less.
@@ -126,6 +128,7 @@ impl Activity {
             started: AtomicU64::default(),
             active: AtomicUsize::default(),
             unsent: AtomicUsize::default(),
+            unsent_bytes: AtomicUsize::default(),
             streams: AtomicUsize::default(),
             queued: AtomicUsize::default(),
             room: Notify::new(),
@@ -233,6 +236,11 @@ impl Activity {
     /// the client blocks the write, so that a usual response costs nothing.
     pub fn set_response_bytes(&self, bytes: usize) {
         self.response_bytes.store(bytes, Relaxed);
+        // A pipelined one, behind what blocks.
+        if self.is_blocked() {
+            self.held_by_write.fetch_add(bytes, Relaxed);
+            self.hold(bytes);
+        }
     }
 
     /// Whether the connection may be evicted, and how long it has been waiting for its
@@ -328,17 +336,19 @@ impl Activity {
         }
     }
 
-    /// Whether another HTTP/2 request may start. The first one always may, so that those
-    /// that wait are woken by the end of another.
-    fn has_room(&self) -> bool {
-        let open = self.active.load(SeqCst) + self.unsent.load(SeqCst);
-        if open == 0 {
-            return true;
-        }
-        if self.api_key.load(SeqCst) == 0 {
-            return open < MAX_ANONYMOUS_REQUESTS;
-        }
-        self.held.load(SeqCst) < MAX_HELD_BYTES
+    /// Starts another HTTP/2 request, if the connection has room for it. The first one always
+    /// starts, so that those that wait are woken by the end of another.
+    fn try_start(&self) -> bool {
+        let started = self.active.fetch_update(SeqCst, SeqCst, |active| {
+            let open = active + self.unsent.load(SeqCst);
+            let has_room = if self.api_key.load(SeqCst) == 0 {
+                open < MAX_ANONYMOUS_REQUESTS
+            } else {
+                open == 0 || self.unsent_bytes.load(SeqCst) < MAX_UNSENT_BYTES
+            };
+            has_room.then_some(active + 1)
+        });
+        started.is_ok()
     }
 
     fn wake_queued(&self) {
@@ -347,16 +357,16 @@ impl Activity {
         }
     }
 
-    /// Waits until another HTTP/2 request may start.
-    async fn wait_for_room(&self) {
-        if self.has_room() {
+    /// Waits until another HTTP/2 request may start, and starts it.
+    async fn start(&self) {
+        if self.try_start() {
             return;
         }
         let _queued = Counted::new(&self.queued);
         loop {
             let mut woken = pin!(self.room.notified());
             woken.as_mut().enable();
-            if self.has_room() {
+            if self.try_start() {
                 return;
             }
             woken.await;
@@ -433,8 +443,7 @@ impl QueuedRequest {
     /// read, or that has not shown a valid API key.
     pub async fn start(self) -> ActiveRequest {
         let Self(held) = self;
-        held.activity.wait_for_room().await;
-        held.activity.active.fetch_add(1, SeqCst);
+        held.activity.start().await;
         ActiveRequest(held)
     }
 }
@@ -478,6 +487,7 @@ impl Drop for OpenStream {
 impl UnsentResponse {
     fn new(activity: &Arc<Activity>, bytes: usize) -> Self {
         activity.unsent.fetch_add(1, SeqCst);
+        activity.unsent_bytes.fetch_add(bytes, SeqCst);
         Self(Held::new(activity, bytes))
     }
 
@@ -491,6 +501,8 @@ impl UnsentResponse {
 
 impl Drop for UnsentResponse {
     fn drop(&mut self) {
-        self.0.activity.unsent.fetch_sub(1, SeqCst);
+        let Held { activity, bytes } = &self.0;
+        activity.unsent_bytes.fetch_sub(*bytes, SeqCst);
+        activity.unsent.fetch_sub(1, SeqCst);
     }
 }

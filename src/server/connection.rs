@@ -163,9 +163,10 @@ pub(super) fn reject_over_limit<S: Service>(
 
 /// The most memory that the body of a request can take.
 pub(super) fn max_body_bytes(body: &Incoming) -> usize {
-    let announced = body.size_hint().upper();
-    let announced = announced.and_then(|length| usize::try_from(length).ok());
-    announced.map_or(MAX_BODY_BYTES, |length| length.min(MAX_BODY_BYTES))
+    match body.size_hint().upper() {
+        Some(length) => length.min(MAX_BODY_BYTES as u64) as usize,
+        None => MAX_BODY_BYTES,
+    }
 }
 
 /// Waits until a connection that is to close has closed, as long as a request is in
@@ -264,7 +265,10 @@ async fn serve_http1<S: Service>(
                 }
             }
             Pin::new(&mut connection).graceful_shutdown();
-            drop((&mut connection).await);
+            tokio::select! {
+                _ = &mut connection => {}
+                () = slot.reset() => return,
+            }
             close_after_upgrade(connection.into_parts().io.into_inner()).await;
         }
         Stop::Evicted(Eviction::Reset) => {}
@@ -276,7 +280,11 @@ async fn serve_http1<S: Service>(
         Stop::Evicted(eviction) => {
             Pin::new(&mut connection).graceful_shutdown();
             if eviction == Eviction::Close || activity.is_serving() {
-                close(Pin::new(&mut connection), || activity.is_serving()).await;
+                let closed = close(Pin::new(&mut connection), || activity.is_serving());
+                tokio::select! {
+                    () = closed => {}
+                    () = slot.reset() => {}
+                }
             } else {
                 drop(connection.now_or_never());
             }

@@ -53,10 +53,10 @@ const MIN_IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often connections are evicted because they are idle for too long.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often connections are closed for their memory at most.
+/// The pause after connections were closed for their memory.
 const RELIEF_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How often at most the log says that connections were closed for their memory.
+/// The time between two reports that connections were closed for their memory.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 pub struct Connections {
@@ -76,8 +76,8 @@ struct Pools {
     /// For health checks only. No address may hold more than half of it.
     reserve: Pool,
     next_id: u64,
-    /// Evicted connections that are not closed yet.
-    closing: usize,
+    /// Evicted connections that are not closed yet, by id, with their networks.
+    closing: HashMap<u64, (IpAddr, Arc<Activity>)>,
     last_sweep: Instant,
     last_report: Option<Instant>,
     /// Connections that were reset since then.
@@ -188,7 +188,7 @@ impl Connections {
             ),
             reserve: Pool::new(RESERVED_CONNECTIONS, RESERVED_CONNECTIONS / 2),
             next_id: 0,
-            closing: 0,
+            closing: HashMap::new(),
             last_sweep: epoch,
             last_report: None,
             unreported: 0,
@@ -240,8 +240,8 @@ impl Connections {
             return;
         };
         self.metrics.evicted_connections.increment();
-        pools.closing += 1;
-        activity.evict(match pools.closing {
+        pools.closing.insert(id, (holder, activity.clone()));
+        activity.evict(match pools.closing.len() {
             ..=MAX_CLOSING => Eviction::Close,
             _ => Eviction::Abort,
         });
@@ -257,7 +257,7 @@ impl Connections {
         }
     }
 
-    /// If the open connections exceed the memory budget, resets some until an eighth of it is
+    /// If the connections exceed the memory budget, resets some until an eighth of it is
     /// free: those of the address or API key that holds most, and behind a proxy, where all
     /// share an address, those of the key that holds most there.
     fn relieve(&self, now: Instant) {
@@ -267,21 +267,25 @@ impl Connections {
         let mut by_key = HashMap::<_, usize>::new();
         let mut by_both = HashMap::<_, usize>::new();
         let mut holders = Vec::new();
-        for (network, connections) in &pools.main.by_network {
-            for (id, activity) in connections {
-                let held = MemoryBudget::charge(activity.held());
-                if held == 0 {
-                    continue;
-                }
-                let key = activity.api_key();
-                used += held;
-                *by_network.entry(*network).or_default() += held;
-                *by_both.entry((*network, key)).or_default() += held;
-                if key.is_some() {
-                    *by_key.entry(key).or_default() += held;
-                }
-                holders.push((*network, key, held, *id));
+        let open = pools.main.by_network.iter().flat_map(|(network, open)| {
+            open.iter().map(|(id, activity)| (*network, *id, activity))
+        });
+        let closing = pools.closing.iter();
+        let closing = closing.map(|(id, (network, activity))| (*network, *id, activity));
+        for (network, id, activity) in open.chain(closing) {
+            let held = MemoryBudget::charge(activity.held());
+            // The memory of those that are being reset is about to be released.
+            if held == 0 || activity.evicted() == Some(Eviction::Reset) {
+                continue;
             }
+            let key = activity.api_key();
+            used += held;
+            *by_network.entry(network).or_default() += held;
+            *by_both.entry((network, key)).or_default() += held;
+            if key.is_some() {
+                *by_key.entry(key).or_default() += held;
+            }
+            holders.push((network, key, held, id));
         }
         let limit = self.budget.limit();
         if used <= limit {
@@ -316,13 +320,15 @@ impl Connections {
     }
 
     fn reset(&self, pools: &mut Pools, network: IpAddr, id: u64) {
-        let Some(activity) = pools.main.remove(network, id) else {
+        if let Some(activity) = pools.main.remove(network, id) {
+            pools.closing.insert(id, (network, activity));
+        }
+        let Some((_, activity)) = pools.closing.get(&id) else {
             return;
         };
-        self.metrics.reset_connections.increment();
-        pools.closing += 1;
-        pools.unreported += 1;
         activity.evict(Eviction::Reset);
+        self.metrics.reset_connections.increment();
+        pools.unreported += 1;
     }
 
     /// Evicts connections that are idle for longer than the remaining room allows.
@@ -405,6 +411,20 @@ impl Slot {
         self.health_only || self.connections.phase.load(Relaxed) >= DRAINING
     }
 
+    /// Completes when the connection is to be reset.
+    ///
+    /// Await it in the connection's task only, after [`stopped`](Self::stopped).
+    pub async fn reset(&self) {
+        poll_fn(|cx| {
+            self.activity.waker().register(cx.waker());
+            match self.activity.evicted() {
+                Some(Eviction::Reset) => Poll::Ready(()),
+                _ => Poll::Pending,
+            }
+        })
+        .await;
+    }
+
     /// Completes when the connection is to close.
     ///
     /// Await it in the connection's task only, and not inside a combinator that swaps
@@ -438,7 +458,7 @@ impl Drop for Slot {
         let removed = pools.pool(self.health_only).remove(self.network, self.id);
         if removed.is_none() {
             // Evicted.
-            pools.closing -= 1;
+            pools.closing.remove(&self.id);
         }
     }
 }

@@ -24,7 +24,7 @@ const FRAMES_PER_REQUEST: u64 = 10;
 /// Frames per part of a response: updates of the windows of the stream and the connection.
 const FRAMES_PER_CHUNK: u64 = 4;
 
-/// What a client sends before its first frame.
+/// The length of the preface, which precedes the first frame.
 const PREFACE_BYTES: usize = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
 
 const HEAD_BYTES: usize = 9;
@@ -89,8 +89,8 @@ impl FrameMeter {
         }
     }
 
-    /// Whether the control frames since the last check are as many as what the client
-    /// asked for, was sent, or may send in that time.
+    /// Returns true if the client may have sent this many control frames since the last check,
+    /// by its requests, by what it was sent, or by the time.
     fn is_justified(&mut self) -> bool {
         let now = Instant::now();
         let started = self.activity.started();

@@ -135,10 +135,13 @@ pub async fn serve<S: Service>(
     // Let requests in flight finish. Do not wait for a client that ignores GOAWAY or
     // does not read its last responses, nor for streams: at shutdown the service has ended
     // them.
-    close(connection, || {
+    let closed = close(connection, || {
         activity.is_active() || activity.has_unsent() && progress.is_reading()
-    })
-    .await;
+    });
+    tokio::select! {
+        () = closed => {}
+        () = slot.reset() => {}
+    }
 }
 
 /// The progress of an HTTP/2 connection, from one check to the next. Only requests and
@@ -156,6 +159,9 @@ struct Progress {
     /// The bytes that were sent when the client's rate was last judged, and when that was.
     sent: u64,
     sent_at: Instant,
+    /// The bytes that were sent at the last check, and since when these are all.
+    last_sent: u64,
+    last_sent_at: Instant,
 }
 
 impl Progress {
@@ -171,10 +177,12 @@ impl Progress {
             max_idle: limits.head_timeout,
             sent: 0,
             sent_at: now,
+            last_sent: 0,
+            last_sent_at: now,
         }
     }
 
-    /// Whether no request has arrived for too long, and none is being served.
+    /// Returns true if no request has arrived for too long, and none is being served.
     fn is_idle(&mut self, now: Instant) -> bool {
         let started = self.activity.started();
         if started != self.started || self.activity.is_busy() {
@@ -185,21 +193,29 @@ impl Progress {
         now - self.started_at >= self.max_idle
     }
 
-    /// Whether the client reads its responses at less than the minimum rate. Flow control
-    /// can block them without blocking a write.
+    /// Returns true if the client has stopped to read its responses, or reads them at less
+    /// than the minimum rate. Flow control can block them without blocking a write.
     fn is_stalled(&mut self, now: Instant) -> bool {
-        let elapsed = now - self.sent_at;
+        let total = self.activity.sent().bytes;
         let has_unsent = self.activity.has_unsent();
+        if !has_unsent || total != self.last_sent {
+            self.last_sent = total;
+            self.last_sent_at = now;
+        }
+        if now - self.last_sent_at >= self.write_timeout {
+            return true;
+        }
+        let elapsed = now - self.sent_at;
         if has_unsent && elapsed < self.write_timeout {
             return false;
         }
-        let sent = self.activity.sent().bytes - self.sent;
-        self.sent += sent;
+        let sent = total - self.sent;
+        self.sent = total;
         self.sent_at = now;
         has_unsent && (sent as f64) < self.min_read_rate * elapsed.as_secs_f64()
     }
 
-    /// Whether the client has read at the minimum rate since this was last asked, a second
+    /// Returns true if the client has read at the minimum rate since the last call, a second
     /// ago.
     fn is_reading(&mut self) -> bool {
         let sent = self.activity.sent().bytes - self.sent;

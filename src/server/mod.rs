@@ -23,7 +23,7 @@ mod tls;
 
 use std::{
     net::IpAddr,
-    sync::{Arc, atomic::AtomicUsize},
+    sync::{Arc, atomic::AtomicI64},
 };
 
 use http::Request;
@@ -58,7 +58,7 @@ pub struct Metrics {
     pub reset_connections: Counter,
     /// Memory that requests and unsent responses hold, beyond a free part for each
     /// connection.
-    pub held_bytes: AtomicUsize,
+    pub held_bytes: AtomicI64,
 }
 
 pub type Response = http::Response<ResponseBody>;

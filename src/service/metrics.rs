@@ -117,7 +117,7 @@ impl MetricsEndpoint {
         text.gauge(
             "petstore_held_memory_bytes",
             "Memory of requests and unsent responses, beyond 16 KiB for each connection.",
-            server.held_bytes.load(Relaxed),
+            server.held_bytes.load(Relaxed).max(0),
         );
         text.counter(
             "petstore_memory_evictions_total",

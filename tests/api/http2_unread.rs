@@ -20,8 +20,10 @@ use crate::{
 
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
+const ACK: u8 = 1;
 const PRIORITY: u8 = 2;
 const WINDOW_UPDATE: u8 = 8;
+const GOAWAY: u8 = 7;
 const UNKNOWN: u8 = 0x42;
 
 /// More than a frame, and it needs no API key.
@@ -39,6 +41,7 @@ struct Client {
     received: Vec<u8>,
     next_stream: u32,
     key: Option<String>,
+    is_closed: bool,
 }
 
 impl Client {
@@ -53,6 +56,7 @@ impl Client {
             received: Vec::new(),
             next_stream: 1,
             key: key.map(String::from),
+            is_closed: false,
         };
         // SETTINGS_INITIAL_WINDOW_SIZE.
         let closed_window = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
@@ -76,13 +80,47 @@ impl Client {
         self.send(&request).await;
     }
 
-    /// The number of responses whose head has arrived.
-    fn responses(&self) -> usize {
-        let heads = frames(&self.received).filter(|(kind, ..)| *kind == HEADERS);
-        heads.count()
+    /// The number of frames of a kind that have arrived.
+    fn count(&self, kind: u8) -> usize {
+        let received = frames(&self.received);
+        received.filter(|(found, ..)| *found == kind).count()
     }
 
-    /// Reads until so many responses have arrived.
+    /// The number of responses whose head has arrived.
+    fn responses(&self) -> usize {
+        self.count(HEADERS)
+    }
+
+    /// Reads a few kilobytes per second of eight responses in turn, until the condition holds.
+    async fn read_slowly_until(&mut self, condition: impl Fn(&Self) -> bool) {
+        let reading = async {
+            let streams = (1..=15).step_by(2).cycle();
+            for stream in streams {
+                let acknowledged = self.count(PING);
+                let increment = 500_u32.to_be_bytes();
+                self.send(&frame(WINDOW_UPDATE, 0, stream, &increment))
+                    .await;
+                let received = self.reading.read_buf(&mut self.received);
+                if let Ok(read) = timeout(Duration::from_millis(100), received).await {
+                    self.is_closed = !read.is_ok_and(|read| read > 0);
+                }
+                let pings = frames(&self.received).filter(|(kind, ..)| *kind == PING);
+                let acknowledgements = pings
+                    .skip(acknowledged)
+                    .flat_map(|(.., payload)| frame(PING, ACK, 0, payload));
+                let acknowledgements: Vec<u8> = acknowledgements.collect();
+                self.send(&acknowledgements).await;
+                if condition(self) {
+                    return;
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let read = timeout(Duration::from_secs(60), reading).await;
+        assert!(read.is_ok(), "the condition does not hold");
+    }
+
+    /// Reads until this many responses have arrived.
     async fn wait_for_responses(&mut self, count: usize) {
         let reading = async {
             while self.responses() < count {
@@ -140,6 +178,41 @@ pub async fn unread_responses_have_a_budget(backend: Backend) {
     other.wait_for_responses(2).await;
 }
 
+/// A connection that is closing because it is idle may take long, if its client reads slowly.
+/// It is reset like any other.
+pub async fn closing_connections_are_within_the_budget(backend: Backend) {
+    let server = Server::start_with(backend, |config| {
+        config.service.server.max_held_bytes = 2 << 20;
+        config.service.server.min_read_rate = 100;
+        config.service.server.idle_timeout = Duration::from_secs(4);
+    })
+    .await;
+    let mut slow = Client::connect(&server, ATTACKER, None).await;
+    for _ in 0..8 {
+        slow.request(CONTRACT).await;
+    }
+    slow.wait_for_responses(8).await;
+    slow.read_slowly_until(|client| client.count(GOAWAY) > 0)
+        .await;
+    assert_eq!(server.metric(EVICTIONS).await, 0.0);
+    let exceed = async {
+        let mut others = Vec::new();
+        loop {
+            let mut other = Client::connect(&server, ATTACKER, None).await;
+            for _ in 0..3 {
+                other.request(CONTRACT).await;
+            }
+            others.push(other);
+            sleep(Duration::from_millis(200)).await;
+        }
+    };
+    tokio::select! {
+        () = slow.read_slowly_until(|client| client.is_closed) => {}
+        () = exceed => {}
+    }
+    assert!(server.metric(EVICTIONS).await > 0.0);
+}
+
 /// The same over HTTP/1.1, where the client does not read from its socket.
 pub async fn unread_http1_responses_have_a_budget(backend: Backend) {
     let server = Server::start_with(backend, |config| {
@@ -173,8 +246,7 @@ pub async fn requests_without_a_key_wait_for_earlier_ones(backend: Backend) {
     // An acknowledgement that is requested now comes after what was sent before it.
     sleep(Duration::from_millis(200)).await;
     without.send(&frame(PING, 0, 0, &[0; 8])).await;
-    let is_acknowledged = |client: &Client| frames(&client.received).any(|(kind, ..)| kind == PING);
-    while !is_acknowledged(&without) {
+    while without.count(PING) == 0 {
         without
             .reading
             .read_buf(&mut without.received)

@@ -135,6 +135,7 @@ const CASES: &[(&str, Case)] = cases![
     http2_floods::cancelling_every_concurrent_request_is_allowed,
     http2_floods::a_create_cancelled_in_flight_is_still_stored,
     http2_unread::unread_responses_have_a_budget,
+    http2_unread::closing_connections_are_within_the_budget,
     http2_unread::unread_http1_responses_have_a_budget,
     http2_unread::requests_without_a_key_wait_for_earlier_ones,
     http2_unread::pings_do_not_keep_unread_responses,

@@ -208,7 +208,7 @@ fn many_evicted_connections_are_aborted() {
     let closed = by(Eviction::Close);
     assert_eq!((closed, closed + by(Eviction::Abort)), (MAX_CLOSING, 100));
     drop(slots);
-    assert_eq!(connections.lock().closing, 0);
+    assert!(connections.lock().closing.is_empty());
 }
 
 /// Under a burst of connections from one address, each waits for its turn.
@@ -301,6 +301,18 @@ fn the_address_that_holds_most_memory_loses_its_largest_connections() {
     assert_eq!(connections.metrics.held_bytes.load(Relaxed), 0);
 }
 
+/// It may take long to close, if its client reads slowly.
+#[test]
+fn an_evicted_connection_counts_until_it_is_closed() {
+    let connections = with_budget();
+    let hold = |client, megabytes| holder(&connections, client, None, megabytes * MEGABYTE);
+    let holders = [hold("192.0.2.1", 5), hold("192.0.2.2", 4)];
+    let id = holders[0].0.id;
+    connections.evict(&mut connections.lock(), false, address("192.0.2.1"), id);
+    connections.relieve(connections.epoch);
+    assert_eq!(reset(&holders), [0]);
+}
+
 #[test]
 fn an_api_key_is_one_holder_whatever_its_addresses() {
     let connections = with_budget();
@@ -328,6 +340,23 @@ fn behind_a_proxy_the_key_that_holds_most_goes_first() {
     connections.relieve(connections.epoch);
     assert_eq!(reset(&holders).len(), 1);
     assert!(matches!(reset(&holders)[..], [1 | 2]));
+}
+
+/// Over HTTP/1.1, with the responses that are pipelined behind it.
+#[test]
+fn a_response_is_charged_once_its_write_blocks() {
+    let connections = with_budget();
+    let slot = connections.admit(address("192.0.2.1"), connections.epoch);
+    let activity = &slot.unwrap().activity;
+    activity.set_response_bytes(MEGABYTE);
+    assert_eq!(activity.held(), 0);
+    activity.block(connections.epoch);
+    let held = activity.held();
+    assert!(held >= MEGABYTE);
+    activity.set_response_bytes(MEGABYTE);
+    assert_eq!(activity.held(), held + MEGABYTE);
+    activity.unblock();
+    assert_eq!(activity.held(), 0);
 }
 
 /// The first request always starts, and a key makes room for those that wait.

@@ -7,7 +7,7 @@ const SETTINGS: u8 = 4;
 
 fn meter() -> (FrameMeter, Arc<Activity>) {
     let now = Instant::now();
-    let unlimited = MemoryBudget::new(usize::MAX, Arc::default());
+    let unlimited = MemoryBudget::new(1 << 40, Arc::default());
     let client = Ipv4Addr::LOCALHOST.into();
     let activity = Arc::new(Activity::new(client, Arc::new(unlimited), now, now));
     let mut meter = FrameMeter::new(activity.clone());

@@ -28,7 +28,7 @@ enum Write {
 
 fn activity() -> Arc<Activity> {
     let now = Instant::now();
-    let unlimited = MemoryBudget::new(usize::MAX, Arc::default());
+    let unlimited = MemoryBudget::new(1 << 40, Arc::default());
     let client = Ipv4Addr::LOCALHOST.into();
     Arc::new(Activity::new(client, Arc::new(unlimited), now, now))
 }
