@@ -9,7 +9,7 @@ use tokio_postgres::NoTls;
 
 use crate::{
     client::{Client, LoadGenerator, Pet, Response, WriteResults},
-    harness::{Finished, Home, PETSTORE, Service, signal, wait_for},
+    harness::{Finished, Home, PETSTORE, Service, eventually, signal, wait_for},
     postgres::Cluster,
 };
 
@@ -175,11 +175,14 @@ async fn cached_responses_reflect_the_writes_of_all_replicas() {
             assert_name(&name).await;
         }
     }
-    let hits: f64 = futures_util::future::join_all(deployment.services.iter().map(cache_hits))
-        .await
-        .into_iter()
-        .sum();
-    assert!(hits >= 270.0, "{hits} hits");
+    // Fewer requests are hits on a busy machine.
+    eventually("responses are cached", async || {
+        assert_name("Rex 30").await;
+        let hits = deployment.services.iter().map(cache_hits);
+        let hits: f64 = futures_util::future::join_all(hits).await.iter().sum();
+        hits >= 270.0
+    })
+    .await;
 
     // A transaction that began before what is cached, and commits after it.
     let database = deployment.cluster.url(&deployment.database);
