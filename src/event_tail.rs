@@ -36,8 +36,6 @@ const MAX_BYTES: usize = 4 << 20;
 pub const MAX_READ: usize = 1000;
 /// Reads of a filtered page. A page without a match may therefore not be the last.
 const MAX_READS: usize = 10;
-/// Pages that may wait for their turn, of those who share a queue.
-const MAX_WAITING_PAGES: usize = 16;
 /// Pages that are read at a time with one API key. A thousand of them must not delay the
 /// reads of others, and a page of events is the longest read there is.
 const MAX_PAGES_AT_A_TIME: usize = 2;
@@ -102,8 +100,6 @@ pub struct Page {
 #[derive(Debug)]
 pub struct ScanQueue {
     turn: Mutex<()>,
-    /// Places for pages. Requests in flight must not pile up: beyond that, a page ends.
-    pages: Semaphore,
     /// For pages that are read.
     reads: Semaphore,
 }
@@ -112,7 +108,6 @@ impl Default for ScanQueue {
     fn default() -> Self {
         Self {
             turn: Mutex::default(),
-            pages: Semaphore::new(MAX_WAITING_PAGES),
             reads: Semaphore::new(MAX_PAGES_AT_A_TIME),
         }
     }
@@ -133,7 +128,6 @@ impl ScanQueue {
 
 /// The turn of a reader to scan, until it is dropped.
 pub struct Turn<'a> {
-    _page: Option<SemaphorePermit<'a>>,
     _of_queue: MutexGuard<'a, ()>,
     _of_all: MutexGuard<'a, ()>,
 }
@@ -252,18 +246,7 @@ impl EventTail {
             if page.is_complete || missing == 0 {
                 break;
             }
-            let place = match from {
-                // Subscribers do not count as in flight.
-                ReadFrom::Memory => None,
-                ReadFrom::Store | ReadFrom::StoreDesc => match queue.pages.try_acquire() {
-                    Ok(place) => Some(place),
-                    Err(_) => break,
-                },
-            };
-            let _turn = Turn {
-                _page: place,
-                ..self.turn(queue).await
-            };
+            let _turn = self.turn(queue).await;
             let more = self.examine(from, Some(page.end), wanted, MAX_READ, missing);
             // Otherwise purged since; the next page says so.
             let Ok(more) = more.await? else {
@@ -279,7 +262,6 @@ impl EventTail {
     /// Waits for a turn to scan: to read on after a read without a match.
     pub async fn turn<'a>(&'a self, queue: &'a ScanQueue) -> Turn<'a> {
         Turn {
-            _page: None,
             _of_queue: queue.turn.lock().await,
             _of_all: self.scan.lock().await,
         }
@@ -446,7 +428,14 @@ const LOCK: &str = "no task panics while holding the lock";
 
 #[cfg(test)]
 mod tests {
-    use std::{future::poll_fn, path::Path, pin::pin, sync::Mutex as SyncMutex, task::Poll};
+    use std::{
+        path::Path,
+        pin::pin,
+        sync::{
+            Mutex as SyncMutex,
+            atomic::{AtomicUsize, Ordering::Relaxed},
+        },
+    };
 
     use futures_util::{FutureExt, future::join_all};
     use tokio::time::timeout;
@@ -497,31 +486,31 @@ mod tests {
         assert_eq!(*order.lock().unwrap(), ["other", "busy", "busy", "busy"]);
     }
 
-    /// Requests in flight do not pile up in the line: a page ends instead.
+    /// However many pages are requested with one key, two are read at a time, and the pages of
+    /// another key do not wait for them.
     #[tokio::test]
-    async fn few_pages_wait_for_a_turn() {
+    async fn pages_of_a_key_are_read_two_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
         let tail = open(dir.path(), 3000).await;
-        let queue = ScanQueue::default();
+        let [busy, other] = [(); 2].map(|()| ScanQueue::default());
+        let started = AtomicUsize::new(0);
         let wanted = nothing_else();
-        let find = || tail.find(ReadFrom::Store, None, &wanted, 10, &queue);
-        let current = tail.turn(&queue).await;
-        let mut waiting = pin!(join_all((0..MAX_WAITING_PAGES).map(|_| find())));
-        let all_wait = poll_fn(|cx| {
-            assert!(waiting.as_mut().poll(cx).is_pending());
-            match queue.pages.available_permits() {
-                0 => Poll::Ready(()),
-                _ => Poll::Pending,
-            }
-        });
-        all_wait.await;
-        let short = timeout(Duration::from_secs(60), find()).await;
-        let short = short.expect("the page ends").unwrap().unwrap();
-        assert_eq!((short.end.sequence, short.is_complete), (10, false));
-        drop(current);
-        for page in waiting.await {
+        let read = async |queue: &ScanQueue| {
+            let _reading = queue.read_page().await;
+            started.fetch_add(1, Relaxed);
+            let page = tail.find(ReadFrom::Store, None, &wanted, 10, queue).await;
             let page = page.unwrap().unwrap();
             assert_eq!((page.end.sequence, page.is_complete), (3000, true));
-        }
+        };
+        let current = busy.turn.lock().await;
+        let mut waiting = pin!(join_all([&busy; 5].map(&read)));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        let page = timeout(Duration::from_secs(60), read(&other)).await;
+        page.expect("the page of the other key is read");
+        assert!(waiting.as_mut().now_or_never().is_none());
+        assert_eq!(started.load(Relaxed), 3);
+        drop(current);
+        waiting.await;
+        assert_eq!(started.load(Relaxed), 6);
     }
 }
