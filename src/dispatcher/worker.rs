@@ -2,13 +2,14 @@
 
 use std::{future::pending, sync::Arc, time::Duration};
 
+use futures_util::future::OptionFuture;
 use jiff::Timestamp;
 use tokio::{
     sync::watch,
     task::JoinSet,
     time::{Instant, sleep_until, timeout},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
     Attempt, Shared,
@@ -17,7 +18,7 @@ use super::{
     tracker::{Job, Tracker},
 };
 use crate::{
-    event::{EventId, VisibleEvents},
+    event::{EventId, Gone, VisibleEvents},
     event_tail::{MAX_READ, Page, ReadFrom, SerializedEvent},
     store::{self, Store},
     webhook::{
@@ -70,6 +71,7 @@ impl Worker {
             stored: Arc::new(stored),
             changes: self.shared.tail.subscribe(),
             attempts: JoinSet::new(),
+            reading: None,
             has_more: true,
             is_scanning: false,
             is_outdated: false,
@@ -86,6 +88,9 @@ struct Running {
     tracker: Tracker,
     changes: watch::Receiver<()>,
     attempts: JoinSet<Finished>,
+    /// The read of further events that is in progress. It is a task, so that everything else
+    /// is done while it waits for its turn to scan.
+    reading: Option<AbortOnDropHandle<ReadResult>>,
     /// Whether there may be events that were not read.
     has_more: bool,
     /// Whether the last read found no event to deliver, and there are more.
@@ -95,6 +100,9 @@ struct Running {
     /// The store is left alone for a while after a failure.
     store_failed_at: Option<Instant>,
 }
+
+/// `None` if the store has failed.
+type ReadResult = Option<Result<Page, Gone>>;
 
 /// What became of a job.
 enum Finished {
@@ -119,7 +127,7 @@ impl Running {
         if self.is_store_usable() {
             self.reload().await?;
             self.read_retries().await;
-            self.read_events().await;
+            self.read_events();
         }
         self.start_attempts();
         self.worker.lag.set(self.tracker.oldest());
@@ -142,6 +150,10 @@ impl Running {
             Some(finished) = self.attempts.join_next() => {
                 // It panicked: start over.
                 self.finish(finished.map_err(|_| Ended)?);
+            }
+            Some(read) = OptionFuture::from(self.reading.as_mut()) => {
+                self.reading = None;
+                self.finish_read(read.map_err(|_| Ended)?).await;
             }
             _ = self.changes.changed(), if !self.has_more => self.has_more = true,
             Ok(()) = self.worker.revision.changed() => self.is_outdated = true,
@@ -190,6 +202,8 @@ impl Running {
                 self.is_outdated = false;
                 self.tracker.request_retries(stored.paused_until);
                 self.stored = Arc::new(stored);
+                // It may have looked for other types.
+                self.reading = None;
                 Ok(())
             }
             Some(_) => Err(Ended),
@@ -209,12 +223,12 @@ impl Running {
     }
 
     fn needs_events(&self) -> bool {
-        self.has_more && self.tracker.needs_events()
+        self.has_more && self.reading.is_none() && self.tracker.needs_events()
     }
 
-    /// Reads once. A worker that skips events takes turns with the others, and looks after
-    /// everything else in between.
-    async fn read_events(&mut self) {
+    /// Starts a read, unless the events are in memory. A worker that skips events takes turns
+    /// with the others.
+    fn read_events(&mut self) {
         if !self.needs_events() || !self.is_store_usable() {
             return;
         }
@@ -228,25 +242,25 @@ impl Running {
             self.add_page(page);
             return;
         }
-        let mut turn = None;
-        let mut size = PAGE;
-        if self.is_scanning {
-            turn = tokio::select! {
-                turn = shared.tail.turn(&shared.scans) => Some(turn),
-                () = self.worker.stop.cancelled() => return,
-            };
-            size = MAX_READ;
-        }
-        let read = self.store(|_| async move {
-            tail.examine(ReadFrom::Store, Some(position), &wanted, size, PAGE)
-                .await
-        });
-        let page = read.await;
-        drop(turn);
-        match page {
-            None => {}
+        let is_scanning = self.is_scanning;
+        let read = async move {
+            let mut _turn = None;
+            let mut size = PAGE;
+            if is_scanning {
+                _turn = Some(shared.tail.turn(&shared.scans).await);
+                size = MAX_READ;
+            }
+            let examine = tail.examine(ReadFrom::Store, Some(position), &wanted, size, PAGE);
+            shared.store(|_| examine).await
+        };
+        self.reading = Some(AbortOnDropHandle::new(tokio::spawn(read)));
+    }
+
+    async fn finish_read(&mut self, read: ReadResult) {
+        match read {
+            None => self.store_failed_at = Some(Instant::now()),
             Some(Ok(page)) => self.add_page(page),
-            Some(Err(_)) => self.read_oldest(position).await,
+            Some(Err(_)) => self.read_oldest(self.tracker.read_position()).await,
         }
     }
 
@@ -369,6 +383,7 @@ impl Running {
 
     /// Waits for the requests in flight, so that they are not sent again, and saves.
     async fn stop(&mut self) {
+        self.reading = None;
         let finish = async {
             while let Some(Ok(finished)) = self.attempts.join_next().await {
                 self.finish(finished);
@@ -413,6 +428,92 @@ async fn retry(
             let event = SerializedEvent::new(&event, shared.store.event_source());
             let attempt = attempt(shared, stored, connections, &event).await;
             Finished::Retry(delivery, attempt)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::{
+        super::{Config, Dispatcher},
+        *,
+    };
+    use crate::{
+        api_key::Scopes,
+        clock::Clock,
+        event::EventType,
+        event_tail::{EventTail, ScanQueue},
+        idempotency::Idempotent,
+        store::{DatabaseUrl, Options, Role},
+        webhook::{
+            NewWebhook,
+            secret::WebhookSecret,
+            url::{UrlPolicy, WebhookUrl},
+        },
+    };
+
+    /// The webhook wants the first event of the log and none of the others. While it waits for
+    /// its turn to skip them, the delivery of the first one is saved.
+    #[tokio::test]
+    async fn a_delivery_is_saved_while_a_scan_waits() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("petstore.db");
+        let url = DatabaseUrl::Sqlite(file.clone());
+        let store = Store::open(&url, &Options::new(Role::Service)).await;
+        let store = Arc::new(store.unwrap());
+        let db = rusqlite::Connection::open(file).unwrap();
+        db.execute_batch(
+            "INSERT INTO events (at, type, resource_id, name)
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
+             SELECT 1, iif(i = 1, 'category.deleted', 'category.updated'), i, 'Cats' FROM n",
+        )
+        .unwrap();
+        let receiver = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = receiver.local_addr().unwrap();
+        let new = NewWebhook {
+            url: WebhookUrl::parse(&format!("http://{address}/")).unwrap(),
+            types: Some([EventType::CategoryDeleted].into_iter().collect()),
+            description: None,
+        };
+        let secret = WebhookSecret::generate();
+        let created = store.webhook_create(1, Scopes::all(), new, secret, EventId::START, None);
+        let Idempotent::Executed(Ok(created)) = created.await.unwrap() else {
+            panic!("not created");
+        };
+
+        let tail = Arc::new(EventTail::new(store.clone()));
+        let mut config = Config::default();
+        config.urls = UrlPolicy {
+            allow_http: true,
+            networks: ["127.0.0.1/32".parse().unwrap()].into_iter().collect(),
+        };
+        let dispatcher = Dispatcher::new(store.clone(), tail.clone(), config, Clock::system());
+        let other = ScanQueue::default();
+        let _turn = tail.turn(&other).await;
+        let saved = async {
+            let (mut connection, _) = receiver.accept().await.unwrap();
+            assert!(connection.read(&mut [0; 4096]).await.unwrap() > 0);
+            while tail.skipped.get() < 2 * PAGE as u64 - 1 {
+                tokio::task::yield_now().await;
+            }
+            let response = b"HTTP/1.1 204 No Content\r\n\r\n";
+            connection.write_all(response).await.unwrap();
+            let is_saved = async || {
+                let stored = store.webhook_get(created.webhook.id).await.unwrap();
+                stored.unwrap().position != EventId::START
+            };
+            while !is_saved().await {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::select! {
+            () = dispatcher.run() => unreachable!(),
+            saved = timeout(Duration::from_secs(60), saved) => saved.expect("it is saved"),
         }
     }
 }
