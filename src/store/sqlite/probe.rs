@@ -2,7 +2,7 @@
 //!
 //! A commit alone proves little. It may overwrite a part of the WAL that was written before,
 //! which needs no room, and reads only a few pages. So each probe also asks for the free
-//! space, and reads the next rows of every table.
+//! space, and reads the next rows of the tables that grow with the store.
 
 use std::{
     io::{self, Write},
@@ -21,44 +21,37 @@ use super::{super::error::Error, Sqlite};
 /// The disk counts as full if it has less room than this.
 const MIN_ROOM: usize = 256 << 10;
 
-/// Reads the next rows of a table after `?1`. Returns the last of them, or 0 at the end, where
-/// the next probe starts again.
-macro_rules! next_rows {
-    ($table:literal, $id:literal) => {
-        concat!(
-            "SELECT iif(count(*) = 1000, max(",
-            $id,
-            "), 0) FROM (SELECT ",
-            $id,
-            " FROM ",
-            $table,
-            " WHERE ",
-            $id,
-            " > ?1 ORDER BY ",
-            $id,
-            " LIMIT 1000)"
-        )
-    };
-}
-
-const NEXT_ROWS: [&str; 5] = [
-    next_rows!("pets", "id"),
-    next_rows!("orders", "id"),
-    next_rows!("events", "sequence"),
-    next_rows!("webhooks", "id"),
-    next_rows!("api_keys", "id"),
+/// The tables that are read, each with its id: all that have an integer as primary key, and more
+/// than one row.
+const TABLES: [(&str, &str); 6] = [
+    ("pets", "id"),
+    ("categories", "id"),
+    ("orders", "id"),
+    ("events", "sequence"),
+    ("webhooks", "id"),
+    ("api_keys", "id"),
 ];
 
-/// The rows up to which the tables of [`NEXT_ROWS`] were read.
+/// Reads the next rows of a table after `?1`. Returns the last of them, or 0 at the end, where
+/// the next probe starts again.
+fn next_rows(table: &str, id: &str) -> String {
+    format!(
+        "SELECT iif(count(*) = 1000, max({id}), 0)
+         FROM (SELECT {id} FROM {table} WHERE {id} > ?1 ORDER BY {id} LIMIT 1000)"
+    )
+}
+
+/// The rows up to which the [`TABLES`] were read.
 #[derive(Debug, Default)]
-pub(super) struct Scan([AtomicI64; NEXT_ROWS.len()]);
+pub(super) struct Scan([AtomicI64; TABLES.len()]);
 
 impl Scan {
     fn advance(&self, db: &Connection) -> rusqlite::Result<()> {
-        for (position, sql) in self.0.iter().zip(NEXT_ROWS) {
+        for (position, (table, id)) in self.0.iter().zip(TABLES) {
+            let mut select = db.prepare_cached(&next_rows(table, id))?;
             let last = position.load(Relaxed);
-            let next = db.prepare_cached(sql)?.query_row([last], |row| row.get(0));
-            position.store(next?, Relaxed);
+            let next = select.query_row([last], |row| row.get(0))?;
+            position.store(next, Relaxed);
         }
         Ok(())
     }
