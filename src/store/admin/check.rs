@@ -236,7 +236,7 @@ const POSTGRES_INVARIANTS: [(&str, &str); 6] = [
 /// Names what runs with a change and was not created by a migration.
 const POSTGRES_ADDED_OBJECTS: &str = "
     WITH tables AS (
-        SELECT name::regclass AS id
+        SELECT to_regclass(name) AS id -- NULL if it is missing
         FROM unnest(ARRAY['pets', 'categories', 'orders', 'counts', 'events', 'event_log',
             'api_keys', 'idempotency_keys', 'imports', 'webhooks', 'webhook_deliveries']) AS name)
     SELECT format('trigger %s on %s', quote_ident(tgname), id)
