@@ -130,15 +130,24 @@ impl Import {
             let interrupted = || interrupt.error("interrupted; nothing was imported".into());
             restarted.await.ok_or_else(interrupted)??;
         }
-        status!("Importing {name} into {}", self.database.location());
-
-        bar.set_length(valid);
         let mut records = source.records(&names, &ProgressBar::hidden())?;
         let mut number = importer.done();
         let earlier = records.by_ref().take(number as usize);
-        bar.set_position(earlier.filter(|(_, record)| record.is_ok()).count() as u64);
+        let earlier = earlier.filter(|(_, record)| record.is_ok()).count() as u64;
+        if earlier == valid {
+            importer.finish().await?;
+            bar.finish_and_clear();
+            status!(
+                "Nothing was imported: another command has imported the content of {name} \
+                 ({animals}). To import it again, use --restart."
+            );
+            return Ok(());
+        }
+        status!("Importing {name} into {}", self.database.location());
+
+        bar.set_length(valid);
+        bar.set_position(earlier);
         if number > 0 {
-            let earlier = bar.position();
             bar.suspend(|| {
                 status!(
                     "Continuing: an earlier command has imported {earlier} of {animals}. To import \

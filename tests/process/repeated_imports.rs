@@ -158,11 +158,21 @@ fn a_finished_import_is_remembered(home: &Home, sql: impl Fn(&str)) {
     assert_eq!(count(home), 2);
     import(&["a.csv"]).success();
     assert_eq!(count(home), 2);
+    // Another command has imported everything after this one has asked for its record.
+    fs::write(home.path("c.csv"), "name,categoryId\nTom,4\n").unwrap();
+    import(&["c.csv"]).success();
+    sql("UPDATE imports SET finished_at = NULL
+         WHERE finished_at = (SELECT max(finished_at) FROM imports)");
+    let repeated = import(&["c.csv"]).success();
+    let message = "Nothing was imported: another command has imported the content of c.csv \
+                   (1 animal). To import it again, use --restart.\n";
+    assert_eq!(repeated.stderr, message);
+    assert_eq!(count(home), 3);
     // Sample animals are added every time.
     for _ in 0..2 {
         run(home, &["seed", "1"]).success();
     }
-    assert_eq!(count(home), 4);
+    assert_eq!(count(home), 5);
     run(home, &["check"]).success();
 }
 
@@ -182,7 +192,7 @@ fn a_finished_import_is_remembered_on_sqlite() {
     let _service = home.serve();
     let repeated = run(&home, &["import", "a.csv"]).success();
     assert!(repeated.stderr.contains("already imported"), "{repeated:?}");
-    assert_eq!(count(&home), 4);
+    assert_eq!(count(&home), 5);
 }
 
 #[test]
