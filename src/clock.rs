@@ -87,7 +87,7 @@ impl Settling {
         }
     }
 
-    /// Whether the system clock can be believed.
+    /// Returns true once the system clock can be believed.
     pub fn is_over(&self) -> bool {
         self.elapsed() >= self.duration
     }

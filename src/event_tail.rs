@@ -91,7 +91,7 @@ pub struct Page {
     pub events: Events,
     /// Where it ends: behind the events that were left out.
     pub end: EventId,
-    /// Whether the end of the log was reached.
+    /// True if the end of the log was reached.
     pub is_complete: bool,
 }
 

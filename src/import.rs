@@ -11,8 +11,8 @@ use crate::{
     pet::NewPet,
 };
 
-/// How long an import is remembered: an interrupted one can be continued, and a finished one
-/// is not imported twice.
+/// The time that an import is remembered for: an interrupted one can be continued, and a
+/// finished one is not imported twice.
 pub const RETENTION: SignedDuration = SignedDuration::from_hours(90 * 24);
 
 /// The most imports that are remembered, the newest of them.

@@ -395,8 +395,8 @@ impl ApiError {
         )
     }
 
-    /// Whether the service works as it should and rejects the request because of a limit, or
-    /// because it shuts down. Such responses are counted rather than logged: one event each
+    /// Returns true if the service works as it should and rejects the request because of a
+    /// limit, or because it shuts down. Such responses are counted rather than logged: one event each
     /// would add to an overload.
     pub fn is_rejection(&self) -> bool {
         matches!(

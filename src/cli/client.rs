@@ -30,14 +30,15 @@ use crate::{
 
 /// How long it may take to connect, or until the next part of a response arrives.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// How long a response may take from its head to its end.
+/// The time that a response may take from its head to its end.
 const MAX_BODY_TIME: Duration = Duration::from_secs(300);
-/// What a service may send for one request. A page of events, the longest response there is,
+/// The bytes that a service may send for one request. A page of events, the longest response there is,
 /// has less than a quarter of it.
 const MAX_RESPONSE: usize = 8 << 20;
 /// The head of a response may be this large.
 const MAX_HEAD: usize = 64 << 10;
-/// What a service may send until then: the TLS handshake, interim responses (1xx), the head.
+/// The bytes that a service may send up to the end of the head: the TLS handshake, interim
+/// responses (1xx), the head itself.
 const MAX_UNTIL_HEAD: usize = 256 << 10;
 /// The most characters of an error message that are shown.
 const MAX_MESSAGE_CHARS: usize = 1000;

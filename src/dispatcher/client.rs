@@ -42,8 +42,8 @@ use crate::{
 
 /// The head of a response may be this large. hyper allows no less than 8 KiB.
 const MAX_HEAD: usize = 16 << 10;
-/// What a receiver may send per attempt beyond the body of its response: the TLS handshake,
-/// interim responses (1xx), the head, chunk sizes and trailers.
+/// The bytes that a receiver may send per attempt beyond the body of its response: the TLS
+/// handshake, interim responses (1xx), the head, chunk sizes and trailers.
 const MAX_OVERHEAD: usize = 64 << 10;
 
 /// What is sent, and to whom.

@@ -93,7 +93,7 @@ struct Running {
     reading: Option<AbortOnDropHandle<ReadResult>>,
     /// Whether there may be events that were not read.
     has_more: bool,
-    /// Whether the last read found no event to deliver, and there are more.
+    /// True if the last read found no event to deliver, and there are more.
     is_scanning: bool,
     /// Whether the webhook has to be read again.
     is_outdated: bool,

@@ -17,8 +17,8 @@ use crate::{
 };
 use metrics::MetricsEndpoint;
 
-/// How long it may take at shutdown to save the progress of webhooks, then the usage of API
-/// keys, and then the time.
+/// The time limit, at shutdown, to save the progress of webhooks, then the usage of API keys,
+/// and then the time.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Default)]

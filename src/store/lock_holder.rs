@@ -38,14 +38,14 @@ pub(super) fn holder_and_advice(database: &Path) -> String {
 /// systems, such as Btrfs, give other numbers there.
 fn lock_holder(path: &Path) -> Option<u32> {
     let file = fs::metadata(path).ok()?;
-    let (device, inode) = (file.dev(), file.ino());
-    let file = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
+    let device = file.dev();
+    let id = format!("{:02x}:{:02x}:{}", major(device), minor(device), file.ino());
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let mut holders = locks.lines().filter_map(|line| {
         // `1: FLOCK ADVISORY WRITE 4711 08:01:131080 0 EOF`
         let fields: Vec<_> = line.split_whitespace().collect();
         let pid: u32 = fields.get(4)?.parse().ok()?;
-        (fields.get(5) == Some(&&*file)).then_some(pid)
+        (fields.get(5) == Some(&&*id)).then_some(pid)
     });
     // A process in another container has the id 0 here.
     holders.find(|pid| ![0, process::id()].contains(pid))

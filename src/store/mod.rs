@@ -92,7 +92,7 @@ pub struct Options {
     pub create: bool,
     /// The capacity of each write queue. Writes beyond it are rejected.
     pub write_queue_capacity: usize,
-    /// How long the clock is not believed after the store was opened: see [`Settling`].
+    /// The time after opening the store in which the clock is not believed: see [`Settling`].
     pub settling: SignedDuration,
 }
 

@@ -63,7 +63,7 @@ pub struct Server {
     task: JoinHandle<()>,
 }
 
-/// How long a test waits for something that must happen. A safety net, not a performance
+/// The time that a test waits for something that must happen. A safety net, not a performance
 /// requirement.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 

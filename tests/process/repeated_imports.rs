@@ -16,7 +16,7 @@ use crate::{
 /// More than the animals of a chunk.
 const ANIMALS: usize = 501;
 
-/// What a command does with files, connections and its output.
+/// The calls of a command on files, connections and its output.
 const CALLS: [&str; 11] = [
     "pwrite64",
     "fsync",
@@ -31,7 +31,7 @@ const CALLS: [&str; 11] = [
     "exit_group",
 ];
 
-/// How many imports are remembered, and for how long.
+/// The number of imports that are remembered, and the time that each is remembered for.
 const MAX_REMEMBERED: i64 = 10_000;
 const RETENTION: SignedDuration = SignedDuration::from_hours(90 * 24);
 

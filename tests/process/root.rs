@@ -1,4 +1,4 @@
-//! What is in the folder of a store is not trusted: links are not followed, and root, who runs
+//! The content of a store's folder is not trusted: links are not followed, and root, who runs
 //! `sudo petstore`, becomes the owner of the folder first. That user may be hostile.
 
 use std::{
@@ -28,11 +28,11 @@ const GROUP: u32 = 4321;
 /// The store of another user in a folder of theirs, `data`, and files of root in `roots`.
 struct Shop {
     home: Home,
-    /// What is in the store.
+    /// The content of the store.
     content: Vec<u8>,
 }
 
-/// What an attacker would change about a file of root.
+/// The properties that an attacker would change about a file of root.
 #[derive(Debug, PartialEq, Eq)]
 struct FileState {
     name: PathBuf,
@@ -515,7 +515,7 @@ fn nothing_is_opened_if_root_cannot_be_given_up() {
     Finished::of(&mut command).assert_fails(1, "cannot give up root for that user");
 }
 
-/// What only root may read or write is out of reach, and the message says what to do.
+/// Files that only root may read or write are out of reach, and the message says what to do.
 #[test]
 #[ignore = "needs root; make test runs this"]
 fn files_elsewhere_are_those_of_the_owner_too() {

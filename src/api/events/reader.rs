@@ -29,7 +29,7 @@ pub struct Reader {
     feed: Arc<EventFeed>,
     visible: VisibleEvents,
     position: EventId,
-    /// Whether the last read ended before it had found enough or reached the end of the
+    /// True if the last read ended before it had found enough or reached the end of the
     /// log. Reading on is then charged to the rate limit of the key, as following the link
     /// of such a page would be.
     pub is_scanning: bool,

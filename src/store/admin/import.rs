@@ -78,12 +78,12 @@ impl ImportError {
 /// An import that was begun or is continued.
 pub(crate) struct Importer {
     id: ImportId,
-    /// Whether its record is kept when it is complete, so that it is not repeated.
+    /// True if its record is kept when it is complete, so that it is not repeated.
     is_kept: bool,
     target: Target,
     /// The number of records that are done.
     done: i64,
-    /// The last sequence number of the event log if no one else writes.
+    /// The last sequence number of the event log, unless other clients write, too.
     last_event: Option<i64>,
 }
 

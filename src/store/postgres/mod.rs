@@ -210,8 +210,8 @@ impl Postgres {
         })
     }
 
-    /// How old something may be, in microseconds of the server's clock. At first everything
-    /// is kept: the server may have started together with this process, with a fast clock.
+    /// The age beyond which something is purged, in microseconds of the server's clock. At
+    /// first everything is kept: the server may have started together with this process, with a fast clock.
     fn max_age(&self, retention: SignedDuration) -> i64 {
         if self.settling.is_over() {
             microseconds(retention)
@@ -236,10 +236,10 @@ impl Postgres {
     pub(super) async fn ping(&self) -> Result<(), Error> {
         let rows = self.reads.read(&READ_ONLY, &[]).await?;
         let is_read_only = Columns::of(rows.first().ok_or(MissingRow)?).boolean()?;
-        match is_read_only {
-            false => Ok(()),
-            true => Err(Error::Unavailable(Arc::new(ReadOnly))),
+        if is_read_only {
+            return Err(Error::Unavailable(Arc::new(ReadOnly)));
         }
+        Ok(())
     }
 
     pub(super) fn last_known_version(&self) -> Version {

@@ -18,7 +18,7 @@ struct State {
     damage: Option<Cause>,
 }
 
-/// How often the store had failed at some point.
+/// The number of failures of the store up to some point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FailureCount(u64);
 

@@ -174,7 +174,7 @@ impl Sqlite {
         self.settling.limit(self.clock.now().min(Timestamp::now()))
     }
 
-    /// What is older may be purged.
+    /// The time before which rows may be purged.
     fn retained_since(&self, retention: SignedDuration) -> Timestamp {
         let now = self.certain_time();
         now.checked_sub(retention).unwrap_or(Timestamp::MIN)

@@ -261,7 +261,7 @@ pub(super) enum Effect {
     None,
 }
 
-/// What the writer thread publishes. No other thread changes it, except for the health.
+/// State that the writer thread publishes. No other thread changes it, except for the health.
 #[derive(Debug, Default)]
 struct Shared {
     health: Arc<Health>,
@@ -455,8 +455,8 @@ fn run_one(db: &Connection, write: &mut dyn PendingWrite) -> Result<Result<(), E
     }
 }
 
-/// Whether the writes of others would fail, too: not if a write has panicked, or another process
-/// has the file locked.
+/// Returns true if the writes of others would fail, too: not if a write has panicked, or another
+/// process has the file locked.
 fn is_failure_of_file(error: &Error) -> bool {
     let (Error::Unavailable(cause) | Error::OutcomeUnknown(cause)) = error else {
         return false;

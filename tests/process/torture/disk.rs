@@ -53,7 +53,7 @@ pub struct Faults {
     pub ignore_sync: bool,
     /// The number of a call, and the error with which it fails.
     pub call: Option<(usize, i32)>,
-    /// Whether the disk fills up: while the file `room` exists, its size is the room that is
+    /// True if the disk fills up: while the file `room` exists, its size is the room that is
     /// left.
     pub fills_up: bool,
 }
