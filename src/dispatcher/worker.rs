@@ -487,10 +487,12 @@ mod tests {
         };
 
         let tail = Arc::new(EventTail::new(store.clone()));
-        let mut config = Config::default();
-        config.urls = UrlPolicy {
-            allow_http: true,
-            networks: ["127.0.0.1/32".parse().unwrap()].into_iter().collect(),
+        let config = Config {
+            urls: UrlPolicy {
+                allow_http: true,
+                networks: ["127.0.0.1/32".parse().unwrap()].into_iter().collect(),
+            },
+            ..Config::default()
         };
         let dispatcher = Dispatcher::new(store.clone(), tail.clone(), config, Clock::system());
         let other = ScanQueue::default();
