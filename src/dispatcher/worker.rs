@@ -235,23 +235,23 @@ impl Running {
         // Before reading: what comes later is told again.
         self.changes.mark_unchanged();
         let shared = self.worker.shared.clone();
-        let tail = shared.tail.clone();
         let position = self.tracker.read_position();
         let wanted = self.wanted();
-        if let Some(page) = tail.cached(position, &wanted, MAX_READ, PAGE) {
+        if let Some(page) = shared.tail.cached(position, &wanted, MAX_READ, PAGE) {
             self.add_page(page);
             return;
         }
         let is_scanning = self.is_scanning;
         let read = async move {
-            let mut _turn = None;
-            let mut size = PAGE;
-            if is_scanning {
-                _turn = Some(shared.tail.turn(&shared.scans).await);
-                size = MAX_READ;
-            }
-            let examine = tail.examine(ReadFrom::Store, Some(position), &wanted, size, PAGE);
-            shared.store(|_| examine).await
+            let size = if is_scanning { MAX_READ } else { PAGE };
+            let _turn = if is_scanning {
+                Some(shared.tail.turn(&shared.scans).await)
+            } else {
+                None
+            };
+            let tail = &shared.tail;
+            let page = tail.examine(ReadFrom::Store, Some(position), &wanted, size, PAGE);
+            shared.store(|_| page).await
         };
         self.reading = Some(AbortOnDropHandle::new(tokio::spawn(read)));
     }
@@ -487,11 +487,12 @@ mod tests {
         };
 
         let tail = Arc::new(EventTail::new(store.clone()));
+        let urls = UrlPolicy {
+            allow_http: true,
+            networks: ["127.0.0.1/32".parse().unwrap()].into_iter().collect(),
+        };
         let config = Config {
-            urls: UrlPolicy {
-                allow_http: true,
-                networks: ["127.0.0.1/32".parse().unwrap()].into_iter().collect(),
-            },
+            urls,
             ..Config::default()
         };
         let dispatcher = Dispatcher::new(store.clone(), tail.clone(), config, Clock::system());
