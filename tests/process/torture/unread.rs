@@ -36,7 +36,7 @@ const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// Requests on each connection: the limit on concurrent streams.
 const REQUESTS: u32 = 64;
 
-/// How long a connection is held, unless the service closes it.
+/// The time after which a connection is given up, unless the service closes it.
 const MAX_HOLD: Duration = Duration::from_secs(120);
 
 /// The time until a client connects again. It is to take memory, not the processor.
@@ -153,7 +153,7 @@ fn start(attack: Attack, connections: usize, address: SocketAddr, key: &str) -> 
     attackers
 }
 
-/// Another client, whose connection stays open, for so many seconds.
+/// Another client, whose connection stays open, for this many seconds.
 async fn requests_are_served(good: &Client, seconds: u64) -> usize {
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut served = 0;
