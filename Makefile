@@ -94,7 +94,8 @@ soak: tools
 # connections, hostile requests. `make test` runs a short part of each campaign.
 torture: export TORTURE = 1
 torture: tools
-	cargo test --locked --test process -- --include-ignored --nocapture --test-threads=1 torture::
+	cargo test --locked --test process -- --include-ignored --nocapture --test-threads=1 torture:: \
+		a_killed_import no_race
 
 lint: lint-rust deny
 

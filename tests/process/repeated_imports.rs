@@ -11,6 +11,7 @@ use crate::{
     harness::{Finished, Home, wait_for},
     import_export::{exported, run},
     postgres::Cluster,
+    torture::rounds,
 };
 
 /// More than the animals of a chunk.
@@ -34,9 +35,6 @@ const CALLS: [&str; 11] = [
 /// The number of imports that are remembered, and the time that each is remembered for.
 const MAX_REMEMBERED: i64 = 10_000;
 const RETENTION: SignedDuration = SignedDuration::from_hours(90 * 24);
-
-/// Kills per kind of call: each stands for its neighbours.
-const MAX_KILLS: usize = 6;
 
 /// Writes a file whose content is that of no other.
 fn write_animals(home: &Home, file: &str) {
@@ -71,7 +69,8 @@ fn kill_and_repeat(home: &Home, prepare: impl Fn() -> usize) {
     for call in CALLS {
         let total = trace.matches(&format!(" {call}(")).count();
         let quarter = total.div_ceil(4);
-        let step = quarter.div_ceil(MAX_KILLS).max(1);
+        // Each kill stands for its neighbours, unless there is time for all of them.
+        let step = quarter.div_ceil(rounds(6, usize::MAX)).max(1);
         for number in (total - quarter + 1..=total).rev().step_by(step) {
             let before = prepare();
             let file = format!("{call}-{number}.csv");

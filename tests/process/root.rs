@@ -20,7 +20,10 @@ use rustix::{
     thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid},
 };
 
-use crate::harness::{Finished, Home, PETSTORE, Service, signal, url, wait_for};
+use crate::{
+    harness::{Finished, Home, PETSTORE, Service, signal, url, wait_for},
+    torture::rounds,
+};
 
 const OWNER: u32 = 1234;
 const GROUP: u32 = 4321;
@@ -260,7 +263,7 @@ fn no_race_for_the_log_leads_to_a_file_of_root() {
             }
             swaps
         });
-        for attempt in 0..40 {
+        for attempt in 0..rounds(40, 1000) {
             let created = shop.petstore(&["keys", "create", "till"]);
             if shop.files_of_root() != before {
                 is_over.store(true, Ordering::Relaxed);
