@@ -31,6 +31,9 @@ const MAX_UNSENT_BYTES: usize = 1 << 20;
 /// the head of its response.
 const REQUEST_OVERHEAD: usize = 4 << 10;
 
+/// The memory of a request that is being served, in addition: handlers are large futures.
+const HANDLER_OVERHEAD: usize = 8 << 10;
+
 /// The buffers of a connection whose client does not read.
 const BUFFER_BYTES: usize = 64 << 10;
 
@@ -410,6 +413,11 @@ impl Held {
             bytes,
         }
     }
+
+    fn grow(&mut self, bytes: usize) {
+        self.activity.hold(bytes);
+        self.bytes += bytes;
+    }
 }
 
 impl Drop for Held {
@@ -442,8 +450,9 @@ impl QueuedRequest {
     /// Waits until the connection has room for it: backpressure on a client that does not
     /// read, or that has not shown a valid API key.
     pub async fn start(self) -> ActiveRequest {
-        let Self(held) = self;
+        let Self(mut held) = self;
         held.activity.start().await;
+        held.grow(HANDLER_OVERHEAD);
         ActiveRequest(held)
     }
 }
