@@ -166,7 +166,10 @@ pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
             Next::Unauthorized(failure) => return Err(failure.into()),
         };
     }
-    let mut body = vec![b'['];
+    let lengths = page.events.iter().map(|event| event.json().len() + 1);
+    // Exactly, because it stays in memory until the client has read it.
+    let mut body = Vec::with_capacity(lengths.sum::<usize>() + 2);
+    body.push(b'[');
     for event in &page.events {
         body.extend(event.json());
         body.push(b',');
