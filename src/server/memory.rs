@@ -31,7 +31,7 @@ impl MemoryBudget {
         }
     }
 
-    /// The part of the budget that a connection uses that holds this many bytes.
+    /// The charge for a connection that holds this many bytes.
     pub fn charge(held: usize) -> usize {
         held - held % UNIT
     }

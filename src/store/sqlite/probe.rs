@@ -21,7 +21,7 @@ use super::{super::error::Error, Sqlite};
 /// The disk counts as full if it has less room than this.
 const MIN_ROOM: usize = 256 << 10;
 
-/// The tables that are read, each with its id: all that have an integer as primary key, and more
+/// The tables that are read, each with its id: those with an integer as primary key and more
 /// than one row.
 const TABLES: [(&str, &str); 6] = [
     ("pets", "id"),

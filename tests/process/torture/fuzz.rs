@@ -5,7 +5,7 @@
 //! designed status, and the service survives in bounded memory.
 
 mod oracle;
-mod requests;
+pub mod requests;
 
 use std::{
     collections::BTreeMap,

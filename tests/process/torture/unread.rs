@@ -21,7 +21,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::rounds;
+use super::{fuzz::requests::frame, rounds};
 use crate::{
     client::Client,
     harness::{Home, Service, TIMEOUT, eventually},
@@ -50,11 +50,6 @@ enum Attack {
     EventPages,
     /// The same over HTTP/1.1, one after the other.
     EventPagesOverHttp1,
-}
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = (payload.len() as u32).to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
 /// An HPACK literal header field without indexing or Huffman coding (RFC 7541, 6.2.2).

@@ -504,7 +504,8 @@ fn http2(random: &mut StdRng, key: &str) -> Fuzzed {
     }
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+/// An HTTP/2 frame. Its payload is cut at the size that every peer accepts.
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let payload = &payload[..payload.len().min(16_384)];
     let length = (payload.len() as u32).to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
