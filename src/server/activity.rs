@@ -184,6 +184,12 @@ impl Activity {
         self.budget.change(before, before - bytes);
     }
 
+    /// Whether the service must not take on more requests for now, because those that it has
+    /// hold too much memory.
+    pub fn is_memory_short(&self) -> bool {
+        self.budget.is_far_exceeded()
+    }
+
     fn millis(&self, at: Instant) -> u64 {
         (at.saturating_duration_since(self.epoch)).as_millis() as u64
     }

@@ -46,6 +46,12 @@ impl MemoryBudget {
         }
     }
 
+    /// Whether connections hold twice the budget: clients send requests faster than the
+    /// connections that were reset release their memory.
+    pub fn is_far_exceeded(&self) -> bool {
+        self.metrics.held_bytes.load(Relaxed) > 2 * self.limit as i64
+    }
+
     /// Completes when the budget was exceeded.
     pub async fn exceeded(&self) {
         self.exceeded.notified().await;

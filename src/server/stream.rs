@@ -43,6 +43,9 @@ const MAX_JOINED: usize = 4096;
 /// How long a rejected client's bytes are still read.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// How long an HTTP/2 connection is not read while memory is short.
+const MEMORY_PAUSE: Duration = Duration::from_millis(10);
+
 pub struct ClientStream<S, R> {
     stream: S,
     /// What was read already, by protocol detection or behind a request.
@@ -207,6 +210,18 @@ where
             }
         }
         Ok(())
+    }
+
+    /// Whether reading is paused because memory is short. On HTTP/1.1 a connection has one
+    /// request at a time.
+    fn is_paused(&mut self, cx: &mut Context<'_>) -> bool {
+        while self.frame_meter.is_some() && self.activity.is_memory_short() {
+            self.timer.as_mut().reset(Instant::now() + MEMORY_PAUSE);
+            if self.timer.as_mut().poll(cx).is_pending() {
+                return true;
+            }
+        }
+        false
     }
 
     /// Reads bytes of one request.
@@ -384,6 +399,9 @@ where
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if !self.ended {
+            if self.is_paused(cx) {
+                return Poll::Pending;
+            }
             let start = buf.filled().len();
             let read = self.poll_read_request(cx, buf);
             if let Some(meter) = &mut self.frame_meter

@@ -1,16 +1,17 @@
 //! Which of hyper's writes are replaced. That hyper still writes its own errors
 //! this way is tested over real sockets in `tests/api/http1.rs`.
 
-use std::net::Ipv4Addr;
+use std::{net::Ipv4Addr, sync::atomic::Ordering::Relaxed};
 
 use http::StatusCode;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, duplex},
     net::{TcpListener, TcpStream},
+    time::timeout,
 };
 
 use super::{
-    super::{memory::MemoryBudget, protocol::Protocol},
+    super::{Metrics, memory::MemoryBudget, protocol::Protocol},
     *,
 };
 
@@ -128,4 +129,28 @@ async fn bytes_read_ahead_are_replayed_first() {
     let mut text = String::new();
     stream.read_to_string(&mut text).await.unwrap();
     assert_eq!(text, "GET / HTTP/1.1");
+}
+
+/// Memory that connections hold while they are reset is released late.
+#[tokio::test]
+async fn http2_is_not_read_while_memory_is_short() {
+    let metrics = Arc::new(Metrics::default());
+    let budget = Arc::new(MemoryBudget::new(1 << 20, metrics.clone()));
+    let now = Instant::now();
+    let client = Ipv4Addr::LOCALHOST.into();
+    let activity = Arc::new(Activity::new(client, budget, now, now));
+    let (mut client, stream) = duplex(1024);
+    let (ahead, limits) = (ReadAhead::default(), Limits::default());
+    let mut stream = ClientStream::new(stream, ahead, activity.clone(), limits, reject)
+        .with_frame_meter(FrameMeter::new(activity.clone()));
+    client
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        .await
+        .unwrap();
+    metrics.held_bytes.store(3 << 20, Relaxed);
+    let mut received = [0; 24];
+    let read = timeout(10 * MEMORY_PAUSE, stream.read(&mut received)).await;
+    assert!(read.is_err(), "{read:?}");
+    metrics.held_bytes.store(2 << 20, Relaxed);
+    assert_eq!(stream.read(&mut received).await.unwrap(), 24);
 }

@@ -4,8 +4,13 @@
 
 use std::{
     convert::Infallible,
-    env,
+    env, hint,
     net::{Ipv4Addr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
     time::Duration,
 };
 
@@ -148,6 +153,30 @@ fn start(attack: Attack, connections: usize, address: SocketAddr, key: &str) -> 
     attackers
 }
 
+/// Busy loops on every core, until this is dropped: the service gets to release memory late.
+struct BusyLoops(Arc<AtomicBool>);
+
+impl BusyLoops {
+    fn start() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        for _ in 0..thread::available_parallelism().unwrap().get() {
+            let stop = stop.clone();
+            thread::spawn(move || {
+                while !stop.load(Relaxed) {
+                    hint::spin_loop();
+                }
+            });
+        }
+        Self(stop)
+    }
+}
+
+impl Drop for BusyLoops {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// Another client, whose connection stays open, for this many seconds.
 async fn requests_are_served(good: &Client, seconds: u64) -> usize {
     let end = Instant::now() + Duration::from_secs(seconds);
@@ -192,6 +221,7 @@ async fn unread_responses_do_not_exhaust_memory() {
         let good = Client::new(&service, &key);
         let (usual, longest_usual) = latencies(&good).await;
         let attackers = start(attack, attack.connections(), service.address, &reader);
+        let _busy = BusyLoops::start();
         let seconds = rounds(3, 600) as u64;
         let served = requests_are_served(&good, seconds).await;
         let (attacked, longest_attacked) = latencies(&good).await;
