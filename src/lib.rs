@@ -28,7 +28,7 @@ pub mod event;
 mod import;
 
 mod category;
-mod order;
+pub mod order;
 pub mod pet;
 
 pub mod api_key;
@@ -43,6 +43,7 @@ mod bounded_stream;
 pub mod clock;
 mod invalid;
 mod privileges;
+mod single_flight;
 mod tls;
 
 /// What the fuzz targets, and the test of their seeds, use beyond the public interface.

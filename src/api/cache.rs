@@ -9,14 +9,8 @@ mod revalidation;
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use quick_cache::{
-    Weighter,
-    sync::{Cache, EntryAction, EntryResult},
-};
-use tokio::{
-    sync::Mutex,
-    time::{Instant, error::Elapsed, timeout},
-};
+use quick_cache::{Weighter, sync::Cache};
+use tokio::time::{Instant, error::Elapsed, timeout};
 
 use super::{
     error::ApiError,
@@ -27,6 +21,7 @@ use crate::{
     order::{OrderFilter, OrderId},
     page::ListQuery,
     pet::{PetFilter, PetId},
+    single_flight::{SingleFlight, Turn},
     store::{Store, Version},
     telemetry::metrics::Counter,
 };
@@ -36,7 +31,7 @@ use revalidation::{Backoff, Doorkeeper, VersionChecks};
 const CAPACITY: u64 = 32 << 20;
 /// What an entry takes besides its body: mostly headers.
 const ENTRY_OVERHEAD: u64 = 1536;
-/// How many distinct reads are coalesced at a time on PostgreSQL.
+/// The number of distinct reads that are coalesced at a time.
 const MAX_SHARED_READS: usize = 256;
 /// How long a request waits for another one's read.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -76,7 +71,7 @@ pub struct Metrics {
 pub struct ResponseCache {
     store: Arc<Store>,
     entries: Cache<CacheKey, Entry, Weight>,
-    shared_reads: Cache<CacheKey, Arc<SharedRead>>,
+    reads: Cache<CacheKey, SingleFlight<ReadResult>>,
     version_checks: VersionChecks,
     doorkeeper: Doorkeeper,
     metrics: Metrics,
@@ -108,9 +103,6 @@ pub enum CachedRead<'a> {
     Pending(BoxFuture<'a, ReadResult>),
 }
 
-/// The last read of a response: when it started, and its result.
-type SharedRead = Mutex<Option<(Instant, ReadResult)>>;
-
 #[derive(Clone)]
 struct Weight;
 
@@ -126,7 +118,7 @@ impl ResponseCache {
         Self {
             store,
             entries: Cache::with_weighter(1024, CAPACITY, Weight),
-            shared_reads: Cache::new(MAX_SHARED_READS),
+            reads: Cache::new(MAX_SHARED_READS),
             version_checks,
             doorkeeper: Doorkeeper::default(),
             metrics: Metrics::default(),
@@ -145,48 +137,16 @@ impl ResponseCache {
         let Some(version) = self.store.version() else {
             return CachedRead::Pending(Box::pin(self.check_or_read(key, read())));
         };
-        let entry = self.entries.get(&key);
-        if let Some(entry) = entry.filter(|entry| entry.is_valid_at(version)) {
+        if let Some(response) = self.find_valid(&key, version) {
             self.metrics.hits.increment();
-            return CachedRead::Ready(entry.response);
+            return CachedRead::Ready(response);
         }
-        CachedRead::Pending(Box::pin(self.read_and_cache(key, version, read())))
-    }
-
-    /// Reads once for all concurrent requests and caches the response.
-    async fn read_and_cache(
-        &self,
-        key: CacheKey,
-        version: Version,
-        read: impl Future<Output = Result<CachedResponse, ApiError>>,
-    ) -> ReadResult {
-        let revalidate = |_: &CacheKey, entry: &mut Entry| match entry.is_valid_at(version) {
-            true => EntryAction::Retain(entry.response.clone()),
-            false => EntryAction::ReplaceWithGuard,
-        };
-        // If a read fails, the next request in line tries: hence the timeout
-        // over all of them.
-        let entry = self.entries.entry_async(&key, revalidate);
-        let guard = match timeout(READ_TIMEOUT, entry).await {
-            Ok(EntryResult::Retained(response)) => {
-                self.metrics.coalesced.increment();
-                return Ok(response);
-            }
-            Ok(EntryResult::Vacant(guard) | EntryResult::Replaced(guard, _)) => guard,
-            Ok(EntryResult::Removed(..) | EntryResult::Timeout) => {
-                unreachable!("neither is requested")
-            }
-            Err(elapsed) => return Err(timed_out(elapsed)),
-        };
-        self.metrics.misses.increment();
-        let version = self.store.version().unwrap_or(version);
-        let response = Arc::new(read.await?);
-        let _ = guard.insert(Entry {
-            response: response.clone(),
-            version,
-            backoff: None,
-        });
-        Ok(response)
+        CachedRead::Pending(Box::pin(self.read_shared(
+            key,
+            Instant::now(),
+            None,
+            read(),
+        )))
     }
 
     /// Asks the database whether a cached response is still valid, or reads it.
@@ -225,8 +185,9 @@ impl ResponseCache {
         self.read_shared(key, arrived, Some(backoff), read).await
     }
 
-    /// Requests that arrive during a read share the next one: it starts after they
-    /// arrived, so it reflects all they may expect.
+    /// Reads once for all concurrent requests, and caches the response: always on SQLite; on
+    /// PostgreSQL, if `backoff` says so. Requests that arrive during a read share the next
+    /// one: it starts after they arrived, so it reflects all they may expect.
     async fn read_shared(
         &self,
         key: CacheKey,
@@ -234,36 +195,156 @@ impl ResponseCache {
         backoff: Option<Arc<Backoff>>,
         read: impl Future<Output = Result<CachedResponse, ApiError>>,
     ) -> ReadResult {
-        let new = || Ok::<_, Infallible>(Arc::new(SharedRead::default()));
-        let Ok(shared) = self.shared_reads.get_or_insert_with(&key, new);
-        let mut last = timeout(READ_TIMEOUT, shared.lock())
-            .await
-            .map_err(timed_out)?;
-        if let Some((started, result)) = &*last
-            && *started >= arrived
-        {
+        let new = || Ok::<_, Infallible>(SingleFlight::default());
+        let Ok(reads) = self.reads.get_or_insert_with(&key, new);
+        let turn = timeout(READ_TIMEOUT, reads.join(arrived)).await;
+        let leader = match turn.map_err(timed_out)? {
+            Turn::Leader(leader) => leader,
+            Turn::Follower(result) => {
+                self.metrics.coalesced.increment();
+                return result;
+            }
+        };
+        let is_only_writer = self.store.version().is_some();
+        let version = self.store.last_known_version();
+        // The read that this one has waited for may have cached it.
+        if is_only_writer && let Some(response) = self.find_valid(&key, version) {
             self.metrics.coalesced.increment();
-            return result.clone();
+            return leader.finish(Ok(response));
         }
         self.metrics.misses.increment();
-        let (started, version) = (Instant::now(), self.store.last_known_version());
         let result = read.await.map(Arc::new);
-        *last = Some((started, result.clone()));
-        if let (Ok(response), Some(backoff)) = (&result, backoff)
-            && backoff.count_read()
+        let is_cached = || match &backoff {
+            Some(backoff) => backoff.count_read(),
+            None => is_only_writer,
+        };
+        if let Ok(response) = &result
+            && is_cached()
         {
             let entry = Entry {
                 response: response.clone(),
                 version,
-                backoff: Some(backoff),
+                backoff,
             };
             self.entries.insert(key, entry);
         }
-        result
+        leader.finish(result)
+    }
+
+    fn find_valid(&self, key: &CacheKey, version: Version) -> Option<Arc<CachedResponse>> {
+        let entry = self.entries.get(key)?;
+        entry.is_valid_at(version).then_some(entry.response)
     }
 }
 
 fn timed_out(elapsed: Elapsed) -> ApiError {
     let message = "the database did not respond in time; nothing was changed, retry later";
     ApiError::Unavailable(message, Arc::new(elapsed))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{FutureExt, future::join_all};
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::{
+        api::response,
+        pet::{NewPet, PetName},
+        store::{DatabaseUrl, Options, Role},
+    };
+
+    /// Reads that end when they are allowed to.
+    struct Reads {
+        cache: ResponseCache,
+        may_end: Semaphore,
+        fails: bool,
+    }
+
+    impl Reads {
+        async fn new(dir: &tempfile::TempDir) -> Self {
+            let url = DatabaseUrl::Sqlite(dir.path().join("petstore.db"));
+            let store = Store::open(&url, &Options::new(Role::Service)).await;
+            Self {
+                cache: ResponseCache::new(Arc::new(store.unwrap())),
+                may_end: Semaphore::new(0),
+                fails: false,
+            }
+        }
+
+        /// Sends a request whose response is not cached.
+        fn request(&self) -> BoxFuture<'_, ReadResult> {
+            let read = || async {
+                self.may_end.acquire().await.unwrap().forget();
+                if self.fails {
+                    return Err(ApiError::ShuttingDown("expected"));
+                }
+                Ok(CachedResponse::new(
+                    response::no_content(),
+                    Invalidation::OnAnyWrite,
+                ))
+            };
+            match self.cache.get_or_read(CacheKey::Inventory, read) {
+                CachedRead::Pending(mut pending) => {
+                    assert!((&mut pending).now_or_never().is_none());
+                    pending
+                }
+                CachedRead::Ready(_) => panic!("it is cached"),
+            }
+        }
+
+        fn counts(&self) -> [u64; 3] {
+            let Metrics {
+                hits,
+                misses,
+                coalesced,
+            } = self.cache.metrics();
+            [hits, misses, coalesced].map(Counter::get)
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_that_wait_for_a_read_use_its_response() {
+        let dir = tempfile::tempdir().unwrap();
+        let reads = Reads::new(&dir).await;
+        let requests: Vec<_> = (0..20).map(|_| reads.request()).collect();
+        reads.may_end.add_permits(1);
+        for response in join_all(requests).await {
+            response.unwrap();
+        }
+        assert_eq!(reads.counts(), [0, 1, 19]);
+    }
+
+    #[tokio::test]
+    async fn requests_that_wait_for_an_outdated_read_share_the_next_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let reads = Reads::new(&dir).await;
+        let requests: Vec<_> = (0..20).map(|_| reads.request()).collect();
+        let new = NewPet {
+            name: PetName::parse("Rex").unwrap(),
+            category_id: 1,
+            status: None,
+        };
+        reads.cache.store.pet_create(1, new, None).await.unwrap();
+        reads.may_end.add_permits(2);
+        for response in join_all(requests).await {
+            response.unwrap();
+        }
+        assert_eq!(reads.counts(), [0, 2, 18]);
+    }
+
+    #[tokio::test]
+    async fn requests_share_a_failure_and_the_next_one_reads_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut reads = Reads::new(&dir).await;
+        reads.fails = true;
+        let requests: Vec<_> = (0..20).map(|_| reads.request()).collect();
+        reads.may_end.add_permits(2);
+        for response in join_all(requests).await {
+            response.unwrap_err();
+        }
+        assert_eq!(reads.counts(), [0, 2, 18]);
+        drop(reads.request());
+        assert_eq!(reads.counts(), [0, 3, 18]);
+    }
 }

@@ -7,8 +7,8 @@ use serde_json::json;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{error::ApiError, response, single_flight::SingleFlight};
-use crate::{server::Response, store::Store};
+use super::{error::ApiError, response};
+use crate::{server::Response, single_flight::SingleFlight, store::Store};
 
 /// How long the store may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -65,7 +65,7 @@ impl Health {
                 }
             }
         };
-        let probed = self.store_probe.run(probe).await;
+        let probed = self.store_probe.spawn(|| probe).await;
         probed.unwrap_or_else(|panic| Err(ApiError::Internal(Arc::new(panic))))?;
         // It counts at once, although the last probe has succeeded.
         match self.store.failure() {

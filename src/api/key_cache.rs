@@ -18,12 +18,12 @@ use tokio::sync::watch;
 use super::{
     error::AuthFailure,
     rate_limit::{ArrivalTime, Limiter, Quota, RateLimit},
-    single_flight::SingleFlight,
 };
 use crate::{
     api_key::{ApiKey, ApiKeyDescription, ApiKeyUsage, KeyHash, Scopes},
     clock::Clock,
     event_tail::ScanQueue,
+    single_flight::SingleFlight,
     store::{self, Store},
     telemetry::audit_log,
 };
@@ -205,7 +205,8 @@ impl KeyCache {
     /// they share one read and its result, as long as it started after they called.
     pub async fn refresh(self: &Arc<Self>) -> RefreshResult {
         let keys = self.clone();
-        let refreshed = self.refresh.run(async move { keys.load().await }).await;
+        let load = || async move { keys.load().await };
+        let refreshed = self.refresh.spawn(load).await;
         refreshed.unwrap_or_else(|panic| Err(store::Error::Internal(Arc::new(panic))))
     }
 

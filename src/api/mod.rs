@@ -34,7 +34,6 @@ mod rate_limit;
 mod request;
 mod response;
 mod router;
-mod single_flight;
 mod state;
 mod webhooks;
 

@@ -3,19 +3,18 @@
 use std::{
     hash::{BuildHasher, Hash, RandomState},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
 
-use futures_util::{
-    FutureExt,
-    future::{BoxFuture, Shared},
-};
-use tokio::{sync, time::timeout};
+use tokio::time::timeout;
 
-use crate::store::{Store, Version};
+use crate::{
+    single_flight::SingleFlight,
+    store::{Store, Version},
+};
 
 /// How long to wait for a check, before responses are read instead.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(1);
@@ -24,26 +23,19 @@ const MAX_READS: u32 = 16;
 /// How many keys are remembered, about.
 const DOORKEEPER_SLOTS: usize = 1 << 16;
 
-/// Asks for the version once for all who wait at the time.
+/// Asks for the version once for all requests that wait at the time.
 pub struct VersionChecks {
     store: Arc<Store>,
-    running: Arc<sync::Mutex<()>>,
-    /// The check that starts when the running one ends.
-    next: Arc<Mutex<Option<Check>>>,
-    /// Whether a check took too long, and may still be running.
+    checks: SingleFlight<Option<Version>>,
+    /// A check took too long, and is still running.
     is_overdue: Arc<AtomicBool>,
 }
-
-type Check = Shared<BoxFuture<'static, Option<Version>>>;
-
-const LOCK: &str = "no thread panics while holding the lock";
 
 impl VersionChecks {
     pub fn new(store: Arc<Store>) -> Self {
         Self {
             store,
-            running: Arc::default(),
-            next: Arc::default(),
+            checks: SingleFlight::default(),
             is_overdue: Arc::default(),
         }
     }
@@ -51,40 +43,30 @@ impl VersionChecks {
     /// The version at a time after this call, or `None` if the check failed.
     pub async fn current_version(&self) -> Option<Version> {
         if self.is_overdue.load(Ordering::Relaxed) {
-            // Until it ends.
-            drop(self.running.try_lock().ok()?);
-            self.is_overdue.store(false, Ordering::Relaxed);
+            return None;
         }
-        let check = {
-            let mut next = self.next.lock().expect(LOCK);
-            next.get_or_insert_with(|| self.check()).clone()
-        };
-        check.await
+        let check = || check(self.store.clone(), self.is_overdue.clone());
+        self.checks.spawn(check).await.ok()?
     }
+}
 
-    fn check(&self) -> Check {
-        let (store, running, next) = (self.store.clone(), self.running.clone(), self.next.clone());
-        let is_overdue = self.is_overdue.clone();
-        let check = async move {
-            let running = timeout(VERSION_TIMEOUT, running.lock_owned()).await;
-            // Later callers need a later version.
-            let _started = next.lock().expect(LOCK).take();
-            let running = running.ok()?;
-            // A task of its own: the store's timeouts replace a connection that hangs.
-            let asked = tokio::spawn(async move {
-                let _running = running;
-                store.current_version().await
-            });
-            match timeout(VERSION_TIMEOUT, asked).await {
-                Ok(version) => version.ok()?.ok(),
-                Err(_elapsed) => {
-                    is_overdue.store(true, Ordering::Relaxed);
-                    None
-                }
-            }
-        };
-        check.boxed().shared()
+/// Asks for the version, but not while an earlier check is overdue.
+async fn check(store: Arc<Store>, is_overdue: Arc<AtomicBool>) -> Option<Version> {
+    if is_overdue.load(Ordering::Relaxed) {
+        return None;
     }
+    let mut check = Box::pin(async move { store.current_version().await });
+    if let Ok(version) = timeout(VERSION_TIMEOUT, &mut check).await {
+        return version.ok();
+    }
+    is_overdue.store(true, Ordering::Relaxed);
+    // It continues: the store's timeouts replace a connection that hangs.
+    let check = tokio::spawn(check);
+    tokio::spawn(async move {
+        let _ended = check.await;
+        is_overdue.store(false, Ordering::Relaxed);
+    });
+    None
 }
 
 /// When to cache a response again that was outdated.

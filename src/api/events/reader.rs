@@ -196,9 +196,9 @@ mod tests {
         let store = Arc::new(store.unwrap());
         let db = rusqlite::Connection::open(file).unwrap();
         db.execute_batch(
-            "INSERT INTO events (at, type, resource_id, name)
+            "INSERT INTO events (at, type, resource_id, data)
              WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3001)
-             SELECT 1, iif(i = 3001, 'category.deleted', 'category.updated'), i, 'Cats' FROM n",
+             SELECT 1, iif(i = 3001, 'category.deleted', 'category.updated'), i, '{{}}' FROM n",
         )
         .unwrap();
         let hash = ApiKeySecret::generate().hash();
