@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::{
     case_fold::fold,
+    idempotency::recorded_rejection,
     invalid::Invalid,
     json::{FromObject, Object},
     name,
@@ -21,7 +22,7 @@ pub struct Category {
 }
 
 /// A category's id: any int64, chosen by the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct CategoryId(i64);
 
@@ -145,6 +146,12 @@ pub enum CategoryRejection {
     /// Another category has the name.
     NameTaken,
 }
+
+recorded_rejection!(CategoryRejection {
+    NoSuchCategory = "no_such_category",
+    Outdated = "outdated",
+    NameTaken = "name_taken",
+});
 
 /// What naming a category does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

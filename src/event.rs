@@ -6,14 +6,13 @@ mod id;
 use std::{fmt, io::Write};
 
 use jiff::{SignedDuration, Timestamp};
-use serde::Serialize;
 
 use crate::{
     api_key::Scope,
-    category::{Category, CategoryId},
+    category::CategoryId,
     invalid::{Invalid, quoted},
-    order::{Order, OrderId, OrderStatus},
-    pet::{Pet, PetId},
+    order::{OrderId, OrderStatus},
+    pet::PetId,
 };
 
 pub use filter::{After, EventFilter, EventLimit, EventTypes, VisibleEvents};
@@ -28,26 +27,36 @@ pub struct Event {
     pub kind: EventType,
     /// The API key that made the change; `None` if the service did, or another program.
     pub api_key_id: Option<i64>,
-    /// The resource after the change; before it, if it was deleted.
-    pub resource: Resource,
+    pub resource_id: i64,
+    pub data: EventData,
 }
 
-/// A resource whose changes are logged.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
-pub enum Resource {
-    Pet(Pet),
-    Order(Order),
-    Category(Category),
+/// The resource of an event as JSON: after the change, or before it if it was deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventData {
+    /// The JSON that the log has.
+    stored: Box<str>,
+    /// The resource, if the log has a database row, because another program made the change.
+    resource: Option<Box<str>>,
 }
 
-impl Resource {
-    pub fn subject(&self) -> Subject {
-        match self {
-            Self::Pet(pet) => Subject::Pet(pet.id),
-            Self::Order(order) => Subject::Order(order.id),
-            Self::Category(category) => Subject::Category(category.id),
+impl EventData {
+    pub(crate) fn of_resource(json: String) -> Self {
+        Self {
+            stored: json.into(),
+            resource: None,
         }
+    }
+
+    pub(crate) fn of_row(row: String, resource: String) -> Self {
+        Self {
+            stored: row.into(),
+            resource: Some(resource.into()),
+        }
+    }
+
+    pub fn as_json(&self) -> &str {
+        self.resource.as_ref().unwrap_or(&self.stored)
     }
 }
 
@@ -101,7 +110,7 @@ impl EventType {
         })
     }
 
-    fn from_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         let mut all = Self::ALL.iter().copied();
         all.find(|kind| kind.as_str() == name)
     }
@@ -116,19 +125,25 @@ impl EventType {
         }
     }
 
-    /// The scope that an API key needs to see such an event.
-    pub fn scope(self) -> Scope {
+    /// The resource with this id that such an event is about.
+    pub fn subject(self, id: i64) -> Subject {
         match self {
-            Self::PetCreated
-            | Self::PetUpdated
-            | Self::PetDeleted
-            | Self::CategoryUpdated
-            | Self::CategoryDeleted => Scope::PetsRead,
+            Self::PetCreated | Self::PetUpdated | Self::PetDeleted => {
+                Subject::Pet(PetId::from_store(id))
+            }
+            Self::CategoryUpdated | Self::CategoryDeleted => {
+                Subject::Category(CategoryId::from_store(id))
+            }
             Self::OrderPlaced
             | Self::OrderCompleted
             | Self::OrderCancelled
-            | Self::OrderReturned => Scope::OrdersRead,
+            | Self::OrderReturned => Subject::Order(OrderId::from_store(id)),
         }
+    }
+
+    /// The scope that an API key needs to see such an event.
+    pub fn scope(self) -> Scope {
+        self.subject(0).scope()
     }
 }
 
@@ -171,9 +186,13 @@ impl fmt::Display for Subject {
 }
 
 impl Event {
+    pub fn subject(&self) -> Subject {
+        self.kind.subject(self.resource_id)
+    }
+
     /// Appends the event in the JSON format of CloudEvents 1.0. `id` is its own, `source`
     /// that of the store. Written by hand, because it is written for every event that is
-    /// read; only the resource has text that must be escaped.
+    /// read; the resource is JSON already.
     pub fn write_json(&self, json: &mut Vec<u8>, id: EventId, source: &str) {
         let kind = self.kind.as_str().as_bytes();
         for part in [
@@ -186,7 +205,7 @@ impl Event {
         ] {
             json.extend_from_slice(part);
         }
-        let (subject, time, sequence) = (self.resource.subject(), self.at, self.sequence);
+        let (subject, time, sequence) = (self.subject(), self.at, self.sequence);
         let written = write!(
             json,
             "\",\"subject\":\"{subject}\",\"time\":\"{time}\",\"sequence\":\"{sequence:019}\","
@@ -196,7 +215,7 @@ impl Event {
             write!(json, "\"keyid\":\"{key}\",").expect(IN_MEMORY);
         }
         json.extend_from_slice(b"\"data\":");
-        serde_json::to_writer(&mut *json, &self.resource).expect(IN_MEMORY);
+        json.extend_from_slice(self.data.as_json().as_bytes());
         json.push(b'}');
     }
 }

@@ -67,7 +67,7 @@ impl SerializedEvent {
             id,
             at: event.at,
             kind: event.kind,
-            subject: event.resource.subject(),
+            subject: event.subject(),
             block: block.into(),
             json_start,
         }
@@ -295,7 +295,7 @@ impl EventTail {
         // Only what is wanted is serialized.
         let select = |event: &Event| {
             wanted
-                .include(event.kind, event.resource.subject())
+                .include(event.kind, event.subject())
                 .then(|| Arc::new(SerializedEvent::new(event, source)))
         };
         let start = after.unwrap_or(EventId::START);
@@ -453,9 +453,9 @@ mod tests {
         let store = Store::open(&url, &Options::new(Role::Service)).await;
         let db = rusqlite::Connection::open(file).unwrap();
         db.execute_batch(&format!(
-            "INSERT INTO events (at, type, resource_id, name)
+            "INSERT INTO events (at, type, resource_id, data)
              WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {events})
-             SELECT 1, 'category.updated', i, 'Cats' FROM n"
+             SELECT 1, 'category.updated', i, '{{}}' FROM n"
         ))
         .unwrap();
         EventTail::new(Arc::new(store.unwrap()))

@@ -57,17 +57,6 @@ pub enum Idempotent<T> {
     KeyReused,
 }
 
-impl<T> Idempotent<Result<T, Infallible>> {
-    /// Drops the rejection of a request that cannot be rejected.
-    pub(crate) fn into_infallible(self) -> Idempotent<T> {
-        match self {
-            Self::Executed(Ok(value)) => Idempotent::Executed(value),
-            Self::Replayed(Ok(value)) => Idempotent::Replayed(value),
-            Self::KeyReused => Idempotent::KeyReused,
-        }
-    }
-}
-
 /// A reason to reject a request that can be recorded under its idempotency key
 /// and replayed to a retry.
 pub trait RecordedRejection: Copy + Send + Sync + 'static {
@@ -83,6 +72,28 @@ pub trait RecordedRejection: Copy + Send + Sync + 'static {
     /// The inverse of [`code`](Self::code).
     fn from_code(code: &str) -> Option<Self>;
 }
+
+/// Declares the codes of rejections that are recorded.
+macro_rules! recorded_rejection {
+    ($type:ident { $($rejection:ident = $code:literal,)+ }) => {
+        impl $crate::idempotency::RecordedRejection for $type {
+            fn code(self) -> &'static str {
+                match self {
+                    $(Self::$rejection => $code,)+
+                }
+            }
+
+            fn from_code(code: &str) -> Option<Self> {
+                match code {
+                    $($code => Some(Self::$rejection),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use recorded_rejection;
 
 /// For requests that are never rejected once they are valid.
 impl RecordedRejection for Infallible {

@@ -25,8 +25,21 @@ pub const MAX_CHUNK_SIZE: usize = 500;
 pub const MAX_CHUNK_BYTES: usize = 2 << 20;
 
 /// Identifies an import: the SHA-256 of a file and its format, or random.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ImportId(pub [u8; 32]);
+
+/// How far an import has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Import {
+    pub id: ImportId,
+    /// The number of records that are done.
+    pub records: i64,
+    /// The number of pets that were added.
+    pub pets: i64,
+    pub updated_at: Timestamp,
+    /// `None` if it was interrupted or is running.
+    pub finished_at: Option<Timestamp>,
+}
 
 /// The record of an import that was completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

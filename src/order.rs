@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     clock::truncate_to_microseconds,
-    idempotency::RecordedRejection,
+    idempotency::recorded_rejection,
     invalid::{Invalid, quoted},
     json::{FromObject, Object},
     page::{Filter, ListKind, Parameters, Position, Status, parse_positive_decimal, set_once},
@@ -82,7 +82,7 @@ impl Order {
 }
 
 /// An order's id: positive, below 2^53, assigned by the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct OrderId(i64);
 
@@ -149,6 +149,11 @@ pub struct OrderFilter {
 }
 
 impl OrderFilter {
+    pub(crate) fn matches(&self, order: &Order) -> bool {
+        self.status.is_none_or(|status| order.status == status)
+            && self.pet_id.is_none_or(|id| order.pet_id == id)
+    }
+
     /// What every list sorts an order by.
     pub fn position(order: &Order) -> Position {
         Position::of_id(order.id.get())
@@ -300,31 +305,13 @@ pub enum OrderRejection {
     OrderNotReturnable,
 }
 
-impl OrderRejection {
-    const ALL: [Self; 5] = [
-        Self::NoSuchPet,
-        Self::PetNotAvailable,
-        Self::NoSuchOrder,
-        Self::OrderNotOpen,
-        Self::OrderNotReturnable,
-    ];
-}
-
-impl RecordedRejection for OrderRejection {
-    fn code(self) -> &'static str {
-        match self {
-            Self::NoSuchPet => "no_such_pet",
-            Self::PetNotAvailable => "pet_not_available",
-            Self::NoSuchOrder => "no_such_order",
-            Self::OrderNotOpen => "order_not_open",
-            Self::OrderNotReturnable => "order_not_returnable",
-        }
-    }
-
-    fn from_code(code: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.code() == code)
-    }
-}
+recorded_rejection!(OrderRejection {
+    NoSuchPet = "no_such_pet",
+    PetNotAvailable = "pet_not_available",
+    NoSuchOrder = "no_such_order",
+    OrderNotOpen = "order_not_open",
+    OrderNotReturnable = "order_not_returnable",
+});
 
 #[cfg(test)]
 mod tests {
@@ -382,13 +369,5 @@ mod tests {
             returned.apply_at(Transition::Return, second(104, 0)),
             not_returnable
         );
-    }
-
-    #[test]
-    fn rejections_are_found_by_their_codes() {
-        for rejection in OrderRejection::ALL {
-            assert_eq!(OrderRejection::from_code(rejection.code()), Some(rejection));
-        }
-        assert_eq!(OrderRejection::from_code("succeeded"), None);
     }
 }

@@ -6,6 +6,7 @@ use compact_str::CompactString;
 use serde::Serialize;
 
 use crate::{
+    idempotency::recorded_rejection,
     invalid::{Invalid, combine},
     json::{FromObject, Object, Value},
     name,
@@ -206,8 +207,15 @@ pub enum PetRejection {
     Sold,
 }
 
+recorded_rejection!(PetRejection {
+    NoSuchPet = "no_such_pet",
+    Outdated = "outdated",
+    Reserved = "reserved",
+    Sold = "sold",
+});
+
 /// A pet's id: positive, below 2^53, assigned by the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct PetId(i64);
 

@@ -43,7 +43,7 @@ pub struct Webhook {
 pub const MAX_WEBHOOKS: i64 = 1000;
 
 /// A webhook's id: positive, below 2^53, assigned by the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct WebhookId(i64);
 

@@ -130,21 +130,16 @@ END;
 -- commits. The writer assigns sequence numbers without gaps; the newest event is never
 -- purged, so a number is never given twice.
 -- api_key_id: the API key that made the change; null if none did.
--- The columns after resource_id are those of the resource after the change; before it, if
--- it was deleted.
+-- data: the resource after the change, as JSON; before it, if it was deleted.
+-- is_row: always 0; on PostgreSQL, changes by other programs are logged.
 CREATE TABLE events (
     sequence    INTEGER PRIMARY KEY,
     at          INTEGER NOT NULL,
     type        TEXT    NOT NULL,
     api_key_id  INTEGER,
     resource_id INTEGER NOT NULL,
-    name        TEXT,
-    category_id INTEGER,
-    status      TEXT,
-    pet_id      INTEGER,
-    created_at  INTEGER,
-    updated_at  INTEGER,
-    expires_at  INTEGER
+    is_row      INTEGER NOT NULL DEFAULT 0,
+    data        TEXT    NOT NULL
 ) STRICT;
 
 -- The identity of the log, a random UUID, the last sequence number that was purged, and the
@@ -207,6 +202,7 @@ CREATE TABLE imports (
 -- position: the id of the last event that needs no first attempt anymore.
 -- paused_until: no attempt is made before. revision, epoch: see
 -- StoredWebhook. secret_request: see SigningSecrets.
+-- lease_owner, lease_expires_at: always null; PostgreSQL has several replicas.
 CREATE TABLE webhooks (
     id                         INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id BETWEEN 1 AND 9007199254740991),
     url                        TEXT    NOT NULL,
@@ -226,7 +222,9 @@ CREATE TABLE webhooks (
     failing_since              INTEGER,
     paused_until               INTEGER,
     revision                   INTEGER NOT NULL DEFAULT 1,
-    epoch                      INTEGER NOT NULL DEFAULT 1
+    epoch                      INTEGER NOT NULL DEFAULT 1,
+    lease_owner                TEXT,
+    lease_expires_at           INTEGER
 ) STRICT;
 
 -- Deliveries that have failed at least once. sequence is that of the event.

@@ -32,7 +32,7 @@ impl Man {
 
 /// Writes the pages of a command and of all its subcommands.
 fn write_pages(command: &Command, directory: &Path) -> io::Result<()> {
-    for subcommand in command.get_subcommands() {
+    for subcommand in command.get_subcommands().filter(|it| !it.is_hide_set()) {
         write_pages(subcommand, directory)?;
     }
     // No date, so that builds are reproducible. The blank keeps the date's

@@ -28,6 +28,7 @@ mod record_writer;
 mod restore;
 mod seed;
 mod serve;
+mod statements;
 mod stdout;
 mod table;
 mod visible;
@@ -173,6 +174,9 @@ enum Command {
     },
     /// Write the manual pages to a directory, one per command.
     Man(man::Man),
+    /// Print every SQL statement with its plan, for developers.
+    #[command(hide = true)]
+    Statements(statements::Statements),
 }
 
 impl Command {
@@ -184,6 +188,7 @@ impl Command {
             Self::Backup(backup) => &backup.database,
             Self::Restore(restore) => &restore.database,
             Self::Check(check) => &check.database,
+            Self::Statements(statements) => &statements.database,
             Self::Import(import) => &import.database,
             Self::Export(export) => &export.database,
             Self::Seed(seed) => &seed.database,
@@ -395,6 +400,7 @@ pub fn main() -> ExitCode {
             print(&script)
         }
         Command::Man(man) => man.run(),
+        Command::Statements(statements) => statements.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

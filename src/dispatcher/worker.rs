@@ -468,9 +468,9 @@ mod tests {
         let store = Arc::new(store.unwrap());
         let db = rusqlite::Connection::open(file).unwrap();
         db.execute_batch(
-            "INSERT INTO events (at, type, resource_id, name)
+            "INSERT INTO events (at, type, resource_id, data)
              WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
-             SELECT 1, iif(i = 1, 'category.deleted', 'category.updated'), i, 'Cats' FROM n",
+             SELECT 1, iif(i = 1, 'category.deleted', 'category.updated'), i, '{{}}' FROM n",
         )
         .unwrap();
         let receiver = TcpListener::bind("127.0.0.1:0").await.unwrap();

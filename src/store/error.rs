@@ -184,6 +184,28 @@ pub enum Error {
     Internal(Cause),
 }
 
+impl Error {
+    /// Whether another transaction kept a row locked for too long.
+    pub(super) fn is_locked(&self) -> bool {
+        matches!(self, Self::Unavailable(cause) if cause.is::<RowLocked>())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the row stayed locked by another transaction for too long")]
+pub(super) struct RowLocked;
+
+/// A row that a statement always returns is missing.
+#[derive(Debug, thiserror::Error)]
+#[error("a statement returned no row; was a trigger or rule added to the table?")]
+pub(super) struct MissingRow;
+
+impl From<MissingRow> for Error {
+    fn from(missing: MissingRow) -> Self {
+        Self::Internal(Arc::new(missing))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,13 +5,20 @@
 //! index has all filters, the rows of one are examined for the others, but only so many
 //! per page: it may have fewer items than its limit, and still a next page.
 
+use super::{
+    admin::NamedSql,
+    table::{Table, Value, columns},
+};
 use crate::{
-    api_key::ApiKeyFilter,
-    category::CategoryFilter,
-    order::OrderFilter,
+    api_key::{ApiKeyFilter, ApiKeyLabel},
+    category::{Category, CategoryFilter},
+    order::{Order, OrderFilter},
     page::{Filter, ListQuery, Position, Sort, Status},
-    pet::{NamePrefix, PetFilter, PetStatus},
-    webhook::{WebhookFilter, WebhookId, delivery::DeliveryFilter},
+    pet::{NamePrefix, Pet, PetFilter, PetStatus},
+    webhook::{
+        WebhookFilter, WebhookId,
+        delivery::{Delivery, DeliveryFilter, StoredWebhook},
+    },
 };
 
 /// How many rows are examined for a page.
@@ -21,13 +28,6 @@ pub(super) const MAX_EXAMINED: i64 = 1000;
 pub(super) enum Dialect {
     Sqlite,
     Postgres,
-}
-
-/// A parameter of a statement.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Value {
-    Int(i64),
-    Text(String),
 }
 
 /// A statement that reads a page and one row more, which shows that there is a next page.
@@ -40,7 +40,7 @@ pub(super) struct Select {
     /// Depends on which filters there are, not on their values.
     pub(super) sql: String,
     /// Of `$1`, `$2` and so on, which first appear in this order.
-    pub(super) parameters: Vec<Value>,
+    pub(super) parameters: Vec<Value<'static>>,
     pub(super) examines: bool,
 }
 
@@ -56,8 +56,8 @@ impl Select {
             ids: _,
         } = &query.filter;
         let category = category_id.map(|id| ("category_id", Value::Int(id)));
-        let status = status.map(|status| ("status", Value::Text(status.as_str().into())));
-        let mut select = Builder::new(dialect, "pets", pet_columns!());
+        let status = status.map(|status| ("status", Value::text(status.as_str())));
+        let mut select = Builder::new::<Pet>(dialect);
         match (name, category, status) {
             (Some(prefix), category, status) => {
                 select.walk_names(prefix, query.after.is_some(), query.sort);
@@ -94,8 +94,8 @@ impl Select {
     pub(super) fn orders(query: &ListQuery<OrderFilter>, dialect: Dialect) -> Self {
         let OrderFilter { status, pet_id } = query.filter;
         let pet = pet_id.map(|id| ("pet_id", Value::Int(id.get())));
-        let status = status.map(|status| ("status", Value::Text(status.as_str().into())));
-        let mut select = Builder::new(dialect, "orders", order_columns!());
+        let status = status.map(|status| ("status", Value::text(status.as_str())));
+        let mut select = Builder::new::<Order>(dialect);
         match (pet, status) {
             (Some(pet), status) => {
                 select.walk(pet);
@@ -108,15 +108,15 @@ impl Select {
     }
 
     pub(super) fn categories(query: &ListQuery<CategoryFilter>, dialect: Dialect) -> Self {
-        Builder::new(dialect, "categories", category_columns!()).finish(query)
+        Builder::new::<Category>(dialect).finish(query)
     }
 
     pub(super) fn webhooks(query: &ListQuery<WebhookFilter>, dialect: Dialect) -> Self {
-        Builder::new(dialect, "webhooks", webhook_columns!()).finish(query)
+        Builder::new::<StoredWebhook>(dialect).finish(query)
     }
 
     pub(super) fn api_key_labels(query: &ListQuery<ApiKeyFilter>, dialect: Dialect) -> Self {
-        Builder::new(dialect, "api_keys", api_key_label_columns!()).finish(query)
+        Builder::new::<ApiKeyLabel>(dialect).finish(query)
     }
 
     /// The deliveries of a webhook by the sequence number of their events.
@@ -127,23 +127,86 @@ impl Select {
     ) -> Self {
         let mut select = Builder {
             id: "sequence",
-            ..Builder::new(dialect, "webhook_deliveries", delivery_columns!())
+            ..Builder::new::<Delivery>(dialect)
         };
         select.require(("webhook_id", Value::Int(webhook.get())));
         let state = query.filter.state;
-        let state = state.map(|state| ("state", Value::Text(state.as_str().into())));
+        let state = state.map(|state| ("state", Value::text(state.as_str())));
         select.examined.extend(state);
         select.finish(query)
     }
 }
 
+/// The statements of lists, by the query strings that they are for.
+pub(super) fn examples(dialect: Dialect) -> Vec<NamedSql> {
+    fn add<F: Filter>(
+        examples: &mut Vec<NamedSql>,
+        list: &str,
+        queries: &[&str],
+        select: impl Fn(&ListQuery<F>) -> Select,
+    ) {
+        let last = Position {
+            name: "rex".into(),
+            id: 7,
+        };
+        for query in queries {
+            for after in [None, Some(last.clone())] {
+                let parsed = ListQuery::<F>::parse(query).expect("an example is valid");
+                let cursor = if after.is_some() {
+                    " with a cursor"
+                } else {
+                    ""
+                };
+                let Select {
+                    sql, parameters, ..
+                } = select(&ListQuery { after, ..parsed });
+                examples.push(NamedSql {
+                    name: format!("list {list}?{query}{cursor}"),
+                    text: sql,
+                    kinds: parameters.iter().map(Value::kind).collect(),
+                });
+            }
+        }
+    }
+    let mut all = Vec::new();
+    let pets = [
+        "",
+        "status=sold",
+        "categoryId=1",
+        "categoryId=1&status=sold",
+        "name=re",
+        "name=re&status=sold",
+        "sort=desc",
+    ];
+    let orders = ["", "status=placed", "petId=1", "petId=1&status=placed"];
+    add(&mut all, "pets", &pets, |query| {
+        Select::pets(query, dialect, false)
+    });
+    add(&mut all, "orders", &orders, |query| {
+        Select::orders(query, dialect)
+    });
+    add(&mut all, "categories", &[""], |query| {
+        Select::categories(query, dialect)
+    });
+    add(&mut all, "webhooks", &[""], |query| {
+        Select::webhooks(query, dialect)
+    });
+    add(&mut all, "keys", &[""], |query| {
+        Select::api_key_labels(query, dialect)
+    });
+    add(&mut all, "deliveries", &["", "state=failed"], |query| {
+        Select::deliveries(WebhookId::UNASSIGNED, query, dialect)
+    });
+    all
+}
+
 /// A column and the value that it must have.
-type Equality = (&'static str, Value);
+type Equality = (&'static str, Value<'static>);
 
 struct Builder {
     dialect: Dialect,
     table: &'static str,
-    columns: &'static str,
+    columns: String,
     /// The column that identifies a row of the list.
     id: &'static str,
     conditions: Vec<String>,
@@ -151,15 +214,15 @@ struct Builder {
     key: Option<(&'static str, Option<String>)>,
     /// What the index does not have.
     examined: Vec<Equality>,
-    parameters: Vec<Value>,
+    parameters: Vec<Value<'static>>,
 }
 
 impl Builder {
-    fn new(dialect: Dialect, table: &'static str, columns: &'static str) -> Self {
+    fn new<T: Table>(dialect: Dialect) -> Self {
         Self {
             dialect,
-            table,
-            columns,
+            table: T::NAME,
+            columns: columns::<T>(),
             id: "id",
             conditions: Vec::new(),
             key: None,
@@ -168,7 +231,7 @@ impl Builder {
         }
     }
 
-    fn bind(&mut self, value: Value) -> String {
+    fn bind(&mut self, value: Value<'static>) -> String {
         self.parameters.push(value);
         format!("${}", self.parameters.len())
     }
@@ -200,13 +263,13 @@ impl Builder {
     /// place of a bound.
     fn walk_names(&mut self, prefix: &NamePrefix, is_continued: bool, sort: Sort) {
         if !is_continued || sort == Sort::Desc {
-            let start = self.bind(Value::Text(prefix.as_str().into()));
+            let start = self.bind(Value::text(prefix.as_str().to_string()));
             self.conditions.push(format!("search_name >= {start}"));
         }
         if let Some(end) = prefix.end()
             && (!is_continued || sort == Sort::Asc)
         {
-            let end = self.bind(Value::Text(end.into()));
+            let end = self.bind(Value::text(String::from(end)));
             self.conditions.push(format!("search_name < {end}"));
         }
         self.key = Some(("search_name", None));
@@ -231,8 +294,8 @@ impl Builder {
             }
             (Dialect::Postgres, false) => {
                 let (filter, order) = self.postgres_range(query);
-                let Self { table, columns, .. } = self;
                 let limit = self.bind(lookahead);
+                let Self { table, columns, .. } = &self;
                 format!("SELECT {columns} FROM {table}{filter} ORDER BY {order} LIMIT {limit}")
             }
             (Dialect::Postgres, true) => {
@@ -245,7 +308,7 @@ impl Builder {
                     })
                     .collect();
                 let (matches, limit) = (matches.join(" AND "), self.bind(lookahead));
-                let Self { table, columns, .. } = self;
+                let Self { table, columns, .. } = &self;
                 format!(
                     "SELECT {columns}, matches, examined = {MAX_EXAMINED}
                      FROM (SELECT *, row_number() OVER (ORDER BY {order}) AS examined
@@ -267,7 +330,7 @@ impl Builder {
     /// id, so the names that equal the last one are a range of their own, merged with the
     /// others; ranges can be sorted only by what they return.
     fn sqlite_rows<F: Filter>(&mut self, query: &ListQuery<F>) -> String {
-        let Self { table, columns, .. } = *self;
+        let (table, columns) = (self.table, self.columns.clone());
         let operator = after(query.sort);
         let by_name = matches!(self.key, Some((_, None)));
         let Some(Position { name, id }) = &query.after else {
@@ -278,7 +341,7 @@ impl Builder {
             let filter = self.filter(&[format!("{} {operator} {id}", self.id)]);
             return format!("SELECT {columns} FROM {table}{filter}");
         }
-        let name = self.bind(Value::Text(name.as_str().into()));
+        let name = self.bind(Value::text(name.to_string()));
         let id = self.bind(Value::Int(*id));
         let same = self.filter(&[format!("search_name = {name} AND id {operator} {id}")]);
         let others = self.filter(&[format!("search_name {operator} {name}")]);
@@ -306,7 +369,7 @@ impl Builder {
                 (filter, order(&[self.id], query.sort))
             }
             Some((column, value)) => {
-                let value = value.unwrap_or_else(|| self.bind(Value::Text(name.as_str().into())));
+                let value = value.unwrap_or_else(|| self.bind(Value::text(name.to_string())));
                 let id = self.bind(id);
                 let filter = self.filter(&[format!("({column}, id) {operator} ({value}, {id})")]);
                 (filter, order(&[column, "id"], query.sort))
@@ -321,7 +384,7 @@ impl Builder {
         let position = query.after.as_ref();
         let position = position.map(|position| self.bind(Value::Int(position.id)));
         let limit = self.bind(Value::Int(i64::from(query.limit.get()) + 1));
-        let (columns, operator) = (self.columns, after(query.sort));
+        let (columns, operator) = (self.columns.clone(), after(query.sort));
         let mut ranges = Vec::new();
         for status in PetStatus::ALL.iter().map(|status| status.as_str()) {
             let continued = position.as_ref();

@@ -18,51 +18,67 @@
 //!   no order expires because of it, if the clock is set within the hour.
 
 #[macro_use]
-mod rows;
+mod sql;
 #[macro_use]
-mod replay;
+mod table;
+
+/// Evaluates an expression on the database that the store is on.
+macro_rules! with {
+    ($store:expr, $db:ident => $call:expr) => {
+        match $store {
+            $crate::store::Store::Sqlite($db) => $call,
+            $crate::store::Store::Postgres($db) => $call,
+        }
+    };
+}
 
 mod admin;
+mod api_keys;
 mod atomic_file;
+mod categories;
+mod command;
+mod deliveries;
 mod error;
+mod imports;
 mod list;
 mod lock_holder;
 mod metrics;
+mod orders;
+mod pets;
 mod postgres;
 mod queue;
 mod root;
 mod sqlite;
+mod tables;
 mod url;
-mod webhook_rows;
+mod webhooks;
+mod working_set;
 
-use std::collections::HashSet;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 
 use crate::{
-    api_key::{ApiKey, ApiKeyFilter, ApiKeyLabel, ApiKeyUsage, KeyHash, NewApiKey, Scopes},
-    category::{Category, CategoryFilter, CategoryId, CategoryName, CategoryRejection, Naming},
     clock::Settling,
     event::{Event, EventId, EventRetention, Gone},
-    idempotency::{Idempotent, IdempotentRequest},
-    import::{ImportChunk, ImportId},
-    order::{Order, OrderFilter, OrderId, OrderRejection, Transition},
-    page::{ListQuery, Page, Sort},
-    pet::{NewPet, Pet, PetChange, PetFilter, PetId, PetRejection},
-    webhook::{
-        NewWebhook, WebhookChange, WebhookFilter, WebhookId, WebhookRejection,
-        delivery::{Delivery, DeliveryFilter, LeasedWebhook, Progress, Retries, StoredWebhook},
-        secret::WebhookSecret,
-    },
+    idempotency::IdempotentRequest,
+    import::ImportId,
+    page::{Filter, ListQuery, Page, Position, Sort},
 };
+use command::{Command, CommandResult, QueuedCommand, Reply};
+use error::MissingRow;
+use list::{Dialect, Select};
 use postgres::Postgres;
+use queue::wait;
+use sql::Sql;
 use sqlite::Sqlite;
+use table::{Record, Value};
 
 pub(crate) use admin::{
     ImportError, ImportServer, Importer, Inspected, Restored, Server, SocketState, backup,
-    backup_to_stream, category_names, check, copy, export_orders, export_pets, finished_import,
-    inspect, list_keys, restore,
+    backup_to_stream, category_names, check, copy, explain_statements, export_orders, export_pets,
+    finished_import, inspect, list_keys, restore,
 };
 pub(crate) use atomic_file::{AtomicFile, discard_unfinished};
 pub(crate) use error::explain;
@@ -70,9 +86,17 @@ pub use error::{Error, OpenError};
 pub(crate) use metrics::StoreMetrics;
 pub use postgres::PostgresUrl;
 pub(crate) use root::give_up_root;
-pub use rows::Counts;
+pub use tables::Counts;
 pub use url::DatabaseUrl;
 pub(crate) use url::redact_password;
+
+statements! {
+    /// PostgreSQL has many rows of counters, to avoid contention.
+    COUNTS() = {
+        let sums = tables::COUNTS.map(|column| format!("CAST(sum({column}) AS bigint)"));
+        format!("SELECT {} FROM counts", sums.join(", "))
+    };
+}
 
 /// What a process opens the store for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +118,20 @@ pub struct Options {
     pub write_queue_capacity: usize,
     /// The time after opening the store in which the clock is not believed: see [`Settling`].
     pub settling: SignedDuration,
+    /// A defect to inject into batches on PostgreSQL, for the negative controls of tests.
+    #[doc(hidden)]
+    pub fault: Option<Fault>,
+}
+
+/// A way to break the isolation of batches on PostgreSQL, which the checks of the stress test
+/// must detect.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Rows are read without being locked.
+    UnlockedRows,
+    /// The orders that claim pets are read before the pets are locked.
+    EarlyClaims,
 }
 
 impl Options {
@@ -106,6 +144,7 @@ impl Options {
                 Role::Service => Settling::DURATION,
                 Role::Command => SignedDuration::ZERO,
             },
+            fault: None,
         }
     }
 }
@@ -145,10 +184,7 @@ impl Store {
 
     /// Drains the write queues, then closes the database.
     pub async fn close(&self) {
-        match self {
-            Self::Sqlite(db) => db.close().await,
-            Self::Postgres(db) => db.close().await,
-        }
+        with!(self, db => db.close().await)
     }
 
     /// Notes that the store is open now, for the next process: see [`Settling`]. On PostgreSQL
@@ -170,10 +206,7 @@ impl Store {
 
     /// Health check: fails unless the store can be read and written now.
     pub async fn ping(&self) -> Result<(), Error> {
-        match self {
-            Self::Sqlite(db) => db.ping().await,
-            Self::Postgres(db) => db.ping().await,
-        }
+        with!(self, db => db.ping().await)
     }
 
     /// The failure of a client's call after which the store is not usable, until
@@ -210,294 +243,95 @@ impl Store {
     }
 
     pub(crate) fn metrics(&self) -> StoreMetrics<'_> {
-        match self {
-            Self::Sqlite(db) => db.metrics(),
-            Self::Postgres(db) => db.metrics(),
-        }
+        with!(self, db => db.metrics())
     }
 
-    // Changes. Each is logged as an event, with the id of the API key that makes it.
-
-    /// Creates a pet and returns it with its new id.
-    pub async fn pet_create(
+    /// Executes a command for an API key, or for the service itself, and returns once it is
+    /// committed. It is not cancelled if the caller goes away.
+    async fn execute<C: Command>(
         &self,
-        api_key_id: i64,
-        new: NewPet,
-        idempotency: Option<IdempotentRequest>,
-    ) -> Result<Idempotent<Pet>, Error> {
-        match self {
-            Self::Sqlite(db) => db.pet_create(api_key_id, new, idempotency).await,
-            Self::Postgres(db) => db.pet_create(api_key_id, new, idempotency).await,
-        }
+        api_key_id: Option<i64>,
+        command: C,
+        request: Option<IdempotentRequest>,
+    ) -> CommandResult<C> {
+        let (queued, result) = QueuedCommand::queue(command, api_key_id, request);
+        let limit = match self {
+            Self::Sqlite(db) => db.enqueue(queued)?,
+            Self::Postgres(db) => db.enqueue(queued, C::LANE)?,
+        };
+        wait(result, limit, Error::OutcomeUnknown, Error::OutcomeUnknown).await
     }
 
-    /// Changes a pet and returns it.
-    ///
-    /// With `expected`, the pet must still have that value (optimistic
-    /// concurrency); otherwise the change is rejected as outdated.
-    pub async fn pet_update(
+    /// Executes a command without an idempotency key.
+    async fn execute_once<C: Command>(
         &self,
-        api_key_id: i64,
-        id: PetId,
-        change: PetChange,
-        expected: Option<Pet>,
-    ) -> Result<Result<Pet, PetRejection>, Error> {
-        match self {
-            Self::Sqlite(db) => db.pet_update(api_key_id, id, change, expected).await,
-            Self::Postgres(db) => db.pet_update(api_key_id, id, change, expected).await,
+        api_key_id: Option<i64>,
+        command: C,
+    ) -> Result<Result<C::Output, C::Rejection>, Error> {
+        match self.execute(api_key_id, command, None).await? {
+            Reply::Executed(result) => Ok(result),
+            Reply::Replayed(_) | Reply::KeyReused => {
+                unreachable!("without an idempotency key nothing is replayed")
+            }
         }
     }
 
-    pub async fn pet_get(&self, id: PetId) -> Result<Option<Pet>, Error> {
-        match self {
-            Self::Sqlite(db) => db.pet_get(id).await,
-            Self::Postgres(db) => db.pet_get(id).await,
-        }
-    }
-
-    /// Deletes a pet, unless an open order reserves it. `expected` as for an update.
-    pub async fn pet_delete(
+    /// Reads rows.
+    async fn query<T: Record + Send + 'static>(
         &self,
-        api_key_id: i64,
-        id: PetId,
-        expected: Option<Pet>,
-    ) -> Result<Result<(), PetRejection>, Error> {
-        match self {
-            Self::Sqlite(db) => db.pet_delete(api_key_id, id, expected).await,
-            Self::Postgres(db) => db.pet_delete(api_key_id, id, expected).await,
-        }
+        sql: &'static Sql,
+        parameters: Vec<Value<'static>>,
+    ) -> Result<Vec<T>, Error> {
+        with!(self, db => db.query(sql, parameters).await)
     }
 
-    pub async fn pet_list(&self, query: ListQuery<PetFilter>) -> Result<Page<Pet>, Error> {
-        match self {
-            Self::Sqlite(db) => db.pet_list(query).await,
-            Self::Postgres(db) => db.pet_list(query).await,
-        }
+    /// Reads the only row, if there is one.
+    async fn find<T: Record + Send + 'static>(
+        &self,
+        sql: &'static Sql,
+        parameters: Vec<Value<'static>>,
+    ) -> Result<Option<T>, Error> {
+        Ok(self.query(sql, parameters).await?.pop())
     }
 
-    /// Writes a chunk of an import, all or nothing: its pets, the names of categories, and the
-    /// progress. Returns the sequence number of the newest event before it, or `None`, having
-    /// changed nothing, if the import is not where the chunk begins: another command continues
-    /// or has finished it, or it is not known anymore.
-    pub async fn pet_import(&self, chunk: ImportChunk) -> Result<Option<i64>, Error> {
-        match self {
-            Self::Sqlite(db) => db.pet_import(chunk).await,
-            Self::Postgres(db) => db.pet_import(chunk).await,
-        }
+    /// Reads a page. Rows that the statement only examines must match.
+    async fn list<F: Filter, T: Record + Send + 'static>(
+        &self,
+        select: Select,
+        query: ListQuery<F>,
+        matches: fn(&F, &T) -> bool,
+        position: impl Fn(&T) -> Position + Send + 'static,
+    ) -> Result<Page<T>, Error> {
+        with!(self, db => db.list(select, query, matches, position).await)
     }
 
-    /// How many records of an import are done.
-    pub async fn import_progress(&self, id: ImportId) -> Result<i64, Error> {
+    fn dialect(&self) -> Dialect {
         match self {
-            Self::Sqlite(db) => db.import_progress(id).await,
-            Self::Postgres(db) => db.import_progress(id).await,
-        }
-    }
-
-    /// Deletes the record of an import, because it is to be repeated.
-    pub async fn import_forget(&self, id: ImportId) -> Result<(), Error> {
-        match self {
-            Self::Sqlite(db) => db.import_forget(id).await,
-            Self::Postgres(db) => db.import_forget(id).await,
-        }
-    }
-
-    /// Deletes the records of imports that ended longer than `retention` ago, and of the
-    /// oldest if there are too many. Returns the number deleted.
-    pub async fn import_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
-        match self {
-            Self::Sqlite(db) => db.import_purge(retention).await,
-            Self::Postgres(db) => db.import_purge(retention).await,
+            Self::Sqlite(_) => Dialect::Sqlite,
+            Self::Postgres(_) => Dialect::Postgres,
         }
     }
 
     /// Counts pets and orders by status. The cost is independent of their number.
     pub async fn counts(&self) -> Result<Counts, Error> {
-        match self {
-            Self::Sqlite(db) => db.counts().await,
-            Self::Postgres(db) => db.counts().await,
-        }
+        let counts = self.find(&COUNTS, Vec::new()).await?;
+        counts.ok_or_else(|| Error::Internal(Arc::new(MissingRow)))
     }
 
-    /// Places an order on an available pet, which becomes pending. The reservation
-    /// expires after `reserve_for`, if ever.
-    pub async fn order_place(
-        &self,
-        api_key_id: i64,
-        pet_id: PetId,
-        reserve_for: Option<SignedDuration>,
-        idempotency: Option<IdempotentRequest>,
-    ) -> Result<Idempotent<Result<Order, OrderRejection>>, Error> {
-        match self {
-            Self::Sqlite(db) => {
-                db.order_place(api_key_id, pet_id, reserve_for, idempotency)
-                    .await
-            }
-            Self::Postgres(db) => {
-                db.order_place(api_key_id, pet_id, reserve_for, idempotency)
-                    .await
-            }
-        }
+    /// Deletes the record of an import, because it is to be repeated.
+    pub async fn import_forget(&self, id: ImportId) -> Result<(), Error> {
+        with!(self, db => db.import_forget(id).await)
     }
 
-    /// Completes or cancels an open order, or returns a completed one, and updates the
-    /// status of its pet. An order whose reservation has expired can no longer be
-    /// completed.
-    pub async fn order_transition(
-        &self,
-        api_key_id: i64,
-        id: OrderId,
-        transition: Transition,
-        idempotency: Option<IdempotentRequest>,
-    ) -> Result<Idempotent<Result<Order, OrderRejection>>, Error> {
-        match self {
-            Self::Sqlite(db) => {
-                db.order_transition(api_key_id, id, transition, idempotency)
-                    .await
-            }
-            Self::Postgres(db) => {
-                db.order_transition(api_key_id, id, transition, idempotency)
-                    .await
-            }
-        }
-    }
-
-    /// Cancels a batch of the orders whose reservation has expired. Returns how
-    /// many; 0 if none are left.
-    pub async fn order_expire(&self) -> Result<u64, Error> {
-        match self {
-            Self::Sqlite(db) => db.order_expire().await,
-            Self::Postgres(db) => db.order_expire().await,
-        }
-    }
-
-    pub async fn order_get(&self, id: OrderId) -> Result<Option<Order>, Error> {
-        match self {
-            Self::Sqlite(db) => db.order_get(id).await,
-            Self::Postgres(db) => db.order_get(id).await,
-        }
-    }
-
-    pub async fn order_list(&self, query: ListQuery<OrderFilter>) -> Result<Page<Order>, Error> {
-        match self {
-            Self::Sqlite(db) => db.order_list(query).await,
-            Self::Postgres(db) => db.order_list(query).await,
-        }
-    }
-
-    /// Names a category. With `expected`, it must still be that one, or still not exist.
-    pub async fn category_put(
-        &self,
-        api_key_id: i64,
-        id: CategoryId,
-        name: CategoryName,
-        expected: Option<Option<Category>>,
-    ) -> Result<Result<Naming, CategoryRejection>, Error> {
-        match self {
-            Self::Sqlite(db) => db.category_put(api_key_id, id, name, expected).await,
-            Self::Postgres(db) => db.category_put(api_key_id, id, name, expected).await,
-        }
-    }
-
-    /// Deletes the name of a category. With `expected`, it must still be that one.
-    pub async fn category_delete(
-        &self,
-        api_key_id: i64,
-        id: CategoryId,
-        expected: Option<Category>,
-    ) -> Result<Result<(), CategoryRejection>, Error> {
-        match self {
-            Self::Sqlite(db) => db.category_delete(api_key_id, id, expected).await,
-            Self::Postgres(db) => db.category_delete(api_key_id, id, expected).await,
-        }
-    }
-
-    pub async fn category_get(&self, id: CategoryId) -> Result<Option<Category>, Error> {
-        match self {
-            Self::Sqlite(db) => db.category_get(id).await,
-            Self::Postgres(db) => db.category_get(id).await,
-        }
-    }
-
-    pub async fn category_list(
-        &self,
-        query: ListQuery<CategoryFilter>,
-    ) -> Result<Page<Category>, Error> {
-        match self {
-            Self::Sqlite(db) => db.category_list(query).await,
-            Self::Postgres(db) => db.category_list(query).await,
-        }
-    }
-
-    /// Creates an API key and returns it with its new id.
-    pub async fn api_key_create(&self, new: NewApiKey, hash: KeyHash) -> Result<ApiKey, Error> {
-        match self {
-            Self::Sqlite(db) => db.api_key_create(new, hash).await,
-            Self::Postgres(db) => db.api_key_create(new, hash).await,
-        }
-    }
-
-    /// Lists every API key by ascending id, including revoked and expired ones.
-    pub async fn api_key_list(&self) -> Result<Vec<(KeyHash, ApiKey)>, Error> {
-        match self {
-            Self::Sqlite(db) => db.api_key_list().await,
-            Self::Postgres(db) => db.api_key_list().await,
-        }
-    }
-
-    /// Lists the names of API keys, including revoked and expired ones.
-    pub async fn api_key_labels(
-        &self,
-        query: ListQuery<ApiKeyFilter>,
-    ) -> Result<Page<ApiKeyLabel>, Error> {
-        match self {
-            Self::Sqlite(db) => db.api_key_labels(query).await,
-            Self::Postgres(db) => db.api_key_labels(query).await,
-        }
-    }
-
-    /// Revokes an API key and returns it as it was before; `None` if there is no
-    /// such key. Revoking again keeps the time of the first revocation.
-    pub async fn api_key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<ApiKey>, Error> {
-        match self {
-            Self::Sqlite(db) => db.api_key_revoke(id, now).await,
-            Self::Postgres(db) => db.api_key_revoke(id, now).await,
-        }
-    }
-
-    /// Creates the successor of a key, which itself expires at `expires_at`, unless it does
-    /// so earlier. `None` if there is no such key, or it is revoked.
-    pub async fn api_key_rotate(
-        &self,
-        id: i64,
-        expires_at: Timestamp,
-        successor: NewApiKey,
-        hash: KeyHash,
-    ) -> Result<Option<ApiKey>, Error> {
-        match self {
-            Self::Sqlite(db) => db.api_key_rotate(id, expires_at, successor, hash).await,
-            Self::Postgres(db) => db.api_key_rotate(id, expires_at, successor, hash).await,
-        }
-    }
-
-    /// Records how API keys were used. Returns the ids of those for which it did: not of
-    /// those that another transaction has locked.
-    pub async fn api_key_record_usage(
-        &self,
-        usage: Vec<ApiKeyUsage>,
-    ) -> Result<HashSet<i64>, Error> {
-        match self {
-            Self::Sqlite(db) => db.api_key_record_usage(usage).await,
-            Self::Postgres(db) => db.api_key_record_usage(usage).await,
-        }
+    /// Deletes the records of imports that ended longer than `retention` ago, and of the
+    /// oldest if there are too many. Returns the number deleted.
+    pub async fn import_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
+        with!(self, db => db.import_purge(retention).await)
     }
 
     /// The source of all events: a URN with a random UUID of this store.
     pub fn event_source(&self) -> &str {
-        match self {
-            Self::Sqlite(db) => db.event_source(),
-            Self::Postgres(db) => db.event_source(),
-        }
+        with!(self, db => db.event_source())
     }
 
     /// Follows the head of the event log: the last sequence number up to which the order
@@ -506,10 +340,7 @@ impl Store {
     /// on another server, after a failover: only reading tells whether a position is still
     /// valid.
     pub fn event_head(&self) -> watch::Receiver<i64> {
-        match self {
-            Self::Sqlite(db) => db.event_head(),
-            Self::Postgres(db) => db.event_head(),
-        }
+        with!(self, db => db.event_head())
     }
 
     /// Moves the head past every change that was acknowledged before the call, unless a
@@ -523,10 +354,7 @@ impl Store {
 
     /// The newest event up to the head.
     pub async fn event_newest(&self) -> Result<Option<Event>, Error> {
-        match self {
-            Self::Sqlite(db) => db.event_newest().await,
-            Self::Postgres(db) => db.event_newest().await,
-        }
+        with!(self, db => db.event_newest().await)
     }
 
     /// Reads up to `limit` events after a position, up to the head; without a position,
@@ -538,27 +366,18 @@ impl Store {
         sort: Sort,
         limit: usize,
     ) -> Result<Result<Vec<Event>, Gone>, Error> {
-        match self {
-            Self::Sqlite(db) => db.event_read(after, sort, limit).await,
-            Self::Postgres(db) => db.event_read(after, sort, limit).await,
-        }
+        with!(self, db => db.event_read(after, sort, limit).await)
     }
 
     /// Deletes a batch of the oldest events that need not be kept. Returns how many; 0 if
     /// none are left.
     pub async fn event_purge(&self, retention: EventRetention) -> Result<u64, Error> {
-        match self {
-            Self::Sqlite(db) => db.event_purge(retention).await,
-            Self::Postgres(db) => db.event_purge(retention).await,
-        }
+        with!(self, db => db.event_purge(retention).await)
     }
 
     /// The sequence number of the last event that was purged; 0 if none was.
     pub async fn event_purged_through(&self) -> Result<i64, Error> {
-        match self {
-            Self::Sqlite(db) => db.event_purged_through().await,
-            Self::Postgres(db) => db.event_purged_through().await,
-        }
+        with!(self, db => db.event_purged_through().await)
     }
 
     /// Keeps the head moving while somebody follows it. Never returns.
@@ -572,126 +391,7 @@ impl Store {
 
     /// The event with this id; `None` if the log does not have it.
     pub async fn event_get(&self, id: EventId) -> Result<Option<Event>, Error> {
-        match self {
-            Self::Sqlite(db) => db.event_get(id).await,
-            Self::Postgres(db) => db.event_get(id).await,
-        }
-    }
-
-    /// Creates a webhook for an API key with these scopes. It delivers what comes after
-    /// `position`.
-    pub async fn webhook_create(
-        &self,
-        api_key_id: i64,
-        scopes: Scopes,
-        new: NewWebhook,
-        secret: WebhookSecret,
-        position: EventId,
-        idempotency: Option<IdempotentRequest>,
-    ) -> Result<Idempotent<Result<StoredWebhook, WebhookRejection>>, Error> {
-        match self {
-            Self::Sqlite(db) => {
-                db.webhook_create(api_key_id, scopes, new, secret, position, idempotency)
-                    .await
-            }
-            Self::Postgres(db) => {
-                db.webhook_create(api_key_id, scopes, new, secret, position, idempotency)
-                    .await
-            }
-        }
-    }
-
-    pub async fn webhook_get(&self, id: WebhookId) -> Result<Option<StoredWebhook>, Error> {
-        match self {
-            Self::Sqlite(db) => db.webhook_get(id).await,
-            Self::Postgres(db) => db.webhook_get(id).await,
-        }
-    }
-
-    pub async fn webhook_list(
-        &self,
-        query: ListQuery<WebhookFilter>,
-    ) -> Result<Page<StoredWebhook>, Error> {
-        match self {
-            Self::Sqlite(db) => db.webhook_list(query).await,
-            Self::Postgres(db) => db.webhook_list(query).await,
-        }
-    }
-
-    /// Changes a webhook for an API key with these scopes. A webhook that had fallen out
-    /// of the log and is enabled again continues after `newest`.
-    pub async fn webhook_update(
-        &self,
-        id: WebhookId,
-        change: WebhookChange,
-        scopes: Scopes,
-        newest: EventId,
-    ) -> Result<Result<StoredWebhook, WebhookRejection>, Error> {
-        match self {
-            Self::Sqlite(db) => db.webhook_update(id, change, scopes, newest).await,
-            Self::Postgres(db) => db.webhook_update(id, change, scopes, newest).await,
-        }
-    }
-
-    /// Deletes a webhook with its deliveries. Returns whether it existed.
-    pub async fn webhook_delete(&self, id: WebhookId) -> Result<bool, Error> {
-        match self {
-            Self::Sqlite(db) => db.webhook_delete(id).await,
-            Self::Postgres(db) => db.webhook_delete(id).await,
-        }
-    }
-
-    /// Replaces the secret of a webhook for an API key with these scopes; see
-    /// [`SigningSecrets::rotate`](crate::webhook::secret::SigningSecrets::rotate).
-    pub async fn webhook_rotate_secret(
-        &self,
-        id: WebhookId,
-        new: WebhookSecret,
-        scopes: Scopes,
-        idempotency: Option<IdempotentRequest>,
-    ) -> Result<Idempotent<Result<StoredWebhook, WebhookRejection>>, Error> {
-        match self {
-            Self::Sqlite(db) => db.webhook_rotate_secret(id, new, scopes, idempotency).await,
-            Self::Postgres(db) => db.webhook_rotate_secret(id, new, scopes, idempotency).await,
-        }
-    }
-
-    /// Moves a webhook to another position, for an API key with these scopes.
-    pub async fn webhook_replay(
-        &self,
-        id: WebhookId,
-        position: EventId,
-        scopes: Scopes,
-    ) -> Result<Result<StoredWebhook, WebhookRejection>, Error> {
-        match self {
-            Self::Sqlite(db) => db.webhook_replay(id, position, scopes).await,
-            Self::Postgres(db) => db.webhook_replay(id, position, scopes).await,
-        }
-    }
-
-    /// Lists the failed deliveries of a webhook by the order of their events.
-    pub async fn delivery_list(
-        &self,
-        id: WebhookId,
-        query: ListQuery<DeliveryFilter>,
-    ) -> Result<Page<Delivery>, Error> {
-        match self {
-            Self::Sqlite(db) => db.delivery_list(id, query).await,
-            Self::Postgres(db) => db.delivery_list(id, query).await,
-        }
-    }
-
-    /// Makes a failed delivery due now, and ends a pause of its webhook. `None` if there is no such delivery.
-    pub async fn delivery_retry(
-        &self,
-        id: WebhookId,
-        event: EventId,
-        now: Timestamp,
-    ) -> Result<Option<Delivery>, Error> {
-        match self {
-            Self::Sqlite(db) => db.delivery_retry(id, event, now).await,
-            Self::Postgres(db) => db.delivery_retry(id, event, now).await,
-        }
+        with!(self, db => db.event_get(id).await)
     }
 
     /// How far the clock of deliveries is ahead of the system clock: on PostgreSQL it is the
@@ -703,67 +403,9 @@ impl Store {
         }
     }
 
-    /// Leases every enabled webhook that no other replica has leased, renews the leases
-    /// that `owner` has, and returns all that it now has. A
-    /// lease lasts for [`WEBHOOK_LEASE`]. On SQLite there is only one owner.
-    pub async fn webhook_lease(&self, owner: &str) -> Result<Vec<LeasedWebhook>, Error> {
-        match self {
-            Self::Sqlite(db) => db.webhook_lease().await,
-            Self::Postgres(db) => db.webhook_lease(owner).await,
-        }
-    }
-
-    /// Ends all leases of `owner`.
-    pub async fn webhook_release(&self, owner: &str) -> Result<(), Error> {
-        match self {
-            Self::Sqlite(_) => Ok(()),
-            Self::Postgres(db) => db.webhook_release(owner).await,
-        }
-    }
-
-    /// Saves what was achieved for a webhook, all or nothing. Returns `false`, and saves
-    /// nothing, if `owner` no longer has its lease, or its epoch is another.
-    pub async fn webhook_save(
-        &self,
-        id: WebhookId,
-        owner: &str,
-        epoch: i64,
-        progress: Progress,
-    ) -> Result<bool, Error> {
-        match self {
-            Self::Sqlite(db) => db.webhook_save(id, epoch, progress).await,
-            Self::Postgres(db) => db.webhook_save(id, owner, epoch, progress).await,
-        }
-    }
-
-    /// The deliveries to be retried, at most `limit` of those that are due.
-    pub async fn delivery_retries(
-        &self,
-        id: WebhookId,
-        now: Timestamp,
-        limit: usize,
-    ) -> Result<Retries, Error> {
-        match self {
-            Self::Sqlite(db) => db.delivery_retries(id, now, limit).await,
-            Self::Postgres(db) => db.delivery_retries(id, now, limit).await,
-        }
-    }
-
-    /// Deletes a batch of the deliveries that were given up and not attempted for
-    /// `retention`. Returns how many; 0 if none are left.
-    pub async fn delivery_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
-        match self {
-            Self::Sqlite(db) => db.delivery_purge(retention).await,
-            Self::Postgres(db) => db.delivery_purge(retention).await,
-        }
-    }
-
     /// Deletes a batch of the idempotency keys that are older than `retention`.
     /// Returns how many; 0 if none are left.
     pub async fn idempotency_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
-        match self {
-            Self::Sqlite(db) => db.idempotency_purge(retention).await,
-            Self::Postgres(db) => db.idempotency_purge(retention).await,
-        }
+        with!(self, db => db.idempotency_purge(retention).await)
     }
 }

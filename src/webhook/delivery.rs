@@ -12,7 +12,6 @@ use crate::{
     api_key::{Scope, Scopes},
     clock::truncate_to_microseconds,
     event::{After, EventId, EventTypes},
-    idempotency::IdempotentRequest,
     invalid::{Invalid, quoted},
     json::{FromObject, Object},
     page::{Filter, ListKind, Parameters, set_once},
@@ -169,7 +168,7 @@ impl FromObject for ReplayRequest {
 }
 
 /// A webhook with all that is needed to deliver events to it.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct StoredWebhook {
     pub webhook: Webhook,
     pub secrets: SigningSecrets,
@@ -184,18 +183,8 @@ pub struct StoredWebhook {
     /// Rises when a client changes what is delivered, where, or from which position. What a
     /// replica has achieved before that is not saved.
     pub epoch: i64,
-}
-
-/// What a client's request does to a webhook. The rest is left to the replica that
-/// delivers meanwhile.
-pub(crate) struct ClientChange {
-    pub(crate) webhook: Webhook,
-    pub(crate) secrets: SigningSecrets,
-    /// `None`: stays as it is.
-    pub(crate) position: Option<EventId>,
-    /// Whether failures and the pause are forgotten.
-    pub(crate) resets_health: bool,
-    pub(crate) starts_epoch: bool,
+    /// The replica that delivers to it, and until when, on PostgreSQL.
+    pub lease: Option<(String, Timestamp)>,
 }
 
 impl StoredWebhook {
@@ -226,7 +215,7 @@ impl StoredWebhook {
         scopes: Scopes,
         newest: EventId,
         now: Timestamp,
-    ) -> Result<Option<ClientChange>, Scope> {
+    ) -> Result<Option<Self>, Scope> {
         let before = &self.webhook;
         let Some(webhook) = change.decide(before, scopes, now)? else {
             return Ok(None);
@@ -234,34 +223,43 @@ impl StoredWebhook {
         let is_enabled_again =
             webhook.state == WebhookState::Enabled && before.state != webhook.state;
         let has_expired = before.state == WebhookState::Disabled(DisabledReason::EventsExpired);
-        Ok(Some(ClientChange {
-            secrets: self.secrets.clone(),
-            position: (is_enabled_again && has_expired).then_some(newest),
-            resets_health: is_enabled_again || webhook.url != before.url,
-            starts_epoch: (&webhook.url, webhook.types, webhook.state)
-                != (&before.url, before.types, before.state),
-            webhook,
-        }))
+        let starts_epoch = (&webhook.url, webhook.types, webhook.state)
+            != (&before.url, before.types, before.state);
+        let mut after = Self {
+            revision: self.revision + 1,
+            epoch: self.epoch + i64::from(starts_epoch),
+            ..self.clone()
+        };
+        if is_enabled_again && has_expired {
+            after.position = newest;
+        }
+        if webhook.state != WebhookState::Enabled {
+            after.lease = None;
+        }
+        if is_enabled_again || webhook.url != before.url {
+            after.health = EndpointHealth::default();
+            after.paused_until = None;
+        }
+        Ok(Some(Self { webhook, ..after }))
     }
 
     /// See [`SigningSecrets::rotate`].
     pub(crate) fn rotate_secret(
         &self,
         new: &WebhookSecret,
-        request: Option<&IdempotentRequest>,
+        request: Option<String>,
         scopes: Scopes,
         now: Timestamp,
-    ) -> Result<ClientChange, Scope> {
+    ) -> Result<Self, Scope> {
         let now = truncate_to_microseconds(now);
-        Ok(ClientChange {
+        Ok(Self {
             webhook: self.changed_at(now, scopes)?,
             secrets: SigningSecrets {
-                request: request.map(IdempotentRequest::id),
+                request,
                 ..self.secrets.clone().rotate(new.clone(), now)
             },
-            position: None,
-            resets_health: false,
-            starts_epoch: false,
+            revision: self.revision + 1,
+            ..self.clone()
         })
     }
 
@@ -270,18 +268,18 @@ impl StoredWebhook {
         position: EventId,
         scopes: Scopes,
         now: Timestamp,
-    ) -> Result<ClientChange, Scope> {
+    ) -> Result<Self, Scope> {
         let mut webhook = self.changed_at(now, scopes)?;
         // Otherwise enabling it would move it to the newest event.
         if webhook.state == WebhookState::Disabled(DisabledReason::EventsExpired) {
             webhook.state = WebhookState::Disabled(DisabledReason::Requested);
         }
-        Ok(ClientChange {
+        Ok(Self {
             webhook,
-            secrets: self.secrets.clone(),
-            position: Some(position),
-            resets_health: false,
-            starts_epoch: true,
+            position,
+            revision: self.revision + 1,
+            epoch: self.epoch + 1,
+            ..self.clone()
         })
     }
 
@@ -294,6 +292,32 @@ impl StoredWebhook {
             updated_at: webhook.updated_at.max(truncate_to_microseconds(now)),
             ..webhook
         })
+    }
+}
+
+impl StoredWebhook {
+    /// The webhook with what its replica has achieved.
+    pub(crate) fn advance(self, progress: &Progress, now: Timestamp) -> Self {
+        let advanced = Self {
+            position: progress.position,
+            health: progress.health,
+            paused_until: progress.paused_until,
+            ..self
+        };
+        let Some(reason) = progress.disabled else {
+            return advanced;
+        };
+        let now = truncate_to_microseconds(now);
+        Self {
+            webhook: Webhook {
+                state: WebhookState::Disabled(reason),
+                updated_at: advanced.webhook.updated_at.max(now),
+                ..advanced.webhook
+            },
+            revision: advanced.revision + 1,
+            lease: None,
+            ..advanced
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use sha2::Sha256;
 /// bytes.
 ///
 /// It implements neither `Debug` nor `Display`, so that it cannot end up in a log.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct WebhookSecret(Vec<u8>);
 
 impl WebhookSecret {
@@ -52,7 +52,7 @@ impl WebhookSecret {
 
 /// The secrets of a webhook: its current one, and for a day after a rotation the previous
 /// one, so that the receiver can change over without missing a delivery.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SigningSecrets {
     pub current: WebhookSecret,
     /// The previous secret, and until when it signs.

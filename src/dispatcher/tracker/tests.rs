@@ -3,8 +3,7 @@ use jiff::SignedDuration;
 use super::*;
 use crate::{
     api_key::Scopes,
-    event::{Event, EventType, Resource},
-    pet::{Pet, PetId, PetName},
+    event::{Event, EventData, EventType},
     webhook::{
         NewWebhook, WebhookId,
         secret::{SigningSecrets, WebhookSecret},
@@ -21,12 +20,8 @@ fn event(sequence: i64, kind: EventType) -> Arc<SerializedEvent> {
         at: NOW + SignedDuration::from_secs(sequence),
         kind,
         api_key_id: None,
-        resource: Resource::Pet(Pet {
-            id: PetId::from_store(1),
-            name: PetName::from_store("Biscuit"),
-            category_id: 1,
-            status: None,
-        }),
+        resource_id: 1,
+        data: EventData::of_resource(r#"{"id":1}"#.into()),
     };
     Arc::new(SerializedEvent::new(&event, "urn:test"))
 }
@@ -51,6 +46,7 @@ fn tracker() -> Tracker {
         paused_until: None,
         revision: 1,
         epoch: 1,
+        lease: None,
     };
     Tracker::new(&stored, Box::new(|now| now))
 }

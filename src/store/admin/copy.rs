@@ -51,53 +51,16 @@ impl From<tokio_postgres::Error> for CopyError {
     }
 }
 
-struct Table {
-    name: &'static str,
-    columns: &'static str,
-    types: &'static [Type],
-}
-
-static TABLES: [Table; 7] = [
-    Table {
-        name: "pets",
-        columns: stored_pet_columns!(),
-        types: stored_pet_columns!(types),
-    },
-    Table {
-        name: "categories",
-        columns: stored_category_columns!(),
-        types: stored_category_columns!(types),
-    },
-    Table {
-        name: "orders",
-        columns: order_columns!(),
-        types: order_columns!(types),
-    },
-    Table {
-        name: "api_keys",
-        columns: api_key_columns!(),
-        types: api_key_columns!(types),
-    },
-    Table {
-        name: "webhooks",
-        columns: webhook_columns!(),
-        types: webhook_columns!(types),
-    },
-    Table {
-        name: "idempotency_keys",
-        columns: idempotency_key_columns!(),
-        types: idempotency_key_columns!(types),
-    },
-    Table {
-        name: "imports",
-        columns: import_columns!(),
-        types: import_columns!(types),
-    },
+/// The tables that are copied, all of their columns.
+const TABLES: [&str; 7] = [
+    "pets",
+    "categories",
+    "orders",
+    "api_keys",
+    "webhooks",
+    "idempotency_keys",
+    "imports",
 ];
-
-/// Only PostgreSQL keeps the status of the active order in the pet's row.
-const SET_ACTIVE_ORDER: &str = "UPDATE pets SET active_order = orders.status FROM orders
-     WHERE orders.pet_id = pets.id AND orders.status IN ('placed', 'completed')";
 
 /// The log starts anew, and so do the webhooks. Their failed deliveries are of events that
 /// it does not have.
@@ -123,8 +86,7 @@ pub(crate) async fn copy(
     let (mut client, warnings) = postgres::open_connection(to).await?;
     let target = client.transaction().await?;
     let mut counts = [0; 7];
-    for (table, count) in TABLES.iter().zip(&mut counts) {
-        let name = table.name;
+    for (name, count) in TABLES.into_iter().zip(&mut counts) {
         // Keeps other writers out until the commit.
         target
             .batch_execute(&format!("LOCK {name} IN EXCLUSIVE MODE"))
@@ -142,16 +104,15 @@ pub(crate) async fn copy(
         return Err(CopyError::NotEmpty { table, rows });
     }
     target
-        .batch_execute("SET LOCAL petstore.api_key = 'off'")
+        .batch_execute("SET LOCAL petstore.logs = 'on'")
         .await?;
     let total = counts.iter().sum();
     let mut done = 0;
-    for table in &TABLES {
+    for table in TABLES {
         let step = |rows| progress(done + rows, total);
         done += copy_table(&source, &target, table, step).await?;
-        advance_sequence(&source, &target, table.name).await?;
+        advance_sequence(&source, &target, table).await?;
     }
-    target.execute(SET_ACTIVE_ORDER, &[]).await?;
     let start = EventId::START.to_string();
     target.execute(SET_POSITION, &[&start]).await?;
     match postgres::commit_confirmed(target, &warnings).await {
@@ -163,20 +124,21 @@ pub(crate) async fn copy(
 async fn copy_table(
     source: &Connection,
     target: &Transaction<'_>,
-    table: &Table,
+    table: &str,
     mut progress: impl FnMut(u64),
 ) -> Result<u64, CopyError> {
     const PROGRESS_INTERVAL: u64 = 1000;
-    let Table { name, columns, .. } = table;
+    let (columns, types): (Vec<_>, Vec<_>) = columns(source, table)?.into_iter().unzip();
+    let columns = columns.join(", ");
     let sink = target
-        .copy_in(&format!("COPY {name} ({columns}) FROM STDIN BINARY"))
+        .copy_in(&format!("COPY {table} ({columns}) FROM STDIN BINARY"))
         .await?;
-    let mut writer = pin!(BinaryCopyInWriter::new(sink, table.types));
-    let mut select = source.prepare(&format!("SELECT {columns} FROM {name} ORDER BY 1"))?;
+    let mut writer = pin!(BinaryCopyInWriter::new(sink, &types));
+    let mut select = source.prepare(&format!("SELECT {columns} FROM {table} ORDER BY 1"))?;
     let mut rows = select.query([])?;
     let mut count = 0;
     while let Some(row) = rows.next()? {
-        let cells = (0..table.types.len()).map(|column| row.get(column).map(Cell));
+        let cells = (0..types.len()).map(|column| row.get(column).map(Cell));
         let cells = cells.collect::<Result<Vec<_>, _>>()?;
         writer.as_mut().write_raw(cells).await?;
         count += 1;
@@ -187,6 +149,20 @@ async fn copy_table(
     writer.as_mut().finish().await?;
     progress(count);
     Ok(count)
+}
+
+/// The columns of a table in the file, with their types on the server.
+fn columns(source: &Connection, table: &str) -> rusqlite::Result<Vec<(String, Type)>> {
+    let mut select = source.prepare("SELECT name, type FROM pragma_table_info(?1)")?;
+    let columns = select.query_map([table], |row| {
+        let r#type = match row.get_ref(1)?.as_str()? {
+            "INTEGER" => Type::INT8,
+            "BLOB" => Type::BYTEA,
+            _ => Type::TEXT,
+        };
+        Ok((row.get(0)?, r#type))
+    })?;
+    columns.collect()
 }
 
 /// Continues the ids after the last one ever assigned, even if its row was deleted:
@@ -252,7 +228,7 @@ mod tests {
             .unwrap();
         let tables = tables.query_map([], |row| row.get::<_, String>(0)).unwrap();
         for table in tables.map(Result::unwrap) {
-            let copied = TABLES.iter().any(|copied| copied.name == table);
+            let copied = TABLES.contains(&&*table);
             assert!(
                 copied || DERIVED.contains(&&*table),
                 "{table} is not copied"

@@ -9,8 +9,9 @@ use tokio_postgres::{Client, GenericClient, types::ToSql};
 use super::super::{
     error::{OpenError, sqlite_reason},
     postgres::{self, PostgresError},
-    rows::Entity,
+    sql::Sql,
     sqlite,
+    table::{Record, Table, columns},
     url::DatabaseUrl,
 };
 use crate::{
@@ -39,24 +40,12 @@ impl From<tokio_postgres::Error> for ExportError {
     }
 }
 
-/// A table to export: how many rows it has, and all of them by ascending id.
-struct Table {
-    total: &'static str,
-    rows: &'static str,
+statements! {
+    COUNT_PETS() = "SELECT CAST(sum(pets) AS bigint) FROM counts";
+    COUNT_ORDERS() = "SELECT CAST(sum(orders_placed + orders_completed + orders_cancelled
+                                     + orders_returned) AS bigint) FROM counts";
+    ALL_CATEGORIES() = format!("SELECT {} FROM categories", columns::<Category>());
 }
-
-const PETS: Table = Table {
-    total: "SELECT CAST(sum(pets) AS bigint) FROM counts",
-    rows: concat!("SELECT ", pet_columns!(), " FROM pets ORDER BY id"),
-};
-
-const ORDERS: Table = Table {
-    total: "SELECT CAST(sum(orders_placed + orders_completed + orders_cancelled
-                            + orders_returned) AS bigint) FROM counts",
-    rows: concat!("SELECT ", order_columns!(), " FROM orders ORDER BY id"),
-};
-
-const ALL_CATEGORIES: &str = concat!("SELECT ", category_columns!(), " FROM categories");
 
 /// Calls `start` with the number of pets, and `take` with every pet by ascending id and the
 /// names of the categories, all from one snapshot. Returns the number of pets.
@@ -65,7 +54,7 @@ pub(crate) async fn export_pets(
     start: impl FnMut(u64),
     take: impl FnMut(Pet, &CategoryNames) -> Result<(), String>,
 ) -> Result<u64, ExportError> {
-    export(url, PETS, start, take).await
+    export(url, &COUNT_PETS, start, take).await
 }
 
 /// Like [`export_pets`], for orders.
@@ -74,23 +63,25 @@ pub(crate) async fn export_orders(
     start: impl FnMut(u64),
     take: impl FnMut(Order, &CategoryNames) -> Result<(), String>,
 ) -> Result<u64, ExportError> {
-    export(url, ORDERS, start, take).await
+    export(url, &COUNT_ORDERS, start, take).await
 }
 
-async fn export<T: Entity>(
+/// `total` counts the rows.
+async fn export<T: Table>(
     url: &DatabaseUrl,
-    table: Table,
+    total: &Sql,
     mut start: impl FnMut(u64),
     mut take: impl FnMut(T, &CategoryNames) -> Result<(), String>,
 ) -> Result<u64, ExportError> {
     let mut count = 0;
+    let rows = format!("SELECT {} FROM {} ORDER BY id", columns::<T>(), T::NAME);
     match url {
         DatabaseUrl::Sqlite(path) => {
             let db = sqlite::open_current(path)?;
             db.execute_batch("BEGIN")?;
             let names = read_names(&db)?;
-            start(db.query_row(table.total, [], |row| row.get::<_, i64>(0))? as u64);
-            let mut select = db.prepare(table.rows)?;
+            start(db.query_row(total.text(), [], |row| row.get::<_, i64>(0))? as u64);
+            let mut select = db.prepare(&rows)?;
             for row in select.query_map([], sqlite::read_row)? {
                 take(row?, &names).map_err(ExportError::Aborted)?;
                 count += 1;
@@ -100,10 +91,10 @@ async fn export<T: Entity>(
             let mut client = postgres::open_existing(url).await?;
             let snapshot = postgres::start_snapshot(&mut client).await?;
             let names = load_names(&snapshot).await?;
-            let total = snapshot.query_one(table.total, &[]).await?;
+            let total = snapshot.query_one(total.text(), &[]).await?;
             start(total.get::<_, i64>(0) as u64);
             let parameters: [&(dyn ToSql + Sync); 0] = [];
-            let mut rows = pin!(snapshot.query_raw(table.rows, parameters).await?);
+            let mut rows = pin!(snapshot.query_raw(&rows, parameters).await?);
             while let Some(row) = rows.try_next().await? {
                 let row =
                     T::from_row(&row).map_err(|error| ExportError::Aborted(error.to_string()))?;
@@ -159,13 +150,13 @@ impl Existing {
 }
 
 fn read_names(db: &Connection) -> rusqlite::Result<CategoryNames> {
-    let mut select = db.prepare(ALL_CATEGORIES)?;
+    let mut select = db.prepare(ALL_CATEGORIES.text())?;
     let categories = select.query_map([], sqlite::read_row::<Category>)?;
     categories.collect()
 }
 
 async fn load_names(db: &impl GenericClient) -> Result<CategoryNames, ExportError> {
-    let rows = db.query(ALL_CATEGORIES, &[]).await?;
+    let rows = db.query(ALL_CATEGORIES.text(), &[]).await?;
     let categories = rows.iter().map(Category::from_row);
     let names = categories.collect::<Result<_, _>>();
     names.map_err(|error| ExportError::Aborted(error.to_string()))

@@ -7,25 +7,28 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::OptionalExtension;
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension};
 use tokio::time::{sleep, timeout};
 
 use super::{
     super::{
         Options, Role, Store,
+        command::QueuedCommand,
         error::{Error, OpenError, sqlite_reason},
+        imports::{GET, WriteChunk, written},
         lock_holder::holder_and_advice,
-        rows::{Columns, Row},
         sqlite,
+        table::Record,
         url::DatabaseUrl,
+        working_set::Times,
     },
     export::{Existing, ExportError},
     import_socket::{ImportConnection, ServiceError},
 };
 use crate::{
     category::Category,
-    clock::Clock,
-    import::{FinishedImport, ImportChunk, ImportId},
+    import::{FinishedImport, Import, ImportChunk, ImportId},
     pet::NewPet,
 };
 
@@ -34,10 +37,6 @@ const SERVICE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long it may take to read again how many records are done.
 const RECOUNT_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Valid on both databases.
-const FINISHED: &str =
-    "SELECT pets, finished_at FROM imports WHERE digest = $1 AND finished_at IS NOT NULL";
 
 /// Why an import failed.
 #[derive(Debug, thiserror::Error)]
@@ -110,7 +109,7 @@ impl Importer {
             DatabaseUrl::Sqlite(path) => match open_file(path).await? {
                 Target::File(file) => {
                     file.db().execute_batch("BEGIN IMMEDIATE")?;
-                    let done = sqlite::import_progress(file.db(), id)?;
+                    let done = progress(file.db(), id)?;
                     (Target::File(file), done)
                 }
                 target => (target, progress_in_file(path, id)?),
@@ -185,11 +184,13 @@ impl Importer {
         };
         let last_event = match &mut self.target {
             Target::File(file) => {
-                let origin = sqlite::Origin {
-                    api_key_id: None,
-                    at: Clock::system().now(),
-                };
-                sqlite::write_chunk(file.db(), origin, chunk)?
+                let (command, reply) = QueuedCommand::queue(WriteChunk(chunk), None, None);
+                let mut commands = [command];
+                let times = Times::of_one_clock(Timestamp::now());
+                sqlite::run(file.db(), &mut commands, times)?;
+                let [command] = commands;
+                command.finish(Ok(()));
+                written(reply.await.unwrap_or(Err(Error::Overloaded))?)
             }
             Target::Service(service) => service.write(&chunk).await?,
             Target::Server(store) => store.pet_import(chunk).await?,
@@ -268,25 +269,29 @@ pub(crate) async fn finished_import(
     id: ImportId,
 ) -> Result<Option<FinishedImport>, ExportError> {
     let digest = id.0.as_slice();
-    match Existing::open(url).await? {
-        None => Ok(None),
-        Some(Existing::File(db)) => Ok(db
-            .query_row(FINISHED, [digest], |row| read_finished(row))
-            .optional()?),
+    let import: Option<Import> = match Existing::open(url).await? {
+        None => None,
+        Some(Existing::File(db)) => db
+            .query_row(GET.text(), [digest], sqlite::read_row)
+            .optional()?,
         Some(Existing::Server(client)) => {
-            let found = client.query_opt(FINISHED, &[&digest]).await?;
-            let finished = found.as_ref().map(read_finished).transpose();
-            finished.map_err(|error| ExportError::Aborted(error.to_string()))
+            let found = client.query_opt(GET.text(), &[&digest]).await?;
+            let import = found.as_ref().map(Import::from_row).transpose();
+            import.map_err(|error| ExportError::Aborted(error.to_string()))?
         }
-    }
+    };
+    Ok(import.and_then(|import| {
+        Some(FinishedImport {
+            pets: import.pets,
+            at: import.finished_at?,
+        })
+    }))
 }
 
-fn read_finished<R: Row>(row: &R) -> Result<FinishedImport, R::Error> {
-    let mut columns = Columns::of(row);
-    Ok(FinishedImport {
-        pets: columns.int()?,
-        at: columns.timestamp()?,
-    })
+/// The number of records that are done; 0 if the import is not known.
+fn progress(db: &Connection, id: ImportId) -> rusqlite::Result<i64> {
+    let import = db.query_row(GET.text(), [id.0.as_slice()], sqlite::read_row::<Import>);
+    Ok(import.optional()?.map_or(0, |import| import.records))
 }
 
 /// Takes the lock of the file, or connects to its service.
@@ -313,5 +318,5 @@ async fn open_file(path: &Path) -> Result<Target, ImportError> {
 /// Reads the progress from a file that is being served.
 fn progress_in_file(path: &Path, id: ImportId) -> Result<i64, ImportError> {
     let db = sqlite::open_current(path)?;
-    Ok(sqlite::import_progress(&db, id)?)
+    Ok(progress(&db, id)?)
 }

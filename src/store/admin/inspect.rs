@@ -8,15 +8,17 @@ use rusqlite::Connection;
 use super::{
     super::{
         Options, Role, Store,
+        api_keys::LIST,
         postgres::{self, PostgresUrl},
-        rows::Entity,
         sqlite,
+        table::Record,
+        tables::ApiKeyRow,
         url::DatabaseUrl,
     },
     check::{CheckError, damaged_pages},
     import_socket::SocketState,
 };
-use crate::api_key::{ApiKey, KeyHash};
+use crate::api_key::ApiKey;
 
 /// Checking the pages of a larger file takes long.
 const MAX_CHECKED_BYTES: u64 = 1 << 30;
@@ -46,16 +48,12 @@ pub(crate) enum Server {
     },
 }
 
-macro_rules! last_change {
-    () => {
-        "SELECT max(at)
+statements! {
+    LAST_CHANGE() = "SELECT max(at)
          FROM (SELECT * FROM (SELECT at FROM events ORDER BY sequence DESC LIMIT 1) AS newest
                UNION ALL SELECT max(created_at) FROM api_keys
-               UNION ALL SELECT max(last_used_at) FROM api_keys) AS recorded"
-    };
+               UNION ALL SELECT max(last_used_at) FROM api_keys) AS recorded";
 }
-
-const KEYS: &str = concat!("SELECT ", api_key_columns!(), " FROM api_keys ORDER BY id");
 
 /// Inspects a store, live or not. Never creates or migrates one.
 pub(crate) async fn inspect(url: &DatabaseUrl) -> Result<Inspected, CheckError> {
@@ -111,14 +109,14 @@ pub(crate) async fn list_keys(url: &DatabaseUrl) -> Result<Vec<ApiKey>, CheckErr
 }
 
 fn read_keys(db: &Connection) -> rusqlite::Result<Vec<ApiKey>> {
-    let mut select = db.prepare(KEYS)?;
-    let keys = select.query_map([], |row| <(KeyHash, ApiKey)>::from_row(row))?;
-    keys.map(|found| found.map(|(_, key)| key)).collect()
+    let mut select = db.prepare(LIST.text())?;
+    let keys = select.query_map([], sqlite::read_row::<ApiKeyRow>)?;
+    keys.map(|key| key.map(|row| row.key)).collect()
 }
 
 /// When something was last changed, or an API key used.
 pub(super) fn last_recorded_change(db: &Connection) -> rusqlite::Result<Option<Timestamp>> {
-    let at: Option<i64> = db.query_row(last_change!(), [], |row| row.get(0))?;
+    let at: Option<i64> = db.query_row(LAST_CHANGE.text(), [], |row| row.get(0))?;
     Ok(at.and_then(|at| Timestamp::from_microsecond(at).ok()))
 }
 
@@ -126,11 +124,12 @@ async fn inspect_server(url: &PostgresUrl) -> Result<Inspected, CheckError> {
     let client = postgres::open_connection_to_current(url).await?;
     let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
     let now: i64 = client.query_typed(now, &[]).await?[0].get(0);
-    let last_change = client.query_typed(last_change!(), &[]).await?;
+    let last_change = client.query_typed(LAST_CHANGE.text(), &[]).await?;
     let last_change: Option<i64> = last_change[0].get(0);
-    let keys = client.query_typed(KEYS, &[]).await?;
-    let keys = keys.iter().map(<(KeyHash, ApiKey)>::from_row);
-    let keys = keys.map(|found| found.map(|(_, key)| key));
+    let keys = client.query_typed(LIST.text(), &[]).await?;
+    let keys = keys
+        .iter()
+        .map(|row| ApiKeyRow::from_row(row).map(|row| row.key));
     let timestamp = |at| Timestamp::from_microsecond(at).ok();
     Ok(Inspected {
         keys: keys.collect::<Result<_, _>>()?,

@@ -4,6 +4,7 @@
 mod backup;
 mod check;
 mod copy;
+mod explain;
 mod export;
 mod import;
 mod import_socket;
@@ -13,6 +14,8 @@ mod restore;
 pub(crate) use backup::{backup, backup_to_stream};
 pub(crate) use check::check;
 pub(crate) use copy::copy;
+pub(super) use explain::NamedSql;
+pub(crate) use explain::explain_statements;
 pub(crate) use export::{category_names, export_orders, export_pets};
 pub(crate) use import::{ImportError, Importer, finished_import};
 pub(crate) use import_socket::{ImportServer, SocketState};

@@ -24,10 +24,6 @@ impl ServerClock {
     pub(super) fn offset(&self) -> SignedDuration {
         SignedDuration::from_micros(self.ahead.load(Ordering::Relaxed))
     }
-
-    pub(super) fn now(&self) -> Timestamp {
-        Timestamp::now() + self.offset()
-    }
 }
 
 #[cfg(test)]

@@ -14,9 +14,11 @@ use rustls::pki_types::{
     CertificateDer,
     pem::{self, PemObject},
 };
-use tokio::time::timeout;
+use tokio::{sync::watch, time::timeout};
 use tokio_postgres::{
-    AsyncMessage, CancelToken, Client, Connection, Socket, error::Severity, tls::MakeTlsConnect,
+    AsyncMessage, CancelToken, Client, Connection, Socket,
+    error::{Severity, SqlState},
+    tls::MakeTlsConnect,
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -27,6 +29,24 @@ use super::{
 use crate::tls;
 
 type ServerConnection = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+
+/// The reason why the server ends a connection, once it has.
+///
+/// A server that ends an idle session says so at once. The driver then ends the connection, and
+/// reports to later statements only that it is closed.
+#[derive(Debug)]
+pub(super) struct ConnectionEnd(watch::Receiver<Option<SqlState>>);
+
+impl ConnectionEnd {
+    /// Waits until the connection has ended. Returns the code of the server, if it sent one
+    /// while no statement was running.
+    pub(super) async fn code(&self) -> Option<SqlState> {
+        let mut end = self.0.clone();
+        // The sender is dropped once the connection has ended.
+        while end.changed().await.is_ok() {}
+        end.borrow().clone()
+    }
+}
 
 /// Opens connections to one server, at any of its hosts.
 #[derive(Clone)]
@@ -44,24 +64,34 @@ impl Connector {
     }
 
     /// Opens a connection and drives it on a task of its own. Returns it with a
-    /// counter of the server's warnings.
-    pub(super) async fn connect(&self) -> Result<(Client, Arc<AtomicU64>), PostgresError> {
+    /// counter of the server's warnings, and its end.
+    pub(super) async fn connect(
+        &self,
+    ) -> Result<(Client, Arc<AtomicU64>, ConnectionEnd), PostgresError> {
         let warnings = Arc::new(AtomicU64::new(0));
         let counter = warnings.clone();
+        let (end, ended) = watch::channel(None);
         let (client, mut connection) = self.connect_any().await?;
         tokio::spawn(async move {
             let mut messages = stream::poll_fn(move |cx| connection.poll_message(cx));
-            // An error ends the stream; pending statements fail with it too.
-            while let Some(Ok(message)) = messages.next().await {
-                if let AsyncMessage::Notice(notice) = message
-                    && notice.parsed_severity() == Some(Severity::Warning)
-                {
-                    counter.fetch_add(1, Ordering::Release);
-                    tracing::warn!(warning = notice.message(), "PostgreSQL warning");
+            // An error ends the stream; pending statements fail too.
+            while let Some(message) = messages.next().await {
+                match message {
+                    Ok(AsyncMessage::Notice(notice))
+                        if notice.parsed_severity() == Some(Severity::Warning) =>
+                    {
+                        counter.fetch_add(1, Ordering::Release);
+                        tracing::warn!(warning = notice.message(), "PostgreSQL warning");
+                    }
+                    Ok(_) => {}
+                    Err(error) => {
+                        end.send_replace(error.code().cloned());
+                        break;
+                    }
                 }
             }
         });
-        Ok((client, warnings))
+        Ok((client, warnings, ConnectionEnd(ended)))
     }
 
     /// Connects to the first host that is reachable and writable. The timeout

@@ -79,9 +79,35 @@ impl PostgresError {
         }
     }
 
-    /// The constraint that the statement violated.
-    pub(super) fn constraint(&self) -> Option<&str> {
-        self.server()?.as_db_error()?.constraint()
+    fn code(&self) -> Option<&SqlState> {
+        self.server()?.code()
+    }
+
+    /// Whether the connection was closed before the response.
+    pub(super) fn is_closed(&self) -> bool {
+        self.server().is_some_and(tokio_postgres::Error::is_closed)
+    }
+
+    /// Whether another transaction inserted a row with the same key first.
+    pub(super) fn is_conflict(&self) -> bool {
+        self.code() == Some(&SqlState::UNIQUE_VIOLATION)
+    }
+
+    /// Whether the same batch may succeed if it is run again: the server ended the session, or
+    /// chose it to resolve a deadlock.
+    pub(super) fn is_transient(&self) -> bool {
+        let code = self.code();
+        self.is_closed()
+            || code == Some(&SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT)
+            || code == Some(&SqlState::T_R_DEADLOCK_DETECTED)
+            || code == Some(&SqlState::T_R_SERIALIZATION_FAILURE)
+    }
+
+    /// Whether one command may be at fault, so that the others are run without it.
+    pub(super) fn is_rejection(&self) -> bool {
+        let code = self.code();
+        code == Some(&SqlState::LOCK_NOT_AVAILABLE)
+            || code.is_some_and(|code| matches!(class(code), "22" | "23" | "42" | "P0"))
     }
 
     /// Whether the server reported that it rolled the statement back. Otherwise
@@ -91,15 +117,16 @@ impl PostgresError {
         error.is_some_and(|e| {
             // statement_completion_unknown, and connection exceptions.
             let unknown = e.code().code() == "40003" || class(e.code()) == "08";
-            e.parsed_severity() == Some(Severity::Error) && !unknown
+            // A session that was idle for too long had not received COMMIT.
+            let was_idle = *e.code() == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT;
+            was_idle || (e.parsed_severity() == Some(Severity::Error) && !unknown)
         })
     }
 
     /// Classifies an error after which nothing is changed: the environment, or a
     /// bug (data exception, constraint violation, syntax or access rule).
     pub(super) fn classify(self) -> Error {
-        let state = self.server().and_then(tokio_postgres::Error::code);
-        match state.map(class) {
+        match self.code().map(class) {
             Some("22" | "23" | "42") => Error::Internal(Arc::new(self)),
             _ => Error::Unavailable(Arc::new(self)),
         }
@@ -109,15 +136,4 @@ impl PostgresError {
 /// The class of an SQLSTATE: its first two characters.
 fn class(state: &SqlState) -> &str {
     &state.code()[..2]
-}
-
-/// A row that a statement always returns is missing.
-#[derive(Debug, thiserror::Error)]
-#[error("a statement returned no row; was a trigger or rule added to the table?")]
-pub(super) struct MissingRow;
-
-impl From<MissingRow> for Error {
-    fn from(missing: MissingRow) -> Self {
-        Self::Internal(Arc::new(missing))
-    }
 }

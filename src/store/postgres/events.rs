@@ -13,24 +13,25 @@ use tokio::{
     sync::{Notify, watch},
     time::{sleep, timeout},
 };
-use tokio_postgres::types::Type;
 
 use super::{
     super::{
-        error::Error,
+        error::{Error, MissingRow},
         metrics::EventMetrics,
-        rows::{Columns, Entity, Row},
+        table::{Columns, Field, Record, Row, Value, columns, columns_of},
+        tables::EventRow,
     },
     Postgres,
     connect::Connector,
-    error::MissingRow,
     fence::{Fence, Holders},
-    pool::{Parameters, Pool, Sql},
+    now_micros,
+    pool::{Parameters, Pool},
     read_count,
 };
 use crate::{
     event::{Event, EventId, EventRetention, Gone},
     page::Sort,
+    single_flight::SingleFlight,
     telemetry::error_latch::ErrorLatch,
 };
 
@@ -52,6 +53,8 @@ const LAG_WARNING: Duration = Duration::from_secs(5);
 pub(super) struct EventLog {
     source: String,
     pool: Pool,
+    polls: SingleFlight<Result<(i64, bool), Error>>,
+    /// Locked by the poll that is running.
     poller: tokio::sync::Mutex<Poller>,
     /// The parameters of the statements that read.
     decided: Mutex<Decided>,
@@ -67,8 +70,6 @@ pub(super) struct EventLog {
 #[derive(Debug, Default)]
 struct Poller {
     fence: Fence,
-    /// When the last successful poll started.
-    started: Option<Instant>,
     warned: bool,
 }
 
@@ -84,6 +85,7 @@ impl EventLog {
         Self {
             source,
             pool: Pool::new(connector, 1),
+            polls: SingleFlight::default(),
             poller: tokio::sync::Mutex::default(),
             decided: Mutex::default(),
             head: watch::Sender::new(0),
@@ -108,41 +110,42 @@ impl EventLog {
         *self.decided.lock().expect(LOCK)
     }
 
-    /// Polls, unless a poll that started after the call has succeeded meanwhile. Returns
-    /// the last number drawn, and whether it is decided.
+    /// Polls once for all concurrent callers. Returns the last number drawn, and whether it
+    /// is decided.
     async fn poll(&self) -> Result<(i64, bool), Error> {
-        let requested = Instant::now();
-        let mut poller = self.poller.lock().await;
-        if poller.started.is_none_or(|started| started < requested) {
-            let started = Instant::now();
+        let poll = async {
+            let mut poller = self.poller.lock().await;
             let advanced = self.advance(&mut poller.fence).await;
             // Even if only the first step succeeded: the server may be another one.
             self.publish(&mut poller);
             advanced?;
-            poller.started = Some(started);
-        }
-        let fence = &poller.fence;
-        Ok((fence.last(), fence.decided() >= fence.last()))
+            let fence = &poller.fence;
+            Ok((fence.last(), fence.decided() >= fence.last()))
+        };
+        self.polls.run(poll).await
     }
 
     async fn advance(&self, fence: &mut Fence) -> Result<(), Error> {
         loop {
             let rows = self.pool.read(&LAST, &[]).await?;
             let mut columns = Columns::of(rows.first().ok_or(MissingRow)?);
-            let (server, last, decided) = (columns.int()?, columns.int()?, columns.int()?);
-            if !fence.begin(server, last, decided) {
+            let server = columns.next()?;
+            if !fence.begin(server, columns.next()?, columns.next()?) {
                 return Ok(());
             }
             let rows = self.pool.read(&HOLDERS, &[]).await?;
-            // Never both steps from different servers.
-            if rows.first().ok_or(MissingRow)?.int(0)? != server {
-                continue;
-            }
             let mut holders = Holders::new();
+            let mut is_same_server = true;
             for row in &rows {
-                if let Some(holder) = row.optional_text(1)? {
-                    holders.insert(holder.into(), row.optional_int(2)?);
+                let mut columns = Columns::of(row);
+                is_same_server &= columns.next::<i64>()? == server;
+                if let Some(holder) = columns.next::<Option<String>>()? {
+                    holders.insert(holder, columns.next()?);
                 }
+            }
+            // Never both steps from different servers.
+            if rows.is_empty() || !is_same_server {
+                continue;
             }
             fence.finish(&holders, Instant::now());
             return Ok(());
@@ -219,12 +222,14 @@ impl Postgres {
         };
         let parameters: Parameters = &[&server, &head, &start, &limit];
         let rows = self.reads.read(statement, parameters).await?;
-        let mut columns = Columns::of(rows.first().ok_or(MissingRow)?);
-        let (is_same_server, purged_through) = (columns.boolean()?, columns.int()?);
+        let (is_same_server, purged_through): (bool, i64) =
+            Record::from_row(rows.first().ok_or(MissingRow)?)?;
         let mut events = Vec::with_capacity(rows.len());
         for row in &rows {
-            if row.optional_int(2)?.is_some() {
-                events.push(Event::read(&mut Columns::skipping(row, 2))?);
+            if row.value(2, i64::KIND)? != Value::Null {
+                let mut columns = Columns::of(row);
+                let _: (bool, i64) = Record::read(&mut columns)?;
+                events.push(Event::read(&mut columns)?);
             }
         }
         let Some(id) = after else {
@@ -242,13 +247,15 @@ impl Postgres {
             let Decided { server, .. } = self.events.decided();
             let rows = self.reads.read(&GET, &[&server, &id.sequence]).await?;
             let row = rows.first().ok_or(MissingRow)?;
-            if row.optional_int(1)?.is_some() {
-                let event = Event::read(&mut Columns::skipping(row, 1))?;
+            let mut columns = Columns::of(row);
+            let is_same_server = columns.next()?;
+            if row.value(1, i64::KIND)? != Value::Null {
+                let event = Event::read(&mut columns)?;
                 if event.id() == id {
                     return Ok(Some(event));
                 }
             }
-            if row.boolean(0)? {
+            if is_same_server {
                 return Ok(None);
             }
             // It may be another server since the last poll.
@@ -259,7 +266,8 @@ impl Postgres {
 
     pub(in super::super) async fn event_purged_through(&self) -> Result<i64, Error> {
         let rows = self.reads.read(&PURGED_THROUGH, &[]).await?;
-        Columns::of(rows.first().ok_or(MissingRow)?).int()
+        let (purged,) = Record::from_row(rows.first().ok_or(MissingRow)?)?;
+        Ok(purged)
     }
 
     pub(in super::super) async fn event_purge(
@@ -311,144 +319,86 @@ impl Postgres {
 /// When the server was started, and when it last recovered from a crash, which resets its
 /// statistics: this identifies the run of a server to which the fence belongs. It may
 /// change without a reason; then the fence is reset.
-macro_rules! server {
-    () => {
-        "(SELECT ((extract(epoch FROM pg_postmaster_start_time())
-                   + coalesce(extract(epoch FROM stats_reset), 0)) * 1000000)::bigint
-          FROM pg_stat_bgwriter)"
-    };
-}
+const SERVER: &str = "(SELECT ((extract(epoch FROM pg_postmaster_start_time())
+           + coalesce(extract(epoch FROM stats_reset), 0)) * 1000000)::bigint
+      FROM pg_stat_bgwriter)";
 
 /// The head: `$2`, which was decided on server `$1`; on another one, what is known to be
 /// decided.
-macro_rules! head {
-    () => {
-        concat!(
-            "(SELECT CASE WHEN ",
-            server!(),
-            " = $1 THEN $2 ELSE decided_through END FROM event_log WHERE id = 1)"
-        )
-    };
+fn head() -> String {
+    format!(
+        "(SELECT CASE WHEN {SERVER} = $1 THEN $2 ELSE decided_through END
+          FROM event_log WHERE id = 1)"
+    )
 }
 
-/// The last number drawn. A sequence is not transactional: this is its current state.
-static LAST: Sql = Sql {
-    text: concat!(
-        "SELECT ",
-        server!(),
-        ", CASE WHEN is_called THEN last_value ELSE 0 END, decided_through
+statements! {
+    /// The last number drawn. A sequence is not transactional: this is its current state.
+    LAST() = format!(
+        "SELECT {SERVER}, CASE WHEN is_called THEN last_value ELSE 0 END, decided_through
          FROM events_sequence_seq, event_log WHERE id = 1"
-    ),
-    types: &[],
-};
-
-/// The transactions that may have drawn a number, in at least one row. Every role sees all
-/// locks, including those of prepared transactions.
-static HOLDERS: Sql = Sql {
-    text: concat!(
+    );
+    /// The transactions that may have drawn a number, in at least one row. Every role sees all
+    /// locks, including those of prepared transactions.
+    HOLDERS() = format!(
         "SELECT server, virtualtransaction, pid::bigint
-         FROM (SELECT ",
-        server!(),
-        " AS server) AS this
+         FROM (SELECT {SERVER} AS server) AS this
          LEFT JOIN pg_locks ON locktype = 'relation' AND relation = 'events'::regclass
              AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
              AND mode = 'RowExclusiveLock' AND granted"
-    ),
-    types: &[],
-};
-
-static NEWEST: Sql = Sql {
-    text: concat!(
-        "SELECT ",
-        event_columns!(),
-        " FROM events WHERE sequence <= ",
-        head!(),
-        " ORDER BY sequence DESC LIMIT 1"
-    ),
-    types: &[Type::INT8, Type::INT8],
-};
-
-static PURGED_THROUGH: Sql = Sql {
-    text: "SELECT purged_through FROM event_log WHERE id = 1",
-    types: &[],
-};
-
-/// One row, with whether this is server `$1`.
-static GET: Sql = Sql {
-    text: concat!(
-        "SELECT this.is_same, ",
-        event_columns!("events"),
-        " FROM (SELECT ",
-        server!(),
-        " = $1 AS is_same) AS this LEFT JOIN events ON sequence = $2"
-    ),
-    types: &[Type::INT8, Type::INT8],
-};
-
-/// At least one row, with whether this is server `$1`, and `purged_through`. Starts at the
-/// event of the position `$3`, even if it is beyond the head: another replica may have
-/// decided more. What was purged is skipped, because its index entries remain until a
-/// vacuum.
-///
-/// The walk along the index has no upper bound, and the row of `event_log` is found by its
-/// key: otherwise PostgreSQL expects more rows than there are, sorts them, and compiles the
-/// statement (JIT).
-static READ: Sql = Sql {
-    text: concat!(
-        "SELECT ",
-        server!(),
-        " = $1, purged_through, ",
-        event_columns!("page"),
-        " FROM event_log LEFT JOIN LATERAL (
-             SELECT ",
-        event_columns!(),
-        " FROM events WHERE sequence >= greatest($3, purged_through + 1)
+    );
+    NEWEST(Int, Int) = format!(
+        "SELECT {} FROM events WHERE sequence <= {} ORDER BY sequence DESC LIMIT 1",
+        columns::<EventRow>(),
+        head()
+    );
+    PURGED_THROUGH() = "SELECT purged_through FROM event_log WHERE id = 1";
+    /// One row, with whether this is server `$1`.
+    GET(Int, Int) = format!(
+        "SELECT this.is_same, {} FROM (SELECT {SERVER} = $1 AS is_same) AS this
+         LEFT JOIN events ON sequence = $2",
+        columns_of::<EventRow>("events")
+    );
+    /// At least one row, with whether this is server `$1`, and `purged_through`. Starts at the
+    /// event of the position `$3`, even if it is beyond the head: another replica may have
+    /// decided more. What was purged is skipped, because its index entries remain until a
+    /// vacuum.
+    ///
+    /// The walk along the index has no upper bound, and the row of `event_log` is found by its
+    /// key: otherwise PostgreSQL expects more rows than there are, sorts them, and compiles the
+    /// statement (JIT).
+    READ(Int, Int, Int, Int) = format!(
+        "SELECT {SERVER} = $1, purged_through, {} FROM event_log LEFT JOIN LATERAL (
+             SELECT {} FROM events WHERE sequence >= greatest($3, purged_through + 1)
              ORDER BY sequence LIMIT $4
-         ) AS page ON page.sequence <= greatest($3, ",
-        head!(),
-        ") WHERE event_log.id = 1"
-    ),
-    types: &[Type::INT8, Type::INT8, Type::INT8, Type::INT8],
-};
-
-/// As [`READ`], in descending order: from the event of the position `$3`, and without one,
-/// from the head. What is before a position was decided when somebody was given it.
-static READ_DESC: Sql = Sql {
-    text: concat!(
-        "SELECT ",
-        server!(),
-        " = $1, purged_through, ",
-        event_columns!("page"),
-        " FROM event_log LEFT JOIN LATERAL (
-             SELECT ",
-        event_columns!(),
-        " FROM events WHERE sequence > purged_through AND sequence <= coalesce($3, ",
-        head!(),
-        ") ORDER BY sequence DESC LIMIT $4
-         ) AS page ON true WHERE event_log.id = 1"
-    ),
-    types: &[Type::INT8, Type::INT8, Type::INT8, Type::INT8],
-};
-
-/// Not if another replica is saving it, and nothing is locked if there is nothing to save.
-static SAVE_DECIDED: Sql = Sql {
-    text: concat!(
+         ) AS page ON page.sequence <= greatest($3, {}) WHERE event_log.id = 1",
+        columns_of::<EventRow>("page"),
+        columns::<EventRow>(),
+        head()
+    );
+    /// As [`READ`], in descending order: from the event of the position `$3`, and without one,
+    /// from the head. What is before a position was decided when a client was given it.
+    READ_DESC(Int, Int, Int, Int) = format!(
+        "SELECT {SERVER} = $1, purged_through, {} FROM event_log LEFT JOIN LATERAL (
+             SELECT {} FROM events WHERE sequence > purged_through AND sequence <= coalesce($3, {})
+             ORDER BY sequence DESC LIMIT $4
+         ) AS page ON true WHERE event_log.id = 1",
+        columns_of::<EventRow>("page"),
+        columns::<EventRow>(),
+        head()
+    );
+    /// Not if another replica is saving it, and nothing is locked if there is nothing to save.
+    SAVE_DECIDED(Int, Int) = format!(
         "UPDATE event_log SET decided_through = $2 WHERE id = (
-             SELECT id FROM event_log WHERE decided_through < $2 AND ",
-        server!(),
-        " = $1 FOR NO KEY UPDATE SKIP LOCKED)"
-    ),
-    types: &[Type::INT8, Type::INT8],
-};
-
-/// The newest event up to the head is kept. One replica at a time; nothing is locked if
-/// nothing is to be purged.
-static PURGE: Sql = Sql {
-    text: concat!(
+             SELECT id FROM event_log WHERE decided_through < $2 AND {SERVER} = $1
+             FOR NO KEY UPDATE SKIP LOCKED)"
+    );
+    /// The newest event up to the head is kept. One replica at a time; nothing is locked if
+    /// nothing is to be purged.
+    PURGE(Int, Int, Int, Int) = format!(
         "WITH newest AS MATERIALIZED (
-             SELECT max(sequence) AS sequence FROM events WHERE sequence <= ",
-        head!(),
-        "), oldest AS MATERIALIZED (
+             SELECT max(sequence) AS sequence FROM events WHERE sequence <= {}
+         ), oldest AS MATERIALIZED (
              SELECT events.sequence, at FROM event_log, newest, LATERAL (
                  SELECT sequence, at FROM events WHERE sequence > purged_through
                  ORDER BY sequence LIMIT 1000
@@ -458,9 +408,7 @@ static PURGE: Sql = Sql {
              SELECT max(sequence) AS sequence FROM oldest
              WHERE sequence < coalesce((
                  SELECT min(oldest.sequence) FROM oldest, newest
-                 WHERE at >= ",
-        now_micros!(),
-        " - $3 AND oldest.sequence > newest.sequence - $4
+                 WHERE at >= {} - $3 AND oldest.sequence > newest.sequence - $4
              ), 9223372036854775807)
          ), log AS MATERIALIZED (
              SELECT purged_through FROM event_log, last
@@ -474,10 +422,11 @@ static PURGE: Sql = Sql {
              WHERE events.sequence > log.purged_through AND events.sequence <= last.sequence
              RETURNING 1
          )
-         SELECT count(*) FROM deleted"
-    ),
-    types: &[Type::INT8, Type::INT8, Type::INT8, Type::INT8],
-};
+         SELECT count(*) FROM deleted",
+        head(),
+        now_micros()
+    );
+}
 
 #[derive(Debug, thiserror::Error)]
 #[error("this connection leads to another server than the one whose log is read")]

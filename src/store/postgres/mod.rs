@@ -1,26 +1,22 @@
 //! The store on a PostgreSQL server, shared by any number of replicas: pipelined
-//! connections, and batched statements for each kind of change.
+//! connections, and commands that share transactions.
 
-#[macro_use]
-mod idempotency;
-
-mod api_keys;
-mod categories;
+mod batch;
 mod clock;
 mod connect;
 mod deliveries;
 mod error;
 mod events;
 mod fence;
+mod idempotency;
 mod imports;
-mod lock_wait;
 mod migrate;
 mod orders;
 mod pets;
 mod pool;
+mod session;
 mod snapshot;
 mod url;
-mod webhooks;
 mod writer;
 
 use std::{
@@ -34,34 +30,31 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::{sync::Notify, time::timeout};
-use tokio_postgres::{
-    Client, IsolationLevel, Transaction,
-    types::{ToSql, Type},
-};
+use tokio_postgres::{Client, IsolationLevel, Transaction, types::ToSql};
 
 use super::{
     Options, Role, Version,
-    error::{Error, OpenError},
-    list::{Select, Value},
+    admin::NamedSql,
+    command::{Lane, PendingCommand},
+    error::{Error, MissingRow, OpenError},
+    list::Select,
     metrics::{CommitMetrics, PoolMetrics, QueueMetrics, StoreMetrics},
-    rows::{Columns, Counts, Entity, Row},
+    sql::Sql,
+    table::{Columns, Kind, Record, Row, Value},
 };
 use crate::{
     clock::Settling,
-    page::{Page, PageLimit, Position},
+    page::{ListQuery, Page, Position},
 };
 use clock::ServerClock;
 use connect::Connector;
-use error::MissingRow;
 use events::EventLog;
-use idempotency::microseconds;
-use orders::{PlaceOrder, TransitionOrder};
-use pets::CreatePet;
-use pool::{Pool, Sql};
+use pool::Pool;
 use snapshot::SnapshotNumber;
-use writer::{BatchedWrite, Writer};
+use writer::{WRITE_TIMEOUT, Writer};
 
 pub use error::PostgresError;
+pub(super) use pool::BATCH_SETTINGS;
 pub use url::PostgresUrl;
 
 /// How long migrating may take, including the wait for a replica that is
@@ -71,21 +64,23 @@ const MIGRATION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Connections for reads, per replica.
 const READ_CONNECTIONS: usize = 4;
 
-/// Connections to a PostgreSQL server. Reads, updates, categories, webhooks, background work and
-/// each kind of batched change have their own, so that a statement that waits for a
-/// standby delays only its own kind.
+/// Connections for each lane of commands, per replica.
+const CREATE_CONNECTIONS: usize = 2;
+const CHANGE_CONNECTIONS: usize = 2;
+const BULK_CONNECTIONS: usize = 1;
+
+/// Connections to a PostgreSQL server. Reads, each lane of commands, deliveries and background
+/// work have their own, so that a statement that waits for a standby delays only its own
+/// kind.
 #[derive(Debug)]
 pub struct Postgres {
     reads: Pool,
     snapshot: SnapshotNumber,
-    updates: Pool,
-    categories: Pool,
-    webhooks: Pool,
-    /// For background tasks and API keys.
+    /// For background tasks.
     background: Pool,
-    creates: Writer<CreatePet>,
-    placements: Writer<PlaceOrder>,
-    transitions: Writer<TransitionOrder>,
+    creates: Writer,
+    changes: Writer,
+    bulk: Writer,
     events: EventLog,
     commits: Arc<CommitMetrics>,
     clock: ServerClock,
@@ -148,7 +143,7 @@ async fn connect(url: &PostgresUrl) -> Result<Connected, OpenError> {
         cause,
     })?;
     let connected = connector.connect().await;
-    let (client, warnings) = connected.map_err(|cause| OpenError::Postgres {
+    let (client, warnings, _) = connected.map_err(|cause| OpenError::Postgres {
         server: url.to_string(),
         cause: Arc::new(cause),
     })?;
@@ -175,8 +170,7 @@ impl Postgres {
     pub(super) async fn open(url: &PostgresUrl, options: &Options) -> Result<Self, OpenError> {
         let (connector, client, _) = prepare(url, options.create).await?;
         let sent = Timestamp::now();
-        let read = concat!("SELECT source, ", now_micros!(), " FROM event_log");
-        let rows = client.query_typed(read, &[]).await;
+        let rows = client.query_typed(IDENTITY.text(), &[]).await;
         let rows = rows.map_err(|error| OpenError::Postgres {
             server: url.to_string(),
             cause: Arc::new(PostgresError::from(error)),
@@ -190,19 +184,26 @@ impl Postgres {
             Role::Service => READ_CONNECTIONS,
             Role::Command => 1,
         };
-        let (queue, commits) = (options.write_queue_capacity, Arc::default());
+        let commits = Arc::default();
         let committed = Arc::new(Notify::new());
-        let writes = || Pool::new(&connector, 1).notifying(&committed);
+        let writer = |connections: usize| {
+            let pools = (0..connections).map(|_| Pool::for_batches(&connector));
+            let capacity = options.write_queue_capacity;
+            Writer::start(
+                pools.collect(),
+                capacity,
+                &commits,
+                &committed,
+                options.fault,
+            )
+        };
         Ok(Self {
             reads: Pool::new(&connector, read_connections),
             snapshot: SnapshotNumber::new(&connector),
-            updates: writes(),
-            categories: writes(),
-            webhooks: Pool::new(&connector, 1),
+            creates: writer(CREATE_CONNECTIONS),
+            changes: writer(CHANGE_CONNECTIONS),
+            bulk: writer(BULK_CONNECTIONS),
             background: Pool::new(&connector, 1),
-            creates: Writer::start(writes, queue, &commits),
-            placements: Writer::start(writes, queue, &commits),
-            transitions: Writer::start(writes, queue, &commits),
             events: EventLog::new(&connector, source, committed.clone()),
             commits,
             clock,
@@ -214,7 +215,7 @@ impl Postgres {
     /// first everything is kept: the server may have started together with this process, with a fast clock.
     fn max_age(&self, retention: SignedDuration) -> i64 {
         if self.settling.is_over() {
-            microseconds(retention)
+            i64::try_from(retention.as_micros()).unwrap_or(i64::MAX)
         } else {
             i64::MAX
         }
@@ -228,14 +229,14 @@ impl Postgres {
     pub(super) async fn close(&self) {
         tokio::join!(
             self.creates.close(),
-            self.placements.close(),
-            self.transitions.close()
+            self.changes.close(),
+            self.bulk.close()
         );
     }
 
     pub(super) async fn ping(&self) -> Result<(), Error> {
         let rows = self.reads.read(&READ_ONLY, &[]).await?;
-        let is_read_only = Columns::of(rows.first().ok_or(MissingRow)?).boolean()?;
+        let (is_read_only,) = Record::from_row(rows.first().ok_or(MissingRow)?)?;
         if is_read_only {
             return Err(Error::Unavailable(Arc::new(ReadOnly)));
         }
@@ -251,10 +252,7 @@ impl Postgres {
     }
 
     pub(super) fn metrics(&self) -> StoreMetrics<'_> {
-        fn of_writer<C: BatchedWrite>(
-            name: &'static str,
-            writer: &Writer<C>,
-        ) -> (QueueMetrics, PoolMetrics) {
+        fn of_writer(name: &'static str, writer: &Writer) -> (QueueMetrics, PoolMetrics) {
             let depth = writer.queue_depth();
             let queue = QueueMetrics { name, depth };
             (queue, of_pools(name, writer.pools()))
@@ -276,17 +274,14 @@ impl Postgres {
         }
         let (queues, writer_pools): (Vec<_>, Vec<_>) = [
             of_writer("create", &self.creates),
-            of_writer("place", &self.placements),
-            of_writer("transition", &self.transitions),
+            of_writer("change", &self.changes),
+            of_writer("bulk", &self.bulk),
         ]
         .into_iter()
         .unzip();
         let mut pools = vec![
             of_pools("read", [&self.reads]),
             of_pools("version", [self.snapshot.pool()]),
-            of_pools("update", [&self.updates]),
-            of_pools("category", [&self.categories]),
-            of_pools("webhook", [&self.webhooks]),
             of_pools("background", [&self.background]),
             of_pools("event", [self.events.pool()]),
         ];
@@ -300,72 +295,82 @@ impl Postgres {
         }
     }
 
-    pub(super) async fn counts(&self) -> Result<Counts, Error> {
-        let rows = self.reads.read(&COUNTS, &[]).await?;
-        Counts::from_row(rows.first().ok_or(MissingRow)?)
+    /// Queues a command. Returns how long to wait for it.
+    pub(super) fn enqueue(
+        &self,
+        command: Box<dyn PendingCommand>,
+        lane: Lane,
+    ) -> Result<Duration, Error> {
+        let writer = match lane {
+            Lane::Create => &self.creates,
+            Lane::Change => &self.changes,
+            Lane::Bulk => &self.bulk,
+        };
+        writer.enqueue(command)?;
+        Ok(WRITE_TIMEOUT)
     }
 
-    /// Reads a page.
-    async fn list<T: Entity>(
+    pub(super) async fn query<T: Record>(
         &self,
-        select: Select,
-        limit: PageLimit,
-        position: impl Fn(&T) -> Position,
-    ) -> Result<Page<T>, Error> {
-        let Select {
-            sql,
-            parameters,
-            examines,
-        } = select;
-        let types = parameters.iter().map(|value| match value {
-            Value::Int(_) => Type::INT8,
-            Value::Text(_) => Type::TEXT,
-        });
-        let sql = Sql::interned(sql, types);
+        sql: &'static Sql,
+        parameters: Vec<Value<'static>>,
+    ) -> Result<Vec<T>, Error> {
         let parameters: Vec<_> = parameters
             .iter()
-            .map(|value| match value {
-                Value::Int(number) => number as &(dyn ToSql + Sync),
-                Value::Text(text) => text as _,
-            })
+            .map(|it| it as &(dyn ToSql + Sync))
             .collect();
         let rows = self.reads.read(sql, &parameters).await?;
-        if !examines {
+        rows.iter().map(T::from_row).collect()
+    }
+
+    /// Reads a page. The server examines rows, so that all but the last of them match.
+    pub(super) async fn list<F, T: Record>(
+        &self,
+        select: Select,
+        query: ListQuery<F>,
+        _: fn(&F, &T) -> bool,
+        position: impl Fn(&T) -> Position,
+    ) -> Result<Page<T>, Error> {
+        let kinds: Vec<_> = select.parameters.iter().map(Value::kind).collect();
+        let sql = Sql::interned(&select.sql, &kinds);
+        let parameters = select.parameters.iter();
+        let parameters: Vec<_> = parameters.map(|it| it as &(dyn ToSql + Sync)).collect();
+        let rows = self.reads.read(sql, &parameters).await?;
+        if !select.examines {
             let items = rows.iter().map(T::from_row).collect::<Result<_, _>>()?;
-            return Ok(Page::from_lookahead(items, limit, position));
+            return Ok(Page::from_lookahead(items, query.limit, position));
         }
         let (mut items, mut last) = (Vec::new(), None);
         for row in &rows {
             let mut columns = Columns::of(row);
             let item = T::read(&mut columns)?;
-            let (is_match, is_last) = (columns.boolean()?, columns.boolean()?);
+            let (is_match, is_last) = Record::read(&mut columns)?;
             if is_last {
                 last = Some(position(&item));
             }
-            items.extend(is_match.then_some(item));
+            if is_match {
+                items.push(item);
+            }
         }
-        let mut page = Page::from_lookahead(items, limit, position);
+        let mut page = Page::from_lookahead(items, query.limit, position);
         page.next = page.next.or(last);
         Ok(page)
     }
 }
 
-/// The columns of `count_columns!()`, summed over the shards.
-static COUNTS: Sql = Sql {
-    text: "SELECT sum(pets)::bigint, sum(pets_available)::bigint, sum(pets_pending)::bigint,
-                  sum(pets_sold)::bigint, sum(orders_placed)::bigint,
-                  sum(orders_completed)::bigint, sum(orders_cancelled)::bigint,
-                  sum(orders_returned)::bigint
-           FROM counts",
-    types: &[],
-};
+/// The time of the transaction, in microseconds since the Unix epoch. It is the server's:
+/// those of the replicas may differ.
+fn now_micros() -> &'static str {
+    "(extract(epoch FROM now()) * 1000000)::bigint"
+}
 
-/// A server in recovery is a standby: it cannot be written to. Neither can one that an operator,
-/// or a service that watches its disk, has set to read-only.
-static READ_ONLY: Sql = Sql {
-    text: "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean",
-    types: &[],
-};
+statements! {
+    IDENTITY() = format!("SELECT source, {} FROM event_log", now_micros());
+    /// A server in recovery is a standby: it cannot be written to. Neither can one that an
+    /// operator, or a service that watches its disk, has set to read-only.
+    READ_ONLY() =
+        "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean";
+}
 
 #[derive(Debug, thiserror::Error)]
 #[error("the server is read-only: a standby in recovery, or set so")]
@@ -374,32 +379,23 @@ struct ReadOnly;
 impl Row for tokio_postgres::Row {
     type Error = Error;
 
-    fn int(&self, column: usize) -> Result<i64, Error> {
-        self.try_get(column).map_err(|e| Self::corrupt(column, e))
-    }
-
-    fn optional_int(&self, column: usize) -> Result<Option<i64>, Error> {
-        self.try_get(column).map_err(|e| Self::corrupt(column, e))
-    }
-
-    fn boolean(&self, column: usize) -> Result<bool, Error> {
-        self.try_get(column).map_err(|e| Self::corrupt(column, e))
-    }
-
-    fn text(&self, column: usize) -> Result<&str, Error> {
-        self.try_get(column).map_err(|e| Self::corrupt(column, e))
-    }
-
-    fn optional_text(&self, column: usize) -> Result<Option<&str>, Error> {
-        self.try_get(column).map_err(|e| Self::corrupt(column, e))
-    }
-
-    fn bytes(&self, column: usize) -> Result<&[u8], Error> {
-        self.try_get(column).map_err(|e| Self::corrupt(column, e))
-    }
-
-    fn optional_bytes(&self, column: usize) -> Result<Option<&[u8]>, Error> {
-        self.try_get(column).map_err(|e| Self::corrupt(column, e))
+    fn value(&self, column: usize, kind: Kind) -> Result<Value<'_>, Error> {
+        let value = match kind {
+            Kind::Int => self
+                .try_get::<_, Option<_>>(column)
+                .map(|it| it.map(Value::Int)),
+            Kind::Bool => self
+                .try_get::<_, Option<_>>(column)
+                .map(|it| it.map(Value::Bool)),
+            Kind::Text => self
+                .try_get::<_, Option<&str>>(column)
+                .map(|it| it.map(Value::text)),
+            _ => self
+                .try_get::<_, Option<&[u8]>>(column)
+                .map(|it| it.map(|bytes| Value::Bytes(bytes.into()))),
+        };
+        let value = value.map_err(|error| Self::corrupt(column, error))?;
+        Ok(value.unwrap_or(Value::Null))
     }
 
     fn corrupt(_: usize, cause: impl std_error::Error + Send + Sync + 'static) -> Error {
@@ -407,8 +403,25 @@ impl Row for tokio_postgres::Row {
     }
 }
 
+/// Every statement that only PostgreSQL executes.
+pub(super) fn statements() -> impl Iterator<Item = NamedSql> {
+    let fixed = [
+        ALL,
+        batch::ALL,
+        deliveries::ALL,
+        events::ALL,
+        idempotency::ALL,
+        imports::ALL,
+        orders::ALL,
+        pets::ALL,
+        snapshot::ALL,
+    ];
+    let fixed = fixed.into_iter().flatten().map(|sql| NamedSql::of(sql));
+    fixed.chain(batch::table_statements())
+}
+
 /// The only column of the only row.
 fn read_count(rows: &[tokio_postgres::Row]) -> Result<u64, Error> {
-    let row = rows.first().ok_or(MissingRow)?;
-    Ok(Columns::of(row).int()? as u64)
+    let (count,): (i64,) = Record::from_row(rows.first().ok_or(MissingRow)?)?;
+    Ok(count as u64)
 }

@@ -2,58 +2,35 @@
 //! concurrent requests, and replaced when they break.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::{
-        Arc, RwLock,
+        Arc, Mutex, RwLock,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use tokio::{
-    sync::{Mutex, Notify},
-    time::{Instant, timeout},
-};
+use tokio::time::timeout;
 use tokio_postgres::{
     Client, Row, Statement,
     error::SqlState,
     types::{ToSql, Type},
 };
 
-use super::{super::error::Error, connect::Connector, error::PostgresError};
-use crate::telemetry::metrics::Gauge;
+use super::{
+    super::{error::Error, sql::Sql, table::Kind},
+    connect::{ConnectionEnd, Connector},
+    error::PostgresError,
+    session::Session,
+};
+use crate::{single_flight::SingleFlight, telemetry::metrics::Gauge};
 
 /// How long setting up a session may take.
 const SESSION_SETUP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a request to cancel a statement may take.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a statement may take, including the network round trip.
-const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A statement and the types of its parameters.
-pub(super) struct Sql {
-    pub(super) text: &'static str,
-    pub(super) types: &'static [Type],
-}
-
-impl Sql {
-    /// A statement whose text was assembled at run time. It is kept for good: there must
-    /// be few of them.
-    pub(super) fn interned(text: String, types: impl Iterator<Item = Type>) -> &'static Self {
-        static INTERNED: RwLock<BTreeMap<String, &'static Sql>> = RwLock::new(BTreeMap::new());
-        const LOCK: &str = "no thread panics while holding the lock";
-        if let Some(sql) = INTERNED.read().expect(LOCK).get(&text) {
-            return sql;
-        }
-        let mut interned = INTERNED.write().expect(LOCK);
-        interned.entry(text).or_insert_with_key(|text| {
-            Box::leak(Box::new(Self {
-                text: text.clone().leak(),
-                types: types.collect::<Vec<_>>().leak(),
-            }))
-        })
-    }
-}
+pub(super) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
@@ -62,47 +39,75 @@ pub(super) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 #[derive(Debug)]
 pub(super) struct Pool {
     connector: Connector,
-    slots: Vec<Mutex<Slot>>,
+    slots: Vec<Slot>,
     next: AtomicUsize,
     in_flight: Gauge,
-    /// Notified after a successful write.
-    committed: Option<Arc<Notify>>,
+    /// Whether its connections run batches of commands.
+    runs_batches: bool,
 }
 
 /// Room for one connection.
 #[derive(Debug, Default)]
 struct Slot {
-    connection: Option<Arc<Connection>>,
-    /// When the last failed attempt to connect started, and its error.
-    failed: Option<(Instant, Error)>,
+    connection: Mutex<Option<Arc<Connection>>>,
+    attempts: SingleFlight<Result<Arc<Connection>, Error>>,
 }
 
+impl Slot {
+    fn open_connection(&self) -> Option<Arc<Connection>> {
+        let connection = self.connection.lock().expect(LOCK);
+        connection
+            .as_ref()
+            .filter(|connection| !connection.client.is_closed())
+            .cloned()
+    }
+}
+
+const LOCK: &str = "no thread panics while holding the lock";
+
 #[derive(Debug)]
-struct Connection {
+pub(super) struct Connection {
     client: Client,
     /// Prepared statements by their text; `None` if they must not be used.
     prepared: Option<RwLock<HashMap<&'static str, Statement>>>,
     /// The number of warnings received from the server.
-    warnings: Arc<AtomicU64>,
+    pub(super) warnings: Arc<AtomicU64>,
+    /// The number of batches that were begun.
+    batches: AtomicU64,
+    end: ConnectionEnd,
 }
 
 impl Pool {
     pub(super) fn new(connector: &Connector, size: usize) -> Self {
         Self {
             connector: connector.clone(),
-            slots: (0..size).map(|_| Mutex::default()).collect(),
+            slots: (0..size).map(|_| Slot::default()).collect(),
             next: AtomicUsize::new(0),
             in_flight: Gauge::default(),
-            committed: None,
+            runs_batches: false,
         }
     }
 
-    /// Notifies `committed` after every successful write.
-    pub(super) fn notifying(self, committed: &Arc<Notify>) -> Self {
+    /// A pool of one connection, for batches of commands.
+    pub(super) fn for_batches(connector: &Connector) -> Self {
         Self {
-            committed: Some(committed.clone()),
-            ..self
+            runs_batches: true,
+            ..Self::new(connector, 1)
         }
+    }
+
+    /// Takes the connection of a pool that has only one caller, for a transaction.
+    pub(super) async fn session(&self) -> Result<Session<'_>, Error> {
+        let (slot, connection) = self.connection().await?;
+        Ok(Session {
+            pool: self,
+            slot,
+            connection,
+        })
+    }
+
+    pub(super) fn track(&self) -> impl Drop {
+        self.in_flight.track()
     }
 
     /// The number of statements in flight or waiting for a connection.
@@ -112,15 +117,8 @@ impl Pool {
 
     /// The number of open connections, without those being opened.
     pub(super) fn connections(&self) -> i64 {
-        let is_open = |slot: &&Mutex<Slot>| {
-            let slot = slot.try_lock();
-            slot.is_ok_and(|slot| {
-                slot.connection
-                    .as_ref()
-                    .is_some_and(|c| !c.client.is_closed())
-            })
-        };
-        self.slots.iter().filter(is_open).count() as i64
+        let open = self.slots.iter().filter_map(Slot::open_connection);
+        open.count() as i64
     }
 
     /// Runs a read-only statement.
@@ -146,41 +144,10 @@ impl Pool {
         sql: &'static Sql,
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, Error> {
-        let written = self.try_write(sql, parameters).await?;
-        written.map_err(PostgresError::classify)
-    }
-
-    /// Like [`write`](Self::write), but returns `None` if the statement was rolled
-    /// back because it violated `constraint`: a concurrent transaction inserted
-    /// the same key first.
-    pub(super) async fn write_unless_conflict(
-        &self,
-        sql: &'static Sql,
-        parameters: Parameters<'_>,
-        constraint: &str,
-    ) -> Result<Option<Vec<Row>>, Error> {
-        match self.try_write(sql, parameters).await? {
-            Ok(rows) => Ok(Some(rows)),
-            Err(error) if error.constraint() == Some(constraint) => Ok(None),
-            Err(error) => Err(error.classify()),
-        }
-    }
-
-    /// The inner error means that the server rolled the statement back.
-    async fn try_write(
-        &self,
-        sql: &'static Sql,
-        parameters: Parameters<'_>,
-    ) -> Result<Result<Vec<Row>, PostgresError>, Error> {
         match self.run(sql, parameters).await? {
             Ok((_, true)) => Err(Error::OutcomeUnknown(Arc::new(CommitWarning))),
-            Ok((rows, false)) => {
-                if let Some(committed) = &self.committed {
-                    committed.notify_one();
-                }
-                Ok(Ok(rows))
-            }
-            Err(error) if error.is_rolled_back() => Ok(Err(error)),
+            Ok((rows, false)) => Ok(rows),
+            Err(error) if error.is_rolled_back() => Err(error.classify()),
             Err(error) => Err(Error::OutcomeUnknown(Arc::new(error))),
         }
     }
@@ -205,11 +172,11 @@ impl Pool {
                 Ok((rows, warned))
             }
             Ok(Err(error)) => {
-                self.discard_if_unusable(slot, &connection, &error).await;
+                self.discard_if_unusable(slot, &connection, &error);
                 Err(error.into())
             }
             Err(elapsed) => {
-                self.abandon(slot, &connection).await;
+                self.abandon(slot, &connection);
                 Err(elapsed.into())
             }
         })
@@ -218,33 +185,29 @@ impl Pool {
     /// Returns the next connection, opening it if necessary. Requests that waited
     /// for a failed attempt share its error.
     async fn connection(&self) -> Result<(usize, Arc<Connection>), Error> {
-        let requested = Instant::now();
         let number = self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len();
-        let mut slot = self.slots[number].lock().await;
-        match (&slot.connection, &slot.failed) {
-            (Some(connection), _) if !connection.client.is_closed() => {
-                return Ok((number, connection.clone()));
-            }
-            (_, Some((started, error))) if *started >= requested => return Err(error.clone()),
-            _ => {}
+        let slot = &self.slots[number];
+        let connection = match slot.open_connection() {
+            Some(connection) => connection,
+            None => Box::pin(slot.attempts.run(self.connect(slot))).await?,
+        };
+        Ok((number, connection))
+    }
+
+    async fn connect(&self, slot: &Slot) -> Result<Arc<Connection>, Error> {
+        // The attempt that this one has waited for may have succeeded.
+        if let Some(connection) = slot.open_connection() {
+            return Ok(connection);
         }
-        let started = Instant::now();
-        match Box::pin(Connection::open(&self.connector)).await {
-            Ok(opened) => {
-                let opened = slot.connection.insert(Arc::new(opened)).clone();
-                Ok((number, opened))
-            }
-            Err(error) => {
-                let error = Error::Unavailable(Arc::new(error));
-                slot.failed = Some((started, error.clone()));
-                Err(error)
-            }
-        }
+        let opened = Connection::open(&self.connector, self.runs_batches).await;
+        let opened = Arc::new(opened.map_err(|error| Error::Unavailable(Arc::new(error)))?);
+        *slot.connection.lock().expect(LOCK) = Some(opened.clone());
+        Ok(opened)
     }
 
     /// Discards a connection to a server that became read-only (after a
     /// failover), or whose prepared statements are no longer valid.
-    async fn discard_if_unusable(
+    pub(super) fn discard_if_unusable(
         &self,
         slot: usize,
         connection: &Arc<Connection>,
@@ -257,14 +220,21 @@ impl Pool {
             SqlState::DUPLICATE_PSTATEMENT,
         ];
         if error.code().is_some_and(|code| unusable.contains(code)) {
-            self.discard(slot, connection).await;
+            self.discard(slot, connection);
+        }
+    }
+
+    /// Discards all connections.
+    pub(super) fn discard_all(&self) {
+        for slot in &self.slots {
+            *slot.connection.lock().expect(LOCK) = None;
         }
     }
 
     /// Discards a connection whose statement timed out, and asks the server to
     /// cancel the statement, so that it releases its locks.
-    async fn abandon(&self, slot: usize, connection: &Arc<Connection>) {
-        self.discard(slot, connection).await;
+    pub(super) fn abandon(&self, slot: usize, connection: &Arc<Connection>) {
+        self.discard(slot, connection);
         let (connector, token) = (self.connector.clone(), connection.client.cancel_token());
         tokio::spawn(async move {
             // If this fails too, statement_timeout ends the statement.
@@ -272,75 +242,131 @@ impl Pool {
         });
     }
 
-    async fn discard(&self, slot: usize, connection: &Arc<Connection>) {
-        let current = &mut self.slots[slot].lock().await.connection;
-        if current
-            .as_ref()
-            .is_some_and(|current| Arc::ptr_eq(current, connection))
-        {
-            *current = None;
-        }
+    fn discard(&self, slot: usize, connection: &Arc<Connection>) {
+        let mut current = self.slots[slot].connection.lock().expect(LOCK);
+        current.take_if(|current| Arc::ptr_eq(current, connection));
     }
 }
 
 impl Connection {
-    async fn open(connector: &Connector) -> Result<Self, PostgresError> {
-        let (client, warnings) = connector.connect().await?;
+    async fn open(connector: &Connector, runs_batches: bool) -> Result<Self, PostgresError> {
+        let (client, warnings, end) = connector.connect().await?;
         let prepares = connector.prepares_statements();
         if prepares {
-            timeout(
-                SESSION_SETUP_TIMEOUT,
-                client.batch_execute(SESSION_SETTINGS),
-            )
-            .await??;
+            let batch_settings = if runs_batches { BATCH_SETTINGS } else { &[] };
+            let settings: Vec<_> = SESSION_SETTINGS
+                .iter()
+                .chain(batch_settings)
+                .map(|setting| format!("SET {setting}"))
+                .collect();
+            let settings = settings.join("; ");
+            timeout(SESSION_SETUP_TIMEOUT, client.batch_execute(&settings)).await??;
         } else {
             timeout(SESSION_SETUP_TIMEOUT, require_warnings(&client)).await??;
         }
         Ok(Self {
             client,
+            batches: AtomicU64::new(0),
             prepared: prepares.then(RwLock::default),
             warnings,
+            end,
         })
     }
 
-    async fn run(
+    /// Whether the server ended a closed connection because its transaction was idle for too
+    /// long: so it was rolled back.
+    pub(super) async fn was_idle_in_transaction(&self) -> bool {
+        let code = timeout(STATEMENT_TIMEOUT, self.end.code()).await;
+        code == Ok(Some(SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT))
+    }
+
+    pub(super) async fn run(
         &self,
         sql: &'static Sql,
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
-        let Some(prepared) = &self.prepared else {
-            let types = sql.types.iter().cloned();
-            let typed: Vec<_> = parameters.iter().copied().zip(types).collect();
-            return self.client.query_typed(sql.text, &typed).await;
-        };
-        let known = prepared
-            .read()
-            .expect("no task panics while holding the lock")
-            .get(sql.text)
-            .cloned();
-        let statement = match known {
-            Some(statement) => statement,
-            None => {
-                let statement = self.client.prepare_typed(sql.text, sql.types).await?;
-                let mut prepared = prepared
-                    .write()
-                    .expect("no task panics while holding the lock");
-                prepared.insert(sql.text, statement.clone());
-                statement
+        match self.prepare(sql).await? {
+            Some(statement) => self.client.query(&statement, parameters).await,
+            None if sql.text() == "BEGIN" => {
+                let settings = BATCH_SETTINGS.iter().map(|it| format!("; SET LOCAL {it}"));
+                let begin = format!("BEGIN{}", settings.collect::<String>());
+                self.client.batch_execute(&begin).await?;
+                Ok(Vec::new())
             }
+            None => {
+                let types = sql.kinds.iter().copied().map(type_of);
+                let typed: Vec<_> = parameters.iter().copied().zip(types).collect();
+                self.client.query_typed(sql.text(), &typed).await
+            }
+        }
+    }
+
+    /// Whether the next batch should discard the plans of the session. A plan that was made for
+    /// an empty table scans it, and is kept until the table is analyzed, however large it has
+    /// become. So plans are made anew whenever the number of batches has doubled.
+    pub(super) fn should_replan(&self) -> bool {
+        let batches = self.batches.fetch_add(1, Ordering::Relaxed) + 1;
+        self.prepared.is_some() && (batches.is_power_of_two() || batches.is_multiple_of(4096))
+    }
+
+    /// Prepares a statement, unless that was done before; `None` if none must be prepared.
+    pub(super) async fn prepare(
+        &self,
+        sql: &'static Sql,
+    ) -> Result<Option<Statement>, tokio_postgres::Error> {
+        let Some(prepared) = &self.prepared else {
+            return Ok(None);
         };
-        self.client.query(&statement, parameters).await
+        let known = prepared.read().expect(LOCK).get(sql.text()).cloned();
+        if known.is_some() {
+            return Ok(known);
+        }
+        let types: Vec<_> = sql.kinds.iter().copied().map(type_of).collect();
+        let statement = self.client.prepare_typed(sql.text(), &types).await?;
+        let mut prepared = prepared.write().expect(LOCK);
+        prepared.insert(sql.text(), statement.clone());
+        Ok(Some(statement))
+    }
+}
+
+fn type_of(kind: Kind) -> Type {
+    match kind {
+        Kind::Int => Type::INT8,
+        Kind::Bool => Type::BOOL,
+        Kind::Text => Type::TEXT,
+        Kind::Bytes => Type::BYTEA,
+        Kind::Ints => Type::INT8_ARRAY,
+        Kind::Bools => Type::BOOL_ARRAY,
+        Kind::Texts => Type::TEXT_ARRAY,
+        Kind::ByteStrings => Type::BYTEA_ARRAY,
     }
 }
 
 /// `lock_timeout` rolls back a statement that waits for a lock too long, before
 /// its client gives up: the client learns for certain that nothing was changed.
 /// `statement_timeout` ends a statement after its client has given up.
-const SESSION_SETTINGS: &str = "SET client_min_messages = 'warning';
-     SET default_transaction_isolation = 'read committed';
-     SET lock_timeout = '2s';
-     SET statement_timeout = '15s';
-     SET idle_in_transaction_session_timeout = '15s'";
+const SESSION_SETTINGS: &[&str] = &[
+    "client_min_messages = 'warning'",
+    "default_transaction_isolation = 'read committed'",
+    "lock_timeout = '2s'",
+    "statement_timeout = '15s'",
+    "idle_in_transaction_session_timeout = '15s'",
+];
+
+/// The settings of transactions that run commands.
+///
+/// They log their changes themselves. A replica that is stopped in the middle of one keeps its
+/// rows locked for less time than others wait for them. Rows are found by their keys, whatever
+/// the statistics say: a plan that was made for an empty table would scan a large one.
+pub(in super::super) const BATCH_SETTINGS: &[&str] = &[
+    "petstore.logs = 'on'",
+    "idle_in_transaction_session_timeout = '750ms'",
+    "enable_seqscan = off",
+    "enable_hashjoin = off",
+    "enable_mergejoin = off",
+    "jit = off",
+    "plan_cache_mode = force_generic_plan",
+];
 
 /// Behind a pooler in transaction mode, session settings do not persist, so the role
 /// itself must not suppress warnings.
@@ -354,4 +380,4 @@ async fn require_warnings(client: &Client) -> Result<(), PostgresError> {
 
 #[derive(Debug, thiserror::Error)]
 #[error("PostgreSQL warned during the commit; a standby may not have confirmed it")]
-struct CommitWarning;
+pub(super) struct CommitWarning;

@@ -6,11 +6,20 @@ use std::sync::{
 };
 
 use super::{
-    super::{Version, error::Error, rows::Columns},
+    super::{
+        Version,
+        error::{Error, MissingRow},
+        table::Record,
+    },
     connect::Connector,
-    error::MissingRow,
-    pool::{Pool, Sql},
+    pool::Pool,
 };
+
+statements! {
+    SNAPSHOT() = "SELECT concat_ws(' ', pg_current_snapshot(), pg_backend_pid(),
+                                   pg_postmaster_start_time())
+                  WHERE NOT pg_is_in_recovery()";
+}
 
 /// Numbers the snapshots of the server in the order in which they were seen.
 ///
@@ -57,22 +66,15 @@ impl SnapshotNumber {
     /// The number of the current snapshot.
     pub(super) async fn current(&self) -> Result<Version, Error> {
         let rows = self.pool.read(&SNAPSHOT, &[]).await?;
-        let snapshot = Columns::of(rows.first().ok_or(MissingRow)?).text()?;
+        let (snapshot,): (String,) = Record::from_row(rows.first().ok_or(MissingRow)?)?;
         let mut last = self
             .last
             .lock()
             .expect("no task panics while holding the lock");
         if *last != snapshot {
-            snapshot.clone_into(&mut last);
+            *last = snapshot;
             self.number.fetch_add(1, Ordering::Release);
         }
         Ok(self.last_known())
     }
 }
-
-static SNAPSHOT: Sql = Sql {
-    text:
-        "SELECT concat_ws(' ', pg_current_snapshot(), pg_backend_pid(), pg_postmaster_start_time())
-           WHERE NOT pg_is_in_recovery()",
-    types: &[],
-};

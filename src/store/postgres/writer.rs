@@ -1,140 +1,98 @@
-//! Group commit on PostgreSQL: queued changes of one kind become one statement, and so
-//! share one round trip and one commit.
+//! Group commit on PostgreSQL: queued commands share a transaction, and so its round trips and
+//! its commit.
 
 use std::{
-    collections::{HashMap, HashSet},
     panic::AssertUnwindSafe,
     sync::{Arc, RwLock},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures_util::FutureExt;
 use tokio::{
     sync::{
-        Mutex,
+        Mutex, Notify,
         mpsc::{Receiver, Sender, channel, error::TrySendError},
-        oneshot,
     },
     task::JoinSet,
-    time::{self, sleep_until, timeout, timeout_at},
+    time::{Instant, sleep_until, timeout, timeout_at},
 };
-use tokio_postgres::Row;
 
 use super::{
     super::{
-        error::Error,
+        Fault,
+        command::PendingCommand,
+        error::{Error, RowLocked},
         metrics::CommitMetrics,
-        queue::{StoreClosed, wait},
-        replay,
-        rows::{Columns, Row as _},
+        queue::StoreClosed,
     },
-    lock_wait::LockWait,
+    batch::{self, Failure, Outcome},
     pool::Pool,
 };
-use crate::idempotency::{IdempotentRequest, RecordedRejection};
 
-/// Statements of one kind that may be in flight: while the server waits for its
-/// disk, the next batch is gathered and sent.
-const CONCURRENT_BATCHES: usize = 2;
-/// The maximum number of changes in a statement.
+/// The maximum number of commands in a transaction.
 const MAX_BATCH_SIZE: usize = 1024;
-/// Longer than a statement may take, as a change may wait for the one before.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(25);
-/// How long closing the store waits for queued changes.
+/// Longer than a transaction may take, as a command may wait for the one before.
+pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(25);
+/// How long closing the store waits for queued commands.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A change that can be batched with others of its kind.
-pub(super) trait BatchedWrite: Send + Sync + Sized + 'static {
-    type Rejection: RecordedRejection;
+/// How long a command waits for a locked row.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+/// The pause before a command tries again to lock its rows: a replica that competes for them
+/// commits within milliseconds.
+const MIN_LOCK_DELAY: Duration = Duration::from_millis(1);
+const MAX_LOCK_DELAY: Duration = Duration::from_millis(20);
 
-    /// The row that the change competes for, if any: a statement contains at most one
-    /// change per row.
-    fn contended_row(&self) -> Option<i64>;
+/// How often a batch is run again without being divided.
+const MAX_ATTEMPTS: usize = 3;
+/// How often a single command is run again.
+const MAX_COMMAND_ATTEMPTS: usize = 20;
 
-    /// The rejection of any further change to the same row, given the rejection of this
-    /// one, if any; `None` if it has to be decided by another statement.
-    fn rejection_of_next(rejection: Option<Self::Rejection>) -> Option<Self::Rejection>;
-
-    /// The API key that makes the change.
-    fn api_key_id(&self) -> i64;
-
-    fn idempotency(&self) -> Option<&IdempotentRequest>;
-
-    /// Runs one statement for all changes. Returns one row per change, in order; each row
-    /// starts with the [`OUTCOME_COLUMNS`]. Returns `None`, with nothing changed, if a
-    /// concurrent transaction recorded one of the idempotency keys first.
-    fn run(
-        pool: &Pool,
-        changes: &[&Self],
-    ) -> impl Future<Output = Result<Option<Vec<Row>>, Error>> + Send;
+struct Queued {
+    command: Box<dyn PendingCommand>,
+    /// When one of its rows was first found locked.
+    locked_since: Option<Instant>,
 }
 
-/// The columns with which the row of every change starts: the recorded
-/// fingerprint if the idempotency key was used before; the outcome, or null if another
-/// transaction has locked the row that decides it; and the resource id.
-pub(super) const OUTCOME_COLUMNS: usize = 3;
-
-/// The result of a change.
-pub(super) enum WriteResult<R> {
-    Executed(Result<ChangedRow, R>),
-    /// A retry: the recorded outcome of the first request.
-    Replayed(Result<i64, R>),
-    KeyReused,
-}
-
-/// What a change created or changed.
-pub(super) struct ChangedRow {
-    pub(super) id: i64,
-    /// The row of the statement, starting with its outcome columns.
-    pub(super) row: Row,
-}
-
-type ResultOf<C> = Result<WriteResult<<C as BatchedWrite>::Rejection>, Error>;
-
-struct QueuedChange<C: BatchedWrite> {
-    change: C,
-    result: oneshot::Sender<ResultOf<C>>,
-    /// Set once the row that it needs was found locked.
-    lock_wait: Option<LockWait>,
-}
-
-impl<C: BatchedWrite> QueuedChange<C> {
-    fn finish(self, result: ResultOf<C>) {
-        // The caller may have disconnected.
-        let _ = self.result.send(result);
-    }
-}
-
+/// A queue of commands, and the tasks that execute them.
 #[derive(Debug)]
-pub(super) struct Writer<C: BatchedWrite> {
+pub(super) struct Writer {
     pools: Vec<Arc<Pool>>,
     /// `None` once the store is closed.
-    queue: RwLock<Option<Sender<QueuedChange<C>>>>,
+    queue: RwLock<Option<Sender<Queued>>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
-impl<C: BatchedWrite> Writer<C> {
+impl Writer {
+    /// Starts a task for each pool, which must have one connection: then a warning of the
+    /// server can be attributed to its transaction. While the server waits for its disk, the
+    /// next batch is gathered and sent on another one.
     pub(super) fn start(
-        pool: impl Fn() -> Pool,
+        pools: Vec<Pool>,
         capacity: usize,
         commits: &Arc<CommitMetrics>,
+        committed: &Arc<Notify>,
+        fault: Option<Fault>,
     ) -> Self {
         let (queue, queued) = channel(capacity);
         let queued = Arc::new(Mutex::new(queued));
         let mut tasks = JoinSet::new();
-        // One connection per task and one statement at a time, so that a warning
-        // of the server can be attributed to its statement.
-        let pools: Vec<_> = (0..CONCURRENT_BATCHES).map(|_| Arc::new(pool())).collect();
+        let pools: Vec<_> = pools.into_iter().map(Arc::new).collect();
         for pool in &pools {
             let mut worker = Worker {
                 pool: pool.clone(),
                 queued: queued.clone(),
                 commits: commits.clone(),
-                set_aside: Vec::new(),
+                committed: committed.clone(),
+                deferred: Vec::new(),
+                fault,
             };
             tasks.spawn(async move {
-                // A panic fails the changes in flight, not the task.
-                while AssertUnwindSafe(worker.run()).catch_unwind().await.is_err() {}
+                // A panic fails the commands in flight, not the task. It may have left a
+                // transaction open.
+                while AssertUnwindSafe(worker.run()).catch_unwind().await.is_err() {
+                    worker.pool.discard_all();
+                }
             });
         }
         Self {
@@ -148,7 +106,7 @@ impl<C: BatchedWrite> Writer<C> {
         self.pools.iter().map(Arc::as_ref)
     }
 
-    /// The number of changes waiting for a connection.
+    /// The number of commands waiting for a connection.
     pub(super) fn queue_depth(&self) -> usize {
         let queue = self.queue.read().expect(LOCK);
         queue
@@ -156,24 +114,18 @@ impl<C: BatchedWrite> Writer<C> {
             .map_or(0, |queue| queue.max_capacity() - queue.capacity())
     }
 
-    /// Executes a change and returns once it is committed. It is not cancelled
-    /// if the caller disconnects.
-    pub(super) async fn execute(&self, change: C) -> ResultOf<C> {
-        let (sender, result) = oneshot::channel();
-        let queued = match &*self.queue.read().expect(LOCK) {
-            Some(queue) => queue.try_send(QueuedChange {
-                change,
-                result: sender,
-                lock_wait: None,
-            }),
-            None => return Err(Error::Unavailable(Arc::new(StoreClosed))),
+    pub(super) fn enqueue(&self, command: Box<dyn PendingCommand>) -> Result<(), Error> {
+        let closed = || Error::Unavailable(Arc::new(StoreClosed));
+        let queue = self.queue.read().expect(LOCK);
+        let queued = Queued {
+            command,
+            locked_since: None,
         };
-        queued.map_err(|e| match e {
+        let sent = queue.as_ref().ok_or_else(closed)?.try_send(queued);
+        sent.map_err(|error| match error {
             TrySendError::Full(_) => Error::Overloaded,
-            TrySendError::Closed(_) => Error::Unavailable(Arc::new(StoreClosed)),
-        })?;
-        let unknown = Error::OutcomeUnknown;
-        wait(result, WRITE_TIMEOUT, unknown, unknown).await
+            TrySendError::Closed(_) => closed(),
+        })
     }
 
     /// Drains the queue, as far as the server is reachable.
@@ -190,34 +142,34 @@ impl<C: BatchedWrite> Writer<C> {
 
 const LOCK: &str = "no task panics while holding the lock";
 
-/// One of the tasks that execute queued changes, with its own connection.
-struct Worker<C: BatchedWrite> {
+/// One of the tasks that execute queued commands, with its own connection.
+struct Worker {
     pool: Arc<Pool>,
-    queued: Arc<Mutex<Receiver<QueuedChange<C>>>>,
+    queued: Arc<Mutex<Receiver<Queued>>>,
     commits: Arc<CommitMetrics>,
-    /// Changes whose row another transaction has locked, with the time of their next
-    /// attempt.
-    set_aside: Vec<(time::Instant, QueuedChange<C>)>,
+    /// Notified after every commit.
+    committed: Arc<Notify>,
+    /// Commands that wait for a locked row, with the time of their next attempt.
+    deferred: Vec<(Instant, Queued)>,
+    fault: Option<Fault>,
 }
 
-impl<C: BatchedWrite> Worker<C> {
+impl Worker {
     /// Runs until the store is closed and nothing is left to execute.
     async fn run(&mut self) {
-        while let Some(mut batch) = self.next_batch().await {
-            while !batch.is_empty() {
-                batch = self.execute(batch).await;
-            }
+        while let Some(batch) = self.next_batch().await {
+            self.execute(batch).await;
         }
     }
 
-    /// The changes that are queued, and those set aside that are due.
-    async fn next_batch(&mut self) -> Option<Vec<QueuedChange<C>>> {
+    /// The commands that are queued, and those deferred that are due.
+    async fn next_batch(&mut self) -> Option<Vec<Queued>> {
         let mut received = Vec::new();
         let receive = async {
             let mut queued = self.queued.lock().await;
             queued.recv_many(&mut received, MAX_BATCH_SIZE).await
         };
-        let retry_at = self.set_aside.iter().map(|(retry_at, _)| *retry_at).min();
+        let retry_at = self.deferred.iter().map(|(retry_at, _)| *retry_at).min();
         let is_closed = match retry_at {
             None => receive.await == 0,
             Some(retry_at) => timeout_at(retry_at, receive).await == Ok(0),
@@ -227,143 +179,135 @@ impl<C: BatchedWrite> Worker<C> {
             Some(retry_at) if is_closed => sleep_until(retry_at).await,
             _ => {}
         }
-        let now = time::Instant::now();
+        let now = Instant::now();
         let due = self
-            .set_aside
+            .deferred
             .extract_if(.., |(retry_at, _)| *retry_at <= now);
         let mut batch: Vec<_> = due.map(|(_, queued)| queued).collect();
         batch.append(&mut received);
         Some(batch)
     }
 
-    /// Executes as many changes as fit into one statement. Returns the others.
-    async fn execute(&mut self, batch: Vec<QueuedChange<C>>) -> Vec<QueuedChange<C>> {
-        let (mut subjects, mut keys) = (HashSet::new(), HashSet::new());
-        let (together, later): (Vec<_>, Vec<_>) = batch.into_iter().partition(|queued| {
-            let change = &queued.change;
-            let key = change.idempotency().map(|r| (r.api_key_id, r.key.clone()));
-            // No short circuit: both are recorded, so that a later change with the
-            // same key stays behind this one.
-            let new_subject = change
-                .contended_row()
-                .is_none_or(|subject| subjects.insert(subject));
-            let new_key = key.is_none_or(|key| keys.insert(key));
-            new_subject && new_key
-        });
-        let changes: Vec<_> = together.iter().map(|queued| &queued.change).collect();
-        let started = Instant::now();
-        let rows = loop {
-            match C::run(&self.pool, &changes).await {
-                // Run again: now the recorded key is visible.
-                Ok(None) => {}
-                Ok(Some(rows)) if rows.len() == changes.len() => break Ok(rows),
-                // An operator's trigger may have skipped rows. There is no telling which
-                // row belongs to which change.
-                Ok(Some(_)) => break Err(Error::OutcomeUnknown(Arc::new(RowCountMismatch))),
-                Err(error) => break Err(error),
+    /// Executes a batch. If the server rejects it, its halves are run again, down to the
+    /// command at fault.
+    async fn execute(&mut self, batch: Vec<Queued>) {
+        let mut batches = vec![batch];
+        while let Some(mut batch) = batches.pop() {
+            if batch.is_empty() {
+                continue;
             }
-        };
-        let count = match &rows {
-            Ok(rows) => rows.iter().filter(|row| is_decided(row)).count(),
-            Err(_) => changes.len(),
-        };
-        if count > 0 {
-            self.commits.record(count, started, rows.is_ok());
-        }
-        // The rejection that a further change to a row gets; `None` if it is locked.
-        let mut next_rejection = HashMap::new();
-        match rows {
-            Ok(rows) => {
-                for (queued, row) in together.into_iter().zip(rows) {
-                    let contended_row = queued.change.contended_row();
-                    let result = read_result(queued.change.idempotency(), row).transpose();
-                    match (contended_row, &result) {
-                        (Some(subject), None) => {
-                            next_rejection.insert(subject, None);
+            let (mut commands, locked_since): (Vec<_>, Vec<_>) = batch
+                .drain(..)
+                .map(|queued| (queued.command, queued.locked_since))
+                .unzip();
+            let result = self.run_batch(&mut commands).await;
+            let mut batch: Vec<_> = commands
+                .into_iter()
+                .zip(locked_since)
+                .map(|(command, locked_since)| Queued {
+                    command,
+                    locked_since,
+                })
+                .collect();
+            match result {
+                Ok(Outcome { deferred, .. }) => {
+                    for (queued, is_deferred) in batch.into_iter().zip(deferred) {
+                        if is_deferred {
+                            self.defer(queued);
+                        } else {
+                            queued.command.finish(Ok(()));
                         }
-                        (Some(subject), Some(Ok(WriteResult::Executed(executed)))) => {
-                            let rejection = executed.as_ref().err().copied();
-                            if let Some(rejection) = C::rejection_of_next(rejection) {
-                                next_rejection.insert(subject, Some(rejection));
-                            }
-                        }
-                        _ => {}
                     }
-                    match result {
-                        Some(result) => queued.finish(result),
-                        None => self.set_aside(queued),
+                }
+                Err(BatchError::Rejected(_)) if batch.len() > 1 => {
+                    batches.push(batch.split_off(batch.len() / 2));
+                    batches.push(batch);
+                }
+                Err(BatchError::Rejected(error) | BatchError::Failed(error)) => {
+                    tracing::error!(%error, writes = batch.len(), "write batch failed");
+                    for queued in batch {
+                        queued.command.finish(Err(error.clone()));
                     }
                 }
             }
-            Err(error) => {
-                tracing::error!(%error, writes = together.len(), "write batch failed");
-                for queued in together {
-                    queued.finish(Err(error.clone()));
+        }
+    }
+
+    /// Runs a batch until it is committed, or has failed for good.
+    async fn run_batch(
+        &mut self,
+        commands: &mut [Box<dyn PendingCommand>],
+    ) -> Result<Outcome, BatchError> {
+        let started = std::time::Instant::now();
+        let max_attempts = if commands.len() == 1 {
+            MAX_COMMAND_ATTEMPTS
+        } else {
+            MAX_ATTEMPTS
+        };
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let _in_flight = self.pool.track();
+            let session = self.pool.session().await.map_err(BatchError::Failed)?;
+            let failure = match batch::run(&session, commands, self.fault).await {
+                Ok(outcome) => {
+                    if outcome.writes > 0 {
+                        self.commits.record(outcome.writes, started, true);
+                        self.committed.notify_one();
+                    }
+                    return Ok(outcome);
+                }
+                Err(failure) => failure,
+            };
+            let is_last = attempts >= max_attempts;
+            match failure {
+                // The row of another transaction is visible now, or the session is a new one.
+                Failure::RolledBack(error)
+                    if (error.is_conflict() || error.is_transient()) && !is_last => {}
+                Failure::RolledBack(error) => {
+                    self.commits.record(commands.len(), started, false);
+                    let is_rejection = error.is_rejection();
+                    let error = error.classify();
+                    return Err(if is_rejection {
+                        BatchError::Rejected(error)
+                    } else {
+                        BatchError::Failed(error)
+                    });
+                }
+                Failure::Corrupt(error) => return Err(BatchError::Rejected(error)),
+                Failure::Unknown(error) => {
+                    self.commits.record(commands.len(), started, false);
+                    return Err(BatchError::Failed(error));
                 }
             }
         }
-        // A further change to a row whose outcome is clear is rejected without another
-        // statement, as if it had arrived right after. With an idempotency key it must be
-        // recorded or replayed, so it stays queued. If the row is locked, so it is for
-        // all of them.
-        let mut remaining = Vec::new();
-        for queued in later {
-            let subject = queued.change.contended_row();
-            let has_key = queued.change.idempotency().is_some();
-            match subject.and_then(|subject| next_rejection.get(&subject)) {
-                Some(None) => self.set_aside(queued),
-                Some(Some(rejection)) if !has_key => {
-                    queued.finish(Ok(WriteResult::Executed(Err(*rejection))));
-                }
-                _ => remaining.push(queued),
-            }
+    }
+
+    /// Schedules another attempt, unless a row has been locked for too long.
+    fn defer(&mut self, queued: Queued) {
+        let now = Instant::now();
+        let since = queued.locked_since.unwrap_or(now);
+        let waited = now - since;
+        if waited >= LOCK_TIMEOUT {
+            return queued
+                .command
+                .finish(Err(Error::Unavailable(Arc::new(RowLocked))));
         }
-        remaining
-    }
-
-    /// Schedules another attempt, unless the row has been locked for too long.
-    fn set_aside(&mut self, mut queued: QueuedChange<C>) {
-        let lock_wait = queued.lock_wait.get_or_insert_with(LockWait::start);
-        match lock_wait.next_attempt() {
-            Ok(_) if self.set_aside.len() >= MAX_BATCH_SIZE => {
-                queued.finish(Err(Error::Overloaded))
-            }
-            Ok(retry_at) => self.set_aside.push((retry_at, queued)),
-            Err(error) => queued.finish(Err(error)),
+        if self.deferred.len() >= MAX_BATCH_SIZE {
+            return queued.command.finish(Err(Error::Overloaded));
         }
+        let retry_at = now + (waited / 4).clamp(MIN_LOCK_DELAY, MAX_LOCK_DELAY);
+        let queued = Queued {
+            locked_since: Some(since),
+            ..queued
+        };
+        self.deferred.push((retry_at, queued));
     }
 }
 
-/// Whether a row has an outcome.
-fn is_decided(row: &Row) -> bool {
-    !matches!(row.optional_text(1), Ok(None))
+/// Why a batch was not executed.
+enum BatchError {
+    /// One of its commands may be at fault.
+    Rejected(Error),
+    Failed(Error),
 }
-
-/// Reads the outcome columns of a row; `None` if the change is undecided because
-/// another transaction has locked its row.
-fn read_result<R: RecordedRejection>(
-    request: Option<&IdempotentRequest>,
-    row: Row,
-) -> Result<Option<WriteResult<R>>, Error> {
-    let mut columns = Columns::of(&row);
-    let recorded = columns.optional_bytes()?;
-    let expected = request.map(|request| request.fingerprint.as_slice());
-    // Another operation's outcome may be one that this one does not know.
-    if recorded.is_some() && recorded != expected {
-        return Ok(Some(WriteResult::KeyReused));
-    }
-    let is_replay = recorded.is_some();
-    let (Some(outcome), resource_id) = (columns.optional_text()?, columns.optional_int()?) else {
-        return Ok(None);
-    };
-    let outcome =
-        replay::from_columns(outcome, resource_id).map_err(|e| Row::corrupt(OUTCOME_COLUMNS, e))?;
-    Ok(Some(match is_replay {
-        true => WriteResult::Replayed(outcome),
-        false => WriteResult::Executed(outcome.map(|id| ChangedRow { id, row })),
-    }))
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("the server did not return a row for every change; was a trigger or rule added?")]
-struct RowCountMismatch;

@@ -1,9 +1,9 @@
 //! The store on an SQLite file: one writer thread with group commit, and a few
 //! reader threads.
 
-mod api_keys;
-mod categories;
+mod batch;
 mod checkpoint;
+mod clock;
 mod connect;
 mod events;
 mod files;
@@ -33,28 +33,35 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::{Connection, types::Type};
+use rusqlite::{
+    Connection, params_from_iter,
+    types::{Type, ValueRef},
+};
 
 use super::{
     Options, Role, Version,
+    admin::NamedSql,
+    command::PendingCommand,
     error::{Error, OpenError},
-    list::{MAX_EXAMINED, Select, Value},
+    list::{MAX_EXAMINED, Select},
     metrics::{EventMetrics, QueueMetrics, StoreMetrics},
-    rows::{Counts, Entity, Row},
+    sql::Sql,
+    table::{Corrupt, Kind, Record, Row, Value},
 };
 use crate::{
-    clock::{Clock, Settling},
+    clock::Clock,
     page::{Filter, ListQuery, Page, Position},
     telemetry::warn_if_public,
 };
+use clock::StoreClock;
 use health::Health;
 use probe::Scan;
 use readers::Readers;
-use writer::{Effect, Writer};
+use writer::Writer;
 
+pub(super) use batch::run;
 pub(super) use connect::{FLAGS, distrust_schema};
-pub(super) use events::Origin;
-pub(super) use imports::{forget_import, import_progress, write_chunk};
+pub(super) use imports::forget_import;
 #[cfg(test)]
 pub(super) use migrate::in_memory;
 pub(super) use migrate::{added_objects, expected_schema, schema};
@@ -65,10 +72,11 @@ pub(super) use open::{
 pub(super) use recovery::{is_open, side_file, wal_path};
 pub(super) use replace::{ClosedStore, is_damage};
 
-const COUNTS: &str = concat!("SELECT ", count_columns!(), " FROM counts");
-
-const LAST_OPEN: &str = "SELECT coalesce(last_open_at, (
+statements! {
+    LAST_OPEN() = "SELECT coalesce(last_open_at, (
          SELECT at FROM events ORDER BY sequence DESC LIMIT 1)) FROM event_log";
+    NOTE_OPEN(Int) = "UPDATE event_log SET last_open_at = $1";
+}
 
 /// An open SQLite file.
 #[derive(Debug)]
@@ -78,12 +86,7 @@ pub struct Sqlite {
     readers: Readers,
     health: Arc<Health>,
     scan: Arc<Scan>,
-    /// The steady clock of orders, events and idempotency keys.
-    clock: Clock,
-    settling: Box<Settling>,
-    /// The last order that an earlier process has stored: whether its reservation has expired
-    /// is judged by [`certain_time`](Self::certain_time), as its clock was another.
-    last_earlier_order: i64,
+    clock: StoreClock,
     event_source: String,
     /// The service lock. Declared last, so that it is released
     /// after everything else is closed.
@@ -108,13 +111,14 @@ impl Sqlite {
             }
         }
         let event_source = events::source(&opened.db).map_err(failed)?;
-        let clock = Clock::steady();
         let last_open = last_open(&opened.db).map_err(failed)?;
-        let settling = Settling::start(last_open.unwrap_or_else(|| clock.now()), options.settling);
-        let last_earlier_order = orders::last_id(&opened.db).map_err(failed)?;
+        let last_order = orders::last_id(&opened.db).map_err(failed)?;
+        let clock = StoreClock::new(Clock::steady(), last_open, options.settling, last_order);
         let health = Arc::default();
         let readers = Readers::start(&path, reader_count(options.role), &health).map_err(failed)?;
-        let writer = Writer::start(opened, &path, readers.clone(), &health, options);
+        let times = clock.clone();
+        let times = move || times.times();
+        let writer = Writer::start(opened, &path, readers.clone(), &health, options, times);
         let writer = writer.map_err(failed)?;
         Ok(Self {
             path,
@@ -122,9 +126,7 @@ impl Sqlite {
             readers,
             health,
             scan: Arc::default(),
-            settling: Box::new(settling),
             clock,
-            last_earlier_order,
             event_source,
             _lock: lock,
         })
@@ -167,11 +169,8 @@ impl Sqlite {
         }
     }
 
-    /// A time that is certain to have come, by which what earlier processes have stored is
-    /// purged and expires. If the system clock was wrong at startup and set afterwards, it and
-    /// the steady clock differ for long: the one that is behind decides.
     pub(super) fn certain_time(&self) -> Timestamp {
-        self.settling.limit(self.clock.now().min(Timestamp::now()))
+        self.clock.certain_time()
     }
 
     /// The time before which rows may be purged.
@@ -183,31 +182,50 @@ impl Sqlite {
     pub(super) async fn note_open(&self) -> Result<(), Error> {
         let now = self.certain_time().as_microsecond();
         let note = move |db: &Connection| {
-            let sql = "UPDATE event_log SET last_open_at = ?1";
-            db.prepare_cached(sql)?.execute([now]).map(drop)
+            db.prepare_cached(NOTE_OPEN.text())?
+                .execute([now])
+                .map(drop)
         };
-        self.writer.run(|()| Effect::None, note).await
+        self.writer.run(note).await
     }
 
-    /// Who makes a change, now.
-    fn origin(&self, api_key_id: i64) -> Origin {
-        Origin {
-            api_key_id: Some(api_key_id),
-            at: self.clock.now(),
-        }
+    /// Queues a command. Returns how long to wait for it.
+    pub(super) fn enqueue(&self, command: Box<dyn PendingCommand>) -> Result<Duration, Error> {
+        self.writer.enqueue(command)
     }
 
-    pub(super) async fn counts(&self) -> Result<Counts, Error> {
-        self.readers
-            .run(|db| db.prepare_cached(COUNTS)?.query_row([], read_row))
-            .await
+    pub(super) async fn query<T: Record + Send + 'static>(
+        &self,
+        sql: &'static Sql,
+        parameters: Vec<Value<'static>>,
+    ) -> Result<Vec<T>, Error> {
+        let read = move |db: &Connection| {
+            let mut select = db.prepare_cached(sql.text())?;
+            let rows = select.query_map(params_from_iter(&parameters), read_row)?;
+            rows.collect()
+        };
+        self.readers.run(read).await
+    }
+
+    pub(super) async fn list<F: Filter, T: Record + Send + 'static>(
+        &self,
+        select: Select,
+        query: ListQuery<F>,
+        matches: fn(&F, &T) -> bool,
+        position: impl Fn(&T) -> Position + Send + 'static,
+    ) -> Result<Page<T>, Error> {
+        let read = move |db: &Connection| {
+            let matches = |item: &T| matches(&query.filter, item);
+            list(db, &select, &query, matches, position)
+        };
+        self.readers.run(read).await
     }
 
     /// Runs a `SELECT EXISTS` with one parameter.
-    async fn exists(&self, sql: &'static str, parameter: i64) -> Result<bool, Error> {
+    async fn exists(&self, sql: &'static Sql, parameter: i64) -> Result<bool, Error> {
         self.readers
             .run(move |db| {
-                db.prepare_cached(sql)?
+                db.prepare_cached(sql.text())?
                     .query_row([parameter], |row| row.get(0))
             })
             .await
@@ -217,12 +235,12 @@ impl Sqlite {
 /// The last time that the store is known to have been open: as a service has noted it, or
 /// when something was changed.
 fn last_open(db: &Connection) -> rusqlite::Result<Option<Timestamp>> {
-    let at: Option<i64> = db.query_row(LAST_OPEN, [], |row| row.get(0))?;
+    let at: Option<i64> = db.query_row(LAST_OPEN.text(), [], |row| row.get(0))?;
     Ok(at.and_then(|at| Timestamp::from_microsecond(at).ok()))
 }
 
 /// Reads a page. The items that a row is examined for must match.
-fn list<F: Filter, T: Entity>(
+fn list<F: Filter, T: Record>(
     db: &Connection,
     select: &Select,
     query: &ListQuery<F>,
@@ -231,10 +249,7 @@ fn list<F: Filter, T: Entity>(
 ) -> rusqlite::Result<Page<T>> {
     let mut statement = db.prepare_cached(&select.sql)?;
     for (index, value) in (1..).zip(&select.parameters) {
-        match value {
-            Value::Int(number) => statement.raw_bind_parameter(index, number)?,
-            Value::Text(text) => statement.raw_bind_parameter(index, text)?,
-        }
+        statement.raw_bind_parameter(index, value)?;
     }
     let mut rows = statement.raw_query();
     let (mut items, mut examined) = (Vec::new(), 0);
@@ -258,45 +273,44 @@ fn list<F: Filter, T: Entity>(
     Ok(Page::from_lookahead(items, query.limit, position))
 }
 
-/// Reads an entity whose columns come first in the row.
-pub(super) fn read_row<T: Entity>(row: &rusqlite::Row) -> rusqlite::Result<T> {
+/// Reads a record from the first columns of a row.
+pub(super) fn read_row<T: Record>(row: &rusqlite::Row) -> rusqlite::Result<T> {
     T::from_row(row)
 }
 
 impl Row for rusqlite::Row<'_> {
     type Error = rusqlite::Error;
 
-    fn int(&self, column: usize) -> rusqlite::Result<i64> {
-        self.get(column)
-    }
-
-    fn optional_int(&self, column: usize) -> rusqlite::Result<Option<i64>> {
-        self.get(column)
-    }
-
-    fn boolean(&self, column: usize) -> rusqlite::Result<bool> {
-        self.get(column)
-    }
-
-    fn text(&self, column: usize) -> rusqlite::Result<&str> {
-        Ok(self.get_ref(column)?.as_str()?)
-    }
-
-    fn optional_text(&self, column: usize) -> rusqlite::Result<Option<&str>> {
-        Ok(self.get_ref(column)?.as_str_or_null()?)
-    }
-
-    fn bytes(&self, column: usize) -> rusqlite::Result<&[u8]> {
-        Ok(self.get_ref(column)?.as_blob()?)
-    }
-
-    fn optional_bytes(&self, column: usize) -> rusqlite::Result<Option<&[u8]>> {
-        Ok(self.get_ref(column)?.as_blob_or_null()?)
+    fn value(&self, column: usize, kind: Kind) -> rusqlite::Result<Value<'_>> {
+        Ok(match self.get_ref(column)? {
+            ValueRef::Null => Value::Null,
+            ValueRef::Integer(int) if kind == Kind::Bool => Value::Bool(int != 0),
+            ValueRef::Integer(int) => Value::Int(int),
+            text @ ValueRef::Text(_) => Value::text(text.as_str()?),
+            ValueRef::Blob(bytes) => Value::Bytes(bytes.into()),
+            ValueRef::Real(_) => return Err(Self::corrupt(column, Corrupt)),
+        })
     }
 
     fn corrupt(column: usize, cause: impl error::Error + Send + Sync + 'static) -> rusqlite::Error {
         rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(cause))
     }
+}
+
+/// Every statement that only SQLite executes.
+pub(super) fn statements() -> impl Iterator<Item = NamedSql> {
+    let fixed = [
+        ALL,
+        batch::ALL,
+        events::ALL,
+        idempotency::ALL,
+        imports::ALL,
+        orders::ALL,
+        pets::ALL,
+        webhooks::ALL,
+    ];
+    let fixed = fixed.into_iter().flatten().map(|sql| NamedSql::of(sql));
+    fixed.chain(batch::table_statements())
 }
 
 /// Classifies a failure: the environment (disk, file, memory, locks), or a bug.

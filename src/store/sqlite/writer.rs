@@ -20,11 +20,13 @@ use tokio::sync::{oneshot, watch};
 use super::{
     super::{
         Options, Role, Version,
+        command::{Panicked, PendingCommand},
         error::Error,
         metrics::{CommitMetrics, WalMetrics},
         queue::{try_enqueue, wait},
+        working_set::{Times, WorkingSet},
     },
-    classify,
+    batch, classify,
     events::last_sequence,
     health::Health,
     readers::Readers,
@@ -64,8 +66,40 @@ const TOUCH: [&str; 2] = [
 ];
 
 enum Message {
+    Command(Box<dyn PendingCommand>),
     Write(Box<dyn PendingWrite>),
     Stop,
+}
+
+/// The commands and other writes of one transaction.
+#[derive(Default)]
+struct Batch {
+    commands: Vec<Box<dyn PendingCommand>>,
+    writes: Vec<Box<dyn PendingWrite>>,
+}
+
+impl Batch {
+    fn len(&self) -> usize {
+        self.commands.len() + self.writes.len()
+    }
+
+    fn fail(self, error: &Error) {
+        for command in self.commands {
+            command.finish(Err(error.clone()));
+        }
+        for write in self.writes {
+            write.respond(Err(error.clone()));
+        }
+    }
+}
+
+/// The outcome of a committed transaction.
+struct Committed {
+    /// What the commands have changed.
+    set: Option<WorkingSet>,
+    /// The result of each other write.
+    results: Vec<Result<(), Error>>,
+    event_head: i64,
 }
 
 #[derive(Debug)]
@@ -84,6 +118,7 @@ impl Writer {
         readers: Readers,
         health: &Arc<Health>,
         options: &Options,
+        times: impl Fn() -> Times + Send + 'static,
     ) -> rusqlite::Result<Self> {
         let (queue, messages) = bounded(options.write_queue_capacity);
         let shared = Arc::new(Shared {
@@ -96,6 +131,7 @@ impl Writer {
         let thread = WriterThread {
             file,
             shared: shared.clone(),
+            times: Box::new(times),
         };
         let thread = thread::Builder::new()
             .name("sqlite-writer".into())
@@ -144,34 +180,19 @@ impl Writer {
         if wal.size.get() > limit {
             return Err(Error::Unavailable(Arc::new(WalTooLarge)));
         }
-        self.run(|()| Effect::None, touch).await
+        self.run(touch).await
     }
 
-    /// Runs a write in its own savepoint and returns once it is durable. It is
-    /// not cancelled if the caller disconnects. `effect` derives from the result
-    /// how the write affects cached reads.
+    /// Queues a command. Returns how long to wait for it.
+    pub(super) fn enqueue(&self, command: Box<dyn PendingCommand>) -> Result<Duration, Error> {
+        try_enqueue(&self.queue, Message::Command(command))?;
+        Ok(self.timeout)
+    }
+
+    /// Runs a write that no cached read depends on, in its own savepoint, and returns once it
+    /// is durable. It is not cancelled if the caller disconnects.
     pub(super) async fn run<T: Send + 'static>(
         &self,
-        effect: fn(&T) -> Effect,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, Error> {
-        self.enqueue(effect, true, work).await
-    }
-
-    /// Like [`run`](Self::run), for a write of a single statement. SQLite undoes
-    /// a failed statement by itself, so this saves the cost of a savepoint.
-    pub(super) async fn run_statement<T: Send + 'static>(
-        &self,
-        effect: fn(&T) -> Effect,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, Error> {
-        self.enqueue(effect, false, work).await
-    }
-
-    async fn enqueue<T: Send + 'static>(
-        &self,
-        effect: fn(&T) -> Effect,
-        savepoint: bool,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Error> {
         let (sender, result) = oneshot::channel();
@@ -179,8 +200,6 @@ impl Writer {
             work: Some(work),
             value: None,
             sender,
-            effect,
-            savepoint,
         });
         try_enqueue(&self.queue, Message::Write(write))?;
         let unknown = Error::OutcomeUnknown;
@@ -207,10 +226,6 @@ impl Writer {
 trait PendingWrite: Send {
     fn run(&mut self, db: &Connection) -> rusqlite::Result<()>;
 
-    fn effect(&self) -> Effect;
-
-    fn needs_savepoint(&self) -> bool;
-
     /// Sends the caller its value, or the error of `result`.
     fn respond(self: Box<Self>, result: Result<(), Error>);
 }
@@ -219,8 +234,6 @@ struct QueuedWrite<W, T> {
     work: Option<W>,
     value: Option<T>,
     sender: oneshot::Sender<Result<T, Error>>,
-    effect: fn(&T) -> Effect,
-    savepoint: bool,
 }
 
 impl<W, T> PendingWrite for QueuedWrite<W, T>
@@ -234,31 +247,12 @@ where
         Ok(())
     }
 
-    fn effect(&self) -> Effect {
-        self.value.as_ref().map_or(Effect::None, self.effect)
-    }
-
-    fn needs_savepoint(&self) -> bool {
-        self.savepoint
-    }
-
     fn respond(self: Box<Self>, result: Result<(), Error>) {
         let value = self.value;
         let result = result.map(|()| value.expect("a write that succeeded has a value"));
         // The caller may have disconnected.
         let _ = self.sender.send(result);
     }
-}
-
-/// How a write affects cached reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Effect {
-    /// Only rows with a new id were added.
-    Insert,
-    /// An existing row changed; others may have been added.
-    Update,
-    /// Nothing that is cached changed.
-    None,
 }
 
 /// State that the writer thread publishes. No other thread changes it, except for the health.
@@ -275,33 +269,33 @@ struct Shared {
 struct WriterThread {
     file: WritableFile,
     shared: Arc<Shared>,
+    /// The times that commands are decided by.
+    times: Box<dyn Fn() -> Times + Send>,
 }
 
 impl WriterThread {
     fn run_loop(mut self, messages: &Receiver<Message>) {
         let mut open = true;
         while open {
-            match messages.recv_timeout(IDLE_CHECK_INTERVAL) {
-                Ok(Message::Write(first)) => {
-                    let mut batch = vec![first];
-                    while batch.len() < MAX_BATCH_SIZE
-                        && let Ok(next) = messages.try_recv()
-                    {
-                        match next {
-                            Message::Write(write) => batch.push(write),
-                            Message::Stop => {
-                                open = false;
-                                break;
-                            }
-                        }
-                    }
-                    self.process_batch(batch);
+            let mut batch = Batch::default();
+            let mut next = messages.recv_timeout(IDLE_CHECK_INTERVAL);
+            loop {
+                match next {
+                    Ok(Message::Command(command)) => batch.commands.push(command),
+                    Ok(Message::Write(write)) => batch.writes.push(write),
+                    Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => open = false,
+                    Err(RecvTimeoutError::Timeout) => break,
                 }
-                Err(RecvTimeoutError::Timeout) => {
-                    let _ = self.file.check();
-                    self.refresh_event_head();
+                if !open || batch.len() >= MAX_BATCH_SIZE {
+                    break;
                 }
-                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => open = false,
+                next = messages.try_recv().map_err(|_| RecvTimeoutError::Timeout);
+            }
+            if batch.len() > 0 {
+                self.process(batch);
+            } else if open {
+                let _ = self.file.check();
+                self.refresh_event_head();
             }
             self.file.checkpoint_if_due();
         }
@@ -320,62 +314,88 @@ impl WriterThread {
         head.send_if_modified(|head| mem::replace(head, new) != new);
     }
 
-    /// Runs and commits a batch, then responds to every caller in it.
-    fn process_batch(&mut self, mut batch: Vec<Box<dyn PendingWrite>>) {
+    /// Runs and commits a batch, then responds to every caller in it. If the database rejects
+    /// the commands, their halves run again, down to the one at fault.
+    fn process(&mut self, mut batch: Batch) {
         let started = Instant::now();
-        let results = self.run_batch(&mut batch);
-        let effects = batch.iter().map(|write| write.effect());
-        let writes = effects.filter(|effect| *effect != Effect::None).count();
-        if writes > 0 || results.is_err() {
-            let commits = &self.shared.commits;
-            commits.record(writes, started, results.is_ok());
+        let times = (self.times)();
+        let committed = self.file.transact(|db| commit(db, &mut batch, times));
+        let error = match committed {
+            Ok(committed) => return self.publish(batch, committed, started),
+            Err(error) => error,
+        };
+        if matches!(error, Error::Internal(_)) && !batch.commands.is_empty() && batch.len() > 1 {
+            let writes = mem::take(&mut batch.writes);
+            let half = batch.commands.len().div_ceil(2);
+            let others = Batch {
+                commands: batch.commands.split_off(half),
+                writes,
+            };
+            self.process(batch);
+            return self.process(others);
         }
-        // Before any response: a client that has seen its write acknowledged
-        // must not get a cached read from before it.
-        let has = |effect| batch.iter().any(|write| write.effect() == effect);
-        let version = &self.shared.version;
-        version.advance(has(Effect::Insert), has(Effect::Update));
-        match results {
-            Ok((results, event_head)) => {
-                self.publish_event_head(event_head);
-                for (write, result) in batch.into_iter().zip(results) {
-                    write.respond(result);
-                }
-            }
-            Err(error) => {
-                tracing::error!(%error, writes = batch.len(), "write batch failed");
-                if is_failure_of_file(&error) {
-                    self.shared.health.write_failed(&error);
-                }
-                report_damage(&self.shared.health, &error);
-                for write in batch {
-                    write.respond(Err(error.clone()));
-                }
-            }
+        tracing::error!(%error, writes = batch.len(), "write batch failed");
+        self.shared.commits.record(batch.len(), started, false);
+        // It may have been committed nevertheless.
+        self.shared.version.advance(true, true);
+        if is_failure_of_file(&error) {
+            self.shared.health.write_failed(&error);
         }
+        report_damage(&self.shared.health, &error);
+        batch.fail(&error);
     }
 
-    /// Returns the result of each write and the newest event once the commit is durable, or
-    /// the error that failed the whole batch.
-    fn run_batch(
-        &mut self,
-        batch: &mut [Box<dyn PendingWrite>],
-    ) -> Result<(Vec<Result<(), Error>>, i64), Error> {
-        self.file.transact(|db| commit_batch(db, batch))
+    fn publish(&self, batch: Batch, committed: Committed, started: Instant) {
+        let Committed {
+            set,
+            results,
+            event_head,
+        } = committed;
+        if let Some(set) = set {
+            if set.writes > 0 {
+                self.shared.commits.record(set.writes, started, true);
+            }
+            // Before any response: a client that has seen its write acknowledged must not get
+            // a cached read from before it.
+            self.shared
+                .version
+                .advance(set.has_inserts, set.has_updates);
+        }
+        self.publish_event_head(event_head);
+        for command in batch.commands {
+            command.finish(Ok(()));
+        }
+        for (write, result) in batch.writes.into_iter().zip(results) {
+            write.respond(result);
+        }
     }
 }
 
-/// Runs a batch in one transaction. Returns the results and the newest event.
-fn commit_batch(
-    db: &Connection,
-    batch: &mut [Box<dyn PendingWrite>],
-) -> Result<(Vec<Result<(), Error>>, i64), Error> {
+/// Runs a batch in one transaction. If commands are rejected, the error is internal, and no
+/// other write was run.
+fn commit(db: &Connection, batch: &mut Batch, times: Times) -> Result<Committed, Error> {
     execute_statement(db, "BEGIN IMMEDIATE").map_err(classify)?;
-    let results = batch.iter_mut().map(|write| run_one(db, write.as_mut()));
+    let mut set = None;
+    if !batch.commands.is_empty() {
+        let run = AssertUnwindSafe(|| batch::run(db, &mut batch.commands, times));
+        let run = catch_unwind(run).map_err(|_| Error::Internal(Arc::new(Panicked)))?;
+        set = Some(run.map_err(classify)?);
+    }
+    let results = batch
+        .writes
+        .iter_mut()
+        .map(|write| run_one(db, write.as_mut()));
     let results = results.collect::<Result<_, _>>()?;
-    let event_head = last_sequence(db).map_err(classify)?;
+    let event_head = match &set {
+        Some(set) => set.last_event + set.events.len() as i64,
+        None => last_sequence(db).map_err(classify)?,
+    };
     match execute_statement(db, "COMMIT") {
-        Ok(()) => Ok((results, event_head)),
+        Ok(()) => Ok(Committed {
+            set,
+            results,
+            event_head,
+        }),
         Err(cause) => Err(settle_failed_commit(db, cause)),
     }
 }
@@ -414,20 +434,13 @@ fn touch(db: &Connection) -> rusqlite::Result<()> {
     TOUCH.iter().try_for_each(|sql| execute_statement(db, sql))
 }
 
-/// Runs one write, in a savepoint if it has more than one statement. The inner
-/// result is that of the write alone; the outer error fails the whole batch,
-/// because the transaction is lost.
+/// Runs one write in a savepoint. The inner result is that of the write alone; the outer error
+/// fails the whole batch, because the transaction is lost.
 fn run_one(db: &Connection, write: &mut dyn PendingWrite) -> Result<Result<(), Error>, Error> {
-    let savepoint = write.needs_savepoint();
-    if savepoint {
-        execute_statement(db, "SAVEPOINT write").map_err(classify)?;
-    }
+    execute_statement(db, "SAVEPOINT write").map_err(unavailable)?;
     let error = match catch_unwind(AssertUnwindSafe(|| write.run(db))) {
         Ok(ran) => ran.map_err(classify).err(),
-        Err(_) if savepoint => Some(Error::Internal(Arc::new(Panicked))),
-        // Its statement may have succeeded before the panic. Without a savepoint,
-        // only rolling back the whole transaction undoes it.
-        Err(_) => return Err(Error::Unavailable(Arc::new(Panicked))),
+        Err(_) => Some(Error::Internal(Arc::new(Panicked))),
     };
     // On SQLITE_FULL, SQLITE_IOERR or SQLITE_NOMEM, SQLite may roll back the whole
     // transaction by itself. Later writes would then autocommit one by one.
@@ -440,19 +453,21 @@ fn run_one(db: &Connection, write: &mut dyn PendingWrite) -> Result<Result<(), E
     }
     match error {
         None => {
-            if savepoint {
-                execute_statement(db, "RELEASE write").map_err(classify)?;
-            }
+            execute_statement(db, "RELEASE write").map_err(unavailable)?;
             Ok(Ok(()))
         }
-        Some(Error::Internal(cause)) if !savepoint => Ok(Err(Error::Internal(cause))),
         Some(Error::Internal(cause)) => {
-            execute_statement(db, "ROLLBACK TO write").map_err(classify)?;
-            execute_statement(db, "RELEASE write").map_err(classify)?;
+            execute_statement(db, "ROLLBACK TO write").map_err(unavailable)?;
+            execute_statement(db, "RELEASE write").map_err(unavailable)?;
             Ok(Err(Error::Internal(cause)))
         }
         Some(error) => Err(error),
     }
+}
+
+/// The error of a statement without which the batch cannot go on.
+fn unavailable(cause: rusqlite::Error) -> Error {
+    Error::Unavailable(Arc::new(cause))
 }
 
 /// Returns true if the writes of others would fail, too: not if a write has panicked, or another
@@ -474,10 +489,6 @@ fn is_failure_of_file(error: &Error) -> bool {
 #[derive(Debug, thiserror::Error)]
 #[error("checkpoints fail or are delayed, and the write-ahead log exceeds its limit")]
 struct WalTooLarge;
-
-#[derive(Debug, thiserror::Error)]
-#[error("a write panicked")]
-struct Panicked;
 
 #[derive(Debug, thiserror::Error)]
 #[error("the transaction was rolled back")]

@@ -1,11 +1,22 @@
 //! The promises of the writer when a write, the disk or a commit fails.
 
-use std::{fs, path::PathBuf, sync::mpsc, task::Poll};
+use std::{convert::Infallible, fs, path::PathBuf, sync::mpsc, task::Poll};
 
 use futures_util::poll;
+use jiff::Timestamp;
 use tempfile::TempDir;
 
-use super::{super::open::open, *};
+use super::{
+    super::{
+        super::{
+            command::{Command, Draft, QueuedCommand},
+            working_set::{Keys, Sequence},
+        },
+        open::open,
+    },
+    *,
+};
+use crate::pet::{Pet, PetId, PetName};
 
 /// A writer on a new file.
 struct Fixture {
@@ -22,15 +33,22 @@ impl Fixture {
         };
         let (path, file, _) = open(&dir.path().join("petstore.db"), &options).unwrap();
         let health = Arc::default();
+        let times = || Times::of_one_clock(Timestamp::now());
         let readers = Readers::start(&path, 1, &health).unwrap();
-        let writer = Writer::start(file, &path, readers, &health, &options).unwrap();
+        let writer = Writer::start(file, &path, readers, &health, &options, times).unwrap();
         Self { dir, writer }
     }
 
     async fn insert(&self, name: &'static str) -> Result<(), Error> {
-        self.writer
-            .run(|_| Effect::Insert, move |db| insert(db, name))
-            .await
+        self.writer.run(move |db| insert(db, name)).await
+    }
+
+    /// Creates a pet by a command, which panics or violates a constraint if it is told to.
+    async fn execute(&self, name: &'static str, fault: Option<Fault>) -> Result<(), Error> {
+        let command = TestCommand { name, fault };
+        let (queued, result) = QueuedCommand::queue(command, None, None);
+        self.writer.enqueue(queued)?;
+        result.await.unwrap().map(drop)
     }
 
     /// The names of all pets, as another connection sees them.
@@ -49,14 +67,11 @@ impl Fixture {
     async fn block(&self) -> mpsc::Sender<()> {
         let (go, wait) = mpsc::channel();
         let (started, has_started) = oneshot::channel();
-        let mut blocking = Box::pin(self.writer.run(
-            |_| Effect::Insert,
-            move |_| {
-                started.send(()).unwrap();
-                let _ = wait.recv();
-                Ok(())
-            },
-        ));
+        let mut blocking = Box::pin(self.writer.run(move |_| {
+            started.send(()).unwrap();
+            let _ = wait.recv();
+            Ok(())
+        }));
         assert!(poll!(&mut blocking).is_pending());
         has_started.await.unwrap();
         go
@@ -77,9 +92,9 @@ async fn queued_writes_share_a_commit() {
     let go = fixture.block().await;
     let before = fixture.writer.version().inserts;
     let writes = tokio::join!(
-        fixture.insert("a"),
-        fixture.insert("b"),
-        fixture.insert("c"),
+        fixture.execute("a", None),
+        fixture.execute("b", None),
+        fixture.execute("c", None),
         async {
             go.send(()).unwrap();
         }
@@ -87,8 +102,8 @@ async fn queued_writes_share_a_commit() {
     assert!(writes.0.is_ok() && writes.1.is_ok() && writes.2.is_ok());
     assert_eq!(
         fixture.writer.version().inserts,
-        before + 2,
-        "one for the blocking write, one for the three others"
+        before + 1,
+        "one for all three"
     );
     assert_eq!(fixture.names(), "a b c");
 }
@@ -97,24 +112,18 @@ async fn queued_writes_share_a_commit() {
 async fn a_failed_or_panicking_write_is_undone_alone() {
     let fixture = Fixture::new(100);
     let go = fixture.block().await;
-    let broken = fixture.writer.run(
-        |_| Effect::Insert,
-        |db| {
-            insert(db, "half")?;
-            db.execute(
-                "INSERT INTO pets (name, search_name, category_id, status)
+    let broken = fixture.writer.run(|db| {
+        insert(db, "half")?;
+        db.execute(
+            "INSERT INTO pets (name, search_name, category_id, status)
                  VALUES ('x', 'x', 1, 'lost')",
-                [],
-            )
-        },
-    );
-    let panicking = fixture.writer.run(
-        |_| Effect::Insert,
-        |db| -> rusqlite::Result<()> {
-            insert(db, "half")?;
-            panic!("on purpose");
-        },
-    );
+            [],
+        )
+    });
+    let panicking = fixture.writer.run(|db| -> rusqlite::Result<()> {
+        insert(db, "half")?;
+        panic!("on purpose");
+    });
     let (a, broken, b, panicking, c, ()) = tokio::join!(
         fixture.insert("a"),
         broken,
@@ -132,51 +141,93 @@ async fn a_failed_or_panicking_write_is_undone_alone() {
     assert_eq!(fixture.names(), "a b c");
 }
 
+/// A batch without commands is not divided: there is no command at fault, and its writes have
+/// run.
 #[tokio::test]
-async fn a_failed_statement_is_undone_alone() {
+async fn a_batch_without_commands_fails_as_a_whole() {
     let fixture = Fixture::new(100);
+    let db = Connection::open(fixture.path("")).unwrap();
+    db.execute_batch("ALTER TABLE events RENAME TO others")
+        .unwrap();
     let go = fixture.block().await;
-    let broken = fixture.writer.run_statement(
-        |_| Effect::Insert,
-        |db| {
-            db.execute(
-                "INSERT INTO pets (name, search_name, category_id, status)
-                 VALUES ('good', 'good', 1, 'sold'), ('bad', 'bad', 1, 'lost')",
-                [],
-            )
-        },
+    let (a, b, ()) = tokio::join!(
+        fixture.writer.run(|_| Ok(())),
+        fixture.writer.run(|_| Ok(())),
+        async { go.send(()).unwrap() }
     );
-    let (a, broken, b, ()) =
-        tokio::join!(fixture.insert("a"), broken, fixture.insert("b"), async {
-            go.send(()).unwrap()
-        });
-    assert!(a.is_ok() && b.is_ok());
-    assert!(matches!(broken, Err(Error::Internal(_))), "{broken:?}");
-    assert_eq!(fixture.names(), "a b");
+    assert!(matches!(a, Err(Error::Internal(_))), "{a:?}");
+    assert!(matches!(b, Err(Error::Internal(_))), "{b:?}");
 }
 
-/// Without a savepoint, what it did before the panic cannot be undone alone.
-#[tokio::test]
-async fn a_panicking_statement_fails_the_whole_batch() {
-    let fixture = Fixture::new(100);
-    let go = fixture.block().await;
-    let panicking = fixture.writer.run_statement(
-        |_| Effect::Insert,
-        |db| -> rusqlite::Result<()> {
-            insert(db, "half")?;
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    Panics,
+    /// The id of the pet is not allowed.
+    IsRejected,
+}
+
+struct TestCommand {
+    name: &'static str,
+    fault: Option<Fault>,
+}
+
+impl Command for TestCommand {
+    type Output = Pet;
+    type Rejection = Infallible;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.draw(Sequence::Pets, 1);
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Pet, Infallible> {
+        let id = draft.new_id(Sequence::Pets);
+        let pet = Pet {
+            id: PetId::from_store(if let Some(Fault::IsRejected) = self.fault {
+                -1
+            } else {
+                id
+            }),
+            name: PetName::parse(self.name).unwrap(),
+            category_id: 1,
+            status: None,
+        };
+        draft.put(pet.clone());
+        if let Some(Fault::Panics) = self.fault {
             panic!("on purpose");
-        },
-    );
-    let (a, panicking, ()) = tokio::join!(fixture.insert("a"), panicking, async {
-        go.send(()).unwrap()
-    });
-    assert!(matches!(a, Err(Error::Unavailable(_))), "{a:?}");
-    assert!(
-        matches!(panicking, Err(Error::Unavailable(_))),
-        "{panicking:?}"
-    );
-    assert_eq!(fixture.names(), "");
-    assert!(fixture.insert("next").await.is_ok());
+        }
+        Ok(pet)
+    }
+
+    fn resource_id(pet: &Pet) -> i64 {
+        pet.id.get()
+    }
+}
+
+/// The others of its batch are executed, with their events.
+#[tokio::test]
+async fn a_command_at_fault_fails_alone() {
+    for fault in [Fault::Panics, Fault::IsRejected] {
+        let fixture = Fixture::new(100);
+        let go = fixture.block().await;
+        let (a, faulty, b, c, write, ()) = tokio::join!(
+            fixture.execute("a", None),
+            fixture.execute("faulty", Some(fault)),
+            fixture.execute("b", None),
+            fixture.execute("c", None),
+            fixture.insert("d"),
+            async { go.send(()).unwrap() }
+        );
+        assert!(a.is_ok() && b.is_ok() && c.is_ok() && write.is_ok());
+        assert!(matches!(faulty, Err(Error::Internal(_))), "{faulty:?}");
+        assert_eq!(fixture.names(), "a b c d");
+        let db = Connection::open(fixture.path("")).unwrap();
+        let events = "SELECT group_concat(sequence || type, ' ') FROM events";
+        let events: String = db.query_row(events, [], |row| row.get(0)).unwrap();
+        assert_eq!(
+            events, "1pet.created 2pet.created 3pet.created",
+            "{fault:?}"
+        );
+    }
 }
 
 /// SQLite rolls back the whole transaction when the disk is full. No write of the
@@ -186,14 +237,11 @@ async fn a_full_disk_fails_the_whole_batch() {
     let fixture = Fixture::new(100);
     fixture.insert("first").await.unwrap();
     let go = fixture.block().await;
-    let full = fixture.writer.run(
-        |_| Effect::Insert,
-        |db| {
-            let pages: u32 = db.pragma_query_value(None, "page_count", |row| row.get(0))?;
-            db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
-            insert(db, &"x".repeat(100_000))
-        },
-    );
+    let full = fixture.writer.run(|db| {
+        let pages: u32 = db.pragma_query_value(None, "page_count", |row| row.get(0))?;
+        db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
+        insert(db, &"x".repeat(100_000))
+    });
     let (a, full, b, ()) = tokio::join!(fixture.insert("a"), full, fixture.insert("b"), async {
         go.send(()).unwrap();
     });
@@ -201,10 +249,9 @@ async fn a_full_disk_fails_the_whole_batch() {
         assert!(matches!(outcome, Err(Error::Unavailable(_))), "{outcome:?}");
     }
     assert_eq!(fixture.names(), "first");
-    let free = fixture.writer.run(
-        |_| Effect::None,
-        |db| db.pragma_update_and_check(None, "max_page_count", 1_000_000, |_| Ok(())),
-    );
+    let free = fixture
+        .writer
+        .run(|db| db.pragma_update_and_check(None, "max_page_count", 1_000_000, |_| Ok(())));
     free.await.unwrap();
     fixture.insert("next").await.unwrap();
     assert_eq!(fixture.names(), "first next");
@@ -217,15 +264,12 @@ async fn a_failed_commit_fails_the_whole_batch() {
     let fixture = Fixture::new(100);
     let go = fixture.block().await;
     let before = fixture.writer.version().inserts;
-    let bad = fixture.writer.run(
-        |_| Effect::Insert,
-        |db| {
-            db.pragma_update(None, "defer_foreign_keys", true)?;
-            let no_such_api_key =
-                "INSERT INTO idempotency_keys VALUES (9, 'k', zeroblob(32), 'x', 1, 1)";
-            db.execute(no_such_api_key, []).map(drop)
-        },
-    );
+    let bad = fixture.writer.run(|db| {
+        db.pragma_update(None, "defer_foreign_keys", true)?;
+        let no_such_api_key =
+            "INSERT INTO idempotency_keys VALUES (9, 'k', zeroblob(32), 'x', 1, 1)";
+        db.execute(no_such_api_key, []).map(drop)
+    });
     let (a, bad, b, ()) = tokio::join!(fixture.insert("a"), bad, fixture.insert("b"), async {
         go.send(()).unwrap();
     });
@@ -350,7 +394,7 @@ async fn the_wal_is_checkpointed() {
     for _ in 0..80 {
         let name = "x".repeat(1 << 17);
         let write = move |db: &Connection| insert(db, &name);
-        fixture.writer.run(|_| Effect::Insert, write).await.unwrap();
+        fixture.writer.run(write).await.unwrap();
     }
     let wal = fixture.writer.wal();
     assert!(wal.checkpoints.get() >= 2, "{wal:?}");
@@ -378,12 +422,8 @@ async fn a_large_wal_is_unhealthy_while_checkpoints_fail() {
 async fn a_write_without_effect_keeps_the_version() {
     let fixture = Fixture::new(100);
     let before = fixture.writer.version().inserts;
-    fixture
-        .writer
-        .run(|_| Effect::None, |_| Ok(()))
-        .await
-        .unwrap();
+    fixture.writer.run(|_| Ok(())).await.unwrap();
     assert_eq!(fixture.writer.version().inserts, before);
-    fixture.insert("seen").await.unwrap();
+    fixture.execute("seen", None).await.unwrap();
     assert_eq!(fixture.writer.version().inserts, before + 1);
 }

@@ -1,0 +1,139 @@
+//! Every statement of the store, with the plan by which a database executes it.
+
+use rusqlite::{Connection, params_from_iter};
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+use super::{
+    super::{
+        api_keys, categories, imports,
+        list::{self, Dialect},
+        orders, pets,
+        postgres::{self, BATCH_SETTINGS},
+        sql::Sql,
+        sqlite,
+        table::Kind,
+        url::DatabaseUrl,
+        webhooks,
+    },
+    check::CheckError,
+    export, inspect,
+};
+
+/// A statement and its plan.
+#[derive(Debug)]
+pub(crate) struct Explained {
+    pub(crate) name: String,
+    pub(crate) sql: String,
+    pub(crate) plan: Vec<String>,
+}
+
+/// A statement with a name for the reader.
+pub(in super::super) struct NamedSql {
+    pub(in super::super) name: String,
+    pub(in super::super) text: String,
+    pub(in super::super) kinds: Vec<Kind>,
+}
+
+impl NamedSql {
+    pub(in super::super) fn of(sql: &Sql) -> Self {
+        Self {
+            name: sql.name.replace("petstore::store::", ""),
+            text: sql.text().into(),
+            kinds: sql.kinds.to_vec(),
+        }
+    }
+}
+
+/// The statements of both databases, and the lists of one.
+fn shared(dialect: Dialect) -> impl Iterator<Item = NamedSql> {
+    [
+        super::super::ALL,
+        pets::ALL,
+        orders::ALL,
+        categories::ALL,
+        imports::ALL,
+        api_keys::ALL,
+        webhooks::ALL,
+        export::ALL,
+        inspect::ALL,
+    ]
+    .into_iter()
+    .flatten()
+    .map(|sql| NamedSql::of(sql))
+    .chain(list::examples(dialect))
+}
+
+/// Explains every statement. The store must exist, and nothing is changed.
+pub(crate) async fn explain_statements(url: &DatabaseUrl) -> Result<Vec<Explained>, CheckError> {
+    let mut explained = Vec::new();
+    match url {
+        DatabaseUrl::Sqlite(path) => {
+            let db = sqlite::open_current(path)?;
+            for sql in sqlite::statements().chain(shared(Dialect::Sqlite)) {
+                explained.push(explain_in_file(&db, sql)?);
+            }
+        }
+        DatabaseUrl::Postgres(url) => {
+            let client = postgres::open_connection_to_current(url).await?;
+            client.batch_execute("BEGIN").await?;
+            for setting in BATCH_SETTINGS {
+                client
+                    .batch_execute(&format!("SET LOCAL {setting}"))
+                    .await?;
+            }
+            for sql in postgres::statements().chain(shared(Dialect::Postgres)) {
+                explained.push(explain_on_server(&client, sql).await?);
+            }
+        }
+    }
+    Ok(explained)
+}
+
+fn explain_in_file(db: &Connection, sql: NamedSql) -> rusqlite::Result<Explained> {
+    let mut explain = db.prepare(&format!("EXPLAIN QUERY PLAN {}", sql.text))?;
+    let nulls = (0..explain.parameter_count()).map(|_| None::<i64>);
+    let plan = explain.query_map(params_from_iter(nulls), |row| row.get("detail"))?;
+    Ok(Explained {
+        plan: plan.collect::<Result<_, _>>()?,
+        name: sql.name,
+        sql: sql.text,
+    })
+}
+
+async fn explain_on_server(client: &Client, sql: NamedSql) -> Result<Explained, CheckError> {
+    let types: Vec<_> = sql.kinds.iter().map(|kind| type_name(*kind)).collect();
+    let nulls = vec!["NULL"; types.len()].join(", ");
+    let parenthesized = |list: String| match list.as_str() {
+        "" => String::new(),
+        _ => format!("({list})"),
+    };
+    let explain = format!(
+        "PREPARE explained{} AS {}; EXPLAIN (COSTS off) EXECUTE explained{}; DEALLOCATE explained",
+        parenthesized(types.join(", ")),
+        sql.text,
+        parenthesized(nulls)
+    );
+    let messages = client.simple_query(&explain).await?;
+    let plan = messages.iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0).map(String::from),
+        _ => None,
+    });
+    Ok(Explained {
+        plan: plan.collect(),
+        name: sql.name,
+        sql: sql.text,
+    })
+}
+
+fn type_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Int => "bigint",
+        Kind::Bool => "boolean",
+        Kind::Text => "text",
+        Kind::Bytes => "bytea",
+        Kind::Ints => "bigint[]",
+        Kind::Bools => "boolean[]",
+        Kind::Texts => "text[]",
+        Kind::ByteStrings => "bytea[]",
+    }
+}

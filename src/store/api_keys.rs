@@ -1,0 +1,232 @@
+//! API keys: the commands that change them, and reads.
+
+use std::{collections::HashSet, convert::Infallible};
+
+use futures_util::future::join_all;
+use jiff::Timestamp;
+
+use super::{
+    Error, Store,
+    command::{Command, Draft, Reply},
+    list::Select,
+    table::columns,
+    tables::ApiKeyRow,
+    working_set::{Keys, Sequence},
+};
+use crate::{
+    api_key::{ApiKey, ApiKeyFilter, ApiKeyLabel, ApiKeyUsage, KeyHash, NewApiKey},
+    idempotency::RecordedRejection,
+    page::{ListQuery, Page, Position},
+};
+
+statements! {
+    LIST() = format!("SELECT {} FROM api_keys ORDER BY id", columns::<ApiKeyRow>());
+}
+
+/// There is no such key, or it is revoked.
+#[derive(Debug, Clone, Copy)]
+struct NoSuchKey;
+
+impl RecordedRejection for NoSuchKey {
+    fn code(self) -> &'static str {
+        "no_such_key"
+    }
+
+    fn from_code(code: &str) -> Option<Self> {
+        (code == Self.code()).then_some(Self)
+    }
+}
+
+struct CreateKey {
+    new: NewApiKey,
+    hash: KeyHash,
+}
+
+impl CreateKey {
+    fn create(&self, draft: &mut Draft<'_>) -> ApiKey {
+        let NewApiKey {
+            name,
+            scopes,
+            created_at,
+            expires_at,
+        } = self.new.clone();
+        let key = ApiKey {
+            id: draft.new_id(Sequence::ApiKeys),
+            name,
+            scopes,
+            created_at,
+            last_used_at: None,
+            expires_at,
+            revoked_at: None,
+            deprecated_calls: 0,
+            last_deprecated_call_at: None,
+        };
+        draft.put(ApiKeyRow {
+            key: key.clone(),
+            hash: self.hash,
+        });
+        key
+    }
+}
+
+impl Command for CreateKey {
+    type Output = ApiKey;
+    type Rejection = Infallible;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.draw(Sequence::ApiKeys, 1);
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<ApiKey, Infallible> {
+        Ok(self.create(draft))
+    }
+}
+
+struct RotateKey {
+    id: i64,
+    expires_at: Timestamp,
+    successor: CreateKey,
+}
+
+impl Command for RotateKey {
+    type Output = ApiKey;
+    type Rejection = NoSuchKey;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.api_keys.push(self.id);
+        keys.draw(Sequence::ApiKeys, 1);
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<ApiKey, NoSuchKey> {
+        let before = draft.tables.api_keys.get(&self.id).ok_or(NoSuchKey)?;
+        if before.key.revoked_at.is_some() {
+            return Err(NoSuchKey);
+        }
+        let mut expiring = before.clone();
+        // An earlier expiry stays.
+        let expires_at = before.key.expires_at.unwrap_or(Timestamp::MAX);
+        expiring.key.expires_at = Some(expires_at.min(self.expires_at));
+        draft.put(expiring);
+        Ok(self.successor.create(draft))
+    }
+}
+
+struct RevokeKey {
+    id: i64,
+    now: Timestamp,
+}
+
+impl Command for RevokeKey {
+    /// The key as it was before.
+    type Output = ApiKey;
+    type Rejection = NoSuchKey;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.api_keys.push(self.id);
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<ApiKey, NoSuchKey> {
+        let before = draft.tables.api_keys.get(&self.id);
+        let before = before.ok_or(NoSuchKey)?;
+        let mut revoked = before.clone();
+        revoked.key.revoked_at = before.key.revoked_at.or(Some(self.now));
+        let before = before.key.clone();
+        draft.put(revoked);
+        Ok(before)
+    }
+}
+
+struct RecordUsage(ApiKeyUsage);
+
+impl Command for RecordUsage {
+    type Output = i64;
+    type Rejection = NoSuchKey;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.api_keys.push(self.0.id);
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<i64, NoSuchKey> {
+        let Self(usage) = self;
+        let before = draft.tables.api_keys.get(&usage.id).ok_or(NoSuchKey)?;
+        let mut used = before.clone();
+        let key = &mut used.key;
+        key.last_used_at = key.last_used_at.max(Some(usage.last_used_at));
+        key.deprecated_calls += usage.deprecated_calls;
+        let last_call = usage.last_deprecated_call_at;
+        key.last_deprecated_call_at = key.last_deprecated_call_at.max(last_call);
+        draft.put(used);
+        Ok(usage.id)
+    }
+}
+
+impl Store {
+    /// Creates an API key and returns it with its new id.
+    pub async fn api_key_create(&self, new: NewApiKey, hash: KeyHash) -> Result<ApiKey, Error> {
+        let created = self.execute_once(None, CreateKey { new, hash }).await?;
+        Ok(created.unwrap_or_else(|never| match never {}))
+    }
+
+    /// Lists every API key by ascending id, including revoked and expired ones.
+    pub async fn api_key_list(&self) -> Result<Vec<(KeyHash, ApiKey)>, Error> {
+        let rows: Vec<ApiKeyRow> = self.query(&LIST, Vec::new()).await?;
+        Ok(rows.into_iter().map(|row| (row.hash, row.key)).collect())
+    }
+
+    /// Lists the names of API keys, including revoked and expired ones.
+    pub async fn api_key_labels(
+        &self,
+        query: ListQuery<ApiKeyFilter>,
+    ) -> Result<Page<ApiKeyLabel>, Error> {
+        let select = Select::api_key_labels(&query, self.dialect());
+        let position = |key: &ApiKeyLabel| Position::of_id(key.id);
+        self.list(select, query, |_, _| true, position).await
+    }
+
+    /// Revokes an API key and returns it as it was before; `None` if there is no
+    /// such key. Revoking again keeps the time of the first revocation.
+    pub async fn api_key_revoke(&self, id: i64, now: Timestamp) -> Result<Option<ApiKey>, Error> {
+        Ok(self.execute_once(None, RevokeKey { id, now }).await?.ok())
+    }
+
+    /// Creates the successor of a key, which itself expires at `expires_at`, unless it does
+    /// so earlier. `None` if there is no such key, or it is revoked.
+    pub async fn api_key_rotate(
+        &self,
+        id: i64,
+        expires_at: Timestamp,
+        successor: NewApiKey,
+        hash: KeyHash,
+    ) -> Result<Option<ApiKey>, Error> {
+        let rotate = RotateKey {
+            id,
+            expires_at,
+            successor: CreateKey {
+                new: successor,
+                hash,
+            },
+        };
+        Ok(self.execute_once(None, rotate).await?.ok())
+    }
+
+    /// Records how API keys were used. Returns the ids of those for which it did: not of
+    /// those that another transaction has locked.
+    pub async fn api_key_record_usage(
+        &self,
+        usage: Vec<ApiKeyUsage>,
+    ) -> Result<HashSet<i64>, Error> {
+        let commands = usage.into_iter();
+        let commands = commands.map(|usage| self.execute(None, RecordUsage(usage), None));
+        let mut recorded = HashSet::new();
+        for reply in join_all(commands).await {
+            match reply {
+                Ok(Reply::Executed(Ok(id))) => {
+                    recorded.insert(id);
+                }
+                Err(error) if !error.is_locked() => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(recorded)
+    }
+}

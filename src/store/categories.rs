@@ -1,0 +1,113 @@
+//! Categories: the commands that change them, and reads.
+
+use super::{
+    Error, Store,
+    command::{Command, Draft},
+    list::Select,
+    table::{Value, columns},
+    working_set::Keys,
+};
+use crate::{
+    category::{
+        Category, CategoryFilter, CategoryId, CategoryName, CategoryRejection, Naming,
+        decide_deletion, decide_naming,
+    },
+    page::{ListQuery, Page, Position},
+};
+
+statements! {
+    GET(Int) = format!("SELECT {} FROM categories WHERE id = $1", columns::<Category>());
+}
+
+struct NameCategory {
+    category: Category,
+    expected: Option<Option<Category>>,
+}
+
+impl Command for NameCategory {
+    type Output = (CategoryId, Naming);
+    type Rejection = CategoryRejection;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.categories.push(self.category.id);
+        keys.category_names.push(self.category.name.folded());
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Self::Output, CategoryRejection> {
+        let Category { id, name } = &self.category;
+        let before = draft.tables.categories.get(id);
+        let naming = decide_naming(before, name, self.expected.as_ref())?;
+        if naming != Naming::Unchanged {
+            let owner = draft.category_names.get(&name.folded());
+            if owner.is_some_and(|owner| owner != id) {
+                return Err(CategoryRejection::NameTaken);
+            }
+            draft.put(self.category.clone());
+        }
+        Ok((*id, naming))
+    }
+
+    fn resource_id((id, _): &Self::Output) -> i64 {
+        id.get()
+    }
+}
+
+struct DeleteCategory {
+    id: CategoryId,
+    expected: Option<Category>,
+}
+
+impl Command for DeleteCategory {
+    type Output = CategoryId;
+    type Rejection = CategoryRejection;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.categories.push(self.id);
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CategoryId, CategoryRejection> {
+        let before = draft.tables.categories.get(&self.id);
+        decide_deletion(before, self.expected.as_ref())?;
+        draft.delete::<Category>(self.id);
+        Ok(self.id)
+    }
+}
+
+impl Store {
+    /// Names a category. With `expected`, it must still be that one, or still not exist.
+    pub async fn category_put(
+        &self,
+        api_key_id: i64,
+        id: CategoryId,
+        name: CategoryName,
+        expected: Option<Option<Category>>,
+    ) -> Result<Result<Naming, CategoryRejection>, Error> {
+        let category = Category { id, name };
+        let named = self.execute_once(Some(api_key_id), NameCategory { category, expected });
+        Ok(named.await?.map(|(_, naming)| naming))
+    }
+
+    /// Deletes the name of a category. With `expected`, it must still be that one.
+    pub async fn category_delete(
+        &self,
+        api_key_id: i64,
+        id: CategoryId,
+        expected: Option<Category>,
+    ) -> Result<Result<(), CategoryRejection>, Error> {
+        let deleted = self.execute_once(Some(api_key_id), DeleteCategory { id, expected });
+        Ok(deleted.await?.map(drop))
+    }
+
+    pub async fn category_get(&self, id: CategoryId) -> Result<Option<Category>, Error> {
+        self.find(&GET, vec![Value::Int(id.get())]).await
+    }
+
+    pub async fn category_list(
+        &self,
+        query: ListQuery<CategoryFilter>,
+    ) -> Result<Page<Category>, Error> {
+        let select = Select::categories(&query, self.dialect());
+        let position = |category: &Category| Position::of_id(category.id.get());
+        self.list(select, query, |_, _| true, position).await
+    }
+}

@@ -1,0 +1,208 @@
+//! Deliveries: the progress of a webhook, what has failed, and retries.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    Error, Store,
+    command::{Command, Draft, Lane},
+    list::Select,
+    tables::DeliveryRow,
+    working_set::Keys,
+};
+use crate::{
+    event::EventId,
+    idempotency::RecordedRejection,
+    page::{ListQuery, Page, Position},
+    webhook::{
+        WebhookId, WebhookState,
+        delivery::{
+            Delivery, DeliveryFilter, DeliveryState, LeasedWebhook, Progress, Retries,
+            StoredWebhook,
+        },
+    },
+};
+
+/// There is no such delivery, or another replica delivers to the webhook.
+#[derive(Debug, Clone, Copy)]
+struct NotFound;
+
+impl RecordedRejection for NotFound {
+    fn code(self) -> &'static str {
+        "not_found"
+    }
+
+    fn from_code(code: &str) -> Option<Self> {
+        (code == Self.code()).then_some(Self)
+    }
+}
+
+struct SaveProgress {
+    id: WebhookId,
+    /// The replica that must have the lease, on PostgreSQL.
+    owner: Option<String>,
+    epoch: i64,
+    progress: Progress,
+}
+
+impl Command for SaveProgress {
+    const LANE: Lane = Lane::Bulk;
+
+    type Output = ();
+    type Rejection = NotFound;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.webhooks.push(self.id);
+        let failed = self
+            .progress
+            .failures
+            .iter()
+            .map(|failure| failure.event_id);
+        let all = failed.chain(self.progress.delivered.iter().copied());
+        keys.deliveries
+            .extend(all.map(|event| (self.id, event.sequence)));
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<(), NotFound> {
+        let before = draft.tables.webhooks.get(&self.id).ok_or(NotFound)?;
+        let leased_by = before.lease.as_ref().map(|(owner, _)| owner);
+        let is_leased = self.owner.is_none() || self.owner.as_ref() == leased_by;
+        let is_enabled = before.webhook.state == WebhookState::Enabled;
+        if !is_leased || !is_enabled || before.epoch != self.epoch {
+            return Err(NotFound);
+        }
+        let after = before.clone().advance(&self.progress, draft.times.now);
+        draft.put(after);
+        for failure in &self.progress.failures {
+            draft.put(DeliveryRow {
+                webhook_id: self.id,
+                sequence: failure.event_id.sequence,
+                delivery: failure.clone(),
+            });
+        }
+        for event in &self.progress.delivered {
+            draft.delete::<DeliveryRow>((self.id, event.sequence));
+        }
+        Ok(())
+    }
+}
+
+struct RetryDelivery {
+    id: WebhookId,
+    event: EventId,
+    now: Timestamp,
+}
+
+impl Command for RetryDelivery {
+    type Output = Delivery;
+    type Rejection = NotFound;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.webhooks.push(self.id);
+        keys.deliveries.push((self.id, self.event.sequence));
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Delivery, NotFound> {
+        let failed = draft.tables.deliveries.get(&(self.id, self.event.sequence));
+        let failed = failed.map(|row| &row.delivery);
+        let failed = failed.filter(|failed| failed.event_id == self.event);
+        let retried = Delivery {
+            state: DeliveryState::Retrying,
+            next_attempt_at: Some(self.now),
+            ..failed.ok_or(NotFound)?.clone()
+        };
+        let webhook = draft.tables.webhooks.get(&self.id).ok_or(NotFound)?;
+        let resumed = StoredWebhook {
+            revision: webhook.revision + 1,
+            paused_until: None,
+            ..webhook.clone()
+        };
+        draft.put(resumed);
+        draft.put(DeliveryRow {
+            webhook_id: self.id,
+            sequence: self.event.sequence,
+            delivery: retried.clone(),
+        });
+        Ok(retried)
+    }
+}
+
+impl Store {
+    /// Lists the failed deliveries of a webhook by the order of their events.
+    pub async fn delivery_list(
+        &self,
+        id: WebhookId,
+        query: ListQuery<DeliveryFilter>,
+    ) -> Result<Page<Delivery>, Error> {
+        let select = Select::deliveries(id, &query, self.dialect());
+        let matches = |filter: &DeliveryFilter, delivery: &Delivery| {
+            filter.state.is_none_or(|state| delivery.state == state)
+        };
+        let position = |delivery: &Delivery| Position::of_id(delivery.event_id.sequence);
+        self.list(select, query, matches, position).await
+    }
+
+    /// Makes a failed delivery due now, and ends a pause of its webhook. `None` if there is no
+    /// such delivery.
+    pub async fn delivery_retry(
+        &self,
+        id: WebhookId,
+        event: EventId,
+        now: Timestamp,
+    ) -> Result<Option<Delivery>, Error> {
+        let retried = self.execute_once(None, RetryDelivery { id, event, now });
+        Ok(retried.await?.ok())
+    }
+
+    /// Leases every enabled webhook that no other replica has leased, renews the leases
+    /// that `owner` has, and returns all that it now has. A
+    /// lease lasts for [`WEBHOOK_LEASE`](super::WEBHOOK_LEASE). On SQLite there is only one owner.
+    pub async fn webhook_lease(&self, owner: &str) -> Result<Vec<LeasedWebhook>, Error> {
+        match self {
+            Self::Sqlite(db) => db.webhook_lease().await,
+            Self::Postgres(db) => db.webhook_lease(owner).await,
+        }
+    }
+
+    /// Ends all leases of `owner`.
+    pub async fn webhook_release(&self, owner: &str) -> Result<(), Error> {
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(db) => db.webhook_release(owner).await,
+        }
+    }
+
+    /// Saves what was achieved for a webhook, all or nothing. Returns `false`, and saves
+    /// nothing, if `owner` no longer has its lease, or its epoch is another. A lease that has
+    /// expired counts until another replica has it.
+    pub async fn webhook_save(
+        &self,
+        id: WebhookId,
+        owner: &str,
+        epoch: i64,
+        progress: Progress,
+    ) -> Result<bool, Error> {
+        let save = SaveProgress {
+            id,
+            owner: matches!(self, Self::Postgres(_)).then(|| owner.into()),
+            epoch,
+            progress,
+        };
+        Ok(self.execute_once(None, save).await?.is_ok())
+    }
+
+    /// The deliveries to be retried, at most `limit` of those that are due.
+    pub async fn delivery_retries(
+        &self,
+        id: WebhookId,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Retries, Error> {
+        with!(self, db => db.delivery_retries(id, now, limit).await)
+    }
+
+    /// Deletes a batch of the deliveries that were given up and not attempted for
+    /// `retention`. Returns the number deleted; 0 if none are left.
+    pub async fn delivery_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
+        with!(self, db => db.delivery_purge(retention).await)
+    }
+}

@@ -1,0 +1,119 @@
+//! Imports: the command that writes a chunk, and the progress.
+
+use std::collections::HashSet;
+
+use super::{
+    Error, Store,
+    command::{Command, Draft, Lane, Reply},
+    table::{Value, columns},
+    working_set::{Keys, Sequence},
+};
+use crate::{
+    idempotency::RecordedRejection,
+    import::{Import, ImportChunk, ImportId},
+    pet::PetId,
+};
+
+statements! {
+    GET(Bytes) = format!("SELECT {} FROM imports WHERE digest = $1", columns::<Import>());
+}
+
+/// The import is not where the chunk begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Outdated;
+
+impl RecordedRejection for Outdated {
+    fn code(self) -> &'static str {
+        "outdated"
+    }
+
+    fn from_code(code: &str) -> Option<Self> {
+        (code == Self.code()).then_some(Self)
+    }
+}
+
+pub(super) struct WriteChunk(pub(super) ImportChunk);
+
+impl Command for WriteChunk {
+    const LANE: Lane = Lane::Bulk;
+
+    /// The sequence number of the newest event before it.
+    type Output = i64;
+    type Rejection = Outdated;
+
+    fn keys(&self, keys: &mut Keys) {
+        let Self(chunk) = self;
+        keys.imports.push(chunk.id);
+        keys.draw(Sequence::Pets, chunk.pets.len());
+        for category in &chunk.categories {
+            keys.categories.push(category.id);
+            keys.category_names.push(category.name.folded());
+        }
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<i64, Outdated> {
+        let Self(chunk) = self;
+        let before = match draft.tables.imports.get(&chunk.id) {
+            None if chunk.from == 0 => 0,
+            Some(before)
+                if chunk.from > 0
+                    && before.records == chunk.from
+                    && before.finished_at.is_none() =>
+            {
+                before.pets
+            }
+            _ => return Err(Outdated),
+        };
+        let now = draft.times.now;
+        draft.put(Import {
+            id: chunk.id,
+            records: chunk.to,
+            pets: before + chunk.pets.len() as i64,
+            updated_at: now,
+            finished_at: chunk.is_last.then_some(now),
+        });
+        let mut ids = HashSet::new();
+        let mut names = HashSet::new();
+        for category in &chunk.categories {
+            let name = category.name.folded();
+            let is_taken = draft.tables.categories.get(&category.id).is_some()
+                || draft.category_names.contains_key(&name);
+            if !is_taken && ids.insert(category.id) && names.insert(name) {
+                draft.put(category.clone());
+            }
+        }
+        for new in &chunk.pets {
+            let pet = new
+                .clone()
+                .with_id(PetId::from_store(draft.new_id(Sequence::Pets)));
+            draft.put(pet);
+        }
+        Ok(draft.last_event)
+    }
+}
+
+impl Store {
+    /// Writes a chunk of an import, all or nothing: its pets, the names of categories, and the
+    /// progress. Returns the sequence number of the newest event before it, or `None`, having
+    /// changed nothing, if the import is not where the chunk begins: another command continues
+    /// or has finished it, or it is not known anymore.
+    pub async fn pet_import(&self, chunk: ImportChunk) -> Result<Option<i64>, Error> {
+        Ok(written(self.execute(None, WriteChunk(chunk), None).await?))
+    }
+
+    /// The number of records of an import that are done.
+    pub async fn import_progress(&self, id: ImportId) -> Result<i64, Error> {
+        let import: Option<Import> = self
+            .find(&GET, vec![Value::Bytes(id.0.to_vec().into())])
+            .await?;
+        Ok(import.map_or(0, |import| import.records))
+    }
+}
+
+/// The result of [`WriteChunk`], for which there is no idempotency key.
+pub(super) fn written(reply: Reply<i64, Outdated>) -> Option<i64> {
+    match reply {
+        Reply::Executed(written) => written.ok(),
+        Reply::Replayed(_) | Reply::KeyReused => None,
+    }
+}

@@ -1,0 +1,210 @@
+//! Orders: the commands that change them, and reads.
+
+use futures_util::future::join_all;
+use jiff::SignedDuration;
+
+use super::{
+    Error, Store,
+    command::{Command, Draft, Reply},
+    list::Select,
+    table::{Value, columns},
+    working_set::{Keys, Sequence},
+};
+use crate::{
+    idempotency::{Idempotent, IdempotentRequest},
+    order::{NewOrder, Order, OrderFilter, OrderId, OrderRejection, Transition},
+    page::{ListQuery, Page},
+    pet::{Pet, PetId, PetStatus},
+};
+
+/// Orders that expire at a time.
+const EXPIRE_BATCH_SIZE: i64 = 100;
+
+type OrderResult = Result<Order, OrderRejection>;
+
+statements! {
+    GET(Int) = format!("SELECT {} FROM orders WHERE id = $1", columns::<Order>());
+}
+
+struct PlaceOrder {
+    pet_id: PetId,
+    reserve_for: Option<SignedDuration>,
+}
+
+impl Command for PlaceOrder {
+    type Output = Order;
+    type Rejection = OrderRejection;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.pets.push(self.pet_id);
+        keys.draw(Sequence::Orders, 1);
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> OrderResult {
+        let pet = draft.tables.pets.get(&self.pet_id);
+        let pet = pet.ok_or(OrderRejection::NoSuchPet)?;
+        if pet.status != Some(PetStatus::Available) || draft.claims.contains_key(&pet.id) {
+            return Err(OrderRejection::PetNotAvailable);
+        }
+        let reserved = Pet {
+            status: Some(PetStatus::Pending),
+            ..pet.clone()
+        };
+        let new = NewOrder::new(self.pet_id, draft.times.now, self.reserve_for);
+        let order = new.with_id(OrderId::from_store(draft.new_id(Sequence::Orders)));
+        draft.put(order.clone());
+        draft.put(reserved);
+        Ok(order)
+    }
+
+    fn resource_id(order: &Order) -> i64 {
+        order.id.get()
+    }
+}
+
+struct TransitionOrder {
+    id: OrderId,
+    transition: Transition,
+}
+
+impl Command for TransitionOrder {
+    type Output = Order;
+    type Rejection = OrderRejection;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.orders.push(self.id);
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> OrderResult {
+        let before = draft.tables.orders.get(&self.id);
+        let before = before.ok_or(OrderRejection::NoSuchOrder)?.clone();
+        let expiry_time = draft.times.expiry(self.id);
+        let after = before.apply(self.transition, draft.times.now, expiry_time)?;
+        let pet = draft.tables.pets.get(&after.pet_id).cloned();
+        // The pet may have been deleted after it was sold.
+        if pet.is_none() && self.transition == Transition::Return {
+            return Err(self.transition.rejection());
+        }
+        draft.put(after.clone());
+        if let Some(pet) = pet {
+            draft.put(Pet {
+                status: Some(self.transition.pet_status()),
+                ..pet
+            });
+        }
+        Ok(after)
+    }
+
+    fn resource_id(order: &Order) -> i64 {
+        order.id.get()
+    }
+}
+
+/// Cancels an order whose reservation has expired.
+struct ExpireOrder(OrderId);
+
+impl Command for ExpireOrder {
+    type Output = Order;
+    type Rejection = OrderRejection;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.orders.push(self.0);
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> OrderResult {
+        let order = draft.tables.orders.get(&self.0);
+        let expires_at = order.and_then(|order| order.expires_at);
+        if expires_at.is_none_or(|expiry| expiry > draft.times.expiry(self.0)) {
+            return Err(OrderRejection::OrderNotOpen);
+        }
+        let cancel = TransitionOrder {
+            id: self.0,
+            transition: Transition::Cancel,
+        };
+        cancel.decide(draft)
+    }
+}
+
+impl Store {
+    /// Places an order on an available pet, which becomes pending. The reservation
+    /// expires after `reserve_for`, if ever.
+    pub async fn order_place(
+        &self,
+        api_key_id: i64,
+        pet_id: PetId,
+        reserve_for: Option<SignedDuration>,
+        request: Option<IdempotentRequest>,
+    ) -> Result<Idempotent<OrderResult>, Error> {
+        let place = PlaceOrder {
+            pet_id,
+            reserve_for,
+        };
+        let reply = self.execute(Some(api_key_id), place, request).await?;
+        self.order_result(reply, Order::into_placed).await
+    }
+
+    /// Completes or cancels an open order, or returns a completed one, and updates the
+    /// status of its pet. An order whose reservation has expired can no longer be
+    /// completed.
+    pub async fn order_transition(
+        &self,
+        api_key_id: i64,
+        id: OrderId,
+        transition: Transition,
+        request: Option<IdempotentRequest>,
+    ) -> Result<Idempotent<OrderResult>, Error> {
+        let command = TransitionOrder { id, transition };
+        let reply = self.execute(Some(api_key_id), command, request).await?;
+        self.order_result(reply, |order| order.into_changed_by(transition))
+            .await
+    }
+
+    /// The order that was changed. For a retry it is read, and `as_recorded` restores it as
+    /// it was after the first request.
+    async fn order_result(
+        &self,
+        reply: Reply<Order, OrderRejection>,
+        as_recorded: impl FnOnce(Order) -> Order,
+    ) -> Result<Idempotent<OrderResult>, Error> {
+        Ok(match reply {
+            Reply::Executed(result) => Idempotent::Executed(result),
+            Reply::Replayed(Ok(id)) => {
+                let order = self.order_get(OrderId::from_store(id)).await?;
+                let order = order.map(as_recorded).ok_or(OrderRejection::NoSuchOrder);
+                Idempotent::Replayed(order)
+            }
+            Reply::Replayed(Err(rejection)) => Idempotent::Replayed(Err(rejection)),
+            Reply::KeyReused => Idempotent::KeyReused,
+        })
+    }
+
+    /// Cancels a batch of the orders whose reservation has expired. Returns their number; 0
+    /// if none are left.
+    pub async fn order_expire(&self) -> Result<u64, Error> {
+        let expired: Vec<OrderId> = with!(self, db => db.expired_orders(EXPIRE_BATCH_SIZE).await)?;
+        let commands = expired
+            .into_iter()
+            .map(|id| self.execute(None, ExpireOrder(id), None));
+        let mut cancelled = 0;
+        for reply in join_all(commands).await {
+            match reply {
+                Ok(reply) => cancelled += u64::from(matches!(reply, Reply::Executed(Ok(_)))),
+                // It expires the next time.
+                Err(error) if error.is_locked() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(cancelled)
+    }
+
+    pub async fn order_get(&self, id: OrderId) -> Result<Option<Order>, Error> {
+        self.find(&GET, vec![Value::Int(id.get())]).await
+    }
+
+    pub async fn order_list(&self, query: ListQuery<OrderFilter>) -> Result<Page<Order>, Error> {
+        let select = Select::orders(&query, self.dialect());
+        let matches = |filter: &OrderFilter, order: &Order| filter.matches(order);
+        self.list(select, query, matches, OrderFilter::position)
+            .await
+    }
+}
