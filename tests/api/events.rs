@@ -62,9 +62,9 @@ async fn read_desc(server: &Server, path: &str) -> Vec<Value> {
 async fn add_events(server: &Server, count: usize) {
     assert!(server.put_category(1, "Dogs").await.status.is_success());
     server.database.execute(&format!(
-        "INSERT INTO events (at, type, resource_id, name)
+        "INSERT INTO events (at, type, resource_id, data)
          WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count})
-         SELECT at, type, 2, 'Cats' FROM n, events WHERE sequence = 1"
+         SELECT at, type, 2, '{{\"id\":2,\"name\":\"Cats\"}}' FROM n, events WHERE sequence = 1"
     ));
 }
 

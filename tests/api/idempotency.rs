@@ -41,6 +41,7 @@ fn assert_replayed(response: &Response, first: &Response) {
 
 pub async fn a_retry_replays_the_original_response(backend: Backend) {
     let server = Server::start(backend).await;
+    let (mut pet, mut order) = (0, 0);
     for (key, path, body) in [
         ("create", "/v1/pets", PET),
         ("another", "/v1/pets", PET),
@@ -53,11 +54,18 @@ pub async fn a_retry_replays_the_original_response(backend: Backend) {
         ("return", "/v1/store/orders/1/return", ""),
         ("not completed", "/v1/store/orders/1/return", ""),
         ("no such order", "/v1/store/orders/99/return", ""),
-        ("place another", "/v1/store/orders", r#"{"petId":2}"#),
-        ("cancel", "/v1/store/orders/2/cancel", "{}"),
+        ("place another", "/v1/store/orders", r#"{"petId":PET}"#),
+        ("cancel", "/v1/store/orders/ORDER/cancel", "{}"),
     ] {
         let key = key.replace(' ', "-");
+        let path = &path.replace("ORDER", &order.to_string());
+        let body = &body.replace("PET", &pet.to_string());
         let first = idempotent_post(&server, &key, path, body).send().await;
+        match &*key {
+            "another" => pet = first.json()["id"].as_i64().unwrap(),
+            "place-another" => order = first.json()["id"].as_i64().unwrap(),
+            _ => {}
+        }
         for _ in 0..2 {
             let again = idempotent_post(&server, &key, path, body).send().await;
             assert_replayed(&again, &first);
@@ -83,11 +91,11 @@ pub async fn a_retry_replays_the_original_response(backend: Backend) {
         .await;
     assert_eq!(placed.json()["status"], "placed");
     assert_eq!(placed.json()["updatedAt"], placed.json()["createdAt"]);
-    // Pet 2 is available again, and the replay does not reserve it.
-    let order_body = r#"{"petId":2}"#;
+    // The other pet is available again, and the replay does not reserve it.
+    let order_body = &format!(r#"{{"petId":{pet}}}"#);
     let placed = idempotent_post(&server, "place-another", "/v1/store/orders", order_body);
     assert_eq!(placed.send().await.status, 201);
-    assert_eq!(server.pet_status(2).await, "available");
+    assert_eq!(server.pet_status(pet).await, "available");
     let orders = server.get("/v1/store/orders").await.json();
     assert_eq!(orders.as_array().unwrap().len(), 2);
 }

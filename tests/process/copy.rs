@@ -89,7 +89,7 @@ async fn copy_preserves_all_data() {
     rejected.assert_error(401, "invalid_api_key");
     // The id of the deleted pet is not reused.
     let next = client.create("Rex").await.unwrap();
-    assert_eq!(next.body["id"], 1235);
+    assert!(next.body["id"].as_i64().unwrap() > 1234, "{next:?}");
 
     let again = copy(&home, &there.url());
     again.assert_fails(1, "its table pets has rows (1234)");

@@ -201,7 +201,7 @@ async fn clients_see_every_chunk_on_postgres() {
     let cluster = Cluster::start();
     let database = cluster.create_database();
     clients_see_every_chunk(&Home::with_database(cluster.url(&database))).await;
-    assert_eq!(cluster.psql(&database, UNLOGGED), "0");
+    assert_eq!(cluster.psql(&database, &UNLOGGED), "0");
 }
 
 /// An import that was interrupted, however that happened, continues where it stopped.
@@ -309,7 +309,7 @@ async fn interrupted_imports_continue_on_postgres() {
     let database = cluster.create_database();
     let home = Home::with_database(cluster.url(&database));
     interrupted_imports_continue(&home, Some(&cluster)).await;
-    assert_eq!(cluster.psql(&database, UNLOGGED), "0");
+    assert_eq!(cluster.psql(&database, &UNLOGGED), "0");
 }
 
 /// The socket is for the owner, replaces that of a killed service, and is gone after a

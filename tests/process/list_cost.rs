@@ -7,11 +7,10 @@ use crate::{harness::wait_for, replicas::Deployment};
 
 /// As in a shop with a history: old pets are sold, new ones are not.
 const FILL: &str = "
-    INSERT INTO pets (name, search_name, category_id, status, active_order)
+    INSERT INTO pets (name, search_name, category_id, status)
     SELECT 'Rex ' || n, 'rex ' || n, n % 3,
            CASE WHEN n <= 80000 THEN 'sold' WHEN n % 1000 = 0 THEN 'pending'
-                WHEN n % 10 = 0 THEN NULL ELSE 'available' END,
-           CASE WHEN n <= 20000 THEN 'completed' END
+                WHEN n % 10 = 0 THEN NULL ELSE 'available' END
     FROM generate_series(1, 100000) AS n;
     INSERT INTO orders (pet_id, status, created_at, updated_at, completed_at)
     SELECT n, 'completed', 1, 1, 1 FROM generate_series(1, 20000) AS n;

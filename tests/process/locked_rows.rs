@@ -172,7 +172,7 @@ async fn a_locked_row_delays_only_its_own_changes() {
     let available = create_pet(&client).await;
     let [completed, cancelled] = [create_order(&client).await, create_order(&client).await];
     let [returned, sold] = [create_sale(&client).await, create_sale(&client).await];
-    let resold = create_sale(&client).await;
+    let [resold, exchanged] = [create_sale(&client).await, create_sale(&client).await];
     let deleted = create_pet(&client).await;
     for (id, name) in [(1, "Dogs"), (2, "Cats")] {
         assert_eq!(send(&client, name_category(id, name)).await.status, 201);
@@ -193,14 +193,17 @@ async fn a_locked_row_delays_only_its_own_changes() {
         ),
         (
             format!(
-                "{}; {}; {}",
+                "{}; {}; {}; {}; {}",
                 lock("orders", completed.1),
                 lock("orders", returned.1),
-                lock("pets", deleted)
+                lock("pets", deleted),
+                lock("pets", exchanged.0),
+                lock("orders", exchanged.1)
             ),
             vec![
                 (transition(completed.1, "complete"), once(200)),
                 (transition(returned.1, "return"), once(200)),
+                (transition(exchanged.1, "return"), once(200)),
                 (delete(deleted), deleted_once),
             ],
         ),

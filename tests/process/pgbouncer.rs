@@ -150,7 +150,7 @@ async fn transaction_pooling_is_supported() {
     }
     let by_others = "SELECT count(*) FROM events WHERE api_key_id IS DISTINCT FROM 1";
     assert_eq!(cluster.psql(&database, by_others), "0");
-    assert_eq!(cluster.psql(&database, UNLOGGED), "0");
+    assert_eq!(cluster.psql(&database, &UNLOGGED), "0");
     for service in services {
         service.stop();
     }

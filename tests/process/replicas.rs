@@ -280,9 +280,9 @@ async fn a_connection_lost_during_commit_is_an_unknown_outcome() {
     deployment.sql(SLOW_COMMIT);
     let client = deployment.client(0);
     let creating = spawn_create(&client, "Rex");
-    deployment.wait_for_session("query LIKE 'INSERT INTO pets%' AND wait_event = 'PgSleep'");
+    deployment.wait_for_session("query LIKE '%INSERT INTO pets%' AND wait_event = 'PgSleep'");
     deployment.sql(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO pets%'
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%INSERT INTO pets%'
          AND pid <> pg_backend_pid()",
     );
     assert_unknown(&creating.await.unwrap());
@@ -309,7 +309,7 @@ async fn an_unreplicated_commit_is_an_unknown_outcome() {
     let response = loop {
         let creating = spawn_create(&client, "Bello");
         let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity
-                      WHERE wait_event = 'SyncRep' AND query LIKE 'INSERT INTO pets%'";
+                      WHERE wait_event = 'SyncRep' AND query LIKE '%INSERT INTO pets%'";
         let cancelled = || deployment.sql(cancel) != "0";
         wait_for("the create to wait for the standby", || {
             (cancelled() || creating.is_finished()).then_some(())
@@ -336,6 +336,30 @@ async fn a_timed_out_create_leaves_no_transaction_open() {
         (deployment.sql(running) == "0").then_some(())
     });
     assert_eq!(deployment.sql("SELECT count(*) FROM pets"), "0");
+}
+
+/// A statement that the server does not accept ends its transaction: the next change of the
+/// session starts its own.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn a_rejected_statement_leaves_no_transaction_open() {
+    let deployment = Deployment::start(1);
+    let client = deployment.client(0);
+    let id = client.create("Rex").await.unwrap().body["id"].clone();
+    let path = format!("/v1/pets/{id}");
+    let rename = async |name: &str| {
+        let change = json!({ "name": name });
+        let renamed = client.send_json(Method::PATCH, &path, &change, None);
+        renamed.await.unwrap()
+    };
+    deployment.sql("ALTER TABLE events RENAME COLUMN data TO other");
+    for _ in 0..10 {
+        rename("Max").await.assert_error(500, "internal_error");
+    }
+    deployment.sql("ALTER TABLE events RENAME COLUMN other TO data");
+    for _ in 0..10 {
+        assert_eq!(rename("Max").await.status, 200);
+    }
 }
 
 /// During a rolling upgrade the schema is newer than some replicas expect.

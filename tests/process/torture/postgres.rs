@@ -249,7 +249,7 @@ impl Campaign {
         if inventory != Value::Object(counted.into_iter().chain([total]).collect()) {
             violations.push(format!("the inventory is {inventory}"));
         }
-        if self.sql(UNLOGGED) != "0" {
+        if self.sql(&UNLOGGED) != "0" {
             violations.push("the event log differs from what is stored".into());
         }
         let check = ["check", "--database", &self.home.url()];

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     client::{Client, Response},
-    event_log::UNLOGGED,
+    event_log::UNLOGGED_IN_FILE,
     harness::{Finished, Home, Service},
 };
 
@@ -400,7 +400,7 @@ impl Run {
         if counted != actual {
             return Err(format!("{counted} counted, {actual} stored"));
         }
-        let unlogged = db.query_row(UNLOGGED, [], |row| row.get::<_, i64>(0));
+        let unlogged = db.query_row(&UNLOGGED_IN_FILE, [], |row| row.get::<_, i64>(0));
         if unlogged.map_err(failed)? != 0 {
             return Err("the event log differs from what is stored".into());
         }

@@ -328,7 +328,7 @@ pub async fn an_event_is_found_by_its_id(db: &Database<'_>) {
     // Another event has taken its number.
     let sequence = events[1].sequence;
     db.sql(&format!(
-        "UPDATE events SET name = 'Max' WHERE sequence = {sequence}"
+        "UPDATE events SET data = '{{}}' WHERE sequence = {sequence}"
     ));
     assert_eq!(db.store.event_get(events[1]).await.unwrap(), None);
     let none = EventRetention {

@@ -121,9 +121,10 @@ async fn only_enabled_webhooks_are_leased() {
     describe(one, id, "on", None).await;
     assert_eq!(db.sql(owner), "f");
     describe(one, id, "off", Some(false)).await;
-    assert_eq!(db.sql(owner), "t");
     assert!(lease(one, "one").await.is_empty());
     describe(one, id, "on", Some(true)).await;
+    assert_eq!(lease(one, "one").await, [1]);
+    one.webhook_release("one").await.unwrap();
     assert_eq!(lease(other, "other").await, [1]);
     let disabled = Progress {
         disabled: Some(DisabledReason::ReceiverGone),

@@ -1,0 +1,89 @@
+//! `petstore statements`: every statement can be printed and explained, and none that runs with
+//! a request scans a table that grows.
+
+use crate::{
+    harness::{Finished, Home},
+    postgres::Cluster,
+};
+
+/// The statements by name, with their plans.
+fn statements(finished: &Finished) -> Vec<(String, String)> {
+    let blocks = finished.stdout.split("\n\n").filter(|it| !it.is_empty());
+    blocks
+        .map(|block| {
+            let (name, rest) = block.split_once('\n').unwrap();
+            let plan: Vec<_> = rest.lines().filter(|it| it.contains("    -- ")).collect();
+            (name.to_string(), plan.join("\n"))
+        })
+        .collect()
+}
+
+/// The tables that grow with the store.
+const GROWING: [&str; 6] = [
+    "pets",
+    "orders",
+    "categories",
+    "events",
+    "idempotency_keys",
+    "webhook_deliveries",
+];
+
+/// The tables that a plan reads as a whole: those named after `scan`, without an index.
+fn scanned_tables<'a>(plan: &'a str, scan: &str) -> Vec<&'a str> {
+    let steps = plan.lines().filter(|step| !step.contains(" USING "));
+    let scanned = steps.filter_map(|step| step.split_once(scan));
+    let tables = scanned.filter_map(|(_, rest)| rest.split(' ').next());
+    tables.collect()
+}
+
+/// Statements of commands that read the whole store, or a table of bounded size.
+fn may_scan(name: &str) -> bool {
+    [
+        "admin::",
+        "COUNTS",
+        "api_keys::LIST",
+        "COUNT_WEBHOOKS",
+        "imports::PURGE",
+        "LEASE",
+        "RELEASE",
+        "LAST_OPEN",
+    ]
+    .iter()
+    .any(|part| name.contains(part))
+}
+
+#[test]
+fn every_statement_is_explained_on_sqlite() {
+    let home = Home::new();
+    home.new_key();
+    let explained = home.petstore(&["statements", "--database", &home.url()]);
+    let all = statements(&explained.success());
+    for expected in ["pets insert", "orders get", "list pets?status=sold"] {
+        assert!(all.iter().any(|(name, _)| name == expected), "{expected}");
+    }
+    for (name, plan) in &all {
+        let scans = scanned_tables(plan, "-- SCAN ").iter().any(|table| {
+            // A list walks its table in order.
+            GROWING.contains(table) && !name.starts_with("list ") && !name.contains("events::")
+        });
+        assert!(!scans || may_scan(name), "{name}:\n{plan}");
+    }
+}
+
+#[test]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+fn every_statement_is_explained_on_postgres() {
+    let cluster = Cluster::start_without_sync();
+    let database = cluster.create_database();
+    let home = Home::with_database(cluster.url(&database));
+    home.new_key();
+    let explained = home.petstore(&["statements", "--database", &home.url()]);
+    let all = statements(&explained.success());
+    assert!(all.iter().any(|(name, _)| name == "pets lock"));
+    for (name, plan) in &all {
+        assert!(!plan.is_empty(), "{name}");
+        let scans = scanned_tables(plan, "Seq Scan on ");
+        let scans = scans.iter().any(|table| GROWING.contains(table));
+        assert!(!scans || may_scan(name), "{name}:\n{plan}");
+    }
+}

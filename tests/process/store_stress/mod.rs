@@ -1,0 +1,217 @@
+//! Stores under contention: replicas on one PostgreSQL server, and the only process on SQLite,
+//! change a few rows at the same time. Afterwards the event log must be a valid history of
+//! exactly the changes that were acknowledged, and the tables its result.
+//!
+//! `make test` runs a short part, `make torture` all of it. The controls break the isolation of
+//! batches on purpose, which the checks must detect.
+
+mod audit;
+mod workload;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use petstore::store::{Fault, Options, Role, Store};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use tokio::time::sleep;
+use tokio_postgres::NoTls;
+
+use crate::{
+    harness::Home,
+    postgres::Cluster,
+    torture::{random, rounds},
+};
+use audit::Audit;
+use workload::Workload;
+
+const CLIENTS: usize = 24;
+const REQUESTS_PER_CLIENT: usize = 60;
+
+/// Stores on one database, and what is known of it.
+struct Stress {
+    // Fields drop in this order: the stores before their database.
+    workload: Arc<Workload>,
+    audit: Audit,
+    home: Home,
+    _cluster: Option<Cluster>,
+}
+
+impl Stress {
+    /// Opens stores on a new PostgreSQL database.
+    async fn on_postgres(replicas: usize, hot_pets: usize, fault: Option<Fault>) -> Self {
+        let cluster = Cluster::start_without_sync();
+        let home = Home::with_database(cluster.url(&cluster.create_database()));
+        let stress = Self::open(home, replicas, hot_pets, fault).await;
+        Self {
+            _cluster: Some(cluster),
+            ..stress
+        }
+    }
+
+    async fn open(home: Home, replicas: usize, hot_pets: usize, fault: Option<Fault>) -> Self {
+        let options = Options {
+            fault,
+            ..Options::new(Role::Service)
+        };
+        // Idempotency keys are scoped to it.
+        home.new_key();
+        let url = home.url().parse().unwrap();
+        let mut stores = Vec::new();
+        for _ in 0..replicas {
+            stores.push(Store::open(&url, &options).await.unwrap());
+        }
+        Self {
+            workload: Arc::new(Workload::new(stores, hot_pets)),
+            audit: Audit::default(),
+            home,
+            _cluster: None,
+        }
+    }
+
+    /// Runs clients, and on PostgreSQL an operator beside them. Returns what is wrong.
+    async fn run_round(&mut self, with_operator: bool, random: &mut StdRng) -> Vec<String> {
+        let is_done = Arc::new(AtomicBool::new(false));
+        let operator = with_operator.then(|| {
+            let operator = operate(
+                self.home.url(),
+                self.workload.clone(),
+                is_done.clone(),
+                StdRng::from_rng(random),
+            );
+            tokio::spawn(operator)
+        });
+        self.workload
+            .run(CLIENTS, REQUESTS_PER_CLIENT, random)
+            .await;
+        is_done.store(true, Ordering::Relaxed);
+        let changes_by_operator = match operator {
+            Some(operator) => operator.await.unwrap(),
+            None => 0,
+        };
+        let mut problems = self.workload.take_problems();
+        let acknowledged = self.workload.take_acknowledged();
+        let store = &self.workload.stores[0];
+        problems.extend(
+            self.audit
+                .check(store, acknowledged, changes_by_operator)
+                .await,
+        );
+        problems
+    }
+
+    /// Runs rounds, of which none may find a problem, and checks the database.
+    async fn run(mut self, rounds: usize, with_operator: bool, random: &mut StdRng) {
+        for round in 0..rounds {
+            let problems = self.run_round(with_operator, random).await;
+            assert!(problems.is_empty(), "round {round}: {problems:#?}");
+        }
+        println!("{:?}", self.workload.tally);
+        for store in &self.workload.stores {
+            store.close().await;
+        }
+        let check = ["check", "--database", &self.home.url()];
+        self.home.petstore(&check).success();
+    }
+
+    /// Runs rounds until one finds a problem.
+    async fn assert_detected(mut self, random: &mut StdRng) {
+        for round in 0..40 {
+            let problems = self.run_round(false, random).await;
+            if let Some(problem) = problems.first() {
+                println!("detected in round {round}: {problem}");
+                return;
+            }
+        }
+        panic!("the fault was not detected");
+    }
+}
+
+/// Changes and locks rows in a session of its own, as an operator with psql does. Returns the
+/// number of changes.
+async fn operate(
+    url: String,
+    workload: Arc<Workload>,
+    is_done: Arc<AtomicBool>,
+    mut random: StdRng,
+) -> usize {
+    let (session, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let mut changes = 0;
+    while !is_done.load(Ordering::Relaxed) {
+        let pet = workload.any_pet(&mut random).unwrap_or_default();
+        session.batch_execute("BEGIN").await.unwrap();
+        let lock_orders = "SELECT FROM orders WHERE pet_id = $1 FOR UPDATE SKIP LOCKED";
+        match random.random_range(0..3) {
+            0 => {
+                let change = "UPDATE pets SET category_id = category_id + 1 WHERE id = $1";
+                changes += session.execute(change, &[&pet]).await.unwrap() as usize;
+            }
+            1 => {
+                let lock_pet = "SELECT FROM pets WHERE id = $1 FOR UPDATE";
+                session.execute(lock_pet, &[&pet]).await.unwrap();
+                session.execute(lock_orders, &[&pet]).await.unwrap();
+            }
+            _ => {
+                session.execute(lock_orders, &[&pet]).await.unwrap();
+            }
+        }
+        sleep(Duration::from_millis(random.random_range(0..30))).await;
+        session.batch_execute("COMMIT").await.unwrap();
+        sleep(Duration::from_millis(random.random_range(0..30))).await;
+    }
+    changes
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn replicas_make_every_change_once_and_in_order() {
+    let random = &mut random("stress of PostgreSQL");
+    let stress = Stress::on_postgres(3, 4, None).await;
+    stress.run(rounds(2, 100), true, random).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_only_process_makes_every_change_once_and_in_order() {
+    let random = &mut random("stress of SQLite");
+    let stress = Stress::open(Home::new(), 1, 4, None).await;
+    stress.run(rounds(2, 100), false, random).await;
+}
+
+/// Tests the test.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn rows_that_are_not_locked_are_detected() {
+    let random = &mut random("stress without locks");
+    let stress = Stress::on_postgres(3, 2, Some(Fault::UnlockedRows)).await;
+    stress.assert_detected(random).await;
+}
+
+/// Tests the test.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn claims_that_are_read_before_the_lock_are_detected() {
+    let random = &mut random("stress with early claims");
+    let stress = Stress::on_postgres(3, 2, Some(Fault::EarlyClaims)).await;
+    stress.assert_detected(random).await;
+}
+
+/// Clients of several replicas compete for one pet, and each of them gets an answer. At full
+/// length only: on a busy machine, a request may wait for longer than a lock is waited for.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn no_request_starves_under_contention() {
+    if rounds(0, 1) == 0 {
+        return;
+    }
+    let random = &mut random("contention");
+    let stress = Stress::on_postgres(4, 1, None).await;
+    let workload = stress.workload.clone();
+    stress.run(60, false, random).await;
+    let unavailable = workload.tally.unavailable.load(Ordering::Relaxed);
+    assert_eq!(unavailable, 0, "requests were not answered");
+}
