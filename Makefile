@@ -95,7 +95,7 @@ soak: tools
 torture: export TORTURE = 1
 torture: tools
 	cargo test --locked --test process -- --include-ignored --nocapture --test-threads=1 torture:: \
-		a_killed_import no_race
+		a_killed_import no_race store_stress:: stopped_replica::
 
 lint: lint-rust deny
 

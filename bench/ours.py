@@ -110,9 +110,8 @@ class Ours:
             db.execute("UPDATE events SET at = 0")
             for first in range(ANIMALS, OLD_EVENTS, ANIMALS):
                 db.execute(
-                    f"""INSERT INTO events
-                        (sequence, at, type, resource_id, name, category_id, status)
-                    SELECT {first} + sequence, 0, type, resource_id, name, category_id, status
+                    f"""INSERT INTO events (sequence, at, type, resource_id, data)
+                    SELECT {first} + sequence, 0, type, resource_id, data
                     FROM events WHERE sequence <= {ANIMALS}"""
                 )
         db.close()

@@ -63,8 +63,7 @@ class Postgres:
 
     def open_orders(self, count: int) -> None:
         """Makes all animals available, with open orders for the first of them."""
-        claim = f"UPDATE pets SET active_order = 'placed' WHERE id <= {count};"
-        sql = f"UPDATE pets SET status = 'available', active_order = NULL; {open_orders(count)} {claim}"
+        sql = f"UPDATE pets SET status = 'available'; {open_orders(count)}"
         self.run("psql", self.url, "--quiet", f"--command={sql}")
         self.run("psql", self.url, "--quiet", "--command=VACUUM ANALYZE")
 

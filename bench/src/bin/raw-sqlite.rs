@@ -50,8 +50,8 @@ fn insert(db: &Connection, count: i64, batch_size: i64) -> rusqlite::Result<()> 
         "INSERT INTO pets (name, search_name, category_id, status) VALUES (?1, ?2, ?3, ?4)",
     )?;
     let mut insert_event = db.prepare(
-        "INSERT INTO events (at, type, api_key_id, resource_id, name, category_id, status)
-         VALUES (?1, 'pet.created', 1, ?2, ?3, ?4, ?5)",
+        "INSERT INTO events (at, type, api_key_id, resource_id, data)
+         VALUES (?1, 'pet.created', 1, ?2, ?3)",
     )?;
     let at = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let at = at.as_micros() as i64;
@@ -66,7 +66,10 @@ fn insert(db: &Connection, count: i64, batch_size: i64) -> rusqlite::Result<()> 
         let category_id = (random >> 32) as i64 % 20;
         insert_pet.execute(params![name, search_name, category_id, status])?;
         let id = db.last_insert_rowid();
-        insert_event.execute(params![at, id, name, category_id, status])?;
+        let data = format!(
+            r#"{{"id":{id},"name":"{name}","categoryId":{category_id},"status":"{status}"}}"#
+        );
+        insert_event.execute(params![at, id, data])?;
         if n % batch_size == batch_size - 1 || n == count - 1 {
             db.execute_batch("COMMIT")?;
         }
