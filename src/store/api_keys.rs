@@ -1,13 +1,13 @@
 //! API keys: the commands that change them, and reads.
 
-use std::{collections::HashSet, convert::Infallible};
+use std::{collections::HashSet, convert::Infallible, pin::pin};
 
-use futures_util::future::join_all;
+use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
 
 use super::{
     Error, Store,
-    command::{Command, Draft, Reply},
+    command::{Command, Draft, Lane, Reply},
     list::Select,
     table::columns,
     tables::ApiKeyRow,
@@ -18,6 +18,9 @@ use crate::{
     idempotency::RecordedRejection,
     page::{ListQuery, Page, Position},
 };
+
+/// Keys whose usage is recorded at a time: other writes wait in the same queue.
+const MAX_CONCURRENT_USAGE: usize = 64;
 
 statements! {
     LIST() = format!("SELECT {} FROM api_keys ORDER BY id", columns::<ApiKeyRow>());
@@ -139,6 +142,8 @@ impl Command for RevokeKey {
 struct RecordUsage(ApiKeyUsage);
 
 impl Command for RecordUsage {
+    const LANE: Lane = Lane::Bulk;
+
     type Output = i64;
     type Rejection = NoSuchKey;
 
@@ -217,16 +222,22 @@ impl Store {
     ) -> Result<HashSet<i64>, Error> {
         let commands = usage.into_iter();
         let commands = commands.map(|usage| self.execute(None, RecordUsage(usage), None));
+        let mut replies = pin!(stream::iter(commands).buffer_unordered(MAX_CONCURRENT_USAGE));
         let mut recorded = HashSet::new();
-        for reply in join_all(commands).await {
+        let mut failed = None;
+        while let Some(reply) = replies.next().await {
             match reply {
                 Ok(Reply::Executed(Ok(id))) => {
                     recorded.insert(id);
                 }
-                Err(error) if !error.is_locked() => return Err(error),
+                Err(error) if !error.is_locked() => failed = Some(error),
                 _ => {}
             }
         }
-        Ok(recorded)
+        // What was recorded must not be recorded again.
+        match failed {
+            Some(error) if recorded.is_empty() => Err(error),
+            _ => Ok(recorded),
+        }
     }
 }

@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 
 use super::{
     Error, Store,
-    command::{Command, Draft, Reply},
+    command::{Command, Draft, Lane, Reply},
     list::Select,
     table::{Value, columns},
     working_set::{Keys, Sequence},
@@ -104,6 +104,8 @@ impl Command for TransitionOrder {
 struct ExpireOrder(OrderId);
 
 impl Command for ExpireOrder {
+    const LANE: Lane = Lane::Bulk;
+
     type Output = Order;
     type Rejection = OrderRejection;
 

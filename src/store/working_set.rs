@@ -116,6 +116,9 @@ impl<T: Stored> Rows<T> {
             stored: None,
             current: None,
         });
+        if versions.current == row {
+            return None;
+        }
         let logged = T::event(versions.current.as_ref(), row.as_ref());
         versions.current = row;
         logged

@@ -47,11 +47,17 @@ const languages = {
 };
 
 async function eventually(what, condition) {
-  for (let tries = 0; tries < 600; tries++) {
-    if (await condition().catch(() => false)) return;
+  let failure;
+  // Longer than the mirror waits for a response.
+  for (let tries = 0; tries < 2000; tries++) {
+    try {
+      if (await condition()) return;
+    } catch (error) {
+      failure = error;
+    }
     await setTimeout(50);
   }
-  assert.fail(`timed out waiting for ${what}`);
+  assert.fail(`timed out waiting for ${what}: ${failure}`);
 }
 
 for (const [language, { command, read }] of Object.entries(languages)) {

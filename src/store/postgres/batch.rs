@@ -358,7 +358,8 @@ async fn create_pets(
     arrays.push(api_keys.collect());
     let data = set.events.iter().map(|event| {
         let start = format!("{{\"id\":{}", event.resource_id);
-        Value::text(event.data.strip_prefix(&start).unwrap_or_default())
+        let rest = event.data.strip_prefix(&start);
+        Value::text(rest.expect("the id is the first member of a pet"))
     });
     arrays.push(data.collect());
     let mut rows = session
@@ -369,7 +370,7 @@ async fn create_pets(
         .iter()
         .rev()
         .map(|row| Record::from_row(row).map(|(id,)| id));
-    let ids: Vec<i64> = ids.collect::<Result<_, _>>().map_err(Failure::Unknown)?;
+    let ids: Vec<i64> = ids.collect::<Result<_, Error>>().unwrap_or_default();
     if ids.len() != commands.len() {
         // An operator's trigger may have skipped rows. There is no telling which.
         return Err(Failure::Unknown(Error::OutcomeUnknown(Arc::new(
@@ -556,6 +557,10 @@ async fn find_locked(
                 let mut columns = Columns::of(row);
                 let pet = Pet::read(&mut columns)?;
                 let claim = columns.next::<Option<OrderStatus>>()?;
+                // This transaction has locked it.
+                if set.tables.pets.is_loaded(&pet.id) {
+                    continue;
+                }
                 set.claims.remove(&pet.id);
                 let claim = claim.and_then(OrderStatus::claim);
                 set.claims.extend(claim.map(|claim| (pet.id, claim)));

@@ -1,5 +1,4 @@
-//! The event log on PostgreSQL. Triggers write it (see the migration); how far it may be
-//! read is decided by polling (see `fence`).
+//! The event log on PostgreSQL. How far it may be read is decided by polling (see `fence`).
 
 use std::{
     sync::{

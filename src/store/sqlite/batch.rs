@@ -258,6 +258,10 @@ fn update<T: Keyed>(db: &Connection, stored: &T, row: &T) -> rusqlite::Result<()
     let columns = before.iter().zip(&after).enumerate();
     let changed = columns.filter(|(_, (before, after))| before != after);
     let changed = changed.fold(0, |columns, (column, _)| columns | 1 << column);
+    // They may differ in what is not stored, such as nanoseconds.
+    if changed == 0 {
+        return Ok(());
+    }
     let mut update = db.prepare_cached(TableSql::update_of::<T>(changed))?;
     for (column, value) in after.iter().enumerate() {
         if column < T::KEY_COLUMNS || changed >> column & 1 == 1 {
