@@ -105,6 +105,20 @@ pub async fn progress_is_saved_after_changes_that_do_not_concern_it(db: &Databas
     assert_eq!(db.get(id).await.position, events[0]);
 }
 
+/// Nanoseconds are not stored: the second time, nothing changes.
+pub async fn the_same_progress_is_saved_again(db: &Database<'_>) {
+    let id = db.created().await.webhook.id;
+    db.store.webhook_lease("owner").await.unwrap();
+    let paused = Progress {
+        paused_until: Some(Timestamp::new(1_000_000, 123_456_789).unwrap()),
+        ..progress(EventId::START)
+    };
+    for _ in 0..2 {
+        let saved = db.store.webhook_save(id, "owner", 1, paused.clone());
+        assert!(saved.await.unwrap());
+    }
+}
+
 pub async fn disabling_ends_the_delivery(db: &Database<'_>) {
     let (id, other) = (db.created().await.webhook.id, db.created().await.webhook.id);
     let position = db.events(1).await[0];

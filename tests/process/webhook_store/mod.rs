@@ -278,4 +278,5 @@ on_both_databases![
     deliveries::only_old_failed_deliveries_are_purged,
     deliveries::a_webhook_is_deleted_with_its_deliveries,
     deliveries::an_event_is_found_by_its_id,
+    deliveries::the_same_progress_is_saved_again,
 ];
