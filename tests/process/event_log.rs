@@ -216,7 +216,18 @@ async fn readers_get_every_event_once_from_three_replicas_under_kills() {
             for end in ["COMMIT", "ROLLBACK"] {
                 let open = format!(
                     "BEGIN; INSERT INTO pets (name, search_name, category_id)
-                     VALUES ('held', 'held', 1); SELECT pg_sleep(1); {end}"
+                     VALUES ('held', 'held', 1);
+                     DO $$
+                     DECLARE own bigint := (SELECT max(sequence) FROM events);
+                     BEGIN
+                         -- Until later events are committed, which the naive reader sees.
+                         FOR i IN 1..300 LOOP
+                             PERFORM pg_sleep(0.1);
+                             EXIT WHEN i >= 20
+                                 AND (SELECT count(*) FROM events WHERE sequence > own) > 5;
+                         END LOOP;
+                     END $$;
+                     {end}"
                 );
                 cluster.psql(&database, &open);
             }
@@ -366,7 +377,11 @@ fn replay(log: &[Value]) -> Tables {
         let before = match event["type"].as_str().unwrap() {
             "pet.deleted" | "category.deleted" => {
                 let deleted = tables.remove(&subject);
-                assert_eq!(deleted.as_ref(), Some(&data), "{event}");
+                let history = || -> Vec<_> {
+                    let all = log.iter().filter(|other| other["subject"] == event["subject"]);
+                    all.map(Value::to_string).collect()
+                };
+                assert_eq!(deleted.as_ref(), Some(&data), "{event}: {:#?}", history());
                 continue;
             }
             _ => tables.insert(subject, data.clone()),
