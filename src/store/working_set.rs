@@ -46,6 +46,11 @@ pub(super) enum Access {
 pub(super) trait Stored: Keyed {
     const ACCESS: Access = Access::Locked;
 
+    /// Whether a unique index decides about what does not exist. Then the index must see every
+    /// change: of several in one batch it would see only the last one, or none if the row is
+    /// created and deleted.
+    const IS_DECIDED_BY_INDEX: bool = false;
+
     /// The event that logs a change, if clients see the row: a row that does not exist is
     /// `None`.
     fn event(_before: Option<&Self>, _after: Option<&Self>) -> Option<LoggedChange> {
@@ -138,6 +143,12 @@ impl<T: Keyed> Rows<T> {
     pub(super) fn load_locked(&mut self, row: T) {
         self.locked.insert(row.key());
         self.load(row);
+    }
+
+    /// Whether the batch has changed the row.
+    pub(super) fn is_changed(&self, key: &T::Key) -> bool {
+        let versions = self.rows.get(key);
+        versions.is_some_and(|versions| versions.stored != versions.current)
     }
 
     pub(super) fn is_locked(&self, key: &T::Key) -> bool {
@@ -522,6 +533,8 @@ impl Stored for Order {
 }
 
 impl Stored for Category {
+    const IS_DECIDED_BY_INDEX: bool = true;
+
     fn event(before: Option<&Self>, after: Option<&Self>) -> Option<LoggedChange> {
         let (kind, category) = match after {
             Some(after) => (EventType::CategoryUpdated, after),
@@ -531,7 +544,9 @@ impl Stored for Category {
     }
 }
 
-impl Stored for Import {}
+impl Stored for Import {
+    const IS_DECIDED_BY_INDEX: bool = true;
+}
 
 impl Stored for ApiKeyRow {}
 

@@ -378,7 +378,9 @@ fn replay(log: &[Value]) -> Tables {
             "pet.deleted" | "category.deleted" => {
                 let deleted = tables.remove(&subject);
                 let history = || -> Vec<_> {
-                    let all = log.iter().filter(|other| other["subject"] == event["subject"]);
+                    let all = log
+                        .iter()
+                        .filter(|other| other["subject"] == event["subject"]);
                     all.map(Value::to_string).collect()
                 };
                 assert_eq!(deleted.as_ref(), Some(&data), "{event}: {:#?}", history());

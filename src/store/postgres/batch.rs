@@ -608,7 +608,8 @@ impl<'a> ForEachKeys<'a> for FindLocked<'_> {
     }
 }
 
-/// Whether another transaction has locked a row that a command reads.
+/// Whether another transaction has locked a row that a command reads, or the next batch has to
+/// decide about it.
 fn is_locked(keys: &Keys, tables: &Tables) -> bool {
     struct AnyLocked<'t>(&'t Tables, bool);
     impl<'a> ForEachKeys<'a> for AnyLocked<'_> {
@@ -620,7 +621,9 @@ fn is_locked(keys: &Keys, tables: &Tables) -> bool {
             table: TableOf<T>,
         ) -> Result<(), Infallible> {
             let rows = (table.rows)(self.0);
-            self.1 |= keys.iter().any(|key| rows.is_locked(key));
+            let must_wait =
+                |key| rows.is_locked(key) || (T::IS_DECIDED_BY_INDEX && rows.is_changed(key));
+            self.1 |= keys.iter().any(must_wait);
             Ok(())
         }
     }
