@@ -28,7 +28,7 @@ pub const MAX_CHUNK_BYTES: usize = 2 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ImportId(pub [u8; 32]);
 
-/// How far an import has come.
+/// The progress of an import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Import {
     pub id: ImportId,

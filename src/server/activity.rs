@@ -184,7 +184,7 @@ impl Activity {
         self.budget.change(before, before - bytes);
     }
 
-    /// Whether the service must not take on more requests for now, because those that it has
+    /// Returns true while the service must not take on more requests, because those that it has
     /// hold too much memory.
     pub fn is_memory_short(&self) -> bool {
         self.budget.is_far_exceeded()

@@ -46,7 +46,7 @@ impl MemoryBudget {
         }
     }
 
-    /// Whether connections hold twice the budget: clients send requests faster than the
+    /// Returns true if connections hold twice the budget: clients send requests faster than the
     /// connections that were reset release their memory.
     pub fn is_far_exceeded(&self) -> bool {
         self.metrics.held_bytes.load(Relaxed) > 2 * self.limit as i64

@@ -43,7 +43,7 @@ const MAX_JOINED: usize = 4096;
 /// How long a rejected client's bytes are still read.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long an HTTP/2 connection is not read while memory is short.
+/// The time for which an HTTP/2 connection is not read while memory is short.
 const MEMORY_PAUSE: Duration = Duration::from_millis(10);
 
 pub struct ClientStream<S, R> {
@@ -212,7 +212,7 @@ where
         Ok(())
     }
 
-    /// Whether reading is paused because memory is short. On HTTP/1.1 a connection has one
+    /// Returns true while reading is paused because memory is short. On HTTP/1.1 a connection has one
     /// request at a time.
     fn is_paused(&mut self, cx: &mut Context<'_>) -> bool {
         while self.frame_meter.is_some() && self.activity.is_memory_short() {

@@ -153,9 +153,9 @@ impl Store {
         Ok(retried.await?.ok())
     }
 
-    /// Leases every enabled webhook that no other replica has leased, renews the leases
-    /// that `owner` has, and returns all that it now has. A
-    /// lease lasts for [`WEBHOOK_LEASE`](super::WEBHOOK_LEASE). On SQLite there is only one owner.
+    /// Leases every enabled webhook that no other replica has leased, renews the leases that
+    /// `owner` has, and returns all webhooks that it has leased then. A lease lasts for
+    /// [`WEBHOOK_LEASE`](super::WEBHOOK_LEASE). On SQLite there is only one owner.
     pub async fn webhook_lease(&self, owner: &str) -> Result<Vec<LeasedWebhook>, Error> {
         match self {
             Self::Sqlite(db) => db.webhook_lease().await,

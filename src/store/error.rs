@@ -185,7 +185,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether another transaction kept a row locked for too long.
+    /// Returns true if another transaction kept a row locked for too long.
     pub(super) fn is_locked(&self) -> bool {
         matches!(self, Self::Unavailable(cause) if cause.is::<RowLocked>())
     }

@@ -1,6 +1,7 @@
 //! The text of a statement, assembled once, so that it can be printed and explained.
 
 use std::{
+    borrow::Borrow,
     collections::BTreeMap,
     sync::{OnceLock, RwLock},
 };
@@ -49,18 +50,36 @@ impl Sql {
         }
     }
 
-    /// A statement that depends on a request. It is kept for good: there must be few of them.
+    /// A statement that depends on a request. There must be few of them.
     pub(super) fn interned(text: &str, kinds: &[Kind]) -> &'static Self {
-        static INTERNED: RwLock<BTreeMap<String, &'static Sql>> = RwLock::new(BTreeMap::new());
-        const LOCK: &str = "no thread panics while holding the lock";
-        if let Some(sql) = INTERNED.read().expect(LOCK).get(text) {
-            return sql;
-        }
-        let mut interned = INTERNED.write().expect(LOCK);
-        interned.entry(text.into()).or_insert_with(|| {
-            let kinds = kinds.iter().copied();
-            Box::leak(Box::new(Self::owned("list", text.into(), kinds)))
+        static INTERNED: Memo<String, Sql> = Memo::new();
+        INTERNED.get(text, || {
+            Self::owned("list", text.into(), kinds.iter().copied())
         })
+    }
+}
+
+/// Values that are made once and kept for good.
+pub(super) struct Memo<K, V: 'static>(RwLock<BTreeMap<K, &'static V>>);
+
+impl<K: Ord, V> Memo<K, V> {
+    pub(super) const fn new() -> Self {
+        Self(RwLock::new(BTreeMap::new()))
+    }
+
+    pub(super) fn get<Q>(&self, key: &Q, make: impl FnOnce() -> V) -> &'static V
+    where
+        K: Borrow<Q>,
+        Q: Ord + ToOwned<Owned = K> + ?Sized,
+    {
+        const LOCK: &str = "no thread panics while holding the lock";
+        if let Some(known) = self.0.read().expect(LOCK).get(key) {
+            return known;
+        }
+        let made = make();
+        let mut all = self.0.write().expect(LOCK);
+        all.entry(key.to_owned())
+            .or_insert_with(|| Box::leak(Box::new(made)))
     }
 }
 

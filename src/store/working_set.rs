@@ -33,7 +33,7 @@ pub(super) trait Keyed: Table + Clone + PartialEq + Send + Sync + 'static {
     fn write_key<'a>(key: &'a Self::Key, put: &mut dyn FnMut(Value<'a>));
 }
 
-/// How the rows that commands name are read.
+/// The protection of the rows that commands name, from their load to the commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     /// They are locked, so that they stay what they are until the commit.
@@ -46,9 +46,9 @@ pub(super) enum Access {
 pub(super) trait Stored: Keyed {
     const ACCESS: Access = Access::Locked;
 
-    /// Whether a unique index decides about what does not exist. Then the index must see every
-    /// change: of several in one batch it would see only the last one, or none if the row is
-    /// created and deleted.
+    /// True if a unique index decides about rows that do not exist. Then the index must see
+    /// every change: of several in one batch it would see only the last one, or none if the row
+    /// is created and deleted.
     const IS_DECIDED_BY_INDEX: bool = false;
 
     /// The event that logs a change, if clients see the row: a row that does not exist is
@@ -58,12 +58,12 @@ pub(super) trait Stored: Keyed {
     }
 }
 
-/// What an event says about a change.
+/// The content of the event of a change.
 pub(super) struct LoggedChange {
     kind: EventType,
     resource_id: i64,
     data: String,
-    /// Whether a row was added that has the highest id.
+    /// True if a row was added that has the highest id.
     is_append: bool,
 }
 
@@ -85,7 +85,7 @@ pub(super) struct Rows<T: Keyed> {
     locked: BTreeSet<T::Key>,
 }
 
-/// What a row becomes; `None` if it is deleted.
+/// The new state of a row; `None` if it is deleted.
 pub(super) struct RowChange<T: Keyed> {
     pub(super) key: T::Key,
     pub(super) row: Option<T>,
@@ -145,7 +145,7 @@ impl<T: Keyed> Rows<T> {
         self.load(row);
     }
 
-    /// Whether the batch has changed the row.
+    /// Returns true if the batch has changed the row.
     pub(super) fn is_changed(&self, key: &T::Key) -> bool {
         let versions = self.rows.get(key);
         versions.is_some_and(|versions| versions.stored != versions.current)
@@ -185,7 +185,7 @@ impl<T: Keyed> Rows<T> {
     }
 }
 
-/// Does something with the rows of every table.
+/// A visitor of the rows of every table.
 pub(super) trait ForEachTable<'a> {
     type Error;
 
@@ -198,7 +198,7 @@ pub(super) struct TableOf<T: Keyed> {
     pub(super) rows_mut: fn(&mut Tables) -> &mut Rows<T>,
 }
 
-/// Does something with the keys of every table.
+/// A visitor of the keys of every table.
 pub(super) trait ForEachKeys<'a> {
     type Error;
 
@@ -232,7 +232,7 @@ macro_rules! tables {
         }
 
         impl Keys {
-            /// Whether nothing is read.
+            /// Returns true if nothing is read.
             pub(super) fn is_empty(&self) -> bool {
                 $(self.$table.is_empty() &&)+
                 self.category_names.is_empty() && !self.counts_webhooks
@@ -332,7 +332,7 @@ impl Times {
     }
 }
 
-/// What assigns the ids of a table.
+/// The source of the ids of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sequence {
     Pets,
@@ -370,7 +370,7 @@ pub(super) struct WorkingSet {
     /// The sequence number of the newest event before the batch.
     pub(super) last_event: i64,
     pub(super) tables: Tables,
-    /// How active orders claim the pets that were loaded.
+    /// The claims of active orders on the pets that were loaded.
     pub(super) claims: HashMap<PetId, Claim>,
     /// The categories that have the names that were asked for, by their folded names. They
     /// are not locked: a unique index has the last word.
@@ -380,9 +380,9 @@ pub(super) struct WorkingSet {
     pub(super) events: Vec<EventRow>,
     /// The number of commands that have changed what clients see.
     pub(super) writes: usize,
-    /// Whether rows with a new, highest id were added.
+    /// True if rows with a new, highest id were added.
     pub(super) has_inserts: bool,
-    /// Whether other rows were changed or added.
+    /// True if other rows were changed or added.
     pub(super) has_updates: bool,
 }
 

@@ -35,7 +35,7 @@ struct Shop {
     /// The number of orders that were acknowledged.
     placed: Arc<AtomicUsize>,
     next_key: Arc<AtomicUsize>,
-    /// Whether the outcome of a request was unknown.
+    /// True if the outcome of a request was unknown.
     has_unknown: Arc<AtomicBool>,
 }
 

@@ -73,7 +73,7 @@ const INVARIANTS: [(&str, &str); 9] = [
     ),
 ];
 
-/// What is counted, the counter, and the rows.
+/// The description of a count, its counter, and its rows.
 const COUNTS: [(&str, &str, &str); 8] = [
     ("animals", "pets", "pets"),
     (

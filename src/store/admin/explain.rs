@@ -1,5 +1,7 @@
 //! Every statement of the store, with the plan by which a database executes it.
 
+use std::{convert::Infallible, marker::PhantomData};
+
 use rusqlite::{Connection, params_from_iter};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
@@ -12,8 +14,10 @@ use super::{
         sql::Sql,
         sqlite,
         table::Kind,
+        tables::EventRow,
         url::DatabaseUrl,
         webhooks,
+        working_set::{ForEachTable, Keyed, Rows, Stored, Tables},
     },
     check::CheckError,
     export, inspect,
@@ -42,6 +46,27 @@ impl NamedSql {
             kinds: sql.kinds.to_vec(),
         }
     }
+}
+
+/// The statements of a database that are assembled for each table.
+pub(in super::super) trait ExplainTables {
+    fn named<T: Keyed>() -> Vec<NamedSql>;
+}
+
+/// The statements of every table that commands write.
+pub(in super::super) fn table_statements<E: ExplainTables>() -> Vec<NamedSql> {
+    struct Collect<E>(Vec<NamedSql>, PhantomData<E>);
+    impl<'a, E: ExplainTables> ForEachTable<'a> for Collect<E> {
+        type Error = Infallible;
+
+        fn visit<T: Stored>(&mut self, _: &'a Rows<T>) -> Result<(), Infallible> {
+            self.0.extend(E::named::<T>());
+            Ok(())
+        }
+    }
+    let mut all = Collect::<E>(E::named::<EventRow>(), PhantomData);
+    let Ok(()) = Tables::default().each(&mut all);
+    all.0
 }
 
 /// The statements of both databases, and the lists of one.

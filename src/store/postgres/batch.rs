@@ -8,10 +8,9 @@
 //! locked are skipped, and commands that would change them deferred.
 
 use std::{
-    collections::BTreeMap,
     convert::Infallible,
     mem,
-    sync::{Arc, LazyLock, PoisonError, RwLock},
+    sync::{Arc, LazyLock},
 };
 
 use jiff::Timestamp;
@@ -20,10 +19,10 @@ use tokio_postgres::Row;
 use super::{
     super::{
         Fault,
-        admin::NamedSql,
+        admin::{ExplainTables, NamedSql},
         command::PendingCommand,
         error::{Error, MissingRow},
-        sql::Sql,
+        sql::{Memo, Sql},
         table::{Column, Columns, Field, Kind, Record, Row as _, Table, Value, columns, names},
         tables::EventRow,
         working_set::{
@@ -63,8 +62,7 @@ statements! {
     LOCKED_PETS(Ints, Ints) = format!(
         "SELECT {}, (SELECT status FROM orders
                      WHERE pet_id = pets.id AND status IN ('placed', 'completed'))
-         FROM pets WHERE id = ANY(ARRAY(
-             SELECT unnest($1) UNION SELECT pet_id FROM orders WHERE id = ANY($2)))",
+         FROM pets WHERE {PETS_AND_THOSE_OF_ORDERS}",
         columns::<Pet>()
     );
     /// The orders that claim pets.
@@ -80,18 +78,21 @@ static READ_PETS: Sql = Sql::new("read_pets", &[Kind::Ints, Kind::Ints], select_
 /// The time that other transactions have to commit in with [`Fault::EarlyClaims`].
 static PAUSE: Sql = Sql::new("pause", &[], || "SELECT pg_sleep(0.002)".into());
 
-/// The pets with these ids, and those of these orders: the pet of an order never changes.
+/// The condition for the pets with the ids `$1`, and those of the orders `$2`: the pet of an
+/// order never changes.
+const PETS_AND_THOSE_OF_ORDERS: &str = "id = ANY(ARRAY(
+             SELECT unnest($1) UNION SELECT pet_id FROM orders WHERE id = ANY($2)))";
+
 fn select_pets() -> String {
     format!(
-        "SELECT {} FROM pets WHERE id = ANY(ARRAY(
-             SELECT unnest($1) UNION SELECT pet_id FROM orders WHERE id = ANY($2)))",
+        "SELECT {} FROM pets WHERE {PETS_AND_THOSE_OF_ORDERS}",
         columns::<Pet>()
     )
 }
 
 /// Creates pets, whose ids are drawn here, and logs it. There is no rule in it: it saves creates
-/// a round trip. What an event says of a pet follows its id.
-static CREATE_PETS: LazyLock<Sql> = LazyLock::new(|| {
+/// a round trip. `data` is the JSON of a pet after its id.
+pub(super) static CREATE_PETS: LazyLock<Sql> = LazyLock::new(|| {
     let columns = Pet::all_columns().split_off(1);
     let text = format!(
         "WITH new AS MATERIALIZED (
@@ -118,9 +119,9 @@ static CREATE_PETS: LazyLock<Sql> = LazyLock::new(|| {
 
 /// The statements that read and write the rows of a table by their key.
 pub(super) struct TableSql {
-    /// Locks rows, but not those that are locked.
+    /// Reads and locks rows, but not those that another transaction has locked.
     lock: Sql,
-    /// The keys of rows, locked or not.
+    /// Reads rows, locked or not.
     find: Sql,
     insert: Sql,
     update: Sql,
@@ -130,15 +131,8 @@ pub(super) struct TableSql {
 impl TableSql {
     /// They are assembled once.
     pub(super) fn of<T: Keyed>() -> &'static Self {
-        static ALL: RwLock<BTreeMap<&str, &TableSql>> = RwLock::new(BTreeMap::new());
-        let known = ALL.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sql) = known.get(T::NAME) {
-            return sql;
-        }
-        drop(known);
-        let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
-        all.entry(T::NAME)
-            .or_insert_with(|| Box::leak(Box::new(Self::assemble::<T>())))
+        static ALL: Memo<&str, TableSql> = Memo::new();
+        ALL.get(&T::NAME, Self::assemble::<T>)
     }
 
     fn assemble<T: Keyed>() -> Self {
@@ -199,9 +193,10 @@ impl TableSql {
             delete: sql(format!("DELETE FROM {table} WHERE {has_key}"), key),
         }
     }
+}
 
-    /// The statements with their names.
-    fn named<T: Keyed>() -> [NamedSql; 5] {
+impl ExplainTables for TableSql {
+    fn named<T: Keyed>() -> Vec<NamedSql> {
         let sql = Self::of::<T>();
         [
             ("lock", &sql.lock),
@@ -214,6 +209,7 @@ impl TableSql {
             name: format!("{} {name}", T::NAME),
             ..NamedSql::of(sql)
         })
+        .into()
     }
 }
 
@@ -277,7 +273,7 @@ impl Drawn {
     }
 }
 
-/// Why a batch was not committed.
+/// The reason why a batch was not committed.
 pub(super) enum Failure {
     /// Nothing was changed.
     RolledBack(PostgresError),
@@ -608,8 +604,8 @@ impl<'a> ForEachKeys<'a> for FindLocked<'_> {
     }
 }
 
-/// Whether another transaction has locked a row that a command reads, or the next batch has to
-/// decide about it.
+/// Returns true if another transaction has locked a row that a command reads, or the next batch
+/// has to decide about it.
 fn is_locked(keys: &Keys, tables: &Tables) -> bool {
     struct AnyLocked<'t>(&'t Tables, bool);
     impl<'a> ForEachKeys<'a> for AnyLocked<'_> {
@@ -677,22 +673,4 @@ impl<'a> ForEachTable<'a> for Writes<'a> {
         }
         Ok(())
     }
-}
-
-/// The statements of every table.
-pub(super) fn table_statements() -> Vec<NamedSql> {
-    struct Collect(Vec<NamedSql>);
-    impl<'a> ForEachTable<'a> for Collect {
-        type Error = Infallible;
-
-        fn visit<T: Stored>(&mut self, _: &'a Rows<T>) -> Result<(), Infallible> {
-            self.0.extend(TableSql::named::<T>());
-            Ok(())
-        }
-    }
-    let mut all = Collect(Vec::new());
-    let Ok(()) = Tables::default().each(&mut all);
-    all.0.push(NamedSql::of(&CREATE_PETS));
-    all.0.extend(TableSql::named::<EventRow>());
-    all.0
 }

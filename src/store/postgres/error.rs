@@ -83,17 +83,17 @@ impl PostgresError {
         self.server()?.code()
     }
 
-    /// Whether the connection was closed before the response.
+    /// Returns true if the connection was closed before the response.
     pub(super) fn is_closed(&self) -> bool {
         self.server().is_some_and(tokio_postgres::Error::is_closed)
     }
 
-    /// Whether another transaction inserted a row with the same key first.
+    /// Returns true if another transaction inserted a row with the same key first.
     pub(super) fn is_conflict(&self) -> bool {
         self.code() == Some(&SqlState::UNIQUE_VIOLATION)
     }
 
-    /// Whether the same batch may succeed if it is run again: the server ended the session, or
+    /// Returns true if the same batch may succeed if it is run again: the server ended the session, or
     /// chose it to resolve a deadlock.
     pub(super) fn is_transient(&self) -> bool {
         let code = self.code();
@@ -103,7 +103,7 @@ impl PostgresError {
             || code == Some(&SqlState::T_R_SERIALIZATION_FAILURE)
     }
 
-    /// Whether one command may be at fault, so that the others are run without it.
+    /// Returns true if one command may be at fault, so that the others are run without it.
     pub(super) fn is_rejection(&self) -> bool {
         let code = self.code();
         code == Some(&SqlState::LOCK_NOT_AVAILABLE)

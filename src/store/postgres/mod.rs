@@ -34,7 +34,7 @@ use tokio_postgres::{Client, IsolationLevel, Transaction, types::ToSql};
 
 use super::{
     Options, Role, Version,
-    admin::NamedSql,
+    admin::{NamedSql, table_statements},
     command::{Lane, PendingCommand},
     error::{Error, MissingRow, OpenError},
     list::Select,
@@ -417,7 +417,9 @@ pub(super) fn statements() -> impl Iterator<Item = NamedSql> {
         snapshot::ALL,
     ];
     let fixed = fixed.into_iter().flatten().map(|sql| NamedSql::of(sql));
-    fixed.chain(batch::table_statements())
+    fixed
+        .chain([NamedSql::of(&batch::CREATE_PETS)])
+        .chain(table_statements::<batch::TableSql>())
 }
 
 /// The only column of the only row.

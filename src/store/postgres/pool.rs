@@ -42,7 +42,7 @@ pub(super) struct Pool {
     slots: Vec<Slot>,
     next: AtomicUsize,
     in_flight: Gauge,
-    /// Whether its connections run batches of commands.
+    /// True if its connections run batches of commands.
     runs_batches: bool,
 }
 
@@ -273,7 +273,7 @@ impl Connection {
         })
     }
 
-    /// Whether the server ended a closed connection because its transaction was idle for too
+    /// Returns true if the server ended a closed connection because its transaction was idle for too
     /// long: so it was rolled back.
     pub(super) async fn was_idle_in_transaction(&self) -> bool {
         let code = timeout(STATEMENT_TIMEOUT, self.end.code()).await;
@@ -304,9 +304,9 @@ impl Connection {
         }
     }
 
-    /// Whether the next batch should discard the plans of the session. A plan that was made for
-    /// an empty table scans it, and is kept until the table is analyzed, however large it has
-    /// become. So plans are made anew whenever the number of batches has doubled.
+    /// Returns true if the next batch should discard the plans of the session. A plan that was
+    /// made for an empty table scans it, and is kept until the table is analyzed, however large
+    /// it has become. So statements are planned again whenever the number of batches has doubled.
     pub(super) fn should_replan(&self) -> bool {
         let batches = self.batches.fetch_add(1, Ordering::Relaxed) + 1;
         self.prepared.is_some() && (batches.is_power_of_two() || batches.is_multiple_of(4096))

@@ -49,7 +49,7 @@ impl<'a> Step<'a> {
         Self::query(&COMMIT, [])
     }
 
-    /// Has all statements of the session planned anew.
+    /// Has all statements of the session planned again.
     pub(super) fn discard_plans() -> Self {
         Self::query(&DISCARD_PLANS, [])
     }
@@ -153,9 +153,10 @@ impl Session<'_> {
 
     /// Sends statements of which the last one commits the transaction.
     ///
-    /// The outcome is unknown if the connection broke before the response, unless the server
-    /// had ended the session for its idle transaction, if the response timed out, or if the server sent a warning: with synchronous replication, it warns when
-    /// it has committed locally but stopped waiting for its standbys.
+    /// The outcome is unknown if the connection broke or timed out before the response, unless
+    /// the server had ended the session because its transaction was idle. It is also unknown if
+    /// the server sent a warning: with synchronous replication, it warns when it has committed
+    /// locally but stopped waiting for its standbys.
     pub(super) async fn commit(&self, steps: Vec<Step<'_>>) -> Result<Vec<Vec<Row>>, Failure> {
         if let Err(error) = self.watch(self.prepare(&steps)).await {
             // COMMIT was not sent.

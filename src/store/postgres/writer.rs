@@ -33,24 +33,24 @@ use super::{
 const MAX_BATCH_SIZE: usize = 1024;
 /// Longer than a transaction may take, as a command may wait for the one before.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(25);
-/// How long closing the store waits for queued commands.
+/// The time that closing the store waits for queued commands.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long a command waits for a locked row.
+/// The time that a command waits for a locked row.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// The pause before a command tries again to lock its rows: a replica that competes for them
 /// commits within milliseconds.
 const MIN_LOCK_DELAY: Duration = Duration::from_millis(1);
 const MAX_LOCK_DELAY: Duration = Duration::from_millis(20);
 
-/// How often a batch is run again without being divided.
+/// The number of times that a batch is run before it is divided.
 const MAX_ATTEMPTS: usize = 3;
-/// How often a single command is run again.
+/// The number of times that a single command is run.
 const MAX_COMMAND_ATTEMPTS: usize = 20;
 
 struct Queued {
     command: Box<dyn PendingCommand>,
-    /// When one of its rows was first found locked.
+    /// The time at which one of its rows was first found locked.
     locked_since: Option<Instant>,
 }
 
@@ -305,7 +305,7 @@ impl Worker {
     }
 }
 
-/// Why a batch was not executed.
+/// The reason why a batch was not executed.
 enum BatchError {
     /// One of its commands may be at fault.
     Rejected(Error),

@@ -1,12 +1,6 @@
 //! Runs a batch of commands on SQLite, within a transaction. There is one writer, so what it
 //! reads cannot change before it commits.
 
-use std::{
-    collections::BTreeMap,
-    convert::Infallible,
-    sync::{PoisonError, RwLock},
-};
-
 use rusqlite::{
     CachedStatement, Connection, OptionalExtension, ToSql,
     types::{ToSqlOutput, Value as Owned, ValueRef},
@@ -14,8 +8,9 @@ use rusqlite::{
 
 use super::{
     super::{
-        admin::NamedSql,
+        admin::{ExplainTables, NamedSql},
         command::PendingCommand,
+        sql::Memo,
         table::{Value, columns, names},
         tables::EventRow,
         working_set::{
@@ -51,40 +46,27 @@ pub(super) struct TableSql {
 impl TableSql {
     /// They are assembled once.
     pub(super) fn of<T: Keyed>() -> &'static Self {
-        static ALL: RwLock<BTreeMap<&str, &TableSql>> = RwLock::new(BTreeMap::new());
-        let known = ALL.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sql) = known.get(T::NAME) {
-            return sql;
-        }
-        drop(known);
-        let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
-        all.entry(T::NAME)
-            .or_insert_with(|| Box::leak(Box::new(Self::assemble::<T>())))
+        static ALL: Memo<&str, TableSql> = Memo::new();
+        ALL.get(&T::NAME, Self::assemble::<T>)
     }
 
     /// The statement that updates some columns of a row: a bit for each. Few sets of columns
     /// change together.
     fn update_of<T: Keyed>(changed: u64) -> &'static str {
-        static ALL: RwLock<BTreeMap<(&str, u64), &str>> = RwLock::new(BTreeMap::new());
-        let known = ALL.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sql) = known.get(&(T::NAME, changed)) {
-            return sql;
-        }
-        drop(known);
-        let columns = T::all_columns().into_iter().enumerate();
-        let (key, values): (Vec<_>, Vec<_>) = columns
-            .filter(|(column, _)| *column < T::KEY_COLUMNS || changed >> column & 1 == 1)
-            .map(|(column, it)| (column, format!("{} = ?{}", it.name, column + 1)))
-            .partition(|(column, _)| *column < T::KEY_COLUMNS);
-        let join = |columns: Vec<(usize, String)>, separator| {
-            let columns = columns.into_iter().map(|(_, assignment)| assignment);
-            columns.collect::<Vec<_>>().join(separator)
-        };
-        let (table, values, key) = (T::NAME, join(values, ", "), join(key, " AND "));
-        let sql = format!("UPDATE OR ROLLBACK {table} SET {values} WHERE {key}");
-        let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
-        all.entry((T::NAME, changed))
-            .or_insert_with(|| Box::leak(sql.into_boxed_str()))
+        static ALL: Memo<(&str, u64), String> = Memo::new();
+        ALL.get(&(T::NAME, changed), || {
+            let columns = T::all_columns().into_iter().enumerate();
+            let (key, values): (Vec<_>, Vec<_>) = columns
+                .filter(|(column, _)| *column < T::KEY_COLUMNS || changed >> column & 1 == 1)
+                .map(|(column, it)| (column, format!("{} = ?{}", it.name, column + 1)))
+                .partition(|(column, _)| *column < T::KEY_COLUMNS);
+            let join = |columns: Vec<(usize, String)>, separator| {
+                let columns = columns.into_iter().map(|(_, assignment)| assignment);
+                columns.collect::<Vec<_>>().join(separator)
+            };
+            let (table, values, key) = (T::NAME, join(values, ", "), join(key, " AND "));
+            format!("UPDATE OR ROLLBACK {table} SET {values} WHERE {key}")
+        })
     }
 
     fn assemble<T: Keyed>() -> Self {
@@ -108,9 +90,10 @@ impl TableSql {
             delete: format!("DELETE FROM {table} WHERE {key}"),
         }
     }
+}
 
-    /// The statements with their names.
-    fn named<T: Keyed>() -> [NamedSql; 4] {
+impl ExplainTables for TableSql {
+    fn named<T: Keyed>() -> Vec<NamedSql> {
         let all_columns = (1 << T::all_columns().len()) - (1 << T::KEY_COLUMNS);
         let update = String::from(Self::update_of::<T>(all_columns));
         let sql = Self::of::<T>();
@@ -125,6 +108,7 @@ impl TableSql {
             text: text.clone(),
             kinds: Vec::new(),
         })
+        .into()
     }
 }
 
@@ -309,21 +293,4 @@ impl ToSql for Value<'_> {
             Self::Bytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
         })
     }
-}
-
-/// The statements of every table.
-pub(super) fn table_statements() -> Vec<NamedSql> {
-    struct Collect(Vec<NamedSql>);
-    impl<'a> ForEachTable<'a> for Collect {
-        type Error = Infallible;
-
-        fn visit<T: Stored>(&mut self, _: &'a Rows<T>) -> Result<(), Infallible> {
-            self.0.extend(TableSql::named::<T>());
-            Ok(())
-        }
-    }
-    let mut all = Collect(Vec::new());
-    let Ok(()) = Tables::default().each(&mut all);
-    all.0.extend(TableSql::named::<EventRow>());
-    all.0
 }

@@ -40,7 +40,7 @@ use rusqlite::{
 
 use super::{
     Options, Role, Version,
-    admin::NamedSql,
+    admin::{NamedSql, table_statements},
     command::PendingCommand,
     error::{Error, OpenError},
     list::{MAX_EXAMINED, Select},
@@ -53,6 +53,7 @@ use crate::{
     page::{Filter, ListQuery, Page, Position},
     telemetry::warn_if_public,
 };
+use batch::TableSql;
 use clock::StoreClock;
 use health::Health;
 use probe::Scan;
@@ -310,7 +311,7 @@ pub(super) fn statements() -> impl Iterator<Item = NamedSql> {
         webhooks::ALL,
     ];
     let fixed = fixed.into_iter().flatten().map(|sql| NamedSql::of(sql));
-    fixed.chain(batch::table_statements())
+    fixed.chain(table_statements::<TableSql>())
 }
 
 /// Classifies a failure: the environment (disk, file, memory, locks), or a bug.

@@ -95,7 +95,7 @@ impl Batch {
 
 /// The outcome of a committed transaction.
 struct Committed {
-    /// What the commands have changed.
+    /// The working set of the commands, with their changes.
     set: Option<WorkingSet>,
     /// The result of each other write.
     results: Vec<Result<(), Error>>,

@@ -177,7 +177,7 @@ impl Workload {
         }
     }
 
-    /// What was acknowledged since the last call.
+    /// The changes that were acknowledged since the last call.
     pub fn take_acknowledged(&self) -> Vec<Change> {
         mem::take(&mut self.acknowledged.lock().unwrap())
     }
