@@ -1,8 +1,11 @@
 //! Delivery of events to webhooks.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::SeqCst},
+    },
+    time::Duration,
 };
 
 use jiff::{SignedDuration, Timestamp};
@@ -56,6 +59,10 @@ impl Setup {
                 allow_http: true,
                 networks: ["127.0.0.1/32".parse().unwrap()].into_iter().collect(),
             };
+            // No request times out because the machine is slow.
+            let limits = &mut api.webhooks.limits;
+            limits.attempt_timeout = Duration::from_secs(600);
+            limits.connect_timeout = Duration::from_secs(600);
         })
         .await;
         let options = Options::new(Role::Command);
@@ -502,10 +509,13 @@ pub async fn a_stalled_receiver_delays_no_other(backend: Backend) {
     setup.server.create_pets(20).await;
     let all_received = async || setup.receiver.ids().len() == 20;
     eventually("the other receiver has all events", all_received).await;
+    // The last responses may still be on their way.
+    let only_stalled = async || {
+        let in_flight = setup.server.metric("petstore_webhook_attempts_in_flight");
+        stalled.in_flight() == 4 && in_flight.await == 4.0
+    };
+    eventually("only requests to the stalled one are in flight", only_stalled).await;
     assert_eq!(stalled.count(), 4);
-    assert_eq!(stalled.in_flight(), 4);
-    let in_flight = setup.server.metric("petstore_webhook_attempts_in_flight");
-    assert_eq!(in_flight.await, 4.0);
     assert_eq!(setup.receiver.count(), 20);
 }
 
