@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use compact_str::CompactString;
 use serde::Serialize;
 
 use crate::{
@@ -10,8 +9,9 @@ use crate::{
     idempotency::recorded_rejection,
     invalid::Invalid,
     json::{FromObject, Object},
-    name,
+    members::{Members, all_valid},
     page::{Filter, ListKind, Parameters, parse_decimal},
+    text::Text,
 };
 
 /// A category id with a name.
@@ -41,34 +41,8 @@ impl CategoryId {
     }
 }
 
-/// A category's name: 1 to 100 characters, not only whitespace, no control characters.
-/// Kept exactly as sent; unique when case is ignored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct CategoryName(CompactString);
-
-impl CategoryName {
-    /// Few enough for an index on the folded name.
-    pub const MAX_CHARS: usize = 100;
-
-    pub fn parse(text: &str) -> Result<Self, Invalid> {
-        name::check(text, Self::MAX_CHARS)?;
-        Ok(Self(text.into()))
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// What must be unique.
-    pub fn folded(&self) -> String {
-        fold(&self.0)
-    }
-
-    pub(crate) fn from_store(name: &str) -> Self {
-        Self(name.into())
-    }
-}
+/// Unique when case is ignored. Few enough characters for an index on the folded name.
+pub type CategoryName = Text<100>;
 
 /// The body of a request to name a category.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,11 +54,7 @@ impl FromObject for NewCategory {
     const MEMBERS: &[&str] = &["name"];
 
     fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
-        let text = name::from_json(object.get("name"));
-        match text.and_then(|text| CategoryName::parse(&text)) {
-            Ok(name) => Ok(Self { name }),
-            Err(invalid) => Err(vec![invalid]),
-        }
+        all_valid! { name: object.required("name"), }
     }
 }
 

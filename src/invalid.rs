@@ -19,18 +19,6 @@ impl Invalid {
     }
 }
 
-/// Returns all three values, or every error.
-pub(crate) fn combine<A, B, C>(
-    a: Result<A, Invalid>,
-    b: Result<B, Invalid>,
-    c: Result<C, Invalid>,
-) -> Result<(A, B, C), Vec<Invalid>> {
-    match (a, b, c) {
-        (Ok(a), Ok(b), Ok(c)) => Ok((a, b, c)),
-        (a, b, c) => Err([a.err(), b.err(), c.err()].into_iter().flatten().collect()),
-    }
-}
-
 /// Joins the messages of several errors into one line.
 pub(crate) fn join_messages(errors: &[Invalid]) -> String {
     let messages: Vec<_> = errors.iter().map(Invalid::to_string).collect();

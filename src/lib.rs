@@ -37,7 +37,8 @@ pub mod page;
 mod case_fold;
 pub mod idempotency;
 pub mod json;
-mod name;
+mod members;
+mod text;
 
 mod bounded_stream;
 pub mod clock;

@@ -8,6 +8,7 @@ use crate::{
     idempotency::recorded_rejection,
     invalid::{Invalid, quoted},
     json::{FromObject, Object},
+    members::all_valid,
     page::{Filter, ListKind, Parameters, Position, Status, parse_positive_decimal, set_once},
     pet::{Claim, PetId, PetStatus},
 };
@@ -211,10 +212,7 @@ impl FromObject for PlaceOrderRequest {
     const MEMBERS: &[&str] = &["petId"];
 
     fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
-        match PetId::from_json(object.get("petId")) {
-            Ok(pet_id) => Ok(Self { pet_id }),
-            Err(invalid) => Err(vec![invalid]),
-        }
+        all_valid! { pet_id: PetId::from_json(object.get("petId")), }
     }
 }
 

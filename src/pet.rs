@@ -2,83 +2,34 @@
 
 mod filter;
 
-use compact_str::CompactString;
 use serde::Serialize;
 
 use crate::{
     idempotency::recorded_rejection,
-    invalid::{Invalid, combine},
-    json::{FromObject, Object, Value},
-    name,
+    invalid::Invalid,
+    json::Value,
+    members::{Member, resource},
     page::{Status, parse_positive_decimal},
+    text::Text,
 };
 
 pub(crate) use filter::search_name;
 pub use filter::{NamePrefix, PetFilter, PetIds};
 
-/// A pet in the store.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Pet {
-    pub id: PetId,
-    pub name: PetName,
-    pub category_id: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub status: Option<PetStatus>,
-}
-
-/// A pet that has not been stored yet.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NewPet {
-    pub name: PetName,
-    pub category_id: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub status: Option<PetStatus>,
-}
-
-impl NewPet {
-    /// Parses all but the category.
-    pub(crate) fn name_and_status(
-        object: &Object,
-    ) -> (Result<PetName, Invalid>, Result<Option<PetStatus>, Invalid>) {
-        let name = PetName::from_json(object.get("name"));
-        let status = object.get("status").map(PetStatus::from_json).transpose();
-        (name, status)
+resource! {
+    /// A pet in the store.
+    Pet(PetId)
+    /// A pet that has not been stored yet.
+    NewPet
+    /// Members that are absent stay unchanged.
+    PetChange
+    required {
+        name "name": PetName,
+        category_id "categoryId": i64,
     }
-
-    pub fn with_id(self, id: PetId) -> Pet {
-        Pet {
-            id,
-            name: self.name,
-            category_id: self.category_id,
-            status: self.status,
-        }
+    optional {
+        status "status": PetStatus,
     }
-}
-
-impl FromObject for NewPet {
-    const MEMBERS: &[&str] = &["name", "categoryId", "status"];
-
-    fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
-        let (name, status) = Self::name_and_status(object);
-        let category_id = category_id(object.get("categoryId"));
-        let (name, category_id, status) = combine(name, category_id, status)?;
-        Ok(Self {
-            name,
-            category_id,
-            status,
-        })
-    }
-}
-
-/// A merge patch (RFC 7396) of a pet. Members that are absent stay unchanged.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PetChange {
-    pub name: Option<PetName>,
-    pub category_id: Option<i64>,
-    /// `Some(None)` removes the status.
-    pub status: Option<Option<PetStatus>>,
 }
 
 impl PetChange {
@@ -107,37 +58,6 @@ impl PetChange {
             }),
             _ => Ok(Decision::Update(after)),
         }
-    }
-
-    fn apply(&self, pet: &Pet) -> Pet {
-        Pet {
-            id: pet.id,
-            name: self.name.clone().unwrap_or_else(|| pet.name.clone()),
-            category_id: self.category_id.unwrap_or(pet.category_id),
-            status: self.status.unwrap_or(pet.status),
-        }
-    }
-}
-
-impl FromObject for PetChange {
-    const MEMBERS: &[&str] = &["name", "categoryId", "status"];
-
-    fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
-        let name = object.get("name");
-        let name = name.map(|value| PetName::from_json(Some(value)));
-        let category = object.get("categoryId");
-        let category = category.map(|value| category_id(Some(value)));
-        let status = object.get("status").map(|value| match value.is_null() {
-            true => Ok(None),
-            false => PetStatus::from_json(value).map(Some),
-        });
-        let (name, category_id, status) =
-            combine(name.transpose(), category.transpose(), status.transpose())?;
-        Ok(Self {
-            name,
-            category_id,
-            status,
-        })
     }
 }
 
@@ -249,32 +169,7 @@ impl PetId {
     }
 }
 
-/// A pet's name: 1 to 255 characters, not only whitespace, no control
-/// characters. Kept exactly as sent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct PetName(CompactString);
-
-impl PetName {
-    pub const MAX_CHARS: usize = 255;
-
-    pub fn parse(text: &str) -> Result<Self, Invalid> {
-        name::check(text, Self::MAX_CHARS)?;
-        Ok(Self(text.into()))
-    }
-
-    fn from_json(value: Option<Value>) -> Result<Self, Invalid> {
-        Self::parse(&name::from_json(value)?)
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    pub(crate) fn from_store(name: &str) -> Self {
-        Self(name.into())
-    }
-}
+pub type PetName = Text<255>;
 
 /// The sales status of a pet. Only an available pet can be ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -297,25 +192,24 @@ impl Status for PetStatus {
     }
 }
 
-impl PetStatus {
-    fn from_json(value: Value) -> Result<Self, Invalid> {
-        match value.as_string() {
+impl Member for PetStatus {
+    const KIND: &str = "a string";
+
+    fn from_json(value: Value) -> Result<Self, String> {
+        let status = match value.as_string() {
             Some(text) => Self::parse(&text),
             None => Err(Self::invalid(&value.describe())),
-        }
+        };
+        status.map_err(|invalid| invalid.reason)
     }
-}
 
-pub(crate) fn category_id(value: Option<Value>) -> Result<i64, Invalid> {
-    let Some(value) = value else {
-        let reason = "required; must be an integer (int64)";
-        return Err(Invalid::new("categoryId", reason));
-    };
-    value.as_int64().ok_or_else(|| {
-        let (min, max, got) = (i64::MIN, i64::MAX, value.describe());
-        let reason = format!("must be an integer from {min} to {max}, got {got}");
-        Invalid::new("categoryId", reason)
-    })
+    fn from_cell(cell: &str) -> Result<Self, String> {
+        Self::parse(&cell.trim().to_lowercase()).map_err(|invalid| invalid.reason)
+    }
+
+    fn to_cell(&self) -> String {
+        self.as_str().into()
+    }
 }
 
 #[cfg(test)]

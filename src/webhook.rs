@@ -15,8 +15,9 @@ use crate::{
     clock::truncate_to_microseconds,
     event::EventTypes,
     idempotency::RecordedRejection,
-    invalid::{Invalid, combine, quoted},
+    invalid::{Invalid, quoted},
     json::{FromObject, Object, Value},
+    members::all_valid,
     page::{Filter, ListKind, Parameters, parse_positive_decimal},
 };
 
@@ -246,12 +247,11 @@ impl FromObject for NewWebhook {
         let url = WebhookUrl::from_json(object.get("url"));
         let types = object.get("types").map(EventTypes::from_json);
         let description = object.get("description").map(Description::from_json);
-        let (url, types, description) = combine(url, types.transpose(), description.transpose())?;
-        Ok(Self {
-            url,
-            types,
-            description: description.flatten(),
-        })
+        all_valid! {
+            url: url,
+            types: types.transpose(),
+            description: description.transpose().map(Option::flatten),
+        }
     }
 }
 
@@ -320,19 +320,12 @@ impl FromObject for WebhookChange {
             false => EventTypes::from_json(value).map(Some),
         });
         let description = object.get("description").map(Description::from_json);
-        let others = combine(url.transpose(), types.transpose(), description.transpose());
-        let is_enabled = object.get("state").map(is_enabled).transpose();
-        match (others, is_enabled) {
-            (Ok((url, types, description)), Ok(is_enabled)) => Ok(Self {
-                url,
-                types,
-                description,
-                is_enabled,
-            }),
-            (others, is_enabled) => {
-                let others = others.err().into_iter().flatten();
-                Err(others.chain(is_enabled.err()).collect())
-            }
+        let is_enabled = object.get("state").map(is_enabled);
+        all_valid! {
+            url: url.transpose(),
+            types: types.transpose(),
+            description: description.transpose(),
+            is_enabled: is_enabled.transpose(),
         }
     }
 }

@@ -204,9 +204,8 @@ pub async fn fill(store: &Store) -> Result<ApiKeySecret, Box<dyn Error>> {
         let mut pets = Vec::new();
         for (name, story) in animals {
             let new = NewPet {
-                name: PetName::parse(name)?,
-                category_id: number,
                 status: (!matches!(story, Arrived)).then_some(PetStatus::Available),
+                ..NewPet::new(PetName::parse(name)?, number)
             };
             let pet = executed(store.pet_create(counter.id, new, None).await?)?;
             pets.push((pet.id, story));

@@ -93,12 +93,11 @@ impl Export {
         file: impl io::Write,
         bar: &ProgressBar,
     ) -> Result<Option<u64>, Box<dyn Error>> {
-        let columns: &[_] = match (self.orders, self.category_names) {
-            (true, _) => &ORDER_COLUMNS,
-            (false, true) => &PetRow::COLUMNS_WITH_CATEGORY,
-            (false, false) => &PetRow::COLUMNS,
+        let columns = match self.orders {
+            true => ORDER_COLUMNS.to_vec(),
+            false => PetRow::columns(self.category_names),
         };
-        let mut writer = RecordWriter::new(format, columns, file)?;
+        let mut writer = RecordWriter::new(format, &columns, file)?;
         let mut pipe_closed = false;
         let mut not_written = |cause: io::Error| {
             pipe_closed = cause.kind() == io::ErrorKind::BrokenPipe;

@@ -10,9 +10,9 @@ use super::{
     pet_file::{CategoryReference, MAX_RECORD_BYTES, NOT_UTF8, PetRecord, RecordError, Records},
 };
 use crate::{
-    invalid::{combine, join_messages, quoted},
-    page::Status,
-    pet::{PetName, PetStatus},
+    invalid::{Invalid, quoted},
+    members::{Member, Members},
+    pet::Pet,
 };
 
 /// Reads a file lazily. Yields each record with the number of its first line.
@@ -157,10 +157,10 @@ fn detect_delimiter(sep_line: &str, header: &[u8]) -> u8 {
 /// The positions of the columns, taken from the header line.
 struct Columns {
     count: usize,
-    name: usize,
-    category_id: Option<usize>,
+    /// Those of the members of an animal.
+    members: Vec<(&'static str, usize)>,
+    /// That of the category's name.
     category: Option<usize>,
-    status: Option<usize>,
 }
 
 impl Columns {
@@ -187,20 +187,32 @@ impl Columns {
         };
         let missing = |name: &str| {
             let found = found();
-            format!("the first line must name the columns: no {name} column, found {found}")
+            Err(format!(
+                "the first line must name the columns: no {name} column, found {found}"
+            ))
         };
-        let name = column("name")?.ok_or_else(|| missing("name"))?;
-        let (category_id, category) = (column("categoryId")?, column("category")?);
-        if category_id.or(category).is_none() {
-            return Err(missing("categoryId or category"));
-        }
-        Ok(Self {
+        let mut columns = Self {
             count: headers.len(),
-            name,
-            category_id,
-            category,
-            status: column("status")?,
-        })
+            members: Vec::new(),
+            category: column("category")?,
+        };
+        for name in Pet::MEMBERS {
+            columns
+                .members
+                .extend(column(name)?.map(|number| (*name, number)));
+        }
+        if columns.member("name").is_none() {
+            return missing("name");
+        }
+        if columns.member("categoryId").or(columns.category).is_none() {
+            return missing("categoryId or category");
+        }
+        Ok(columns)
+    }
+
+    fn member(&self, name: &str) -> Option<usize> {
+        let found = self.members.iter().find(|(member, _)| *member == name);
+        found.map(|(_, number)| *number)
     }
 
     /// Parses a record. Returns `None` if all of its cells are empty.
@@ -215,22 +227,48 @@ impl Columns {
                 "has more cells than the {count} columns of the first line"
             ));
         }
-        let cell = |column: usize| record.get(column).unwrap_or_default();
-        let name = PetName::parse(&formula::unescape(cell(self.name)));
-        let category_name = self.category.map(|column| formula::unescape(cell(column)));
-        let category =
-            CategoryReference::parse(self.category_id.map(cell), category_name.as_deref());
-        let status = match self.status.map(|column| cell(column).trim()) {
-            None | Some("") => Ok(None),
-            Some(text) => PetStatus::parse(&text.to_lowercase()).map(Some),
+        let row = Row {
+            columns: self,
+            record,
         };
-        let pet = combine(name, category, status).map_err(|invalid| join_messages(&invalid))?;
-        let (name, category, status) = pet;
-        Ok(Some(PetRecord {
-            name,
-            category,
-            status,
-        }))
+        let category_name = self
+            .category
+            .map(|column| formula::unescape(row.cell(column)));
+        let number = self.member("categoryId").map(|column| row.cell(column));
+        let category = CategoryReference::parse(number, category_name.as_deref());
+        PetRecord::new(&row, category).map(Some)
+    }
+}
+
+/// A record with its columns.
+struct Row<'a> {
+    columns: &'a Columns,
+    record: &'a StringRecord,
+}
+
+impl<'a> Row<'a> {
+    fn cell(&self, column: usize) -> &'a str {
+        self.record.get(column).unwrap_or_default()
+    }
+}
+
+impl Members for Row<'_> {
+    fn optional<T: Member>(&self, name: &'static str) -> Result<Option<T>, Invalid> {
+        let cell = self.columns.member(name).map(|column| self.cell(column));
+        match cell.is_some_and(|cell| !cell.trim().is_empty()) {
+            true => self.required(name).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn required<T: Member>(&self, name: &'static str) -> Result<T, Invalid> {
+        let cell = self.columns.member(name).map(|column| self.cell(column));
+        let cell = cell.unwrap_or_default();
+        let value = match T::IS_FREE_TEXT {
+            true => T::from_cell(&formula::unescape(cell)),
+            false => T::from_cell(cell),
+        };
+        value.map_err(|reason| Invalid::new(name, reason))
     }
 }
 

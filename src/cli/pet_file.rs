@@ -12,9 +12,10 @@ use clap::ValueEnum;
 use super::{pet_csv::read_csv, visible_path};
 use crate::{
     category::{Category, CategoryId, CategoryName, CategoryNames},
-    invalid::{Invalid, combine, join_messages, quoted},
+    invalid::{Invalid, join_messages, quoted},
     json::{Object, ObjectError},
-    pet::{NewPet, PetName, PetStatus, category_id},
+    members::{Member, Members},
+    pet::NewPet,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -67,9 +68,9 @@ pub const NOT_UTF8: &str =
 
 /// An animal in a file.
 pub struct PetRecord {
-    pub name: PetName,
-    pub category: CategoryReference,
-    pub status: Option<PetStatus>,
+    /// Its category is not known yet.
+    pet: NewPet,
+    category: CategoryReference,
 }
 
 /// A category by its number, its name, or both.
@@ -83,16 +84,47 @@ pub enum CategoryReference {
 pub type ResolvedPet = (NewPet, Option<Category>);
 
 impl PetRecord {
+    /// Returns what is invalid.
+    pub fn new(
+        members: &impl Members,
+        category: Result<CategoryReference, Invalid>,
+    ) -> Result<Self, String> {
+        let members = UnknownCategory {
+            members,
+            category: &category,
+        };
+        let pet = NewPet::from_members(&members).map_err(|invalid| join_messages(&invalid))?;
+        let category = category.map_err(|invalid| invalid.to_string())?;
+        Ok(Self { pet, category })
+    }
+
     /// The pet, if its category is known. Adds a name for its category to `names`, and returns
     /// it, if the record has one and they have none.
-    pub fn resolve(self, names: &mut CategoryNames) -> Result<ResolvedPet, String> {
+    pub fn resolve(mut self, names: &mut CategoryNames) -> Result<ResolvedPet, String> {
         let (category_id, new_category) = self.category.resolve(names)?;
-        let pet = NewPet {
-            name: self.name,
-            category_id,
-            status: self.status,
-        };
-        Ok((pet, new_category))
+        self.pet.category_id = category_id;
+        Ok((self.pet, new_category))
+    }
+}
+
+/// The members of an animal whose category may be given by its name.
+struct UnknownCategory<'a, M> {
+    members: &'a M,
+    category: &'a Result<CategoryReference, Invalid>,
+}
+
+impl<M: Members> Members for UnknownCategory<'_, M> {
+    fn optional<T: Member>(&self, name: &'static str) -> Result<Option<T>, Invalid> {
+        self.members.optional(name)
+    }
+
+    fn required<T: Member>(&self, name: &'static str) -> Result<T, Invalid> {
+        match (name, self.category) {
+            ("categoryId", Err(invalid)) => Err(invalid.clone()),
+            // A placeholder.
+            ("categoryId", Ok(_)) => T::from_cell("0").map_err(|reason| Invalid::new(name, reason)),
+            _ => self.members.required(name),
+        }
     }
 }
 
@@ -100,16 +132,11 @@ impl CategoryReference {
     /// From cells or members with a number and a name.
     pub fn parse(number: Option<&str>, name: Option<&str>) -> Result<Self, Invalid> {
         let is_filled = |text: &&str| !text.trim().is_empty();
-        let int64 = |text: &str| text.trim().parse::<i64>().ok();
         let name = name.filter(is_filled).map(String::from);
         match number.filter(is_filled) {
-            Some(number) => match int64(number) {
-                Some(id) => Ok(Self::new(id, name)),
-                None => {
-                    let (min, max, got) = (i64::MIN, i64::MAX, quoted(number.trim()));
-                    let reason = format!("must be an integer from {min} to {max}, got {got}");
-                    Err(Invalid::new("categoryId", reason))
-                }
+            Some(number) => match i64::from_cell(number) {
+                Ok(id) => Ok(Self::new(id, name)),
+                Err(reason) => Err(Invalid::new("categoryId", reason)),
             },
             None => name.map(Self::Name).ok_or_else(|| {
                 let reason = "required; must be an integer, or the name of a category in category";
@@ -146,7 +173,7 @@ impl CategoryReference {
                 (Some(found), _) if found == id => Ok((id, None)),
                 (None, None) => {
                     let name = CategoryName::parse(text.trim());
-                    let name = name.map_err(|invalid| format!("category: {}", invalid.reason))?;
+                    let name = name.map_err(|reason| format!("category: {reason}"))?;
                     let id = CategoryId::from_store(id);
                     let category = Category { id, name };
                     names.insert(category.clone());
@@ -271,20 +298,14 @@ fn pet_from_json(line: &[u8]) -> Result<PetRecord, String> {
                 Err(Invalid::new("category", reason))
             }
         },
-        (number, name) => {
+        (_, name) => {
             let name = name.and_then(|name| name.as_string());
             let name = name.filter(|name| !name.trim().is_empty());
-            category_id(number).map(|id| CategoryReference::new(id, name.map(Cow::into_owned)))
+            let id = object.required("categoryId");
+            id.map(|id| CategoryReference::new(id, name.map(Cow::into_owned)))
         }
     };
-    let (name, status) = NewPet::name_and_status(&object);
-    let pet = combine(name, category, status).map_err(|invalid| join_messages(&invalid))?;
-    let (name, category, status) = pet;
-    Ok(PetRecord {
-        name,
-        category,
-        status,
-    })
+    PetRecord::new(&object, category)
 }
 
 /// What is wrong with a line, without the words of the JSON parser.

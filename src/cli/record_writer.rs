@@ -67,9 +67,17 @@ pub struct PetRow<'a> {
 }
 
 impl<'a> PetRow<'a> {
-    pub const COLUMNS: [&'static str; 4] = ["id", "name", "categoryId", "status"];
-    pub const COLUMNS_WITH_CATEGORY: [&'static str; 5] =
-        ["id", "name", "categoryId", "category", "status"];
+    /// The members of a pet, with the name of its category behind the number.
+    pub fn columns(with_category: bool) -> Vec<&'static str> {
+        let mut columns = vec!["id"];
+        columns.extend(Pet::MEMBERS);
+        if with_category {
+            columns.insert(Self::CATEGORY_COLUMN, "category");
+        }
+        columns
+    }
+
+    const CATEGORY_COLUMN: usize = 3;
 
     pub fn new(pet: &'a Pet) -> Self {
         let category = None;
@@ -82,21 +90,21 @@ impl<'a> PetRow<'a> {
     }
 
     pub fn cells(&self, with_category: bool) -> Vec<String> {
-        // Without `..`, so that a new field is not forgotten.
-        let Pet {
-            id,
-            name,
-            category_id,
-            status,
-        } = self.pet;
-        // A negative number is no formula, so only names are escaped.
-        let mut cells = vec![
-            id.get().to_string(),
-            formula::escape(name.as_str()),
-            category_id.to_string(),
-        ];
-        cells.extend(with_category.then(|| formula::escape(self.category.unwrap_or_default())));
-        cells.push(status.map_or("", Status::as_str).into());
+        let mut cells = vec![self.pet.id.get().to_string()];
+        // A negative number is no formula, so only free text is escaped.
+        cells.extend(
+            self.pet
+                .cells()
+                .into_iter()
+                .map(|cell| match cell.is_free_text {
+                    true => formula::escape(&cell.text),
+                    false => cell.text,
+                }),
+        );
+        if with_category {
+            let name = formula::escape(self.category.unwrap_or_default());
+            cells.insert(Self::CATEGORY_COLUMN, name);
+        }
         cells
     }
 }

@@ -122,9 +122,9 @@ fn random_pet(random: &mut SmallRng) -> NewPet {
         14..=18 => Some(PetStatus::Sold),
         _ => None,
     };
+    let name = PetName::parse(name).expect("a valid name");
     NewPet {
-        name: PetName::parse(name).expect("a valid name"),
-        category_id: category as i64 + 1,
         status,
+        ..NewPet::new(name, category as i64 + 1)
     }
 }

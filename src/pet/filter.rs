@@ -8,11 +8,11 @@ use super::{Pet, PetId, PetStatus};
 use crate::{
     case_fold::fold,
     invalid::{Invalid, quoted},
-    name,
     page::{
         Filter, ListKind, ListQuery, MAX_NAME_CHARS, Page, Parameters, Position, Sort, Status,
         parse_decimal, set_once,
     },
+    text::check,
 };
 
 /// Which pets a list returns.
@@ -152,11 +152,12 @@ pub struct NamePrefix(CompactString);
 
 impl NamePrefix {
     pub fn parse(text: &str) -> Result<Self, Invalid> {
-        name::check_prefix(text, MAX_NAME_CHARS)?;
+        let invalid = |reason| Invalid::new("name", reason);
+        check(text, MAX_NAME_CHARS).map_err(invalid)?;
         let folded = fold(text);
         match folded.chars().count() <= MAX_NAME_CHARS {
             true => Ok(Self(folded.into())),
-            false => Err(name::invalid(format!(
+            false => Err(invalid(format!(
                 "must be at most {MAX_NAME_CHARS} characters long after case folding"
             ))),
         }

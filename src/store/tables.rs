@@ -9,12 +9,13 @@ use serde_json::{Map, Value as Json};
 use super::table::{Column, Columns, Corrupt, Field, Group, Kind, Record, Row, Table, Value};
 use crate::{
     api_key::{ApiKey, ApiKeyLabel, KeyHash, KeyName, Scopes},
-    category::{Category, CategoryId, CategoryName},
+    category::{Category, CategoryId},
     event::{Event, EventData, EventId, EventType, EventTypes},
     import::{Import, ImportId},
     order::{Order, OrderCounts, OrderId, OrderStatus},
     page::Status,
-    pet::{Inventory, Pet, PetId, PetName, PetStatus, search_name},
+    pet::{Inventory, Pet, PetId, PetStatus, search_name},
+    text::Text,
     webhook::{
         Description, DisabledReason, Webhook, WebhookId, WebhookState,
         delivery::{AttemptError, Delivery, DeliveryState, StoredWebhook},
@@ -371,10 +372,8 @@ macro_rules! fields {
             const KIND: Kind = Kind::$kind;
 
             fn to_value(&self) -> Value<'_> {
-                fn typed<F: Fn(&$type) -> Value<'_>>(to: F) -> F {
-                    to
-                }
-                typed($to)(self)
+                let to: fn(&Self) -> Value<'_> = $to;
+                to(self)
             }
 
             fn from_value(value: Value<'_>) -> Result<Self, Corrupt> {
@@ -402,10 +401,8 @@ fields! {
 fields! {
     Text, Cow<'_, str>;
     CompactString: |it| Value::text(it.as_str()), |text| Some((&*text).into());
-    PetName: |it| Value::text(it.as_str()), |text| Some(Self::from_store(&text));
     PetStatus: |it| Value::text(it.as_str()), |text| Self::parse(&text).ok();
     OrderStatus: |it| Value::text(it.as_str()), |text| Self::parse(&text).ok();
-    CategoryName: |it| Value::text(it.as_str()), |text| Some(Self::from_store(&text));
     EventType: |it| Value::text(it.as_str()), |text| Self::from_name(&text);
     EventTypes: |it| Value::text(it.to_store()), |text| Some(Self::from_store(&text));
     EventId: |it| Value::text(it.to_string()), |text| Self::parse(&text);
@@ -423,4 +420,19 @@ fields! {
     Bytes, Cow<'_, [u8]>;
     KeyHash: |it| it.as_bytes().to_value(), |bytes| Some(Self::from_store((&*bytes).try_into().ok()?));
     ImportId: |it| it.0.to_value(), |bytes| Some(Self((&*bytes).try_into().ok()?));
+}
+
+impl<const MAX_CHARS: usize> Field for Text<MAX_CHARS> {
+    const KIND: Kind = Kind::Text;
+
+    fn to_value(&self) -> Value<'_> {
+        Value::text(self.as_str())
+    }
+
+    fn from_value(value: Value<'_>) -> Result<Self, Corrupt> {
+        match value {
+            Value::Text(text) => Ok(Self::from_store(&text)),
+            _ => Err(Corrupt),
+        }
+    }
 }

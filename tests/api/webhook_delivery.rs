@@ -514,7 +514,11 @@ pub async fn a_stalled_receiver_delays_no_other(backend: Backend) {
         let in_flight = setup.server.metric("petstore_webhook_attempts_in_flight");
         stalled.in_flight() == 4 && in_flight.await == 4.0
     };
-    eventually("only requests to the stalled one are in flight", only_stalled).await;
+    eventually(
+        "only requests to the stalled one are in flight",
+        only_stalled,
+    )
+    .await;
     assert_eq!(stalled.count(), 4);
     assert_eq!(setup.receiver.count(), 20);
 }

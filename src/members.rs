@@ -1,0 +1,216 @@
+//! The members of a resource that clients set: each is declared once, by its name and type,
+//! and read from JSON or from a row of a table.
+
+use crate::{
+    invalid::Invalid,
+    json::{Object, Value},
+};
+
+/// A type of members. Errors are reasons, which complete a sentence that starts with the
+/// name of the member.
+pub trait Member: Sized {
+    /// The kind of JSON value, with an article.
+    const KIND: &str;
+    /// Whether clients choose the characters, so that a spreadsheet might run a formula.
+    const IS_FREE_TEXT: bool = false;
+
+    fn from_json(value: Value) -> Result<Self, String>;
+
+    /// Reads a cell of a CSV file that is not empty.
+    fn from_cell(cell: &str) -> Result<Self, String>;
+
+    fn to_cell(&self) -> String;
+}
+
+impl Member for i64 {
+    const KIND: &str = "an integer (int64)";
+
+    fn from_json(value: Value) -> Result<Self, String> {
+        value
+            .as_int64()
+            .ok_or_else(|| not_an_integer(&value.describe()))
+    }
+
+    fn from_cell(cell: &str) -> Result<Self, String> {
+        let cell = cell.trim();
+        cell.parse()
+            .map_err(|_| not_an_integer(&crate::invalid::quoted(cell)))
+    }
+
+    fn to_cell(&self) -> String {
+        self.to_string()
+    }
+}
+
+fn not_an_integer(got: &str) -> String {
+    let (min, max) = (i64::MIN, i64::MAX);
+    format!("must be an integer from {min} to {max}, got {got}")
+}
+
+/// Members that a client has sent.
+pub trait Members {
+    fn optional<T: Member>(&self, name: &'static str) -> Result<Option<T>, Invalid>;
+
+    fn required<T: Member>(&self, name: &'static str) -> Result<T, Invalid> {
+        let missing = || Invalid::new(name, format!("required; must be {}", T::KIND));
+        self.optional(name)?.ok_or_else(missing)
+    }
+}
+
+impl Members for Object<'_> {
+    fn optional<T: Member>(&self, name: &'static str) -> Result<Option<T>, Invalid> {
+        let value = self.get(name).map(T::from_json);
+        value
+            .transpose()
+            .map_err(|reason| Invalid::new(name, reason))
+    }
+}
+
+/// Reads a member of a merge patch, which `null` removes.
+pub(crate) fn patched<T: Member>(
+    object: &Object,
+    name: &'static str,
+) -> Result<Option<Option<T>>, Invalid> {
+    match object.get(name) {
+        Some(value) if value.is_null() => Ok(Some(None)),
+        Some(_) => object.optional(name).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// A cell of an exported table. `is_free_text` as for [`Member`].
+pub struct Cell {
+    pub text: String,
+    pub is_free_text: bool,
+}
+
+impl Cell {
+    pub(crate) fn new<T: Member>(value: Option<&T>) -> Self {
+        Self {
+            text: value.map(T::to_cell).unwrap_or_default(),
+            is_free_text: T::IS_FREE_TEXT,
+        }
+    }
+}
+
+/// Declares a resource, a new one, and a merge patch (RFC 7396) of it, by their members.
+macro_rules! resource {
+    (
+        $(#[$resource_doc:meta])* $resource:ident($id:ty)
+        $(#[$new_doc:meta])* $new:ident
+        $(#[$change_doc:meta])* $change:ident
+        required { $($required:ident $required_name:literal: $Required:ty,)* }
+        optional { $($optional:ident $optional_name:literal: $Optional:ty,)* }
+    ) => {
+        $(#[$resource_doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+        pub struct $resource {
+            pub id: $id,
+            $(#[serde(rename = $required_name)] pub $required: $Required,)*
+            $(
+                #[serde(rename = $optional_name, skip_serializing_if = "Option::is_none")]
+                pub $optional: Option<$Optional>,
+            )*
+        }
+
+        $(#[$new_doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+        pub struct $new {
+            $(#[serde(rename = $required_name)] pub $required: $Required,)*
+            $(
+                #[serde(rename = $optional_name, skip_serializing_if = "Option::is_none")]
+                pub $optional: Option<$Optional>,
+            )*
+        }
+
+        $(#[$change_doc])*
+        #[derive(Debug, Clone, Default, PartialEq, Eq)]
+        pub struct $change {
+            $(pub $required: Option<$Required>,)*
+            /// `Some(None)` removes a member.
+            $(pub $optional: Option<Option<$Optional>>,)*
+        }
+
+        impl $resource {
+            /// The names of the members that clients set.
+            pub const MEMBERS: &[&str] = &[$($required_name,)* $($optional_name,)*];
+
+            /// The members that clients set, in the same order.
+            pub fn cells(&self) -> Vec<$crate::members::Cell> {
+                use $crate::members::Cell;
+                vec![
+                    $(Cell::new(Some(&self.$required)),)*
+                    $(Cell::new(self.$optional.as_ref()),)*
+                ]
+            }
+        }
+
+        impl $new {
+            /// Only with what is required.
+            pub fn new($($required: $Required),*) -> Self {
+                Self { $($required,)* $($optional: None,)* }
+            }
+
+            pub fn with_id(self, id: $id) -> $resource {
+                $resource { id, $($required: self.$required,)* $($optional: self.$optional,)* }
+            }
+
+            /// Reads all members, or returns every validation error.
+            pub fn from_members(
+                members: &impl $crate::members::Members,
+            ) -> Result<Self, Vec<$crate::invalid::Invalid>> {
+                $crate::members::all_valid! {
+                    $($required: members.required($required_name),)*
+                    $($optional: members.optional($optional_name),)*
+                }
+            }
+        }
+
+        impl $crate::json::FromObject for $new {
+            const MEMBERS: &[&str] = $resource::MEMBERS;
+
+            fn from_object(
+                object: &$crate::json::Object,
+            ) -> Result<Self, Vec<$crate::invalid::Invalid>> {
+                Self::from_members(object)
+            }
+        }
+
+        impl $crate::json::FromObject for $change {
+            const MEMBERS: &[&str] = $resource::MEMBERS;
+
+            fn from_object(
+                object: &$crate::json::Object,
+            ) -> Result<Self, Vec<$crate::invalid::Invalid>> {
+                use $crate::members::{Members, patched};
+                $crate::members::all_valid! {
+                    $($required: object.optional($required_name),)*
+                    $($optional: patched(object, $optional_name),)*
+                }
+            }
+        }
+
+        impl $change {
+            fn apply(&self, before: &$resource) -> $resource {
+                let mut after = before.clone();
+                $(if let Some(value) = &self.$required { after.$required = value.clone(); })*
+                $(if let Some(value) = &self.$optional { after.$optional = value.clone(); })*
+                after
+            }
+        }
+    };
+}
+pub(crate) use resource;
+
+/// `Self` with these fields if all are valid, or else every error.
+macro_rules! all_valid {
+    ($($field:ident: $read:expr,)*) => {{
+        let mut invalid = Vec::new();
+        $(let $field = $read.map_err(|error| invalid.push(error)).ok();)*
+        match ($($field,)*) {
+            ($(Some($field),)*) => Ok(Self { $($field,)* }),
+            _ => Err(invalid),
+        }
+    }};
+}
+pub(crate) use all_valid;
