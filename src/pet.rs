@@ -217,19 +217,15 @@ mod tests {
     use super::*;
 
     fn pet(name: &str, status: Option<PetStatus>) -> Pet {
-        Pet {
-            id: PetId(1),
-            name: PetName::parse(name).unwrap(),
-            category_id: 7,
-            status,
-        }
+        let new = NewPet::new(PetName::parse(name).unwrap(), 7);
+        NewPet { status, ..new }.with_id(PetId(1))
     }
 
     fn change(name: Option<&str>, status: Option<Option<PetStatus>>) -> PetChange {
         PetChange {
             name: name.map(|name| PetName::parse(name).unwrap()),
-            category_id: None,
             status,
+            ..PetChange::default()
         }
     }
 

@@ -320,11 +320,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let reads = Reads::new(&dir).await;
         let requests: Vec<_> = (0..20).map(|_| reads.request()).collect();
-        let new = NewPet {
-            name: PetName::parse("Rex").unwrap(),
-            category_id: 1,
-            status: None,
-        };
+        let new = NewPet::new(PetName::parse("Rex").unwrap(), 1);
         reads.cache.store.pet_create(1, new, None).await.unwrap();
         reads.may_end.add_permits(2);
         for response in join_all(requests).await {

@@ -210,9 +210,8 @@ impl Workload {
 
     async fn create(&self, random: &mut StdRng) {
         let new = NewPet {
-            name: self.unique_name(),
-            category_id: 1,
             status: Some(PetStatus::Available),
+            ..NewPet::new(self.unique_name(), 1)
         };
         self.send(Request::Create(new), random).await;
     }
@@ -255,8 +254,8 @@ impl Workload {
     fn rename(&self, status: Option<Option<PetStatus>>) -> PetChange {
         PetChange {
             name: Some(self.unique_name()),
-            category_id: None,
             status,
+            ..PetChange::default()
         }
     }
 

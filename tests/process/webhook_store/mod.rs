@@ -109,11 +109,7 @@ impl<'c> Database<'c> {
     /// Logs so many events, and returns the ids of all.
     async fn events(&self, count: usize) -> Vec<EventId> {
         for _ in 0..count {
-            let pet = NewPet {
-                name: PetName::parse("Rex").unwrap(),
-                category_id: 1,
-                status: None,
-            };
+            let pet = NewPet::new(PetName::parse("Rex").unwrap(), 1);
             self.store.pet_create(1, pet, None).await.unwrap();
         }
         self.store.event_sync().await.unwrap();

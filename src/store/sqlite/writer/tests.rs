@@ -16,7 +16,7 @@ use super::{
     },
     *,
 };
-use crate::pet::{Pet, PetId, PetName};
+use crate::pet::{NewPet, Pet, PetId, PetName};
 
 /// A writer on a new file.
 struct Fixture {
@@ -181,16 +181,12 @@ impl Command for TestCommand {
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Pet, Infallible> {
         let id = draft.new_id(Sequence::Pets);
-        let pet = Pet {
-            id: PetId::from_store(if let Some(Fault::IsRejected) = self.fault {
-                -1
-            } else {
-                id
-            }),
-            name: PetName::parse(self.name).unwrap(),
-            category_id: 1,
-            status: None,
+        let id = match self.fault {
+            Some(Fault::IsRejected) => -1,
+            _ => id,
         };
+        let new = NewPet::new(PetName::parse(self.name).unwrap(), 1);
+        let pet = new.with_id(PetId::from_store(id));
         draft.put(pet.clone());
         if let Some(Fault::Panics) = self.fault {
             panic!("on purpose");
