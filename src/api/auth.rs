@@ -8,7 +8,7 @@ use super::{
     context::RequestContext,
     error::{ApiError, AuthFailure},
     key_cache::{KeyCache, Lookup},
-    operations::Operation,
+    operation::Operation,
     rate_limit::{FailedAuthLimiter, LimitKind, Quota},
 };
 use crate::{
@@ -125,8 +125,8 @@ impl Authenticator {
     }
 
     /// Checks that the caller's key has a scope of the operation, if it needs one.
-    pub fn authorize(&self, caller: Caller, operation: Operation) -> Result<Authorized, ApiError> {
-        let scopes = operation.scopes();
+    pub fn authorize(&self, caller: Caller, operation: &Operation) -> Result<Authorized, ApiError> {
+        let scopes = operation.scopes;
         if !scopes.is_empty() && !scopes.iter().any(|scope| caller.scopes.has(*scope)) {
             return Err(ApiError::InsufficientScope(scopes));
         }

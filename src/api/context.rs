@@ -10,7 +10,7 @@ use std::{
 
 use http::{HeaderValue, StatusCode, request::Parts};
 
-use super::{error::ApiError, metrics::Metrics, operations::Operation, rate_limit::Quota};
+use super::{error::ApiError, metrics::Metrics, operation::Operation, rate_limit::Quota};
 use crate::telemetry::access_log::{AccessLog, CLIENT_CLOSED_REQUEST, Entry};
 
 pub struct RequestContext {
@@ -21,7 +21,7 @@ pub struct RequestContext {
     /// Whether unknown parameters and members are rejected.
     pub is_strict: bool,
     /// `None` if the request was rejected before it was routed, or matches no operation.
-    pub operation: Option<Operation>,
+    pub operation: Option<&'static Operation>,
     /// The API key, if it is valid.
     pub api_key_id: Option<i64>,
     /// The rate limit of that key, if it has one.
@@ -118,7 +118,7 @@ impl<'a> RequestGuard<'a> {
             method: self.head.method.as_str(),
             path: self.head.uri.path(),
             status,
-            operation: operation.map(Operation::id),
+            operation: operation.map(|operation| operation.id),
             api_key_id: self.context.api_key_id,
             duration,
             error: error

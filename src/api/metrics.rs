@@ -4,7 +4,7 @@ use std::{sync::OnceLock, time::Duration};
 
 use super::{
     error::{ApiError, AuthFailure, StreamLimit},
-    operations::Operation,
+    operation::{MAX_OPERATIONS, Operation},
     rate_limit::LimitKind,
 };
 use crate::telemetry::metrics::{Counter, Histogram};
@@ -13,10 +13,35 @@ use crate::telemetry::metrics::{Counter, Histogram};
 const STATUSES: std::ops::Range<u16> = 100..600;
 
 #[derive(Debug)]
+struct ByOperation([OnceLock<Durations>; MAX_OPERATIONS + 1]);
+
+impl Default for ByOperation {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| OnceLock::new()))
+    }
+}
+
+/// The durations of the requests for an operation. Allocated when the first request needs it,
+/// and so is each histogram.
+#[derive(Debug)]
+struct Durations {
+    operation: Option<&'static Operation>,
+    by_status: Box<[OnceLock<Histogram>]>,
+}
+
+impl Durations {
+    fn new(operation: Option<&'static Operation>) -> Self {
+        Self {
+            operation,
+            by_status: STATUSES.map(|_| OnceLock::new()).collect(),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
 pub struct Metrics {
-    /// By operation and status. A flat table, so that finding one costs an
-    /// addition; a histogram is allocated when the first request needs it.
-    durations: Box<[OnceLock<Histogram>]>,
+    /// By operation; the last row is for requests that are for no operation.
+    durations: ByOperation,
     /// Requests rejected with 401, by reason.
     auth_failures: [Counter; AuthFailure::ALL.len()],
     pub rate_limited_keys: Counter,
@@ -27,30 +52,17 @@ pub struct Metrics {
     rejected_streams: [Counter; StreamLimit::ALL.len()],
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        // One more row, for requests that are for no operation.
-        let rows = Operation::ALL.len() + 1;
-        Self {
-            durations: (0..rows * STATUSES.len())
-                .map(|_| OnceLock::new())
-                .collect(),
-            auth_failures: Default::default(),
-            rate_limited_keys: Counter::default(),
-            rate_limited_addresses: Counter::default(),
-            shed: Counter::default(),
-            rejected_streams: Default::default(),
-        }
-    }
-}
-
 impl Metrics {
-    pub fn record_request(&self, operation: Option<Operation>, status: u16, duration: Duration) {
-        let row = operation.map_or(Operation::ALL.len(), |operation| operation as usize);
+    pub fn record_request(
+        &self,
+        operation: Option<&'static Operation>,
+        status: u16,
+        duration: Duration,
+    ) {
+        let row = operation.map_or(MAX_OPERATIONS, |operation| operation.number);
         if STATUSES.contains(&status) {
-            let column = usize::from(status - STATUSES.start);
-            let histogram = &self.durations[row * STATUSES.len() + column];
-            histogram
+            let durations = self.durations.0[row].get_or_init(|| Durations::new(operation));
+            durations.by_status[usize::from(status - STATUSES.start)]
                 .get_or_init(Histogram::durations)
                 .observe_duration(duration);
         }
@@ -99,14 +111,12 @@ impl Metrics {
     }
 
     /// The durations of all requests so far, by operation and status.
-    pub fn durations(&self) -> impl Iterator<Item = (Option<Operation>, u16, &Histogram)> {
-        self.durations
-            .iter()
-            .enumerate()
-            .filter_map(|(index, histogram)| {
-                let (row, column) = (index / STATUSES.len(), index % STATUSES.len());
-                let operation = Operation::ALL.get(row).copied();
-                Some((operation, STATUSES.start + column as u16, histogram.get()?))
-            })
+    pub fn durations(&self) -> impl Iterator<Item = (Option<&'static Operation>, u16, &Histogram)> {
+        let rows = self.durations.0.iter().filter_map(OnceLock::get);
+        rows.flat_map(|row| {
+            let histograms = STATUSES.zip(&row.by_status);
+            histograms
+                .filter_map(|(status, histogram)| Some((row.operation, status, histogram.get()?)))
+        })
     }
 }

@@ -25,7 +25,7 @@ mod keys;
 pub(crate) mod metrics;
 mod middleware;
 mod openapi;
-mod operations;
+mod operation;
 mod orders;
 mod pets;
 mod preconditions;
@@ -34,6 +34,7 @@ mod rate_limit;
 mod request;
 mod response;
 mod router;
+mod routes;
 mod state;
 mod webhooks;
 
@@ -50,7 +51,7 @@ pub use admission::AdmissionLimits;
 pub use cors::Origin;
 pub(crate) use middleware::with_new_request_id;
 pub use openapi::{Contract, PublicUrl, Scheme, loopback_if_unspecified};
-pub(crate) use operations::Operation;
+pub(crate) use operation::DEPRECATED;
 pub use rate_limit::RateLimit;
 pub(crate) use state::Api;
 pub use state::Config;
@@ -69,7 +70,7 @@ impl Service for Api {
     }
 
     fn may_wait(&self, request: &Request<Incoming>) -> bool {
-        request.uri().path() == Operation::ListEvents.path()
+        request.uri().path() == events::FEED_PATH
     }
 
     fn reject(&self, rejection: Rejection) -> Response {

@@ -92,10 +92,10 @@ async fn transition(
     })
 }
 
-pub fn get_inventory<'a>(api: &'a Api, _: &RequestHead<'_>) -> CachedRead<'a> {
+pub fn get_inventory<'a>(api: &'a Api, _: &RequestHead<'_>) -> Result<CachedRead<'a>, ApiError> {
     let read = || async move {
         let response = response::resource(&api.store.counts().await?.pets);
         Ok(CachedResponse::new(response, Invalidation::OnAnyWrite))
     };
-    api.cache.get_or_read(CacheKey::Inventory, read)
+    Ok(api.cache.get_or_read(CacheKey::Inventory, read))
 }

@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use super::{
     cache::{CacheKey, CachedRead},
     error::{ApiError, NO_SUCH_PET},
-    operations::Operation,
     preconditions::{MAX_ATTEMPTS, Preconditions, Unmet, contention},
     request::{ApiRequest, RequestHead},
     response::{self, CachedResponse, Invalidation},
@@ -109,7 +108,7 @@ pub fn get_pet<'a>(api: &'a Api, request: &RequestHead<'_>) -> Result<CachedRead
     if api.clock.now() >= REMOVAL {
         return error(ApiError::OperationRemoved);
     }
-    request.reject_unknown_parameters(Operation::GetPet)?;
+    request.reject_unknown_parameters()?;
     let id = match request.pet_id() {
         Ok(id) => id,
         Err(not_found) => return error(not_found),

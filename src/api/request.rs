@@ -17,7 +17,7 @@ use super::{
         ApiError, INVALID_CATEGORY_ID, NO_SUCH_DELIVERY, NO_SUCH_ORDER, NO_SUCH_PET,
         NO_SUCH_WEBHOOK,
     },
-    operations::{Operation, PathParameters},
+    operation::{Operation, PathParameters},
     preconditions::Preconditions,
 };
 use crate::{
@@ -44,6 +44,7 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// A request without its body.
 pub struct RequestHead<'a> {
     pub head: &'a Parts,
+    pub operation: &'static Operation,
     pub authorized: Authorized,
     /// Whether unknown parameters and members are rejected.
     is_strict: bool,
@@ -53,12 +54,14 @@ pub struct RequestHead<'a> {
 impl<'a> RequestHead<'a> {
     pub fn new(
         head: &'a Parts,
+        operation: &'static Operation,
         path_parameters: PathParameters<'a>,
         authorized: Authorized,
         is_strict: bool,
     ) -> Self {
         Self {
             head,
+            operation,
             authorized,
             is_strict,
             path_parameters,
@@ -74,7 +77,7 @@ impl<'a> RequestHead<'a> {
     }
 
     /// With strict handling, rejects query parameters that would be ignored.
-    pub fn reject_unknown_parameters(&self, operation: Operation) -> Result<(), ApiError> {
+    pub fn reject_unknown_parameters(&self) -> Result<(), ApiError> {
         let query = match (self.is_strict, self.head.uri.query()) {
             (true, Some(query)) => query,
             _ => return Ok(()),
@@ -83,7 +86,8 @@ impl<'a> RequestHead<'a> {
         let mut names: Vec<_> = pairs.iter().map(|(name, _)| &**name).collect();
         names.sort_unstable();
         names.dedup();
-        match describe_unknown("query parameter", names, operation.query_parameters()) {
+        let known = self.operation.query_parameters;
+        match describe_unknown("query parameter", names, known) {
             Some(message) => Err(ApiError::UnknownParameter(message)),
             None => Ok(()),
         }
@@ -138,7 +142,7 @@ impl<'a> RequestHead<'a> {
 
 /// The permission to run the handler of an operation.
 pub struct Admitted<'a> {
-    pub operation: Operation,
+    pub operation: &'static Operation,
     pub authorized: Authorized,
     pub in_flight: InFlight<'a>,
 }
@@ -174,9 +178,9 @@ impl<'a> ApiRequest<'a> {
             authorized,
             in_flight,
         } = admitted;
-        let parameters = operation.path_parameters(head.uri.path());
+        let parameters = operation.match_path(head.uri.path()).unwrap_or_default();
         Self {
-            head: RequestHead::new(head, parameters, authorized, context.is_strict),
+            head: RequestHead::new(head, operation, parameters, authorized, context.is_strict),
             in_flight,
             body: Some(body),
             wait: &mut context.wait,

@@ -9,16 +9,14 @@ use super::{
     assets,
     auth::{Authentication, Caller},
     cache::{CachedRead, ReadResult},
-    categories, console,
+    console,
     context::RequestContext,
     docs,
     error::ApiError,
-    events, keys,
-    operations::{self, Match, Operation},
-    orders, pets, prefer,
+    prefer,
     request::{Admitted, ApiRequest, RequestHead},
+    routes::{self, AsyncHandler, Handler, Match},
     state::Api,
-    webhooks,
 };
 use crate::{api_key::KeyHash, server::Response};
 
@@ -36,11 +34,8 @@ pub enum Pending<'a> {
     ApiKey(KeyHash),
     /// A response that is not cached.
     Read(BoxFuture<'a, ReadResult>, InFlight<'a>),
-    Handler(Handler, Admitted<'a>),
+    Handler(AsyncHandler, Admitted<'a>),
 }
-
-/// The handler of an operation that is not a cached read.
-type Handler = for<'r> fn(&'r Api, ApiRequest<'r>) -> BoxFuture<'r, Result<Response, ApiError>>;
 
 /// Responds to a request, as far as it need not wait. The contract and everything outside
 /// `/v1` needs no API key.
@@ -89,70 +84,35 @@ fn dispatch<'a>(
     head: &Parts,
     context: &mut RequestContext,
 ) -> Result<Routed<'a>, ApiError> {
-    let (operation, parameters) = match operations::find(&head.method, head.uri.path()) {
-        Match::Found(operation, parameters) => (operation, parameters),
+    let (route, parameters) = match routes::find(&head.method, head.uri.path()) {
+        Match::Found(route, parameters) => (route, parameters),
         Match::MethodNotAllowed(allow) => return Err(ApiError::MethodNotAllowed(allow.into())),
         Match::NotFound => return Err(NO_SUCH_PATH),
     };
+    let operation = &route.operation;
     context.operation = Some(operation);
     let authorized = api.auth.authorize(caller, operation)?;
     let in_flight = api.admission.admit()?;
-    let request = RequestHead::new(head, parameters, authorized, context.is_strict);
+    let request = RequestHead::new(head, operation, parameters, authorized, context.is_strict);
     // An operation that was removed says so first.
-    if operation != Operation::GetPet {
-        request.reject_unknown_parameters(operation)?;
+    if !operation.is_deprecated() {
+        request.reject_unknown_parameters()?;
     }
-    let respond = |read: CachedRead<'a>, in_flight| match read {
-        CachedRead::Ready(cached) => cached.respond(&head.headers).map(Routed::Response),
-        CachedRead::Pending(read) => Ok(Routed::Pending(Pending::Read(read, in_flight))),
-    };
-    let handler: Handler = match operation {
-        Operation::ListPets => return respond(pets::list_pets(api, &request)?, in_flight),
-        Operation::GetPet => return respond(pets::get_pet(api, &request)?, in_flight),
-        Operation::ListCategories => {
-            return respond(categories::list_categories(api, &request)?, in_flight);
+    match route.handler {
+        Handler::Respond(respond) => respond(api, &request).map(Routed::Response),
+        Handler::Read(read) => match read(api, &request)? {
+            CachedRead::Ready(cached) => cached.respond(&head.headers).map(Routed::Response),
+            CachedRead::Pending(read) => Ok(Routed::Pending(Pending::Read(read, in_flight))),
+        },
+        Handler::Handle(handler) => {
+            let admitted = Admitted {
+                operation,
+                authorized: request.authorized,
+                in_flight,
+            };
+            Ok(Routed::Pending(Pending::Handler(handler, admitted)))
         }
-        Operation::GetInventory => return respond(orders::get_inventory(api, &request), in_flight),
-        Operation::ListOrders => return respond(orders::list_orders(api, &request)?, in_flight),
-        Operation::GetOrder => return respond(orders::get_order(api, &request)?, in_flight),
-        Operation::CreatePet => |api, request| Box::pin(pets::create_pet(api, request)),
-        Operation::UpdatePet => |api, request| Box::pin(pets::update_pet(api, request)),
-        Operation::DeletePet => |api, request| Box::pin(pets::delete_pet(api, request)),
-        Operation::PutCategory => |api, request| Box::pin(categories::put_category(api, request)),
-        Operation::DeleteCategory => {
-            |api, request| Box::pin(categories::delete_category(api, request))
-        }
-        Operation::PlaceOrder => |api, request| Box::pin(orders::place_order(api, request)),
-        Operation::CompleteOrder => |api, request| Box::pin(orders::complete_order(api, request)),
-        Operation::CancelOrder => |api, request| Box::pin(orders::cancel_order(api, request)),
-        Operation::ReturnOrder => |api, request| Box::pin(orders::return_order(api, request)),
-        Operation::ListEvents => |api, request| Box::pin(events::list_events(api, request)),
-        Operation::StreamEvents => |api, request| Box::pin(events::stream_events(api, request)),
-        Operation::CreateWebhook => |api, request| Box::pin(webhooks::create_webhook(api, request)),
-        Operation::ListWebhooks => |api, request| Box::pin(webhooks::list_webhooks(api, request)),
-        Operation::GetWebhook => |api, request| Box::pin(webhooks::get_webhook(api, request)),
-        Operation::UpdateWebhook => |api, request| Box::pin(webhooks::update_webhook(api, request)),
-        Operation::DeleteWebhook => |api, request| Box::pin(webhooks::delete_webhook(api, request)),
-        Operation::RotateWebhookSecret => {
-            |api, request| Box::pin(webhooks::rotate_webhook_secret(api, request))
-        }
-        Operation::TestWebhook => |api, request| Box::pin(webhooks::test_webhook(api, request)),
-        Operation::ReplayWebhook => |api, request| Box::pin(webhooks::replay_webhook(api, request)),
-        Operation::ListDeliveries => {
-            |api, request| Box::pin(webhooks::list_deliveries(api, request))
-        }
-        Operation::RetryDelivery => |api, request| Box::pin(webhooks::retry_delivery(api, request)),
-        Operation::ListKeys => |api, request| Box::pin(keys::list_keys(api, request)),
-        Operation::GetCurrentKey => {
-            return keys::get_current_key(api, &request).map(Routed::Response);
-        }
-    };
-    let admitted = Admitted {
-        operation,
-        authorized: request.authorized,
-        in_flight,
-    };
-    Ok(Routed::Pending(Pending::Handler(handler, admitted)))
+    }
 }
 
 impl Pending<'_> {

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use tokio::time::timeout;
 
 use crate::{
-    api::{self, Api, Health, Operation},
+    api::{self, Api, Health},
     dispatcher,
     server::{self, Client, Limits, Rejection, Response, Server, Service},
     store::{Counts, Store, StoreMetrics},
@@ -79,9 +79,9 @@ impl MetricsEndpoint {
             match operation {
                 Some(operation) => durations.histogram(
                     &[
-                        ("operation", &operation.id()),
-                        ("http_request_method", operation.method()),
-                        ("http_route", &operation.path()),
+                        ("operation", &operation.id),
+                        ("http_request_method", &operation.method),
+                        ("http_route", &operation.path),
                         status,
                     ],
                     histogram,
@@ -176,7 +176,7 @@ impl MetricsEndpoint {
             "petstore_deprecated_requests_total",
             "Requests for deprecated operations, by API key.",
         );
-        let operation = Operation::GetPet.id();
+        let operation = api::DEPRECATED;
         for (id, calls) in api.keys().deprecated_calls() {
             deprecated.sample(&[("operation", &operation), ("api_key_id", &id)], calls);
         }

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use http::{HeaderValue, Method, header};
 use tokio_util::sync::CancellationToken;
 
-use super::{error::ApiError, operations::Operation, request::ApiRequest, response, state::Api};
+use super::{error::ApiError, request::ApiRequest, response, state::Api};
 use crate::{
     event::{After, EventId, Gone, VisibleEvents},
     event_tail::{EventTail, Events, Page, ReadFrom, ScanQueue},
@@ -127,9 +127,12 @@ impl EventFeed {
 const SHUTTING_DOWN: ApiError =
     ApiError::ShuttingDown("the service is shutting down; continue later or at another replica");
 
+/// The path of the feed, whose requests may wait for long.
+pub const FEED_PATH: &str = "/v1/events";
+
 /// A page of the log; with `wait`, as soon as there is something on it.
 pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let query = EventQuery::parse(Operation::ListEvents, request.head)?;
+    let query = EventQuery::parse(&request)?;
     let visible = request.visible_events(query.filter)?;
     let (feed, limit) = (&api.events, query.limit.get());
     let queue = api.keys().scan_queue(&request.key_hash());
@@ -190,7 +193,7 @@ pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
 
 /// The log as it grows, in Server-Sent Events.
 pub async fn stream_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let query = EventQuery::parse(Operation::StreamEvents, request.head)?;
+    let query = EventQuery::parse(&request)?;
     let after = last_event_id(request.headers())?.or(query.after);
     let visible = request.visible_events(query.filter)?;
     let feed = &api.events;

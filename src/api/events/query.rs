@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, request::Parts};
+use http::HeaderMap;
 
-use super::super::{error::ApiError, operations::Operation};
+use super::super::{error::ApiError, request::RequestHead};
 use crate::{
     event::{After, EventFilter, EventId, EventLimit},
     invalid::{Invalid, quoted},
@@ -28,17 +28,18 @@ pub struct EventQuery {
 
 impl EventQuery {
     /// Parses the parameters of an operation. Others are ignored.
-    pub fn parse(operation: Operation, head: &Parts) -> Result<Self, ApiError> {
-        let query = head.uri.query().unwrap_or("");
-        Self::parse_query(operation, query).map_err(ApiError::InvalidParameter)
+    pub fn parse(request: &RequestHead) -> Result<Self, ApiError> {
+        let query = request.head.uri.query().unwrap_or("");
+        Self::parse_query(request.operation.query_parameters, query)
+            .map_err(ApiError::InvalidParameter)
     }
 
-    fn parse_query(operation: Operation, query: &str) -> Result<Self, Invalid> {
+    fn parse_query(known: &[&str], query: &str) -> Result<Self, Invalid> {
         let (mut after, mut limit, mut sort, mut wait) = (None, None, None, None);
         let mut filter = EventFilter::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
-                other if !operation.query_parameters().contains(&other) => {}
+                other if !known.contains(&other) => {}
                 "after" => set_once("after", &mut after, After::parse("after", &value)?)?,
                 "limit" => set_once("limit", &mut limit, EventLimit::parse(&value)?)?,
                 "sort" => set_once("sort", &mut sort, Sort::parse(&value)?)?,
