@@ -166,7 +166,7 @@ pub struct ApiKeyLabel {
 pub struct ApiKeyFilter;
 
 impl Filter for ApiKeyFilter {
-    const LIST: ListKind = ListKind::ApiKeys;
+    const LIST: ListKind = ListKind(b'k');
     const SORTABLE: bool = false;
 
     fn set(&mut self, _: &str, _: &str) -> Result<(), Invalid> {

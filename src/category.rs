@@ -63,7 +63,7 @@ impl FromObject for NewCategory {
 pub struct CategoryFilter;
 
 impl Filter for CategoryFilter {
-    const LIST: ListKind = ListKind::Categories;
+    const LIST: ListKind = ListKind(b'c');
     const SORTABLE: bool = false;
 
     fn set(&mut self, _: &str, _: &str) -> Result<(), Invalid> {

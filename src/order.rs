@@ -162,7 +162,7 @@ impl OrderFilter {
 }
 
 impl Filter for OrderFilter {
-    const LIST: ListKind = ListKind::Orders;
+    const LIST: ListKind = ListKind(b'o');
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), Invalid> {
         match name {

@@ -58,28 +58,9 @@ impl Sort {
     }
 }
 
-/// The list that a cursor belongs to.
+/// The list that a cursor belongs to, by a letter of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum ListKind {
-    Pets = b'p',
-    Orders = b'o',
-    Categories = b'c',
-    Webhooks = b'w',
-    Deliveries = b'd',
-    ApiKeys = b'k',
-}
-
-impl ListKind {
-    pub const ALL: [Self; 6] = [
-        Self::Pets,
-        Self::Orders,
-        Self::Categories,
-        Self::Webhooks,
-        Self::Deliveries,
-        Self::ApiKeys,
-    ];
-}
+pub struct ListKind(pub u8);
 
 /// Where a page ends: what its last item is sorted by.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -137,7 +118,7 @@ impl Cursor {
             let name = &cursor.position.name;
             let is_name = !name.contains('\0') && name.chars().count() <= MAX_NAME_CHARS;
             let is_valid = is_intact && is_name;
-            (is_valid && head[..2] == [Self::VERSION, list as u8]).then_some(cursor)
+            (is_valid && head[..2] == [Self::VERSION, list.0]).then_some(cursor)
         });
         cursor.ok_or_else(|| {
             let reason = "not a valid cursor for this list; take it from the link of the \
@@ -148,7 +129,7 @@ impl Cursor {
 
     fn to_bytes(&self, list: ListKind) -> Vec<u8> {
         let Self { query, position } = self;
-        let mut bytes = vec![Self::VERSION, list as u8];
+        let mut bytes = vec![Self::VERSION, list.0];
         bytes.extend(query.to_be_bytes());
         bytes.extend(position.id.to_be_bytes());
         bytes.extend(position.name.as_bytes());

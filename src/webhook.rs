@@ -71,7 +71,7 @@ impl WebhookId {
 pub struct WebhookFilter;
 
 impl Filter for WebhookFilter {
-    const LIST: ListKind = ListKind::Webhooks;
+    const LIST: ListKind = ListKind(b'w');
     const SORTABLE: bool = false;
 
     fn set(&mut self, _: &str, _: &str) -> Result<(), Invalid> {

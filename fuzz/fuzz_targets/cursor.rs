@@ -9,14 +9,22 @@ use petstore::{
     api_key::ApiKeyFilter,
     event::EventId,
     fuzzing::{CategoryFilter, OrderFilter},
-    page::{Cursor, Filter, ListKind, ListQuery, PageLimit, Position},
+    page::{Cursor, Filter, ListQuery, PageLimit, Position},
     pet::{PetFilter, PetId},
     webhook::{WebhookFilter, delivery::DeliveryFilter},
 };
 
 fuzz_target!(|text: &str| {
     let parse = |list| Some((list, Cursor::parse(text, list).ok()?));
-    let cursors: Vec<_> = ListKind::ALL.into_iter().filter_map(parse).collect();
+    let lists = [
+        PetFilter::LIST,
+        OrderFilter::LIST,
+        CategoryFilter::LIST,
+        WebhookFilter::LIST,
+        DeliveryFilter::LIST,
+        ApiKeyFilter::LIST,
+    ];
+    let cursors: Vec<_> = lists.into_iter().filter_map(parse).collect();
     assert!(cursors.len() <= 1, "{cursors:?}");
     for (list, cursor) in cursors {
         assert_eq!(cursor.encode(list), text);

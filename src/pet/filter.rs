@@ -73,7 +73,7 @@ impl ListQuery<PetFilter> {
 }
 
 impl Filter for PetFilter {
-    const LIST: ListKind = ListKind::Pets;
+    const LIST: ListKind = ListKind(b'p');
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), Invalid> {
         match name {

@@ -127,7 +127,7 @@ pub struct DeliveryFilter {
 }
 
 impl Filter for DeliveryFilter {
-    const LIST: ListKind = ListKind::Deliveries;
+    const LIST: ListKind = ListKind(b'd');
     const SORTABLE: bool = false;
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), Invalid> {

@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use form_urlencoded::Serializer;
 use futures_util::future::join_all;
-use petstore::page::{Cursor, ListKind, Position};
+use petstore::{
+    page::{Cursor, Filter, Position},
+    pet::PetFilter,
+};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 
@@ -399,12 +402,12 @@ pub async fn a_cursor_belongs_to_its_query(backend: Backend) {
         assert_eq!(page.status, 200, "{query}: {}", page.text());
     }
     // A forged position is refused, too, if no name can be there.
-    let forged = Cursor::parse(&cursors[4], ListKind::Pets).unwrap();
+    let forged = Cursor::parse(&cursors[4], PetFilter::LIST).unwrap();
     let position = Position {
         name: "re\0".into(),
         ..forged.position
     };
-    let forged = Cursor { position, ..forged }.encode(ListKind::Pets);
+    let forged = Cursor { position, ..forged }.encode(PetFilter::LIST);
     let page = server
         .get(&format!("/v1/pets?name=rex&cursor={forged}"))
         .await;

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use http::Method;
 use petstore::{
-    page::{Cursor, ListKind, ListQuery, Position},
+    fuzzing::OrderFilter,
+    page::{Cursor, Filter, ListQuery, Position},
     pet::PetFilter,
 };
 use serde_json::json;
@@ -197,8 +198,8 @@ pub async fn invalid_query_parameters_get_400(backend: Backend) {
     queries.push(format!("cursor={good}="));
     queries.push(format!("cursor={good}A"));
     queries.push(format!("cursor={}", &good[1..]));
-    let cursor = Cursor::parse(&good, ListKind::Pets).unwrap();
-    queries.push(format!("cursor={}", cursor.encode(ListKind::Orders)));
+    let cursor = Cursor::parse(&good, PetFilter::LIST).unwrap();
+    queries.push(format!("cursor={}", cursor.encode(OrderFilter::LIST)));
     // A cursor belongs to its query.
     queries.push(format!("status=sold&cursor={good}"));
     queries.push(format!("sort=desc&cursor={good}"));
