@@ -4,14 +4,14 @@ use http::StatusCode;
 
 use super::{
     cache::{CacheKey, CachedRead},
-    error::{ApiError, NO_SUCH_CATEGORY},
+    error::{ApiError, INVALID_CATEGORY_ID, NO_SUCH_CATEGORY},
     preconditions::{MAX_ATTEMPTS, Preconditions, Unmet, contention},
     request::{ApiRequest, RequestHead},
     response,
     state::Api,
 };
 use crate::{
-    category::{Category, CategoryFilter, CategoryRejection, Naming, NewCategory},
+    category::{Category, CategoryFilter, CategoryId, CategoryRejection, Naming, NewCategory},
     server::Response,
 };
 
@@ -29,7 +29,7 @@ pub fn list_categories<'a>(
 
 pub async fn put_category(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let NewCategory { name } = request.json().await?;
-    let id = request.category_id()?;
+    let id = request.id(CategoryId::parse, INVALID_CATEGORY_ID)?;
     let preconditions = request.preconditions();
     for _ in 0..MAX_ATTEMPTS {
         let expected = match preconditions.is_empty() {
@@ -61,7 +61,7 @@ pub async fn put_category(api: &Api, mut request: ApiRequest<'_>) -> Result<Resp
 }
 
 pub async fn delete_category(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let id = request.category_id()?;
+    let id = request.id(CategoryId::parse, INVALID_CATEGORY_ID)?;
     let preconditions = request.preconditions();
     for _ in 0..MAX_ATTEMPTS {
         let expected = match preconditions.depend_on_state() {

@@ -8,7 +8,7 @@ use super::{
     state::Api,
 };
 use crate::{
-    order::{OrderFilter, PlaceOrderRequest, Transition},
+    order::{OrderFilter, OrderId, PlaceOrderRequest, Transition},
     server::Response,
 };
 
@@ -45,7 +45,7 @@ pub async fn place_order(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
 }
 
 pub fn get_order<'a>(api: &'a Api, request: &RequestHead<'_>) -> Result<CachedRead<'a>, ApiError> {
-    let id = request.order_id()?;
+    let id = request.id(OrderId::parse, NO_SUCH_ORDER)?;
     let read = || async move {
         Ok(match api.store.order_get(id).await? {
             Some(order) => CachedResponse::new(response::resource(&order), Invalidation::OnUpdate),
@@ -76,7 +76,7 @@ async fn transition(
     transition: Transition,
 ) -> Result<Response, ApiError> {
     let idempotency = request.idempotency_key().await?;
-    let id = request.order_id()?;
+    let id = request.id(OrderId::parse, NO_SUCH_ORDER)?;
     if let Err(unmet) = request.preconditions().evaluate_post(false) {
         // Only for a request that could succeed without them (RFC 9110, section 13.2.1).
         let order = api.store.order_get(id).await?;

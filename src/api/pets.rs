@@ -38,7 +38,7 @@ pub async fn create_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Respon
 
 pub async fn update_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let change = request.merge_patch::<PetChange>().await?;
-    let id = request.pet_id()?;
+    let id = request.id(PetId::parse, NO_SUCH_PET)?;
     for _ in 0..MAX_ATTEMPTS {
         let expected = expected_pet(api, id, request.preconditions()).await?;
         match api
@@ -55,7 +55,7 @@ pub async fn update_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Respon
 }
 
 pub async fn delete_pet(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let id = request.pet_id()?;
+    let id = request.id(PetId::parse, NO_SUCH_PET)?;
     for _ in 0..MAX_ATTEMPTS {
         let expected = expected_pet(api, id, request.preconditions()).await?;
         match api
@@ -109,7 +109,7 @@ pub fn get_pet<'a>(api: &'a Api, request: &RequestHead<'_>) -> Result<CachedRead
         return error(ApiError::OperationRemoved);
     }
     request.reject_unknown_parameters()?;
-    let id = match request.pet_id() {
+    let id = match request.id(PetId::parse, NO_SUCH_PET) {
         Ok(id) => id,
         Err(not_found) => return error(not_found),
     };

@@ -13,25 +13,18 @@ use super::{
     admission::InFlight,
     auth::Authorized,
     context::{RequestContext, Wait},
-    error::{
-        ApiError, INVALID_CATEGORY_ID, NO_SUCH_DELIVERY, NO_SUCH_ORDER, NO_SUCH_PET,
-        NO_SUCH_WEBHOOK,
-    },
+    error::ApiError,
     operation::{Operation, PathParameters},
     preconditions::Preconditions,
 };
 use crate::{
     api_key::{KeyHash, Scopes},
-    category::CategoryId,
-    event::{EventFilter, EventId, EventTypes, VisibleEvents},
+    event::{EventFilter, EventTypes, VisibleEvents},
     idempotency::{IdempotencyKey, IdempotentRequest},
     invalid::{Invalid, join_messages, quoted},
     json::{FromObject, Object},
-    order::OrderId,
     page::{Filter, ListQuery},
-    pet::PetId,
     server::{MAX_BODY_BYTES, header_values},
-    webhook::WebhookId,
 };
 
 /// The media types of a request body.
@@ -99,40 +92,33 @@ impl<'a> RequestHead<'a> {
         ListQuery::parse(query).map_err(ApiError::InvalidParameter)
     }
 
-    /// The pet in the path. A malformed id is treated as unknown.
-    pub fn pet_id(&self) -> Result<PetId, ApiError> {
-        self.parse_path_parameter(0, PetId::parse)
-            .ok_or(ApiError::NotFound(NO_SUCH_PET))
+    /// The id in the path. A malformed one is treated as unknown.
+    pub fn id<T>(
+        &self,
+        parse: fn(&str) -> Option<T>,
+        not_found: &'static str,
+    ) -> Result<T, ApiError> {
+        self.path_parameter(0, parse, not_found)
     }
 
-    /// The order in the path. A malformed id is treated as unknown.
-    pub fn order_id(&self) -> Result<OrderId, ApiError> {
-        self.parse_path_parameter(0, OrderId::parse)
-            .ok_or(ApiError::NotFound(NO_SUCH_ORDER))
+    /// The second id in the path.
+    pub fn second_id<T>(
+        &self,
+        parse: fn(&str) -> Option<T>,
+        not_found: &'static str,
+    ) -> Result<T, ApiError> {
+        self.path_parameter(1, parse, not_found)
     }
 
-    /// The category in the path.
-    pub fn category_id(&self) -> Result<CategoryId, ApiError> {
-        self.parse_path_parameter(0, CategoryId::parse)
-            .ok_or(ApiError::NotFound(INVALID_CATEGORY_ID))
-    }
-
-    /// The webhook in the path. A malformed id is treated as unknown.
-    pub fn webhook_id(&self) -> Result<WebhookId, ApiError> {
-        self.parse_path_parameter(0, WebhookId::parse)
-            .ok_or(ApiError::NotFound(NO_SUCH_WEBHOOK))
-    }
-
-    /// The event of a delivery, the second parameter of the path. A malformed id is treated
-    /// as unknown.
-    pub fn event_id(&self) -> Result<EventId, ApiError> {
-        self.parse_path_parameter(1, EventId::parse)
-            .ok_or(ApiError::NotFound(NO_SUCH_DELIVERY))
-    }
-
-    fn parse_path_parameter<T>(&self, index: usize, parse: fn(&str) -> Option<T>) -> Option<T> {
-        let parameter = percent_decode_str(self.path_parameters[index]);
-        parse(&parameter.decode_utf8().ok()?)
+    fn path_parameter<T>(
+        &self,
+        index: usize,
+        parse: fn(&str) -> Option<T>,
+        not_found: &'static str,
+    ) -> Result<T, ApiError> {
+        let text = percent_decode_str(self.path_parameters[index]).decode_utf8();
+        let value = text.ok().and_then(|text| parse(&text));
+        value.ok_or(ApiError::NotFound(not_found))
     }
 
     pub fn preconditions(&self) -> Preconditions<'a> {

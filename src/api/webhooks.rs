@@ -157,13 +157,13 @@ pub async fn list_webhooks(api: &Api, request: ApiRequest<'_>) -> Result<Respons
 }
 
 pub async fn get_webhook(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let stored = find(api, request.webhook_id()?).await?;
+    let stored = find(api, request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?).await?;
     Ok(respond(api, &stored))
 }
 
 pub async fn update_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let change = request.merge_patch::<WebhookChange>().await?;
-    let id = request.webhook_id()?;
+    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
     if let Some(url) = &change.url {
         check_url(api, url)?;
     }
@@ -180,7 +180,7 @@ pub async fn update_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Re
 }
 
 pub async fn delete_webhook(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let id = request.webhook_id()?;
+    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
     let met = request.preconditions().evaluate_untagged();
     unless_missing(api, id, met).await?;
     let existed = api.store.webhook_delete(id).await?;
@@ -196,7 +196,7 @@ pub async fn rotate_webhook_secret(
     mut request: ApiRequest<'_>,
 ) -> Result<Response, ApiError> {
     let idempotency = request.idempotency_key().await?;
-    let id = request.webhook_id()?;
+    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
     let met = request.preconditions().evaluate_post(false);
     unless_missing(api, id, met).await?;
     let request_id = idempotency.as_ref().map(IdempotentRequest::id);
@@ -238,7 +238,7 @@ const SECRET_REPLACED: &str = "the secret in the first response to this request 
 /// Sends a message to the receiver at once and says what came of it. It has no effect on
 /// the webhook.
 pub async fn test_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let id = request.webhook_id()?;
+    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
     let stored = find(api, id).await?;
     request.ensure_readable(stored.webhook.types)?;
     request.preconditions().evaluate_post(false)?;
@@ -265,7 +265,7 @@ pub async fn test_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Resp
 /// Continues after another event, or with the next one that happens.
 pub async fn replay_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let ReplayRequest { after } = request.json().await?;
-    let id = request.webhook_id()?;
+    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
     find(api, id).await?;
     request.preconditions().evaluate_post(false)?;
     let position = match after {
@@ -283,7 +283,7 @@ pub async fn replay_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Re
 
 pub async fn list_deliveries(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let query = request.list_query::<DeliveryFilter>()?;
-    let id = request.webhook_id()?;
+    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
     find(api, id).await?;
     let page = api.store.delivery_list(id, query.clone()).await?;
     let path = format!("webhooks/{}/deliveries", id.get());
@@ -296,10 +296,10 @@ pub async fn list_deliveries(api: &Api, request: ApiRequest<'_>) -> Result<Respo
 }
 
 pub async fn retry_delivery(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let id = request.webhook_id()?;
+    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
     let stored = find(api, id).await?;
     request.ensure_readable(stored.webhook.types)?;
-    let event = request.event_id()?;
+    let event = request.second_id(EventId::parse, NO_SUCH_DELIVERY)?;
     request.preconditions().evaluate_post(false)?;
     if stored.webhook.state != WebhookState::Enabled {
         return Err(ApiError::WebhookDisabled);
