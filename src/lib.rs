@@ -19,6 +19,8 @@ mod event_tail;
 
 pub mod store;
 
+mod import_socket;
+
 mod telemetry;
 
 // The domain.

@@ -8,10 +8,7 @@ use futures_util::FutureExt;
 use tokio::{task::JoinSet, time::timeout};
 
 use crate::{
-    api::Api,
-    event::EventRetention,
-    server::Tls,
-    store::{ImportServer, Store},
+    api::Api, event::EventRetention, import_socket::ImportServer, server::Tls, store::Store,
 };
 
 /// How long to wait before a task that panicked is restarted.
@@ -76,7 +73,7 @@ pub(crate) fn start(
 /// aborts them.
 pub(crate) struct Supervisor {
     tasks: JoinSet<()>,
-    imports: Arc<ImportServer>,
+    imports: Arc<ImportServer<Store>>,
 }
 
 impl Supervisor {

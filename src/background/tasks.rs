@@ -10,8 +10,9 @@ use crate::{
     event::EventRetention,
     event_tail::EventTail,
     idempotency, import,
+    import_socket::ImportServer,
     server::Tls,
-    store::{self, ImportServer, Store},
+    store::{self, Store},
     telemetry::error_latch::ErrorLatch,
 };
 
@@ -113,7 +114,7 @@ pub async fn note_open_store(store: Arc<Store>) {
 }
 
 /// Accepts animals from `petstore import` and `petstore seed`.
-pub async fn accept_imports(imports: Arc<ImportServer>) {
+pub async fn accept_imports(imports: Arc<ImportServer<Store>>) {
     imports.run().await;
 }
 

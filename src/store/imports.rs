@@ -1,6 +1,6 @@
 //! Imports: the command that writes a chunk, and the progress.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, path::Path};
 
 use super::{
     Error, Store,
@@ -11,6 +11,7 @@ use super::{
 use crate::{
     idempotency::RecordedRejection,
     import::{Import, ImportChunk, ImportId},
+    import_socket::{ImportFailure, ImportTarget},
     pet::PetId,
 };
 
@@ -107,6 +108,34 @@ impl Store {
             .find(&GET, vec![Value::Bytes(id.0.to_vec().into())])
             .await?;
         Ok(import.map_or(0, |import| import.records))
+    }
+}
+
+impl ImportTarget for Store {
+    fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Sqlite(db) => Some(db.path()),
+            Self::Postgres(_) => None,
+        }
+    }
+
+    async fn import(&self, chunk: ImportChunk) -> Result<Option<i64>, ImportFailure> {
+        Ok(self.pet_import(chunk).await?)
+    }
+
+    async fn forget(&self, id: ImportId) -> Result<(), ImportFailure> {
+        Ok(self.import_forget(id).await?)
+    }
+}
+
+impl From<Error> for ImportFailure {
+    fn from(error: Error) -> Self {
+        let reason = error.to_string();
+        match error {
+            Error::Overloaded => Self::Overloaded(reason),
+            Error::OutcomeUnknown(_) => Self::Unknown(reason),
+            Error::Unavailable(_) | Error::Internal(_) => Self::Failed(reason),
+        }
     }
 }
 

@@ -76,9 +76,9 @@ use sqlite::Sqlite;
 use table::{Record, Value};
 
 pub(crate) use admin::{
-    ImportError, ImportServer, Importer, Inspected, Restored, Server, SocketState, backup,
-    backup_to_stream, category_names, check, copy, explain_statements, export_orders, export_pets,
-    finished_import, inspect, list_keys, restore,
+    ImportError, Importer, Inspected, Restored, Server, backup, backup_to_stream, category_names,
+    check, copy, explain_statements, export_orders, export_pets, finished_import, inspect,
+    list_keys, restore,
 };
 pub(crate) use atomic_file::{AtomicFile, discard_unfinished};
 pub(crate) use error::explain;

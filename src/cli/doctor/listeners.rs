@@ -9,7 +9,8 @@ use super::{
 };
 use crate::{
     api::loopback_if_unspecified,
-    store::{Inspected, Server, SocketState},
+    import_socket::SocketState,
+    store::{Inspected, Server},
 };
 
 /// Returns whether the service is ready.

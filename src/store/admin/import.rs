@@ -24,11 +24,11 @@ use super::{
         working_set::Times,
     },
     export::{Existing, ExportError},
-    import_socket::{ImportConnection, ServiceError},
 };
 use crate::{
     category::Category,
     import::{FinishedImport, Import, ImportChunk, ImportId},
+    import_socket::{ImportConnection, ServiceError},
     pet::NewPet,
 };
 

@@ -16,9 +16,8 @@ use super::{
         url::DatabaseUrl,
     },
     check::{CheckError, damaged_pages},
-    import_socket::SocketState,
 };
-use crate::api_key::ApiKey;
+use crate::{api_key::ApiKey, import_socket::SocketState};
 
 /// Checking the pages of a larger file takes long.
 const MAX_CHECKED_BYTES: u64 = 1 << 30;

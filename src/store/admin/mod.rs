@@ -7,7 +7,6 @@ mod copy;
 mod explain;
 mod export;
 mod import;
-mod import_socket;
 mod inspect;
 mod restore;
 
@@ -18,6 +17,5 @@ pub(crate) use explain::explain_statements;
 pub(super) use explain::{ExplainTables, NamedSql, table_statements};
 pub(crate) use export::{category_names, export_orders, export_pets};
 pub(crate) use import::{ImportError, Importer, finished_import};
-pub(crate) use import_socket::{ImportServer, SocketState};
 pub(crate) use inspect::{Inspected, Server, inspect, list_keys};
 pub(crate) use restore::{Restored, restore};

@@ -22,9 +22,9 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::super::sqlite;
 use crate::import::{ImportChunk, ImportId};
-pub(crate) use server::ImportServer;
+
+pub(crate) use server::{ImportFailure, ImportServer, ImportTarget};
 
 /// Further clients are told to try again later.
 const MAX_CONNECTIONS: usize = 8;
@@ -58,12 +58,12 @@ enum RawRequest<'a> {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Reply {
-    /// See [`Store::pet_import`].
+    /// See [`ImportTarget::import`].
     Imported(Option<i64>),
     Forgotten,
     /// The store failed. Nothing was changed.
     Failed(String),
-    /// The store failed, and nobody knows whether the animals were written.
+    /// The store failed, and it is unknown whether the animals were written.
     Unknown(String),
     /// The request is invalid. The connection is closed.
     Refused(String),
@@ -100,7 +100,7 @@ pub(crate) enum ServiceError {
 
 impl ServiceError {
     /// Whether the animals may have been written nevertheless.
-    pub(super) fn is_unknown(&self) -> bool {
+    pub(crate) fn is_unknown(&self) -> bool {
         matches!(
             self,
             Self::Disconnected(_) | Self::Unknown(_) | Self::NoReply
@@ -115,7 +115,7 @@ pub(crate) enum SocketState {
         /// Of the service, if it is visible here.
         pid: Option<i32>,
     },
-    /// Nobody listens: its service was killed.
+    /// No process listens: its service was killed.
     Stale,
     Missing,
     /// This user may not connect, for example.
@@ -125,7 +125,7 @@ pub(crate) enum SocketState {
 impl SocketState {
     /// Connects to the socket beside the file at this canonical path. If a process has the file
     /// open, it may be a service that is just starting, which gets a second.
-    pub(super) async fn find(database: &Path, is_open: bool) -> Self {
+    pub(crate) async fn find(database: &Path, is_open: bool) -> Self {
         let mut retries = if is_open { 20 } else { 0 };
         loop {
             let found = match ImportConnection::open(database).await.map_err(|e| e.kind()) {
@@ -148,7 +148,7 @@ pub(crate) struct ImportConnection(BufReader<UnixStream>);
 
 impl ImportConnection {
     /// Connects to the service of the file at this canonical path.
-    pub(super) async fn open(database: &Path) -> io::Result<Self> {
+    pub(crate) async fn open(database: &Path) -> io::Result<Self> {
         let path = socket_path(database);
         // A link would be followed, to a service of another kind.
         if !fs::symlink_metadata(&path)?.file_type().is_socket() {
@@ -168,7 +168,7 @@ impl ImportConnection {
     }
 
     /// Whether the process of the service has ended, so that it writes nothing anymore.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         let Some(pid) = self.pid() else {
             return false;
         };
@@ -179,14 +179,14 @@ impl ImportConnection {
         }
     }
 
-    pub(super) async fn write(&mut self, chunk: &ImportChunk) -> Result<Option<i64>, ServiceError> {
+    pub(crate) async fn write(&mut self, chunk: &ImportChunk) -> Result<Option<i64>, ServiceError> {
         match self.send(Request::Import(chunk)).await? {
             Reply::Imported(last_event) => Ok(last_event),
             reply => Err(reply.into()),
         }
     }
 
-    pub(super) async fn forget(&mut self, id: ImportId) -> Result<(), ServiceError> {
+    pub(crate) async fn forget(&mut self, id: ImportId) -> Result<(), ServiceError> {
         match self.send(Request::Forget(id)).await? {
             Reply::Forgotten => Ok(()),
             reply => Err(reply.into()),
@@ -233,7 +233,9 @@ fn line(message: &impl Serialize) -> Vec<u8> {
 }
 
 fn socket_path(database: &Path) -> PathBuf {
-    sqlite::side_file(database, "-socket")
+    let mut path = database.as_os_str().to_owned();
+    path.push("-socket");
+    path.into()
 }
 
 /// The path as an address. One that is too long is reached through its folder, which must

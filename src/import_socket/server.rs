@@ -17,27 +17,51 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{
-    super::super::{Store, error::Error},
-    IDLE_TIMEOUT, MAX_CONNECTIONS, RawRequest, Reply, address, line, socket_path,
-};
-use crate::import::{ImportChunk, MAX_CHUNK_BYTES};
+use super::{IDLE_TIMEOUT, MAX_CONNECTIONS, RawRequest, Reply, address, line, socket_path};
+use crate::import::{ImportChunk, ImportId, MAX_CHUNK_BYTES};
 
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long to wait before a chunk for which there was no room in the queue is tried again.
 const OVERLOAD_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Accepts imports of animals. Only a served SQLite file needs that: anybody can write to a
-/// server.
-pub(crate) struct ImportServer {
-    store: Arc<Store>,
+/// The store that a service has open.
+pub(crate) trait ImportTarget: Send + Sync + 'static {
+    /// The canonical path of its SQLite file. Without one there is no socket: any process can
+    /// write to a database server.
+    fn file(&self) -> Option<&Path>;
+
+    /// Writes a chunk, all or nothing. Returns the sequence number of the newest event before
+    /// it, or `None` if the import is not where the chunk begins.
+    fn import(
+        &self,
+        chunk: ImportChunk,
+    ) -> impl Future<Output = Result<Option<i64>, ImportFailure>> + Send;
+
+    /// Deletes the record of an import.
+    fn forget(&self, id: ImportId) -> impl Future<Output = Result<(), ImportFailure>> + Send;
+}
+
+/// The reason why a store did not write, in words.
+#[derive(Debug)]
+pub(crate) enum ImportFailure {
+    /// Its queue is full. Nothing was changed.
+    Overloaded(String),
+    /// The outcome of the write is unknown.
+    Unknown(String),
+    /// Nothing was changed.
+    Failed(String),
+}
+
+/// Accepts imports of animals.
+pub(crate) struct ImportServer<T> {
+    store: Arc<T>,
     stop: CancellationToken,
     stopped: CancellationToken,
 }
 
-impl ImportServer {
-    pub(crate) fn new(store: Arc<Store>) -> Self {
+impl<T: ImportTarget> ImportServer<T> {
+    pub(crate) fn new(store: Arc<T>) -> Self {
         Self {
             store,
             stop: CancellationToken::new(),
@@ -63,10 +87,7 @@ impl ImportServer {
     }
 
     fn listen(&self) -> Option<Listener> {
-        let Store::Sqlite(db) = &*self.store else {
-            return None;
-        };
-        let path = socket_path(db.path());
+        let path = socket_path(self.store.file()?);
         let listener = Listener::bind(&path).inspect_err(|error| {
             let path = path.display();
             tracing::warn!(%error, %path, "import socket not created; stop the service to import");
@@ -108,15 +129,15 @@ impl ImportServer {
 }
 
 /// A connection of the service to a command.
-struct Connection {
+struct Connection<T> {
     stream: BufReader<UnixStream>,
-    store: Arc<Store>,
+    store: Arc<T>,
     stop: CancellationToken,
     /// How many were written.
     pets: usize,
 }
 
-impl Connection {
+impl<T: ImportTarget> Connection<T> {
     async fn serve(mut self) {
         let _ = self.serve_requests().await;
         if self.pets > 0 {
@@ -130,7 +151,7 @@ impl Connection {
             let reply = select! {
                 request = read_request(&mut self.stream, IDLE_TIMEOUT) => match request? {
                     end if end.is_empty() => return Ok(()),
-                    request => respond(&self.store, &request, &self.stop, &mut self.pets).await,
+                    request => respond(&*self.store, &request, &self.stop, &mut self.pets).await,
                 },
                 () = self.stop.cancelled() => Reply::Stopping,
             };
@@ -160,7 +181,7 @@ async fn read_request(
 }
 
 async fn respond(
-    store: &Store,
+    store: &impl ImportTarget,
     request: &[u8],
     stop: &CancellationToken,
     pets: &mut usize,
@@ -173,25 +194,27 @@ async fn respond(
             }),
             Err(reason) => return Reply::Refused(reason),
         },
-        Ok(RawRequest::Forget(id)) => store.import_forget(id).await.map(|()| Reply::Forgotten),
+        Ok(RawRequest::Forget(id)) => store.forget(id).await.map(|()| Reply::Forgotten),
         Err(error) => return Reply::Refused(error.to_string()),
     };
-    written.unwrap_or_else(|error| match error {
-        Error::Overloaded if stop.is_cancelled() => Reply::Stopping,
-        Error::OutcomeUnknown(_) => Reply::Unknown(error.to_string()),
-        _ => Reply::Failed(error.to_string()),
+    written.unwrap_or_else(|failure| match failure {
+        ImportFailure::Overloaded(_) if stop.is_cancelled() => Reply::Stopping,
+        ImportFailure::Unknown(reason) => Reply::Unknown(reason),
+        ImportFailure::Overloaded(reason) | ImportFailure::Failed(reason) => Reply::Failed(reason),
     })
 }
 
 /// Waits while the queue is full: requests of clients are shed then, an import has time.
 async fn import(
-    store: &Store,
+    store: &impl ImportTarget,
     chunk: &ImportChunk,
     stop: &CancellationToken,
-) -> Result<Option<i64>, Error> {
+) -> Result<Option<i64>, ImportFailure> {
     loop {
-        match store.pet_import(chunk.clone()).await {
-            Err(Error::Overloaded) if !stop.is_cancelled() => sleep(OVERLOAD_RETRY_INTERVAL).await,
+        match store.import(chunk.clone()).await {
+            Err(ImportFailure::Overloaded(_)) if !stop.is_cancelled() => {
+                sleep(OVERLOAD_RETRY_INTERVAL).await;
+            }
             written => return written,
         }
     }
