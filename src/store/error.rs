@@ -8,7 +8,7 @@ use std::{
 
 use rusqlite::{ErrorCode, ffi};
 
-use super::lock_holder::holder_and_advice;
+use super::{lock_holder::holder_and_advice, postgres::PostgresError};
 use crate::privileges::successor_of_root;
 
 pub(super) type Cause = Arc<dyn error::Error + Send + Sync>;
@@ -92,6 +92,32 @@ pub enum OpenError {
     Encoding { server: String, encoding: String },
     #[error("cannot set up TLS for {server}: {cause}")]
     Tls { server: String, cause: io::Error },
+}
+
+impl OpenError {
+    /// The error of a file, for `map_err`.
+    pub(super) fn file(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        |cause| Self::File {
+            path: path.into(),
+            cause,
+        }
+    }
+
+    /// The error of SQLite on a file, for `map_err`.
+    pub(super) fn database(path: &Path) -> impl Fn(rusqlite::Error) -> Self + Copy {
+        |cause| Self::Database {
+            path: path.into(),
+            cause,
+        }
+    }
+
+    /// The error of a PostgreSQL server, for `map_err`.
+    pub(super) fn postgres<E: Into<PostgresError>>(server: &str) -> impl Fn(E) -> Self + Copy {
+        |cause| Self::Postgres {
+            server: server.into(),
+            cause: Arc::new(cause.into()),
+        }
+    }
 }
 
 /// Says what is in the way of using a file, and what to do about it, if that depends on its

@@ -25,10 +25,7 @@ pub(crate) fn give_up_root(store: &Path) -> Result<(), OpenError> {
     if !geteuid().is_root() {
         return Ok(());
     }
-    let failed = |cause| OpenError::File {
-        path: store.into(),
-        cause,
-    };
+    let failed = OpenError::file(store);
     let path = resolve_folder(store).map_err(failed)?;
     let Err(shared) = reject_shared_folder(&path) else {
         return Ok(());
@@ -73,10 +70,7 @@ pub(super) fn reject_shared_folder(file: &Path) -> Result<(), OpenError> {
     }
     let folder = folder_of(file);
     for ancestor in folder.ancestors() {
-        let found = fs::metadata(ancestor).map_err(|cause| OpenError::File {
-            path: ancestor.into(),
-            cause,
-        })?;
+        let found = fs::metadata(ancestor).map_err(OpenError::file(ancestor))?;
         let is_folder = ancestor == folder;
         // In a sticky folder such as /tmp, others can add names, but not replace those of root.
         let is_sticky = found.mode() & 0o1000 != 0;

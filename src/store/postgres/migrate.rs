@@ -1,10 +1,8 @@
 //! Migrating the PostgreSQL schema, however many replicas start at once.
 
-use std::sync::Arc;
-
 use tokio_postgres::{Client, GenericClient};
 
-use super::{super::error::OpenError, error::PostgresError};
+use super::super::error::OpenError;
 
 /// The migrations in order. A released one is never changed.
 const MIGRATIONS: [&str; 1] = [include_str!("../../../migrations/postgres/1_initial.sql")];
@@ -61,7 +59,7 @@ impl SchemaVersion {
 
 /// The version of a schema that is not up to date, 0 if there is none; otherwise `None`.
 pub(super) async fn outdated_version(client: &Client, url: &str) -> Result<Option<i32>, OpenError> {
-    let failed = failed(url);
+    let failed = OpenError::postgres(url);
     // Nothing is prepared outside a transaction: a pooler may run each statement
     // in another session.
     let encoding = client.query_typed("SHOW server_encoding", &[]).await;
@@ -89,7 +87,7 @@ pub(super) async fn migrate(client: &mut Client, url: &str, create: bool) -> Res
         Some(0) if !create => return Err(OpenError::Empty(url.into())),
         Some(_) => {}
     }
-    let failed = failed(url);
+    let failed = OpenError::postgres(url);
     let transaction = client.transaction().await.map_err(failed)?;
     transaction
         .execute("SELECT pg_advisory_xact_lock($1)", &[&ADVISORY_LOCK])
@@ -123,11 +121,4 @@ pub(super) async fn migrate(client: &mut Client, url: &str, create: bool) -> Res
         .await
         .map_err(failed)?;
     transaction.commit().await.map_err(failed)
-}
-
-fn failed(url: &str) -> impl Fn(tokio_postgres::Error) -> OpenError + Copy {
-    move |cause| OpenError::Postgres {
-        server: url.into(),
-        cause: Arc::new(PostgresError::from(cause)),
-    }
 }

@@ -138,31 +138,22 @@ pub(super) async fn commit_confirmed(transaction: Transaction<'_>, warnings: &At
 type Connected = (Connector, Client, Arc<AtomicU64>);
 
 async fn connect(url: &PostgresUrl) -> Result<Connected, OpenError> {
-    let connector = Connector::new(url).map_err(|cause| OpenError::Tls {
-        server: url.to_string(),
-        cause,
-    })?;
+    let server = url.to_string();
+    let connector = match Connector::new(url) {
+        Ok(connector) => connector,
+        Err(cause) => return Err(OpenError::Tls { server, cause }),
+    };
     let connected = connector.connect().await;
-    let (client, warnings, _) = connected.map_err(|cause| OpenError::Postgres {
-        server: url.to_string(),
-        cause: Arc::new(cause),
-    })?;
+    let (client, warnings, _) = connected.map_err(OpenError::postgres(&server))?;
     Ok((connector, client, warnings))
 }
 
 async fn prepare(url: &PostgresUrl, create: bool) -> Result<Connected, OpenError> {
     let shown = url.to_string();
     let (connector, mut client, warnings) = connect(url).await?;
-    let failed = |cause: PostgresError| OpenError::Postgres {
-        server: shown.clone(),
-        cause: Arc::new(cause),
-    };
-    let migration = timeout(
-        MIGRATION_TIMEOUT,
-        migrate::migrate(&mut client, &shown, create),
-    );
-    let migrated = migration.await;
-    migrated.map_err(|elapsed| failed(elapsed.into()))??;
+    let migration = migrate::migrate(&mut client, &shown, create);
+    let migrated = timeout(MIGRATION_TIMEOUT, migration).await;
+    migrated.map_err(OpenError::postgres(&shown))??;
     Ok((connector, client, warnings))
 }
 
@@ -171,10 +162,7 @@ impl Postgres {
         let (connector, client, _) = prepare(url, options.create).await?;
         let sent = Timestamp::now();
         let rows = client.query_typed(IDENTITY.text(), &[]).await;
-        let rows = rows.map_err(|error| OpenError::Postgres {
-            server: url.to_string(),
-            cause: Arc::new(PostgresError::from(error)),
-        })?;
+        let rows = rows.map_err(OpenError::postgres(&url.to_string()))?;
         let (mut source, clock) = (String::new(), ServerClock::default());
         if let Some(row) = rows.first() {
             source = row.get(0);

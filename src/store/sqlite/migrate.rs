@@ -67,10 +67,7 @@ pub(super) enum SchemaState {
 /// Runs the missing migrations in one transaction. The caller holds the service
 /// lock; the state is checked again before anything is changed.
 pub(super) fn migrate(path: &Path) -> Result<(), OpenError> {
-    let failed = |cause| OpenError::Database {
-        path: path.into(),
-        cause,
-    };
+    let failed = OpenError::database(path);
     let open = || -> rusqlite::Result<Connection> {
         let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | FLAGS)?;
         db.busy_timeout(BUSY_TIMEOUT)?;
@@ -106,10 +103,7 @@ pub(super) fn migrate(path: &Path) -> Result<(), OpenError> {
 /// Rejects a file that is not a petstore database of a supported version, now that
 /// the WAL is visible: its header may be stale.
 pub(super) fn reject_newer(db: &Connection, path: &Path) -> Result<(), OpenError> {
-    let identity = Identity::read(db).map_err(|cause| OpenError::Database {
-        path: path.into(),
-        cause,
-    })?;
+    let identity = Identity::read(db).map_err(OpenError::database(path))?;
     identity.classify(path).map(drop)
 }
 

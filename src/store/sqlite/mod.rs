@@ -100,10 +100,7 @@ impl Sqlite {
         if options.role == Role::Service {
             warn_if_public(&path);
         }
-        let failed = |cause| OpenError::Database {
-            path: path.clone(),
-            cause,
-        };
+        let failed = OpenError::database(&path);
         if options.role == Role::Service {
             let added = added_objects(&opened.db).map_err(failed)?;
             if !added.is_empty() {

@@ -34,10 +34,7 @@ pub(super) fn prepare(
     path: &Path,
     options: &Options,
 ) -> Result<(PathBuf, Option<File>), OpenError> {
-    let failed = |cause| OpenError::File {
-        path: path.into(),
-        cause,
-    };
+    let failed = OpenError::file(path);
     let role = options.role;
     let path = canonical_path(path)?;
     let deadline = Instant::now() + BUSY_TIMEOUT;
@@ -70,10 +67,7 @@ pub(crate) struct ReadOnly {
 impl ReadOnly {
     /// Opens a file that `prepare` or `sniff_header` has checked.
     fn open(path: &Path) -> Result<Self, OpenError> {
-        let db = connect_read_only(path).map_err(|cause| OpenError::Database {
-            path: path.into(),
-            cause,
-        })?;
+        let db = connect_read_only(path).map_err(OpenError::database(path))?;
         Ok(Self {
             db,
             _side_files: EmptySideFiles(path.into()),
@@ -142,10 +136,7 @@ fn inspect(path: &Path) -> Result<(ReadOnly, SchemaState), OpenError> {
     sniff_header(&path, &options)?;
     let db = ReadOnly::open(&path)?;
     // The header on disk may be stale: the WAL is newer.
-    let identity = Identity::read(&db).map_err(|cause| OpenError::Database {
-        path: path.clone(),
-        cause,
-    })?;
+    let identity = Identity::read(&db).map_err(OpenError::database(&path))?;
     Ok((db, identity.classify(&path)?))
 }
 
@@ -201,14 +192,11 @@ pub(super) fn open(
 /// files is a link, or something else that SQLite cannot open or would wait for; and for root, if
 /// others can change the folder.
 pub(crate) fn canonical_path(path: &Path) -> Result<PathBuf, OpenError> {
-    let path = resolve_folder(path).map_err(|cause| OpenError::File {
-        path: path.into(),
-        cause,
-    })?;
+    let path = resolve_folder(path).map_err(OpenError::file(path))?;
     reject_shared_folder(&path)?;
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let file = side_file(&path, suffix);
-        reject_irregular(&file).map_err(|cause| OpenError::File { path: file, cause })?;
+        reject_irregular(&file).map_err(OpenError::file(&file))?;
     }
     Ok(path)
 }
@@ -232,10 +220,7 @@ pub(super) fn sniff_header(path: &Path, options: &Options) -> Result<SchemaState
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             return Err(OpenError::Missing(path.into()));
         }
-        Err(cause) => {
-            let path = path.into();
-            return Err(OpenError::File { path, cause });
-        }
+        Err(cause) => return Err(OpenError::file(path)(cause)),
     }
     // Offsets as in the SQLite file format: user_version at 60, application_id
     // at 68, and at 100 the b-tree page header of the schema table.

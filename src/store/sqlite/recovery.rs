@@ -49,20 +49,14 @@ impl Opened {
     /// Writes a WAL that was deleted to its path again, where the next connection recovers
     /// it. No other process may use the index; one that opens the file meanwhile cannot write.
     pub(super) fn save_deleted_wal(&self, path: &Path) -> Result<(), OpenError> {
-        let database_error = |cause| OpenError::Database {
-            path: path.into(),
-            cause,
-        };
+        let database_error = OpenError::database(path);
         let length = wal_length(&self.db).map_err(database_error)?;
         self.db
             .execute_batch("BEGIN IMMEDIATE")
             .map_err(database_error)?;
         let saved = self.copy_wal(path, length);
         let _ = self.db.execute_batch("ROLLBACK");
-        saved.map_err(|cause| OpenError::File {
-            path: wal_path(path),
-            cause,
-        })
+        saved.map_err(OpenError::file(&wal_path(path)))
     }
 
     /// If another process has created an empty WAL, it is filled, not replaced: a process that
@@ -96,12 +90,8 @@ impl Opened {
 /// Opens a file that `open::prepare` has checked. This process must have no other
 /// connection to it.
 pub(super) fn open_recovered(path: &Path, role: Role) -> Result<Opened, OpenError> {
-    let database_error = |cause| OpenError::Database {
-        path: path.into(),
-        cause,
-    };
+    let database_error = OpenError::database(path);
     let index_path = index_path(path);
-    let file_error = |path| |cause| OpenError::File { path, cause };
     let is_new = !is_open(path);
     let wal = wal_path(path);
     // A process that has just closed the file properly has deleted the WAL, too.
@@ -121,16 +111,13 @@ pub(super) fn open_recovered(path: &Path, role: Role) -> Result<Opened, OpenErro
         Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => {
             return Err(OpenError::WalDeleted(wal));
         }
-        rewritten => rewritten.map_err(file_error(wal))?,
+        rewritten => rewritten.map_err(OpenError::file(&wal))?,
     };
     db.execute_batch("ROLLBACK").map_err(database_error)?;
     // The name of a new WAL must be durable, and SQLite ignores that this fsync failed.
-    sync_folder(path).map_err(|cause| OpenError::File {
-        path: path.parent().unwrap_or(path).into(),
-        cause,
-    })?;
+    sync_folder(path).map_err(OpenError::file(path.parent().unwrap_or(path)))?;
     let file = open_regular(&index_path, File::options().read(true));
-    let file = file.map_err(file_error(index_path))?;
+    let file = file.map_err(OpenError::file(&index_path))?;
     let index = WalIndex { is_new, file };
     Ok(Opened { db, index, wal })
 }

@@ -47,10 +47,7 @@ impl ClosedStore {
     /// Locks a store, even a damaged one. If there is none, an empty file takes its place
     /// until the drop, so that no service can create one meanwhile.
     pub(crate) fn lock(path: &Path) -> Result<Self, OpenError> {
-        let failed = |cause| OpenError::File {
-            path: path.into(),
-            cause,
-        };
+        let failed = OpenError::file(path);
         let path = canonical_path(path)?;
         let mut found = Found::at(&path).map_err(failed)?;
         if found == Found::AnotherProgram {
@@ -142,10 +139,7 @@ impl Drop for ClosedStore {
 /// failure is an error, because the WAL has changes that a sound file needs.
 fn checkpoint_unless_damaged(path: &Path) -> io::Result<bool> {
     let copied = open_recovered(path, Role::Service).and_then(|opened| {
-        let copied = checkpoint(&opened.db).map_err(|cause| OpenError::Database {
-            path: path.into(),
-            cause,
-        })?;
+        let copied = checkpoint(&opened.db).map_err(OpenError::database(path))?;
         opened.checkpoint_and_close();
         Ok(copied)
     });
