@@ -73,7 +73,7 @@ use postgres::Postgres;
 use queue::wait;
 use sql::Sql;
 use sqlite::Sqlite;
-use table::{Record, Value};
+use table::{Group, Record, Value};
 
 pub(crate) use admin::{
     ImportError, Importer, Inspected, Restored, Server, backup, backup_to_stream, category_names,
@@ -93,8 +93,9 @@ pub(crate) use url::redact_password;
 statements! {
     /// PostgreSQL has many rows of counters, to avoid contention.
     COUNTS() = {
-        let sums = tables::COUNTS.map(|column| format!("CAST(sum({column}) AS bigint)"));
-        format!("SELECT {} FROM counts", sums.join(", "))
+        let counters = Counts::columns("").into_iter();
+        let sums = counters.map(|counter| format!("CAST(sum({}) AS bigint)", counter.name));
+        format!("SELECT {} FROM counts", sums.collect::<Vec<_>>().join(", "))
     };
 }
 

@@ -195,6 +195,31 @@ impl<A: Field, B: Field> Group for Option<(A, B)> {
     }
 }
 
+/// The key of a row: the values of the first column or columns of its table.
+pub(super) trait Key: Ord + Clone + Send + Sync {
+    const COLUMNS: usize;
+
+    /// Calls `put` with the value of each column.
+    fn write<'a>(&'a self, put: &mut dyn FnMut(Value<'a>));
+}
+
+impl<F: Field + Ord + Clone + Send + Sync> Key for F {
+    const COLUMNS: usize = 1;
+
+    fn write<'a>(&'a self, put: &mut dyn FnMut(Value<'a>)) {
+        put(self.to_value());
+    }
+}
+
+impl<A: Key, B: Key> Key for (A, B) {
+    const COLUMNS: usize = A::COLUMNS + B::COLUMNS;
+
+    fn write<'a>(&'a self, put: &mut dyn FnMut(Value<'a>)) {
+        self.0.write(put);
+        self.1.write(put);
+    }
+}
+
 /// A struct that is stored as a row.
 pub(super) trait Table: Group {
     const NAME: &'static str;
@@ -311,66 +336,6 @@ macro_rules! table {
             )?
         }
     };
-}
-
-impl Field for i64 {
-    const KIND: Kind = Kind::Int;
-
-    fn to_value(&self) -> Value<'_> {
-        Value::Int(*self)
-    }
-
-    fn from_value(value: Value<'_>) -> Result<Self, Corrupt> {
-        match value {
-            Value::Int(int) => Ok(int),
-            _ => Err(Corrupt),
-        }
-    }
-}
-
-impl Field for bool {
-    const KIND: Kind = Kind::Bool;
-
-    fn to_value(&self) -> Value<'_> {
-        Value::Bool(*self)
-    }
-
-    fn from_value(value: Value<'_>) -> Result<Self, Corrupt> {
-        match value {
-            Value::Bool(bool) => Ok(bool),
-            _ => Err(Corrupt),
-        }
-    }
-}
-
-impl Field for String {
-    const KIND: Kind = Kind::Text;
-
-    fn to_value(&self) -> Value<'_> {
-        Value::text(self.as_str())
-    }
-
-    fn from_value(value: Value<'_>) -> Result<Self, Corrupt> {
-        match value {
-            Value::Text(text) => Ok(text.into_owned()),
-            _ => Err(Corrupt),
-        }
-    }
-}
-
-impl<const N: usize> Field for [u8; N] {
-    const KIND: Kind = Kind::Bytes;
-
-    fn to_value(&self) -> Value<'_> {
-        Value::Bytes(Cow::Borrowed(self))
-    }
-
-    fn from_value(value: Value<'_>) -> Result<Self, Corrupt> {
-        match value {
-            Value::Bytes(bytes) => Self::try_from(&*bytes).map_err(|_| Corrupt),
-            _ => Err(Corrupt),
-        }
-    }
 }
 
 impl<F: Field> Field for Option<F> {

@@ -333,34 +333,28 @@ pub struct Counts {
     pub orders: OrderCounts,
 }
 
-/// The columns of `counts`, in the order in which they are read.
-pub(super) const COUNTS: [&str; 8] = [
-    "pets",
-    "pets_available",
-    "pets_pending",
-    "pets_sold",
-    "orders_placed",
-    "orders_completed",
-    "orders_cancelled",
-    "orders_returned",
-];
+columns! {
+    Counts {
+        pets,
+        orders,
+    }
+}
 
-impl Record for Counts {
-    fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
-        Ok(Self {
-            pets: Inventory {
-                total: columns.next()?,
-                available: columns.next()?,
-                pending: columns.next()?,
-                sold: columns.next()?,
-            },
-            orders: OrderCounts {
-                placed: columns.next()?,
-                completed: columns.next()?,
-                cancelled: columns.next()?,
-                returned: columns.next()?,
-            },
-        })
+columns! {
+    Inventory {
+        total as "pets",
+        available as "pets_available",
+        pending as "pets_pending",
+        sold as "pets_sold",
+    }
+}
+
+columns! {
+    OrderCounts {
+        placed as "orders_placed",
+        completed as "orders_completed",
+        cancelled as "orders_cancelled",
+        returned as "orders_returned",
     }
 }
 
@@ -388,7 +382,13 @@ macro_rules! fields {
 }
 
 fields! {
+    Bool, bool;
+    bool: |it| Value::Bool(*it), Some;
+}
+
+fields! {
     Int, i64;
+    i64: |it| Value::Int(*it), Some;
     u16: |it| Value::Int(i64::from(*it)), |int| int.try_into().ok();
     u32: |it| Value::Int(i64::from(*it)), |int| int.try_into().ok();
     Timestamp: |it| Value::Int(it.as_microsecond()), |int| Self::from_microsecond(int).ok();
@@ -400,6 +400,7 @@ fields! {
 
 fields! {
     Text, Cow<'_, str>;
+    String: |it| Value::text(it.as_str()), |text| Some(text.into_owned());
     CompactString: |it| Value::text(it.as_str()), |text| Some((&*text).into());
     PetStatus: |it| Value::text(it.as_str()), |text| Self::parse(&text).ok();
     OrderStatus: |it| Value::text(it.as_str()), |text| Self::parse(&text).ok();
@@ -418,6 +419,7 @@ fields! {
 
 fields! {
     Bytes, Cow<'_, [u8]>;
+    [u8; 32]: |it| Value::Bytes(it.as_slice().into()), |bytes| (&*bytes).try_into().ok();
     KeyHash: |it| it.as_bytes().to_value(), |bytes| Some(Self::from_store((&*bytes).try_into().ok()?));
     ImportId: |it| it.0.to_value(), |bytes| Some(Self((&*bytes).try_into().ok()?));
 }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    table::{Field, Table, Value},
+    table::{Key, Table, Value},
     tables::{ApiKeyRow, DeliveryRow, EventRow, IdempotencyRecord, to_json},
 };
 use crate::{
@@ -21,16 +21,18 @@ use crate::{
     webhook::{WebhookId, delivery::StoredWebhook},
 };
 
-/// A row that is found by its key, which is the first column or columns of its table.
+/// A row that is found by its key.
 pub(super) trait Keyed: Table + Clone + PartialEq + Send + Sync + 'static {
-    type Key: Ord + Clone + Send + Sync;
+    type Key: Key;
 
-    const KEY_COLUMNS: usize = 1;
+    const KEY_COLUMNS: usize = Self::Key::COLUMNS;
 
     fn key(&self) -> Self::Key;
 
     /// Calls `put` with the value of each column of a key.
-    fn write_key<'a>(key: &'a Self::Key, put: &mut dyn FnMut(Value<'a>));
+    fn write_key<'a>(key: &'a Self::Key, put: &mut dyn FnMut(Value<'a>)) {
+        key.write(put);
+    }
 }
 
 /// The protection of the rows that commands name, from their load to the commit.
@@ -443,70 +445,30 @@ impl WorkingSet {
     }
 }
 
-/// A row that is found by its id.
-macro_rules! keyed_by_id {
-    ($type:ty, $key:ty $(, $field:ident)?) => {
+/// Declares the key of each table.
+macro_rules! keyed {
+    ($($type:ty: $key:ty = |$row:ident| $value:expr;)+) => {$(
         impl Keyed for $type {
             type Key = $key;
 
             fn key(&self) -> $key {
-                self$(.$field)?.id
-            }
-
-            fn write_key<'a>(key: &'a $key, put: &mut dyn FnMut(Value<'a>)) {
-                put(key.to_value());
+                let $row = self;
+                $value
             }
         }
-    };
+    )+};
 }
 
-keyed_by_id!(Pet, PetId);
-keyed_by_id!(Order, OrderId);
-keyed_by_id!(Category, CategoryId);
-keyed_by_id!(Import, ImportId);
-keyed_by_id!(ApiKeyRow, i64, key);
-keyed_by_id!(StoredWebhook, WebhookId, webhook);
-
-impl Keyed for EventRow {
-    type Key = i64;
-
-    fn key(&self) -> i64 {
-        self.sequence
-    }
-
-    fn write_key<'a>(key: &'a i64, put: &mut dyn FnMut(Value<'a>)) {
-        put(key.to_value());
-    }
-}
-
-impl Keyed for DeliveryRow {
-    type Key = (WebhookId, i64);
-
-    const KEY_COLUMNS: usize = 2;
-
-    fn key(&self) -> Self::Key {
-        (self.webhook_id, self.sequence)
-    }
-
-    fn write_key<'a>((webhook_id, sequence): &'a Self::Key, put: &mut dyn FnMut(Value<'a>)) {
-        put(webhook_id.to_value());
-        put(sequence.to_value());
-    }
-}
-
-impl Keyed for IdempotencyRecord {
-    type Key = (i64, CompactString);
-
-    const KEY_COLUMNS: usize = 2;
-
-    fn key(&self) -> Self::Key {
-        (self.api_key_id, self.key.clone())
-    }
-
-    fn write_key<'a>((api_key_id, key): &'a Self::Key, put: &mut dyn FnMut(Value<'a>)) {
-        put(api_key_id.to_value());
-        put(key.to_value());
-    }
+keyed! {
+    Pet: PetId = |pet| pet.id;
+    Order: OrderId = |order| order.id;
+    Category: CategoryId = |category| category.id;
+    Import: ImportId = |import| import.id;
+    ApiKeyRow: i64 = |row| row.key.id;
+    StoredWebhook: WebhookId = |stored| stored.webhook.id;
+    DeliveryRow: (WebhookId, i64) = |row| (row.webhook_id, row.sequence);
+    IdempotencyRecord: (i64, CompactString) = |record| (record.api_key_id, record.key.clone());
+    EventRow: i64 = |event| event.sequence;
 }
 
 impl Stored for Pet {
