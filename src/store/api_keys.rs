@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::{
     Error, Store,
-    command::{Command, Draft, Lane, Reply},
+    command::{Command, Draft, Lane, NotFound, Reply},
     list::Select,
     table::columns,
     tables::ApiKeyRow,
@@ -15,7 +15,6 @@ use super::{
 };
 use crate::{
     api_key::{ApiKey, ApiKeyFilter, ApiKeyLabel, ApiKeyUsage, KeyHash, NewApiKey},
-    idempotency::RecordedRejection,
     page::{ListQuery, Page, Position},
 };
 
@@ -24,20 +23,6 @@ const MAX_CONCURRENT_USAGE: usize = 64;
 
 statements! {
     LIST() = format!("SELECT {} FROM api_keys ORDER BY id", columns::<ApiKeyRow>());
-}
-
-/// There is no such key, or it is revoked.
-#[derive(Debug, Clone, Copy)]
-struct NoSuchKey;
-
-impl RecordedRejection for NoSuchKey {
-    fn code(self) -> &'static str {
-        "no_such_key"
-    }
-
-    fn from_code(code: &str) -> Option<Self> {
-        (code == Self.code()).then_some(Self)
-    }
 }
 
 struct CreateKey {
@@ -93,18 +78,17 @@ struct RotateKey {
 
 impl Command for RotateKey {
     type Output = ApiKey;
-    type Rejection = NoSuchKey;
+    type Rejection = NotFound;
 
     fn keys(&self, keys: &mut Keys) {
         keys.api_keys.push(self.id);
         keys.draw(Sequence::ApiKeys, 1);
     }
 
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<ApiKey, NoSuchKey> {
-        let before = draft.tables.api_keys.get(&self.id).ok_or(NoSuchKey)?;
-        if before.key.revoked_at.is_some() {
-            return Err(NoSuchKey);
-        }
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<ApiKey, NotFound> {
+        let before = draft.tables.api_keys.get(&self.id);
+        let before = before.filter(|row| row.key.revoked_at.is_none());
+        let before = before.ok_or(NotFound)?;
         let mut expiring = before.clone();
         // An earlier expiry stays.
         let expires_at = before.key.expires_at.unwrap_or(Timestamp::MAX);
@@ -122,15 +106,14 @@ struct RevokeKey {
 impl Command for RevokeKey {
     /// The key as it was before.
     type Output = ApiKey;
-    type Rejection = NoSuchKey;
+    type Rejection = NotFound;
 
     fn keys(&self, keys: &mut Keys) {
         keys.api_keys.push(self.id);
     }
 
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<ApiKey, NoSuchKey> {
-        let before = draft.tables.api_keys.get(&self.id);
-        let before = before.ok_or(NoSuchKey)?;
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<ApiKey, NotFound> {
+        let before = draft.tables.api_keys.get(&self.id).ok_or(NotFound)?;
         let mut revoked = before.clone();
         revoked.key.revoked_at = before.key.revoked_at.or(Some(self.now));
         let before = before.key.clone();
@@ -145,15 +128,15 @@ impl Command for RecordUsage {
     const LANE: Lane = Lane::Bulk;
 
     type Output = i64;
-    type Rejection = NoSuchKey;
+    type Rejection = NotFound;
 
     fn keys(&self, keys: &mut Keys) {
         keys.api_keys.push(self.0.id);
     }
 
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<i64, NoSuchKey> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<i64, NotFound> {
         let Self(usage) = self;
-        let before = draft.tables.api_keys.get(&usage.id).ok_or(NoSuchKey)?;
+        let before = draft.tables.api_keys.get(&usage.id).ok_or(NotFound)?;
         let mut used = before.clone();
         let key = &mut used.key;
         key.last_used_at = key.last_used_at.max(Some(usage.last_used_at));

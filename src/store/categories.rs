@@ -25,7 +25,7 @@ struct NameCategory {
 }
 
 impl Command for NameCategory {
-    type Output = (CategoryId, Naming);
+    type Output = Naming;
     type Rejection = CategoryRejection;
 
     fn keys(&self, keys: &mut Keys) {
@@ -33,7 +33,7 @@ impl Command for NameCategory {
         keys.category_names.push(self.category.name.folded());
     }
 
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Self::Output, CategoryRejection> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Naming, CategoryRejection> {
         let Category { id, name } = &self.category;
         let before = draft.tables.categories.get(id);
         let naming = decide_naming(before, name, self.expected.as_ref())?;
@@ -44,11 +44,7 @@ impl Command for NameCategory {
             }
             draft.put(self.category.clone());
         }
-        Ok((*id, naming))
-    }
-
-    fn resource_id((id, _): &Self::Output) -> i64 {
-        id.get()
+        Ok(naming)
     }
 }
 
@@ -58,18 +54,18 @@ struct DeleteCategory {
 }
 
 impl Command for DeleteCategory {
-    type Output = CategoryId;
+    type Output = ();
     type Rejection = CategoryRejection;
 
     fn keys(&self, keys: &mut Keys) {
         keys.categories.push(self.id);
     }
 
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<CategoryId, CategoryRejection> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<(), CategoryRejection> {
         let before = draft.tables.categories.get(&self.id);
         decide_deletion(before, self.expected.as_ref())?;
         draft.delete::<Category>(self.id);
-        Ok(self.id)
+        Ok(())
     }
 }
 
@@ -83,8 +79,8 @@ impl Store {
         expected: Option<Option<Category>>,
     ) -> Result<Result<Naming, CategoryRejection>, Error> {
         let category = Category { id, name };
-        let named = self.execute_once(Some(api_key_id), NameCategory { category, expected });
-        Ok(named.await?.map(|(_, naming)| naming))
+        self.execute_once(Some(api_key_id), NameCategory { category, expected })
+            .await
     }
 
     /// Deletes the name of a category. With `expected`, it must still be that one.
@@ -94,8 +90,8 @@ impl Store {
         id: CategoryId,
         expected: Option<Category>,
     ) -> Result<Result<(), CategoryRejection>, Error> {
-        let deleted = self.execute_once(Some(api_key_id), DeleteCategory { id, expected });
-        Ok(deleted.await?.map(drop))
+        self.execute_once(Some(api_key_id), DeleteCategory { id, expected })
+            .await
     }
 
     pub async fn category_get(&self, id: CategoryId) -> Result<Option<Category>, Error> {

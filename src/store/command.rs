@@ -22,7 +22,7 @@ use super::{
     tables::IdempotencyRecord,
     working_set::{Change, Keyed, Keys, NewIds, RowChange, Sequence, WorkingSet},
 };
-use crate::idempotency::{IdempotentRequest, RecordedRejection};
+use crate::idempotency::{Idempotent, IdempotentRequest, RecordedRejection};
 
 /// The stored outcome of a request that succeeded.
 const SUCCEEDED: &str = "succeeded";
@@ -104,6 +104,32 @@ pub(super) enum Reply<T, R> {
     /// A retry: the id that the first request recorded, or its rejection.
     Replayed(Result<i64, R>),
     KeyReused,
+}
+
+impl<T, R> Reply<T, R> {
+    /// The result of a command without an idempotency key.
+    pub(super) fn executed(self) -> Result<T, R> {
+        match self {
+            Self::Executed(result) => result,
+            Self::Replayed(_) | Self::KeyReused => {
+                unreachable!("without an idempotency key nothing is replayed")
+            }
+        }
+    }
+
+    /// The result of a request. A retry gets the resource that `read` returns for the recorded
+    /// id.
+    pub(super) async fn or_replay(
+        self,
+        read: impl AsyncFnOnce(i64) -> Result<Result<T, R>, Error>,
+    ) -> Result<Idempotent<Result<T, R>>, Error> {
+        Ok(match self {
+            Self::Executed(result) => Idempotent::Executed(result),
+            Self::Replayed(Ok(id)) => Idempotent::Replayed(read(id).await?),
+            Self::Replayed(Err(rejection)) => Idempotent::Replayed(Err(rejection)),
+            Self::KeyReused => Idempotent::KeyReused,
+        })
+    }
 }
 
 type ReplyOf<C> = Reply<<C as Command>::Output, <C as Command>::Rejection>;
@@ -253,6 +279,25 @@ fn record<R: RecordedRejection>(
     let key = record.key();
     let row = Some(record);
     set.apply(RowChange { key, row }.into(), None);
+}
+
+/// The rejection of a command that finds nothing to change. Such commands have no idempotency
+/// keys, so it is never recorded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NotFound;
+
+impl RecordedRejection for NotFound {
+    fn code(self) -> &'static str {
+        "not_found"
+    }
+
+    fn is_recorded(self) -> bool {
+        false
+    }
+
+    fn from_code(_: &str) -> Option<Self> {
+        None
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

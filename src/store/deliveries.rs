@@ -4,14 +4,13 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     Error, Store,
-    command::{Command, Draft, Lane},
+    command::{Command, Draft, Lane, NotFound},
     list::Select,
     tables::DeliveryRow,
     working_set::Keys,
 };
 use crate::{
     event::EventId,
-    idempotency::RecordedRejection,
     page::{ListQuery, Page, Position},
     webhook::{
         WebhookId, WebhookState,
@@ -21,20 +20,6 @@ use crate::{
         },
     },
 };
-
-/// There is no such delivery, or another replica delivers to the webhook.
-#[derive(Debug, Clone, Copy)]
-struct NotFound;
-
-impl RecordedRejection for NotFound {
-    fn code(self) -> &'static str {
-        "not_found"
-    }
-
-    fn from_code(code: &str) -> Option<Self> {
-        (code == Self.code()).then_some(Self)
-    }
-}
 
 struct SaveProgress {
     id: WebhookId,

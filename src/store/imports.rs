@@ -4,12 +4,11 @@ use std::{collections::HashSet, path::Path};
 
 use super::{
     Error, Store,
-    command::{Command, Draft, Lane, Reply},
+    command::{Command, Draft, Lane, NotFound},
     table::{Value, columns},
     working_set::{Keys, Sequence},
 };
 use crate::{
-    idempotency::RecordedRejection,
     import::{Import, ImportChunk, ImportId},
     import_socket::{ImportFailure, ImportTarget},
     pet::PetId,
@@ -19,20 +18,6 @@ statements! {
     GET(Bytes) = format!("SELECT {} FROM imports WHERE digest = $1", columns::<Import>());
 }
 
-/// The import is not where the chunk begins.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Outdated;
-
-impl RecordedRejection for Outdated {
-    fn code(self) -> &'static str {
-        "outdated"
-    }
-
-    fn from_code(code: &str) -> Option<Self> {
-        (code == Self.code()).then_some(Self)
-    }
-}
-
 pub(super) struct WriteChunk(pub(super) ImportChunk);
 
 impl Command for WriteChunk {
@@ -40,7 +25,8 @@ impl Command for WriteChunk {
 
     /// The sequence number of the newest event before it.
     type Output = i64;
-    type Rejection = Outdated;
+    /// The import is not where the chunk begins.
+    type Rejection = NotFound;
 
     fn keys(&self, keys: &mut Keys) {
         let Self(chunk) = self;
@@ -52,7 +38,7 @@ impl Command for WriteChunk {
         }
     }
 
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<i64, Outdated> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<i64, NotFound> {
         let Self(chunk) = self;
         let before = match draft.tables.imports.get(&chunk.id) {
             None if chunk.from == 0 => 0,
@@ -63,7 +49,7 @@ impl Command for WriteChunk {
             {
                 before.pets
             }
-            _ => return Err(Outdated),
+            _ => return Err(NotFound),
         };
         let now = draft.times.now;
         draft.put(Import {
@@ -99,7 +85,7 @@ impl Store {
     /// changed nothing, if the import is not where the chunk begins: another command continues
     /// or has finished it, or it is not known anymore.
     pub async fn pet_import(&self, chunk: ImportChunk) -> Result<Option<i64>, Error> {
-        Ok(written(self.execute(None, WriteChunk(chunk), None).await?))
+        Ok(self.execute_once(None, WriteChunk(chunk)).await?.ok())
     }
 
     /// The number of records of an import that are done.
@@ -136,13 +122,5 @@ impl From<Error> for ImportFailure {
             Error::OutcomeUnknown(_) => Self::Unknown(reason),
             Error::Unavailable(_) | Error::Internal(_) => Self::Failed(reason),
         }
-    }
-}
-
-/// The result of [`WriteChunk`], for which there is no idempotency key.
-pub(super) fn written(reply: Reply<i64, Outdated>) -> Option<i64> {
-    match reply {
-        Reply::Executed(written) => written.ok(),
-        Reply::Replayed(_) | Reply::KeyReused => None,
     }
 }

@@ -66,7 +66,7 @@ use crate::{
     import::ImportId,
     page::{Filter, ListQuery, Page, Position, Sort},
 };
-use command::{Command, CommandResult, QueuedCommand, Reply};
+use command::{Command, CommandResult, QueuedCommand};
 use error::MissingRow;
 use list::{Dialect, Select};
 use postgres::Postgres;
@@ -269,12 +269,8 @@ impl Store {
         api_key_id: Option<i64>,
         command: C,
     ) -> Result<Result<C::Output, C::Rejection>, Error> {
-        match self.execute(api_key_id, command, None).await? {
-            Reply::Executed(result) => Ok(result),
-            Reply::Replayed(_) | Reply::KeyReused => {
-                unreachable!("without an idempotency key nothing is replayed")
-            }
-        }
+        let reply = self.execute(api_key_id, command, None).await?;
+        Ok(reply.executed())
     }
 
     /// Reads rows.

@@ -168,16 +168,11 @@ impl Store {
         reply: Reply<Order, OrderRejection>,
         as_recorded: impl FnOnce(Order) -> Order,
     ) -> Result<Idempotent<OrderResult>, Error> {
-        Ok(match reply {
-            Reply::Executed(result) => Idempotent::Executed(result),
-            Reply::Replayed(Ok(id)) => {
-                let order = self.order_get(OrderId::from_store(id)).await?;
-                let order = order.map(as_recorded).ok_or(OrderRejection::NoSuchOrder);
-                Idempotent::Replayed(order)
-            }
-            Reply::Replayed(Err(rejection)) => Idempotent::Replayed(Err(rejection)),
-            Reply::KeyReused => Idempotent::KeyReused,
-        })
+        let read = async |id| {
+            let order = self.order_get(OrderId::from_store(id)).await?;
+            Ok(order.map(as_recorded).ok_or(OrderRejection::NoSuchOrder))
+        };
+        reply.or_replay(read).await
     }
 
     /// Cancels a batch of the orders whose reservation has expired. Returns their number; 0

@@ -79,20 +79,20 @@ struct DeletePet {
 }
 
 impl Command for DeletePet {
-    type Output = PetId;
+    type Output = ();
     type Rejection = PetRejection;
 
     fn keys(&self, keys: &mut Keys) {
         keys.pets.push(self.id);
     }
 
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<PetId, PetRejection> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<(), PetRejection> {
         let before = draft.tables.pets.get(&self.id);
         let claim = draft.claims.get(&self.id).copied();
         let before = before.ok_or(PetRejection::NoSuchPet)?;
         decide_deletion(before, self.expected.as_ref(), claim)?;
         draft.delete::<Pet>(self.id);
-        Ok(self.id)
+        Ok(())
     }
 }
 
@@ -141,8 +141,8 @@ impl Store {
         id: PetId,
         expected: Option<Pet>,
     ) -> Result<Result<(), PetRejection>, Error> {
-        let deleted = self.execute_once(Some(api_key_id), DeletePet { id, expected });
-        Ok(deleted.await?.map(drop))
+        self.execute_once(Some(api_key_id), DeletePet { id, expected })
+            .await
     }
 
     pub async fn pet_get(&self, id: PetId) -> Result<Option<Pet>, Error> {

@@ -130,18 +130,18 @@ impl Command for ChangeWebhook {
 struct DeleteWebhook(WebhookId);
 
 impl Command for DeleteWebhook {
-    type Output = WebhookId;
+    type Output = ();
     type Rejection = WebhookRejection;
 
     fn keys(&self, keys: &mut Keys) {
         keys.webhooks.push(self.0);
     }
 
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<WebhookId, WebhookRejection> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<(), WebhookRejection> {
         let stored = draft.tables.webhooks.get(&self.0);
         stored.ok_or(WebhookRejection::NoSuchWebhook)?;
         draft.delete::<StoredWebhook>(self.0);
-        Ok(self.0)
+        Ok(())
     }
 }
 
@@ -237,15 +237,11 @@ impl Store {
         &self,
         reply: Reply<StoredWebhook, WebhookRejection>,
     ) -> Result<Idempotent<WebhookResult>, Error> {
-        Ok(match reply {
-            Reply::Executed(result) => Idempotent::Executed(result),
-            Reply::Replayed(Ok(id)) => {
-                let stored = self.webhook_get(WebhookId::from_store(id)).await?;
-                Idempotent::Replayed(stored.ok_or(WebhookRejection::NoSuchWebhook))
-            }
-            Reply::Replayed(Err(rejection)) => Idempotent::Replayed(Err(rejection)),
-            Reply::KeyReused => Idempotent::KeyReused,
-        })
+        let read = async |id| {
+            let stored = self.webhook_get(WebhookId::from_store(id)).await?;
+            Ok(stored.ok_or(WebhookRejection::NoSuchWebhook))
+        };
+        reply.or_replay(read).await
     }
 
     pub async fn webhook_get(&self, id: WebhookId) -> Result<Option<StoredWebhook>, Error> {

@@ -16,7 +16,7 @@ use super::{
         Options, Role, Store,
         command::QueuedCommand,
         error::{Error, OpenError, sqlite_reason},
-        imports::{GET, WriteChunk, written},
+        imports::{GET, WriteChunk},
         lock_holder::holder_and_advice,
         sqlite,
         table::Record,
@@ -190,7 +190,8 @@ impl Importer {
                 sqlite::run(file.db(), &mut commands, times)?;
                 let [command] = commands;
                 command.finish(Ok(()));
-                written(reply.await.unwrap_or(Err(Error::Overloaded))?)
+                let reply = reply.await.unwrap_or(Err(Error::Overloaded))?;
+                reply.executed().ok()
             }
             Target::Service(service) => service.write(&chunk).await?,
             Target::Server(store) => store.pet_import(chunk).await?,
