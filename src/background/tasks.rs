@@ -99,7 +99,7 @@ pub async fn purge_imports(store: Arc<Store>) {
     let mut latch = ErrorLatch::new("import purge");
     loop {
         ticks.tick().await;
-        latch.observe(store.import_purge(import::RETENTION).await);
+        latch.observe(in_batches(|| store.import_purge(import::RETENTION)).await);
     }
 }
 

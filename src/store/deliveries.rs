@@ -1,11 +1,13 @@
 //! Deliveries: the progress of a webhook, what has failed, and retries.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::{
     Error, Store,
     command::{Command, Draft, Lane, NotFound},
+    error::MissingRow,
     list::Select,
+    table::{Columns, Group, Record, Row, Value, columns_of, names},
     tables::DeliveryRow,
     working_set::Keys,
 };
@@ -18,8 +20,51 @@ use crate::{
             Delivery, DeliveryFilter, DeliveryState, LeasedWebhook, Progress, Retries,
             StoredWebhook,
         },
+        schedule::latest_attempt,
     },
 };
+
+statements! {
+    ENABLED() = format!(
+        "SELECT {} FROM webhooks WHERE state = 'enabled' ORDER BY id",
+        names(&LeasedWebhook::columns(""))
+    );
+    /// At least one row, with the number of all and when the next one is due.
+    RETRIES(Int, Int, Int, Int) = format!(
+        "SELECT count, next_at, {}
+         FROM (
+             SELECT count(*) AS count, min(next_attempt_at) FILTER (
+                 WHERE next_attempt_at BETWEEN $1 + 1 AND $2) AS next_at
+             FROM webhook_deliveries WHERE webhook_id = $3 AND state = 'retrying'
+         ) AS retrying LEFT JOIN (
+             SELECT * FROM webhook_deliveries
+             WHERE webhook_id = $3 AND state = 'retrying'
+             AND next_attempt_at NOT BETWEEN $1 + 1 AND $2
+             ORDER BY next_attempt_at, sequence LIMIT $4
+         ) AS due ON true ORDER BY due.next_attempt_at, due.sequence",
+        columns_of::<Delivery>("due")
+    );
+}
+
+/// A row of [`RETRIES`].
+struct RetryRow {
+    count: i64,
+    next_at: Option<Timestamp>,
+    due: Option<Delivery>,
+}
+
+impl Record for RetryRow {
+    fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
+        let (count, next_at) = Record::read(columns)?;
+        let is_due = !columns.is_null::<EventId>()?;
+        let due = is_due.then(|| Delivery::read(columns)).transpose()?;
+        Ok(Self {
+            count,
+            next_at,
+            due,
+        })
+    }
+}
 
 struct SaveProgress {
     id: WebhookId,
@@ -143,7 +188,7 @@ impl Store {
     /// [`WEBHOOK_LEASE`](super::WEBHOOK_LEASE). On SQLite there is only one owner.
     pub async fn webhook_lease(&self, owner: &str) -> Result<Vec<LeasedWebhook>, Error> {
         match self {
-            Self::Sqlite(db) => db.webhook_lease().await,
+            Self::Sqlite(db) => db.query(&ENABLED, Vec::new()).await,
             Self::Postgres(db) => db.webhook_lease(owner).await,
         }
     }
@@ -182,12 +227,14 @@ impl Store {
         now: Timestamp,
         limit: usize,
     ) -> Result<Retries, Error> {
-        with!(self, db => db.delivery_retries(id, now, limit).await)
-    }
-
-    /// Deletes a batch of the deliveries that were given up and not attempted for
-    /// `retention`. Returns the number deleted; 0 if none are left.
-    pub async fn delivery_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
-        with!(self, db => db.delivery_purge(retention).await)
+        let (now, latest) = (now.as_microsecond(), latest_attempt(now).as_microsecond());
+        let parameters = [now, latest, id.get(), limit as i64].map(Value::Int);
+        let rows: Vec<RetryRow> = self.query(&RETRIES, parameters.into()).await?;
+        let RetryRow { count, next_at, .. } = *rows.first().ok_or(MissingRow)?;
+        Ok(Retries {
+            due: rows.into_iter().filter_map(|row| row.due).collect(),
+            count: count as u64,
+            next_at,
+        })
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::HashSet, path::Path};
 use super::{
     Error, Store,
     command::{Command, Draft, Lane, NotFound},
-    table::{Value, columns},
+    table::{Field, columns},
     working_set::{Keys, Sequence},
 };
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
 };
 
 statements! {
+    FORGET(Bytes) = "DELETE FROM imports WHERE digest = $1";
     GET(Bytes) = format!("SELECT {} FROM imports WHERE digest = $1", columns::<Import>());
 }
 
@@ -90,10 +91,15 @@ impl Store {
 
     /// The number of records of an import that are done.
     pub async fn import_progress(&self, id: ImportId) -> Result<i64, Error> {
-        let import: Option<Import> = self
-            .find(&GET, vec![Value::Bytes(id.0.to_vec().into())])
-            .await?;
+        let id = id.to_value().into_owned();
+        let import: Option<Import> = self.find(&GET, vec![id]).await?;
         Ok(import.map_or(0, |import| import.records))
+    }
+
+    /// Deletes the record of an import, because it is to be repeated.
+    pub async fn import_forget(&self, id: ImportId) -> Result<(), Error> {
+        let id = id.to_value().into_owned();
+        self.write(&FORGET, vec![id]).await.map(drop)
     }
 }
 

@@ -46,6 +46,7 @@ mod metrics;
 mod orders;
 mod pets;
 mod postgres;
+mod purge;
 mod queue;
 mod root;
 mod sqlite;
@@ -54,8 +55,6 @@ mod url;
 mod webhooks;
 mod working_set;
 
-use std::sync::Arc;
-
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 
@@ -63,7 +62,6 @@ use crate::{
     clock::Settling,
     event::{Event, EventId, EventRetention, Gone},
     idempotency::IdempotentRequest,
-    import::ImportId,
     page::{Filter, ListQuery, Page, Position, Sort},
 };
 use command::{Command, CommandResult, QueuedCommand};
@@ -91,6 +89,7 @@ pub use url::DatabaseUrl;
 pub(crate) use url::redact_password;
 
 statements! {
+    PURGED_THROUGH() = "SELECT purged_through FROM event_log WHERE id = 1";
     /// PostgreSQL has many rows of counters, to avoid contention.
     COUNTS() = {
         let counters = Counts::columns("").into_iter();
@@ -291,6 +290,16 @@ impl Store {
         Ok(self.query(sql, parameters).await?.pop())
     }
 
+    /// Changes rows that no cached read depends on. Returns the number that the database reports:
+    /// on PostgreSQL, of rows that the statement returns.
+    async fn write(
+        &self,
+        sql: &'static Sql,
+        parameters: Vec<Value<'static>>,
+    ) -> Result<u64, Error> {
+        with!(self, db => db.write(sql, parameters).await)
+    }
+
     /// Reads a page. Rows that the statement only examines must match.
     async fn list<F: Filter, T: Record + Send + 'static>(
         &self,
@@ -312,18 +321,7 @@ impl Store {
     /// Counts pets and orders by status. The cost is independent of their number.
     pub async fn counts(&self) -> Result<Counts, Error> {
         let counts = self.find(&COUNTS, Vec::new()).await?;
-        counts.ok_or_else(|| Error::Internal(Arc::new(MissingRow)))
-    }
-
-    /// Deletes the record of an import, because it is to be repeated.
-    pub async fn import_forget(&self, id: ImportId) -> Result<(), Error> {
-        with!(self, db => db.import_forget(id).await)
-    }
-
-    /// Deletes the records of imports that ended longer than `retention` ago, and of the
-    /// oldest if there are too many. Returns the number deleted.
-    pub async fn import_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
-        with!(self, db => db.import_purge(retention).await)
+        Ok(counts.ok_or(MissingRow)?)
     }
 
     /// The source of all events: a URN with a random UUID of this store.
@@ -374,7 +372,9 @@ impl Store {
 
     /// The sequence number of the last event that was purged; 0 if none was.
     pub async fn event_purged_through(&self) -> Result<i64, Error> {
-        with!(self, db => db.event_purged_through().await)
+        let purged = self.find(&PURGED_THROUGH, Vec::new()).await?;
+        let (through,) = purged.ok_or(MissingRow)?;
+        Ok(through)
     }
 
     /// Keeps the head moving while somebody follows it. Never returns.
@@ -398,11 +398,5 @@ impl Store {
             Self::Sqlite(_) => SignedDuration::ZERO,
             Self::Postgres(db) => db.clock_offset(),
         }
-    }
-
-    /// Deletes a batch of the idempotency keys that are older than `retention`.
-    /// Returns how many; 0 if none are left.
-    pub async fn idempotency_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
-        with!(self, db => db.idempotency_purge(retention).await)
     }
 }

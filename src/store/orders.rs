@@ -178,10 +178,10 @@ impl Store {
     /// Cancels a batch of the orders whose reservation has expired. Returns their number; 0
     /// if none are left.
     pub async fn order_expire(&self) -> Result<u64, Error> {
-        let expired: Vec<OrderId> = with!(self, db => db.expired_orders(EXPIRE_BATCH_SIZE).await)?;
+        let expired = with!(self, db => db.expired_orders(EXPIRE_BATCH_SIZE).await)?;
         let commands = expired
             .into_iter()
-            .map(|id| self.execute(None, ExpireOrder(id), None));
+            .map(|(id,)| self.execute(None, ExpireOrder(id), None));
         let mut cancelled = 0;
         for reply in join_all(commands).await {
             match reply {

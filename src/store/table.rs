@@ -114,6 +114,11 @@ impl<'r, R: Row> Columns<'r, R> {
         let value = self.row.value(column, F::KIND)?;
         F::from_value(value).map_err(|corrupt| R::corrupt(column, corrupt))
     }
+
+    /// Returns true if the next column, of this type, is null, as in a row of an outer join.
+    pub(super) fn is_null<F: Field>(&self) -> Result<bool, R::Error> {
+        Ok(self.row.value(self.next, F::KIND)? == Value::Null)
+    }
 }
 
 /// Something that is read from the first columns of a row.
@@ -122,6 +127,13 @@ pub(super) trait Record: Sized {
 
     fn from_row<R: Row>(row: &R) -> Result<Self, R::Error> {
         Self::read(&mut Columns::of(row))
+    }
+}
+
+/// No column: a row that only exists.
+impl Record for () {
+    fn read<R: Row>(_: &mut Columns<'_, R>) -> Result<Self, R::Error> {
+        Ok(())
     }
 }
 
@@ -135,6 +147,12 @@ impl<F: Field> Record for (F,) {
 impl<A: Field, B: Field> Record for (A, B) {
     fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
         Ok((columns.next()?, columns.next()?))
+    }
+}
+
+impl<A: Field, B: Field, C: Field> Record for (A, B, C) {
+    fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
+        Ok((columns.next()?, columns.next()?, columns.next()?))
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
     text::Text,
     webhook::{
         Description, DisabledReason, Webhook, WebhookId, WebhookState,
-        delivery::{AttemptError, Delivery, DeliveryState, StoredWebhook},
+        delivery::{AttemptError, Delivery, DeliveryState, LeasedWebhook, StoredWebhook},
         schedule::EndpointHealth,
         secret::{SigningSecrets, WebhookSecret},
         url::WebhookUrl,
@@ -179,6 +179,14 @@ table! {
         webhook_id,
         sequence,
         delivery,
+    }
+}
+
+columns! {
+    LeasedWebhook {
+        id,
+        revision,
+        epoch,
     }
 }
 

@@ -7,7 +7,7 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::{
     super::{
-        api_keys, categories, imports,
+        api_keys, categories, deliveries, imports,
         list::{self, Dialect},
         orders, pets,
         postgres::{self, BATCH_SETTINGS},
@@ -79,6 +79,7 @@ fn shared(dialect: Dialect) -> impl Iterator<Item = NamedSql> {
         imports::ALL,
         api_keys::ALL,
         webhooks::ALL,
+        deliveries::ALL,
         export::ALL,
         inspect::ALL,
     ]

@@ -16,7 +16,7 @@ use super::{
         Options, Role, Store,
         command::QueuedCommand,
         error::{Error, OpenError, sqlite_reason},
-        imports::{GET, WriteChunk},
+        imports::{FORGET, GET, WriteChunk},
         lock_holder::holder_and_advice,
         sqlite,
         table::Record,
@@ -221,7 +221,9 @@ impl Importer {
 
     async fn forget(&mut self) -> Result<(), ImportError> {
         match &mut self.target {
-            Target::File(file) => sqlite::forget_import(file.db(), self.id)?,
+            Target::File(file) => {
+                file.db().execute(FORGET.text(), [self.id.0.as_slice()])?;
+            }
             Target::Service(service) => service.forget(self.id).await?,
             Target::Server(store) => store.import_forget(self.id).await?,
         }

@@ -17,7 +17,7 @@ use super::{
     super::{
         error::{Error, MissingRow},
         metrics::EventMetrics,
-        table::{Columns, Field, Record, Row, Value, columns, columns_of},
+        table::{Columns, Record, columns, columns_of},
         tables::EventRow,
     },
     Postgres,
@@ -225,9 +225,9 @@ impl Postgres {
             Record::from_row(rows.first().ok_or(MissingRow)?)?;
         let mut events = Vec::with_capacity(rows.len());
         for row in &rows {
-            if row.value(2, i64::KIND)? != Value::Null {
-                let mut columns = Columns::of(row);
-                let _: (bool, i64) = Record::read(&mut columns)?;
+            let mut columns = Columns::of(row);
+            let _: (bool, i64) = Record::read(&mut columns)?;
+            if !columns.is_null::<i64>()? {
                 events.push(Event::read(&mut columns)?);
             }
         }
@@ -245,10 +245,9 @@ impl Postgres {
         for _ in 0..2 {
             let Decided { server, .. } = self.events.decided();
             let rows = self.reads.read(&GET, &[&server, &id.sequence]).await?;
-            let row = rows.first().ok_or(MissingRow)?;
-            let mut columns = Columns::of(row);
+            let mut columns = Columns::of(rows.first().ok_or(MissingRow)?);
             let is_same_server = columns.next()?;
-            if row.value(1, i64::KIND)? != Value::Null {
+            if !columns.is_null::<i64>()? {
                 let event = Event::read(&mut columns)?;
                 if event.id() == id {
                     return Ok(Some(event));
@@ -261,12 +260,6 @@ impl Postgres {
             self.event_sync().await?;
         }
         Err(Error::Unavailable(Arc::new(OtherServer)))
-    }
-
-    pub(in super::super) async fn event_purged_through(&self) -> Result<i64, Error> {
-        let rows = self.reads.read(&PURGED_THROUGH, &[]).await?;
-        let (purged,) = Record::from_row(rows.first().ok_or(MissingRow)?)?;
-        Ok(purged)
     }
 
     pub(in super::super) async fn event_purge(
@@ -351,7 +344,6 @@ statements! {
         columns::<EventRow>(),
         head()
     );
-    PURGED_THROUGH() = "SELECT purged_through FROM event_log WHERE id = 1";
     /// One row, with whether this is server `$1`.
     GET(Int, Int) = format!(
         "SELECT this.is_same, {} FROM (SELECT {SERVER} = $1 AS is_same) AS this

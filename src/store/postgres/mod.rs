@@ -8,12 +8,11 @@ mod deliveries;
 mod error;
 mod events;
 mod fence;
-mod idempotency;
-mod imports;
 mod migrate;
 mod orders;
 mod pets;
 mod pool;
+mod purge;
 mod session;
 mod snapshot;
 mod url;
@@ -303,12 +302,17 @@ impl Postgres {
         sql: &'static Sql,
         parameters: Vec<Value<'static>>,
     ) -> Result<Vec<T>, Error> {
-        let parameters: Vec<_> = parameters
-            .iter()
-            .map(|it| it as &(dyn ToSql + Sync))
-            .collect();
-        let rows = self.reads.read(sql, &parameters).await?;
+        let rows = self.reads.read(sql, &as_sql(&parameters)).await?;
         rows.iter().map(T::from_row).collect()
+    }
+
+    pub(super) async fn write(
+        &self,
+        sql: &'static Sql,
+        parameters: Vec<Value<'static>>,
+    ) -> Result<u64, Error> {
+        let rows = self.background.write(sql, &as_sql(&parameters)).await?;
+        Ok(rows.len() as u64)
     }
 
     /// Reads a page. The server examines rows, so that all but the last of them match.
@@ -321,9 +325,7 @@ impl Postgres {
     ) -> Result<Page<T>, Error> {
         let kinds: Vec<_> = select.parameters.iter().map(Value::kind).collect();
         let sql = Sql::interned(&select.sql, &kinds);
-        let parameters = select.parameters.iter();
-        let parameters: Vec<_> = parameters.map(|it| it as &(dyn ToSql + Sync)).collect();
-        let rows = self.reads.read(sql, &parameters).await?;
+        let rows = self.reads.read(sql, &as_sql(&select.parameters)).await?;
         if !select.examines {
             let items = rows.iter().map(T::from_row).collect::<Result<_, _>>()?;
             return Ok(Page::from_lookahead(items, query.limit, position));
@@ -344,6 +346,10 @@ impl Postgres {
         page.next = page.next.or(last);
         Ok(page)
     }
+}
+
+fn as_sql<'a>(values: &'a [Value<'_>]) -> Vec<&'a (dyn ToSql + Sync)> {
+    values.iter().map(|it| it as &(dyn ToSql + Sync)).collect()
 }
 
 /// The time of the transaction, in microseconds since the Unix epoch. It is the server's:
@@ -398,10 +404,9 @@ pub(super) fn statements() -> impl Iterator<Item = NamedSql> {
         batch::ALL,
         deliveries::ALL,
         events::ALL,
-        idempotency::ALL,
-        imports::ALL,
         orders::ALL,
         pets::ALL,
+        purge::ALL,
         snapshot::ALL,
     ];
     let fixed = fixed.into_iter().flatten().map(|sql| NamedSql::of(sql));

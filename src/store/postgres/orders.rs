@@ -1,7 +1,7 @@
 //! Orders on PostgreSQL.
 
 use super::{
-    super::{error::Error, table::Record},
+    super::{error::Error, table::Value},
     Postgres, now_micros,
 };
 use crate::order::OrderId;
@@ -16,9 +16,10 @@ statements! {
 
 impl Postgres {
     /// Up to `limit` orders whose reservation has expired.
-    pub(in super::super) async fn expired_orders(&self, limit: i64) -> Result<Vec<OrderId>, Error> {
-        let rows = self.background.read(&EXPIRED, &[&limit]).await?;
-        let ids = rows.iter().map(|row| Record::from_row(row).map(|(id,)| id));
-        ids.collect()
+    pub(in super::super) async fn expired_orders(
+        &self,
+        limit: i64,
+    ) -> Result<Vec<(OrderId,)>, Error> {
+        self.query(&EXPIRED, vec![Value::Int(limit)]).await
     }
 }

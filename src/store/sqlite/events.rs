@@ -5,7 +5,12 @@ use rusqlite::{Connection, params};
 use tokio::sync::watch;
 
 use super::{
-    super::{error::Error, table::columns, tables::EventRow},
+    super::{
+        PURGED_THROUGH,
+        error::Error,
+        table::{Value, columns},
+        tables::EventRow,
+    },
     Sqlite, read_row,
 };
 use crate::{
@@ -17,7 +22,6 @@ use crate::{
 const PURGE_BATCH_SIZE: i64 = 500;
 
 statements! {
-    SOURCE() = "SELECT source FROM event_log";
     LAST() = "SELECT coalesce(max(sequence), 0) FROM events";
     NEWEST() = format!("SELECT {} FROM events ORDER BY sequence DESC LIMIT 1", columns::<EventRow>());
     READ(Int, Int) = format!(
@@ -30,7 +34,6 @@ statements! {
         columns::<EventRow>()
     );
     GET(Int) = format!("SELECT {} FROM events WHERE sequence = $1", columns::<EventRow>());
-    PURGED_THROUGH() = "SELECT purged_through FROM event_log";
     /// The last of the oldest events that are to be purged: those before the first that must
     /// be kept.
     PURGEABLE(Int, Int, Int) = "WITH newest AS (SELECT max(sequence) AS sequence FROM events),
@@ -51,11 +54,6 @@ pub(super) fn last_sequence(db: &Connection) -> rusqlite::Result<i64> {
         .query_row([], |row| row.get(0))
 }
 
-/// Reads the source of all events.
-pub(super) fn source(db: &Connection) -> rusqlite::Result<String> {
-    db.query_row(SOURCE.text(), [], |row| row.get(0))
-}
-
 impl Sqlite {
     pub(in super::super) fn event_source(&self) -> &str {
         &self.event_source
@@ -66,12 +64,7 @@ impl Sqlite {
     }
 
     pub(in super::super) async fn event_newest(&self) -> Result<Option<Event>, Error> {
-        let newest = |db: &Connection| {
-            let mut select = db.prepare_cached(NEWEST.text())?;
-            let mut newest = select.query_map([], read_row::<Event>)?;
-            newest.next().transpose()
-        };
-        self.readers.run(newest).await
+        Ok(self.query(&NEWEST, Vec::new()).await?.pop())
     }
 
     pub(in super::super) async fn event_read(
@@ -102,21 +95,9 @@ impl Sqlite {
     }
 
     pub(in super::super) async fn event_get(&self, id: EventId) -> Result<Option<Event>, Error> {
-        let get = move |db: &Connection| {
-            let mut select = db.prepare_cached(GET.text())?;
-            let mut found = select.query_map([id.sequence], read_row::<Event>)?;
-            found.next().transpose()
-        };
-        let found = self.readers.run(get).await?;
+        let sequence = Value::Int(id.sequence);
+        let found: Option<Event> = self.query(&GET, vec![sequence]).await?.pop();
         Ok(found.filter(|event| event.id() == id))
-    }
-
-    pub(in super::super) async fn event_purged_through(&self) -> Result<i64, Error> {
-        let read = |db: &Connection| {
-            db.prepare_cached(PURGED_THROUGH.text())?
-                .query_row([], |row| row.get(0))
-        };
-        self.readers.run(read).await
     }
 
     pub(in super::super) async fn event_purge(

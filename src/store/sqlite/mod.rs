@@ -8,19 +8,17 @@ mod connect;
 mod events;
 mod files;
 mod health;
-mod idempotency;
-mod imports;
 mod migrate;
 mod open;
 mod orders;
 mod pets;
 mod probe;
+mod purge;
 mod readers;
 mod recovery;
 mod regular_file;
 mod replace;
 mod version;
-mod webhooks;
 mod writable_file;
 mod writer;
 
@@ -62,7 +60,6 @@ use writer::Writer;
 
 pub(super) use batch::run;
 pub(super) use connect::{FLAGS, distrust_schema};
-pub(super) use imports::forget_import;
 #[cfg(test)]
 pub(super) use migrate::in_memory;
 pub(super) use migrate::{added_objects, expected_schema, schema};
@@ -74,8 +71,12 @@ pub(super) use recovery::{is_open, side_file, wal_path};
 pub(super) use replace::{ClosedStore, is_damage};
 
 statements! {
-    LAST_OPEN() = "SELECT coalesce(last_open_at, (
-         SELECT at FROM events ORDER BY sequence DESC LIMIT 1)) FROM event_log";
+    /// The source of events; the last time that the store is known to have been open, as a
+    /// service has noted it, or when something was changed; and the last order.
+    LAST_OPEN() = "SELECT source, coalesce(last_open_at, (
+             SELECT at FROM events ORDER BY sequence DESC LIMIT 1)),
+             (SELECT coalesce(max(id), 0) FROM orders)
+         FROM event_log";
     NOTE_OPEN(Int) = "UPDATE event_log SET last_open_at = $1";
 }
 
@@ -108,9 +109,8 @@ impl Sqlite {
                 tracing::warn!(objects, "database has objects of another program");
             }
         }
-        let event_source = events::source(&opened.db).map_err(failed)?;
-        let last_open = last_open(&opened.db).map_err(failed)?;
-        let last_order = orders::last_id(&opened.db).map_err(failed)?;
+        let last_open = opened.db.query_row(LAST_OPEN.text(), [], read_row);
+        let (event_source, last_open, last_order) = last_open.map_err(failed)?;
         let clock = StoreClock::new(Clock::steady(), last_open, options.settling, last_order);
         let health = Arc::default();
         let readers = Readers::start(&path, reader_count(options.role), &health).map_err(failed)?;
@@ -178,13 +178,8 @@ impl Sqlite {
     }
 
     pub(super) async fn note_open(&self) -> Result<(), Error> {
-        let now = self.certain_time().as_microsecond();
-        let note = move |db: &Connection| {
-            db.prepare_cached(NOTE_OPEN.text())?
-                .execute([now])
-                .map(drop)
-        };
-        self.writer.run(note).await
+        let now = Value::Int(self.certain_time().as_microsecond());
+        self.write(&NOTE_OPEN, vec![now]).await.map(drop)
     }
 
     /// Queues a command. Returns how long to wait for it.
@@ -205,6 +200,18 @@ impl Sqlite {
         self.readers.run(read).await
     }
 
+    pub(super) async fn write(
+        &self,
+        sql: &'static Sql,
+        parameters: Vec<Value<'static>>,
+    ) -> Result<u64, Error> {
+        let write = move |db: &Connection| {
+            let mut statement = db.prepare_cached(sql.text())?;
+            Ok(statement.execute(params_from_iter(&parameters))? as u64)
+        };
+        self.writer.run(write).await
+    }
+
     pub(super) async fn list<F: Filter, T: Record + Send + 'static>(
         &self,
         select: Select,
@@ -218,23 +225,6 @@ impl Sqlite {
         };
         self.readers.run(read).await
     }
-
-    /// Runs a `SELECT EXISTS` with one parameter.
-    async fn exists(&self, sql: &'static Sql, parameter: i64) -> Result<bool, Error> {
-        self.readers
-            .run(move |db| {
-                db.prepare_cached(sql.text())?
-                    .query_row([parameter], |row| row.get(0))
-            })
-            .await
-    }
-}
-
-/// The last time that the store is known to have been open: as a service has noted it, or
-/// when something was changed.
-fn last_open(db: &Connection) -> rusqlite::Result<Option<Timestamp>> {
-    let at: Option<i64> = db.query_row(LAST_OPEN.text(), [], |row| row.get(0))?;
-    Ok(at.and_then(|at| Timestamp::from_microsecond(at).ok()))
 }
 
 /// Reads a page. The items that a row is examined for must match.
@@ -301,11 +291,9 @@ pub(super) fn statements() -> impl Iterator<Item = NamedSql> {
         ALL,
         batch::ALL,
         events::ALL,
-        idempotency::ALL,
-        imports::ALL,
         orders::ALL,
         pets::ALL,
-        webhooks::ALL,
+        purge::ALL,
     ];
     let fixed = fixed.into_iter().flatten().map(|sql| NamedSql::of(sql));
     fixed.chain(table_statements::<TableSql>())

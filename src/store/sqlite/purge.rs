@@ -1,43 +1,55 @@
-//! Idempotency keys on SQLite.
+//! Deleting rows for their age on SQLite.
 
 use jiff::SignedDuration;
-use rusqlite::params;
 
-use super::{super::error::Error, Sqlite};
+use super::{
+    super::{error::Error, purge::Purge, table::Value},
+    Sqlite,
+};
 
-/// Keys deleted in one transaction. Other writes wait for it.
-const PURGE_BATCH_SIZE: u32 = 500;
+const BATCH_SIZE: u32 = 500;
 
 statements! {
-    ANY_BEFORE(Int) = "SELECT EXISTS (SELECT 1 FROM idempotency_keys WHERE created_at < $1)";
-    PURGE(Int, Int) = "DELETE FROM idempotency_keys WHERE (api_key_id, key) IN (
-         SELECT api_key_id, key FROM idempotency_keys
-         WHERE created_at < $1 ORDER BY created_at LIMIT $2)";
+    ANY_KEY(Int) = Purge::IdempotencyKeys.select("$1", 1);
+    ANY_DELIVERY(Int) = Purge::FailedDeliveries.select("$1", 1);
+    ANY_IMPORT(Int) = Purge::Imports.select("$1", 1);
+    KEYS(Int) = delete(Purge::IdempotencyKeys);
+    DELIVERIES(Int) = delete(Purge::FailedDeliveries);
+    IMPORTS(Int) = delete(Purge::Imports);
+}
+
+fn delete(purge: Purge) -> String {
+    purge.delete(&purge.select("$1", BATCH_SIZE))
 }
 
 impl Sqlite {
-    pub(in super::super) async fn idempotency_purge(
+    pub(in super::super) async fn purge(
         &self,
+        purge: Purge,
         retention: SignedDuration,
     ) -> Result<u64, Error> {
-        let before = self.retained_since(retention).as_microsecond();
-        if !self.exists(&ANY_BEFORE, before).await? {
+        let (any, delete) = match purge {
+            Purge::IdempotencyKeys => (&ANY_KEY, &KEYS),
+            Purge::FailedDeliveries => (&ANY_DELIVERY, &DELIVERIES),
+            Purge::Imports => (&ANY_IMPORT, &IMPORTS),
+        };
+        let before = Value::Int(self.retained_since(retention).as_microsecond());
+        // Usually there is none, and the writer need not wait for the lock of the file.
+        if self
+            .query::<()>(any, vec![before.clone()])
+            .await?
+            .is_empty()
+        {
             return Ok(0);
         }
-        self.writer
-            .run(move |db| {
-                let mut purge = db.prepare_cached(PURGE.text())?;
-                let purged = purge.execute(params![before, PURGE_BATCH_SIZE])?;
-                Ok(purged as u64)
-            })
-            .await
+        self.write(delete, vec![before]).await
     }
 }
 
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use rusqlite::Connection;
+    use rusqlite::{Connection, params};
 
     use super::*;
     use crate::{
@@ -65,12 +77,21 @@ mod tests {
         // Recorded before the restart, with the right time.
         record(Timestamp::now()).unwrap();
         db.clock.clock = Clock::new(move || Timestamp::now() + days(2));
-        assert_eq!(db.idempotency_purge(RETENTION).await.unwrap(), 0);
+        assert_eq!(
+            db.purge(Purge::IdempotencyKeys, RETENTION).await.unwrap(),
+            0
+        );
         // Recorded by a clock that is still behind.
         db.clock.clock = Clock::new(move || Timestamp::now() - days(2));
         record(db.clock.clock.now()).unwrap();
-        assert_eq!(db.idempotency_purge(RETENTION).await.unwrap(), 0);
+        assert_eq!(
+            db.purge(Purge::IdempotencyKeys, RETENTION).await.unwrap(),
+            0
+        );
         record(db.clock.clock.now() - days(2)).unwrap();
-        assert_eq!(db.idempotency_purge(RETENTION).await.unwrap(), 1);
+        assert_eq!(
+            db.purge(Purge::IdempotencyKeys, RETENTION).await.unwrap(),
+            1
+        );
     }
 }
