@@ -44,7 +44,6 @@ fn may_scan(name: &str) -> bool {
         "api_keys::LIST",
         "COUNT_WEBHOOKS",
         "imports::PURGE",
-        "ENABLED",
         "LEASE",
         "RELEASE",
         "LAST_OPEN",

@@ -1,8 +1,8 @@
 //! Group commit: the only thread of the service that writes to the SQLite file.
 //!
-//! Writes that arrive while a commit is in flight share the next one, so one
-//! fsync pays for all of them. No caller gets its result before its commit is
-//! durable.
+//! Commands that arrive while a commit is in flight share the next one, so one
+//! fsync pays for all of them. Other writes are rare, and have their own. No caller gets its
+//! result before its commit is durable.
 
 use std::{
     mem,
@@ -36,7 +36,7 @@ use super::{
     writable_file::WritableFile,
 };
 
-/// The maximum number of writes that share a commit.
+/// The maximum number of commands that share a commit.
 const MAX_BATCH_SIZE: usize = 1024;
 
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -67,40 +67,12 @@ const TOUCH: [&str; 2] = [
 
 enum Message {
     Command(Box<dyn PendingCommand>),
-    Write(Box<dyn PendingWrite>),
+    Write(Write),
     Stop,
 }
 
-/// The commands and other writes of one transaction.
-#[derive(Default)]
-struct Batch {
-    commands: Vec<Box<dyn PendingCommand>>,
-    writes: Vec<Box<dyn PendingWrite>>,
-}
-
-impl Batch {
-    fn len(&self) -> usize {
-        self.commands.len() + self.writes.len()
-    }
-
-    fn fail(self, error: &Error) {
-        for command in self.commands {
-            command.finish(Err(error.clone()));
-        }
-        for write in self.writes {
-            write.respond(Err(error.clone()));
-        }
-    }
-}
-
-/// The outcome of a committed transaction.
-struct Committed {
-    /// The working set of the commands, with their changes.
-    set: Option<WorkingSet>,
-    /// The result of each other write.
-    results: Vec<Result<(), Error>>,
-    event_head: i64,
-}
+/// Runs a transaction of its own, and sends the caller its result.
+type Write = Box<dyn FnOnce(&mut WriterThread) + Send>;
 
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -189,17 +161,21 @@ impl Writer {
         Ok(self.timeout)
     }
 
-    /// Runs a write that no cached read depends on, in its own savepoint, and returns once it
-    /// is durable. It is not cancelled if the caller disconnects.
+    /// Runs a write that no cached read depends on, in a transaction of its own, and returns
+    /// once it is durable. It is not cancelled if the caller disconnects.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Error> {
         let (sender, result) = oneshot::channel();
-        let write = Box::new(QueuedWrite {
-            work: Some(work),
-            value: None,
-            sender,
+        let write: Write = Box::new(move |thread| {
+            let started = Instant::now();
+            let written = thread.transact(work);
+            if let Err(error @ (Error::Unavailable(_) | Error::OutcomeUnknown(_))) = &written {
+                thread.report_failure(error, 1, started);
+            }
+            // The caller may have disconnected.
+            let _ = sender.send(written);
         });
         try_enqueue(&self.queue, Message::Write(write))?;
         let unknown = Error::OutcomeUnknown;
@@ -219,39 +195,6 @@ impl Writer {
             thread.map(JoinHandle::join)
         });
         let _ = closing.await;
-    }
-}
-
-/// One write of a batch: it runs before the commit, and responds after it.
-trait PendingWrite: Send {
-    fn run(&mut self, db: &Connection) -> rusqlite::Result<()>;
-
-    /// Sends the caller its value, or the error of `result`.
-    fn respond(self: Box<Self>, result: Result<(), Error>);
-}
-
-struct QueuedWrite<W, T> {
-    work: Option<W>,
-    value: Option<T>,
-    sender: oneshot::Sender<Result<T, Error>>,
-}
-
-impl<W, T> PendingWrite for QueuedWrite<W, T>
-where
-    W: FnOnce(&Connection) -> rusqlite::Result<T> + Send,
-    T: Send,
-{
-    fn run(&mut self, db: &Connection) -> rusqlite::Result<()> {
-        let work = self.work.take().expect("a write runs once");
-        self.value = Some(work(db)?);
-        Ok(())
-    }
-
-    fn respond(self: Box<Self>, result: Result<(), Error>) {
-        let value = self.value;
-        let result = result.map(|()| value.expect("a write that succeeded has a value"));
-        // The caller may have disconnected.
-        let _ = self.sender.send(result);
     }
 }
 
@@ -275,27 +218,33 @@ struct WriterThread {
 
 impl WriterThread {
     fn run_loop(mut self, messages: &Receiver<Message>) {
-        let mut open = true;
-        while open {
-            let mut batch = Batch::default();
-            let mut next = messages.recv_timeout(IDLE_CHECK_INTERVAL);
-            loop {
-                match next {
-                    Ok(Message::Command(command)) => batch.commands.push(command),
-                    Ok(Message::Write(write)) => batch.writes.push(write),
-                    Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => open = false,
-                    Err(RecvTimeoutError::Timeout) => break,
+        let mut next = None;
+        loop {
+            let message = match next.take() {
+                Some(message) => Ok(message),
+                None => messages.recv_timeout(IDLE_CHECK_INTERVAL),
+            };
+            match message {
+                Ok(Message::Command(first)) => {
+                    let mut commands = vec![first];
+                    while commands.len() < MAX_BATCH_SIZE && next.is_none() {
+                        match messages.try_recv() {
+                            Ok(Message::Command(command)) => commands.push(command),
+                            Ok(other) => next = Some(other),
+                            Err(_) => break,
+                        }
+                    }
+                    self.process(commands);
                 }
-                if !open || batch.len() >= MAX_BATCH_SIZE {
-                    break;
+                Ok(Message::Write(write)) => {
+                    write(&mut self);
+                    self.refresh_event_head();
                 }
-                next = messages.try_recv().map_err(|_| RecvTimeoutError::Timeout);
-            }
-            if batch.len() > 0 {
-                self.process(batch);
-            } else if open {
-                let _ = self.file.check();
-                self.refresh_event_head();
+                Err(RecvTimeoutError::Timeout) => {
+                    let _ = self.file.check();
+                    self.refresh_event_head();
+                }
+                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => break,
             }
             self.file.checkpoint_if_due();
         }
@@ -315,88 +264,67 @@ impl WriterThread {
     }
 
     /// Runs and commits a batch, then responds to every caller in it. If the database rejects
-    /// the commands, their halves run again, down to the one at fault.
-    fn process(&mut self, mut batch: Batch) {
+    /// the batch, its halves run again, down to the command at fault.
+    fn process(&mut self, mut commands: Vec<Box<dyn PendingCommand>>) {
         let started = Instant::now();
         let times = (self.times)();
-        let committed = self.file.transact(|db| commit(db, &mut batch, times));
-        let error = match committed {
-            Ok(committed) => return self.publish(batch, committed, started),
-            Err(error) => error,
-        };
-        if matches!(error, Error::Internal(_)) && !batch.commands.is_empty() && batch.len() > 1 {
-            let writes = mem::take(&mut batch.writes);
-            let half = batch.commands.len().div_ceil(2);
-            let others = Batch {
-                commands: batch.commands.split_off(half),
-                writes,
-            };
-            self.process(batch);
-            return self.process(others);
+        match self.transact(|db| batch::run(db, &mut commands, times)) {
+            Ok(set) => {
+                self.publish(&set, started);
+                for command in commands {
+                    command.finish(Ok(()));
+                }
+            }
+            Err(Error::Internal(_)) if commands.len() > 1 => {
+                let others = commands.split_off(commands.len().div_ceil(2));
+                self.process(commands);
+                self.process(others);
+            }
+            Err(error) => {
+                self.report_failure(&error, commands.len(), started);
+                for command in commands {
+                    command.finish(Err(error.clone()));
+                }
+            }
         }
-        tracing::error!(%error, writes = batch.len(), "write batch failed");
-        self.shared.commits.record(batch.len(), started, false);
+    }
+
+    /// Runs and commits a transaction.
+    fn transact<T>(
+        &mut self,
+        run: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, Error> {
+        self.file.transact(|db| {
+            execute_statement(db, "BEGIN IMMEDIATE").map_err(classify)?;
+            let run = catch_unwind(AssertUnwindSafe(|| run(db)));
+            let value = run.map_err(|_| Error::Internal(Arc::new(Panicked)))?;
+            let value = value.map_err(classify)?;
+            let committed = execute_statement(db, "COMMIT");
+            committed.map_err(|cause| settle_failed_commit(db, cause))?;
+            Ok(value)
+        })
+    }
+
+    /// Before any response: a client that has seen its write acknowledged must not get a cached
+    /// read from before it.
+    fn publish(&self, set: &WorkingSet, started: Instant) {
+        if set.writes > 0 {
+            self.shared.commits.record(set.writes, started, true);
+        }
+        let version = &self.shared.version;
+        version.advance(set.has_inserts, set.has_updates);
+        self.publish_event_head(set.last_event + set.events.len() as i64);
+    }
+
+    fn report_failure(&self, error: &Error, writes: usize, started: Instant) {
+        tracing::error!(%error, writes, "write batch failed");
+        self.shared.commits.record(writes, started, false);
         // It may have been committed nevertheless.
         self.shared.version.advance(true, true);
-        if is_failure_of_file(&error) {
-            self.shared.health.write_failed(&error);
+        if is_failure_of_file(error) {
+            self.shared.health.write_failed(error);
         }
-        report_damage(&self.shared.health, &error);
-        batch.fail(&error);
-    }
-
-    fn publish(&self, batch: Batch, committed: Committed, started: Instant) {
-        let Committed {
-            set,
-            results,
-            event_head,
-        } = committed;
-        if let Some(set) = set {
-            if set.writes > 0 {
-                self.shared.commits.record(set.writes, started, true);
-            }
-            // Before any response: a client that has seen its write acknowledged must not get
-            // a cached read from before it.
-            self.shared
-                .version
-                .advance(set.has_inserts, set.has_updates);
-        }
-        self.publish_event_head(event_head);
-        for command in batch.commands {
-            command.finish(Ok(()));
-        }
-        for (write, result) in batch.writes.into_iter().zip(results) {
-            write.respond(result);
-        }
-    }
-}
-
-/// Runs a batch in one transaction. If commands are rejected, the error is internal, and no
-/// other write was run.
-fn commit(db: &Connection, batch: &mut Batch, times: Times) -> Result<Committed, Error> {
-    execute_statement(db, "BEGIN IMMEDIATE").map_err(classify)?;
-    let mut set = None;
-    if !batch.commands.is_empty() {
-        let run = AssertUnwindSafe(|| batch::run(db, &mut batch.commands, times));
-        let run = catch_unwind(run).map_err(|_| Error::Internal(Arc::new(Panicked)))?;
-        set = Some(run.map_err(classify)?);
-    }
-    let results = batch
-        .writes
-        .iter_mut()
-        .map(|write| run_one(db, write.as_mut()));
-    let results = results.collect::<Result<_, _>>()?;
-    let event_head = match &set {
-        Some(set) => set.last_event + set.events.len() as i64,
-        None => last_sequence(db).map_err(classify)?,
-    };
-    match execute_statement(db, "COMMIT") {
-        Ok(()) => Ok(Committed {
-            set,
-            results,
-            event_head,
-        }),
-        Err(cause) => Err(settle_failed_commit(db, cause)),
+        report_damage(&self.shared.health, error);
     }
 }
 
@@ -434,44 +362,8 @@ fn touch(db: &Connection) -> rusqlite::Result<()> {
     TOUCH.iter().try_for_each(|sql| execute_statement(db, sql))
 }
 
-/// Runs one write in a savepoint. The inner result is that of the write alone; the outer error
-/// fails the whole batch, because the transaction is lost.
-fn run_one(db: &Connection, write: &mut dyn PendingWrite) -> Result<Result<(), Error>, Error> {
-    execute_statement(db, "SAVEPOINT write").map_err(unavailable)?;
-    let error = match catch_unwind(AssertUnwindSafe(|| write.run(db))) {
-        Ok(ran) => ran.map_err(classify).err(),
-        Err(_) => Some(Error::Internal(Arc::new(Panicked))),
-    };
-    // On SQLITE_FULL, SQLITE_IOERR or SQLITE_NOMEM, SQLite may roll back the whole
-    // transaction by itself. Later writes would then autocommit one by one.
-    if db.is_autocommit() {
-        return Err(match error {
-            Some(error @ Error::Unavailable(_)) => error,
-            Some(error) => Error::Unavailable(Arc::new(error)),
-            None => Error::Unavailable(Arc::new(RolledBack)),
-        });
-    }
-    match error {
-        None => {
-            execute_statement(db, "RELEASE write").map_err(unavailable)?;
-            Ok(Ok(()))
-        }
-        Some(Error::Internal(cause)) => {
-            execute_statement(db, "ROLLBACK TO write").map_err(unavailable)?;
-            execute_statement(db, "RELEASE write").map_err(unavailable)?;
-            Ok(Err(Error::Internal(cause)))
-        }
-        Some(error) => Err(error),
-    }
-}
-
-/// The error of a statement without which the batch cannot go on.
-fn unavailable(cause: rusqlite::Error) -> Error {
-    Error::Unavailable(Arc::new(cause))
-}
-
-/// Returns true if the writes of others would fail, too: not if a write has panicked, or another
-/// process has the file locked.
+/// Returns true if the writes of others would fail, too: not if another process has the file
+/// locked.
 fn is_failure_of_file(error: &Error) -> bool {
     let (Error::Unavailable(cause) | Error::OutcomeUnknown(cause)) = error else {
         return false;
@@ -479,20 +371,15 @@ fn is_failure_of_file(error: &Error) -> bool {
     let code = cause
         .downcast_ref()
         .and_then(rusqlite::Error::sqlite_error_code);
-    let is_locked = matches!(
+    !matches!(
         code,
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
-    );
-    !is_locked && !cause.is::<Panicked>()
+    )
 }
 
 #[derive(Debug, thiserror::Error)]
 #[error("checkpoints fail or are delayed, and the write-ahead log exceeds its limit")]
 struct WalTooLarge;
-
-#[derive(Debug, thiserror::Error)]
-#[error("the transaction was rolled back")]
-struct RolledBack;
 
 fn execute_statement(db: &Connection, statement: &str) -> rusqlite::Result<()> {
     db.prepare_cached(statement)?.execute([]).map(drop)

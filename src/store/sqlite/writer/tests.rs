@@ -51,6 +51,14 @@ impl Fixture {
         result.await.unwrap().map(drop)
     }
 
+    /// Creates pets in one batch.
+    async fn execute_together(&self, names: [&'static str; 3]) -> [Result<(), Error>; 3] {
+        let go = self.block().await;
+        let [a, b, c] = names.map(|name| self.execute(name, None));
+        let (a, b, c, ()) = tokio::join!(a, b, c, async { go.send(()).unwrap() });
+        [a, b, c]
+    }
+
     /// The names of all pets, as another connection sees them.
     fn names(&self) -> String {
         let db = Connection::open(self.dir.path().join("petstore.db")).unwrap();
@@ -89,17 +97,9 @@ fn insert(db: &Connection, name: &str) -> rusqlite::Result<()> {
 #[tokio::test]
 async fn queued_writes_share_a_commit() {
     let fixture = Fixture::new(100);
-    let go = fixture.block().await;
     let before = fixture.writer.version().inserts;
-    let writes = tokio::join!(
-        fixture.execute("a", None),
-        fixture.execute("b", None),
-        fixture.execute("c", None),
-        async {
-            go.send(()).unwrap();
-        }
-    );
-    assert!(writes.0.is_ok() && writes.1.is_ok() && writes.2.is_ok());
+    let outcomes = fixture.execute_together(["a", "b", "c"]).await;
+    assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
     assert_eq!(
         fixture.writer.version().inserts,
         before + 1,
@@ -141,24 +141,6 @@ async fn a_failed_or_panicking_write_is_undone_alone() {
     assert_eq!(fixture.names(), "a b c");
 }
 
-/// A batch without commands is not divided: there is no command at fault, and its writes have
-/// run.
-#[tokio::test]
-async fn a_batch_without_commands_fails_as_a_whole() {
-    let fixture = Fixture::new(100);
-    let db = Connection::open(fixture.path("")).unwrap();
-    db.execute_batch("ALTER TABLE events RENAME TO others")
-        .unwrap();
-    let go = fixture.block().await;
-    let (a, b, ()) = tokio::join!(
-        fixture.writer.run(|_| Ok(())),
-        fixture.writer.run(|_| Ok(())),
-        async { go.send(()).unwrap() }
-    );
-    assert!(matches!(a, Err(Error::Internal(_))), "{a:?}");
-    assert!(matches!(b, Err(Error::Internal(_))), "{b:?}");
-}
-
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     Panics,
@@ -185,7 +167,7 @@ impl Command for TestCommand {
             Some(Fault::IsRejected) => -1,
             _ => id,
         };
-        let new = NewPet::new(PetName::parse(self.name).unwrap(), 1);
+        let new = NewPet::new(PetName::from_store(self.name), 1);
         let pet = new.with_id(PetId::from_store(id));
         draft.put(pet.clone());
         if let Some(Fault::Panics) = self.fault {
@@ -226,30 +208,28 @@ async fn a_command_at_fault_fails_alone() {
     }
 }
 
-/// SQLite rolls back the whole transaction when the disk is full. No write of the
+/// SQLite rolls back the whole transaction when the disk is full. No command of the
 /// batch may be acknowledged, and later batches succeed.
 #[tokio::test]
 async fn a_full_disk_fails_the_whole_batch() {
     let fixture = Fixture::new(100);
-    fixture.insert("first").await.unwrap();
-    let go = fixture.block().await;
-    let full = fixture.writer.run(|db| {
-        let pages: u32 = db.pragma_query_value(None, "page_count", |row| row.get(0))?;
-        db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
-        insert(db, &"x".repeat(100_000))
-    });
-    let (a, full, b, ()) = tokio::join!(fixture.insert("a"), full, fixture.insert("b"), async {
-        go.send(()).unwrap();
-    });
-    for outcome in [a, full, b] {
+    fixture.execute("first", None).await.unwrap();
+    let limit = |pages: Option<u32>| {
+        fixture.writer.run(move |db| {
+            let count = db.pragma_query_value(None, "page_count", |row| row.get(0))?;
+            let pages = pages.unwrap_or(count);
+            db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
+        })
+    };
+    limit(None).await.unwrap();
+    let large = "x".repeat(100_000).leak();
+    let outcomes = fixture.execute_together(["a", large, "b"]).await;
+    for outcome in outcomes {
         assert!(matches!(outcome, Err(Error::Unavailable(_))), "{outcome:?}");
     }
     assert_eq!(fixture.names(), "first");
-    let free = fixture
-        .writer
-        .run(|db| db.pragma_update_and_check(None, "max_page_count", 1_000_000, |_| Ok(())));
-    free.await.unwrap();
-    fixture.insert("next").await.unwrap();
+    limit(Some(1_000_000)).await.unwrap();
+    fixture.execute("next", None).await.unwrap();
     assert_eq!(fixture.names(), "first next");
 }
 
@@ -258,25 +238,23 @@ async fn a_full_disk_fails_the_whole_batch() {
 #[tokio::test]
 async fn a_failed_commit_fails_the_whole_batch() {
     let fixture = Fixture::new(100);
-    let go = fixture.block().await;
+    let db = Connection::open(fixture.path("")).unwrap();
+    db.execute_batch(
+        "CREATE TABLE tags (pet_id INTEGER REFERENCES pets (id) DEFERRABLE INITIALLY DEFERRED);
+         CREATE TRIGGER violate_constraint AFTER INSERT ON pets WHEN NEW.name = 'bad' BEGIN
+             INSERT INTO tags VALUES (-1);
+         END",
+    )
+    .unwrap();
     let before = fixture.writer.version().inserts;
-    let bad = fixture.writer.run(|db| {
-        db.pragma_update(None, "defer_foreign_keys", true)?;
-        let no_such_api_key =
-            "INSERT INTO idempotency_keys VALUES (9, 'k', zeroblob(32), 'x', 1, 1)";
-        db.execute(no_such_api_key, []).map(drop)
-    });
-    let (a, bad, b, ()) = tokio::join!(fixture.insert("a"), bad, fixture.insert("b"), async {
-        go.send(()).unwrap();
-    });
-    for outcome in [a, bad, b] {
+    for outcome in fixture.execute_together(["a", "bad", "b"]).await {
         assert!(matches!(outcome, Err(Error::Unavailable(_))), "{outcome:?}");
     }
     assert!(
         fixture.writer.version().inserts > before,
         "cached reads may be stale"
     );
-    fixture.insert("next").await.unwrap();
+    fixture.execute("next", None).await.unwrap();
     assert_eq!(fixture.names(), "next");
 }
 
