@@ -89,108 +89,57 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION count_pets() RETURNS trigger
+-- Counts the rows that a statement has changed. Pets and orders have no status in common, so
+-- that one function counts both.
+CREATE FUNCTION count_rows() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     change counts;
+    sign int := CASE TG_OP WHEN 'DELETE' THEN -1 ELSE 1 END;
     locked_shard int;
 BEGIN
-    IF TG_OP = 'TRUNCATE' THEN
+    IF TG_OP = 'TRUNCATE' AND TG_TABLE_NAME = 'pets' THEN
         UPDATE counts SET pets = 0, pets_available = 0, pets_pending = 0, pets_sold = 0;
         RETURN NULL;
-    ELSIF TG_OP = 'INSERT' THEN
-        SELECT count(*),
-               count(*) FILTER (WHERE status = 'available'),
-               count(*) FILTER (WHERE status = 'pending'),
-               count(*) FILTER (WHERE status = 'sold')
-        INTO change.pets, change.pets_available, change.pets_pending, change.pets_sold
-        FROM new_rows;
-    ELSIF TG_OP = 'DELETE' THEN
-        SELECT -count(*),
-               -count(*) FILTER (WHERE status = 'available'),
-               -count(*) FILTER (WHERE status = 'pending'),
-               -count(*) FILTER (WHERE status = 'sold')
-        INTO change.pets, change.pets_available, change.pets_pending, change.pets_sold
-        FROM old_rows;
-    ELSE
-        SELECT 0,
+    ELSIF TG_OP = 'TRUNCATE' THEN
+        UPDATE counts SET orders_placed = 0, orders_completed = 0, orders_cancelled = 0,
+                          orders_returned = 0;
+        RETURN NULL;
+    ELSIF TG_OP = 'UPDATE' THEN
+        SELECT 0, 0,
                coalesce(sum(delta) FILTER (WHERE status = 'available'), 0),
                coalesce(sum(delta) FILTER (WHERE status = 'pending'), 0),
-               coalesce(sum(delta) FILTER (WHERE status = 'sold'), 0)
-        INTO change.pets, change.pets_available, change.pets_pending, change.pets_sold
+               coalesce(sum(delta) FILTER (WHERE status = 'sold'), 0),
+               coalesce(sum(delta) FILTER (WHERE status = 'placed'), 0),
+               coalesce(sum(delta) FILTER (WHERE status = 'completed'), 0),
+               coalesce(sum(delta) FILTER (WHERE status = 'cancelled'), 0),
+               coalesce(sum(delta) FILTER (WHERE status = 'returned'), 0)
+        INTO change
         FROM (SELECT status, 1 AS delta FROM new_rows
               UNION ALL SELECT status, -1 FROM old_rows) AS deltas;
+    ELSE
+        SELECT 0,
+               sign * count(*) FILTER (WHERE TG_TABLE_NAME = 'pets'),
+               sign * count(*) FILTER (WHERE status = 'available'),
+               sign * count(*) FILTER (WHERE status = 'pending'),
+               sign * count(*) FILTER (WHERE status = 'sold'),
+               sign * count(*) FILTER (WHERE status = 'placed'),
+               sign * count(*) FILTER (WHERE status = 'completed'),
+               sign * count(*) FILTER (WHERE status = 'cancelled'),
+               sign * count(*) FILTER (WHERE status = 'returned')
+        INTO change
+        FROM changed_rows;
     END IF;
-    IF (change.pets, change.pets_available, change.pets_pending, change.pets_sold)
-       <> (0, 0, 0, 0) THEN
+    IF (change.pets, change.pets_available, change.pets_pending, change.pets_sold,
+        change.orders_placed, change.orders_completed, change.orders_cancelled,
+        change.orders_returned) <> (0, 0, 0, 0, 0, 0, 0, 0) THEN
         locked_shard := lock_counts();
         UPDATE counts
         SET pets = pets + change.pets,
             pets_available = pets_available + change.pets_available,
             pets_pending = pets_pending + change.pets_pending,
-            pets_sold = pets_sold + change.pets_sold
-        WHERE shard = locked_shard;
-    END IF;
-    RETURN NULL;
-END
-$$;
-
-CREATE TRIGGER count_pets_inserted AFTER INSERT ON pets
-    REFERENCING NEW TABLE AS new_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION count_pets();
-
-CREATE TRIGGER count_pets_updated AFTER UPDATE ON pets
-    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION count_pets();
-
-CREATE TRIGGER count_pets_deleted AFTER DELETE ON pets
-    REFERENCING OLD TABLE AS old_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION count_pets();
-
-CREATE TRIGGER count_pets_truncated AFTER TRUNCATE ON pets
-    FOR EACH STATEMENT EXECUTE FUNCTION count_pets();
-
-CREATE FUNCTION count_orders() RETURNS trigger
-LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-DECLARE
-    change counts;
-    locked_shard int;
-BEGIN
-    IF TG_OP = 'TRUNCATE' THEN
-        UPDATE counts SET orders_placed = 0, orders_completed = 0, orders_cancelled = 0,
-                          orders_returned = 0;
-        RETURN NULL;
-    ELSIF TG_OP = 'INSERT' THEN
-        SELECT count(*) FILTER (WHERE status = 'placed'),
-               count(*) FILTER (WHERE status = 'completed'),
-               count(*) FILTER (WHERE status = 'cancelled'),
-               count(*) FILTER (WHERE status = 'returned')
-        INTO change.orders_placed, change.orders_completed, change.orders_cancelled,
-             change.orders_returned
-        FROM new_rows;
-    ELSIF TG_OP = 'DELETE' THEN
-        SELECT -count(*) FILTER (WHERE status = 'placed'),
-               -count(*) FILTER (WHERE status = 'completed'),
-               -count(*) FILTER (WHERE status = 'cancelled'),
-               -count(*) FILTER (WHERE status = 'returned')
-        INTO change.orders_placed, change.orders_completed, change.orders_cancelled,
-             change.orders_returned
-        FROM old_rows;
-    ELSE
-        SELECT coalesce(sum(delta) FILTER (WHERE status = 'placed'), 0),
-               coalesce(sum(delta) FILTER (WHERE status = 'completed'), 0),
-               coalesce(sum(delta) FILTER (WHERE status = 'cancelled'), 0),
-               coalesce(sum(delta) FILTER (WHERE status = 'returned'), 0)
-        INTO change.orders_placed, change.orders_completed, change.orders_cancelled,
-             change.orders_returned
-        FROM (SELECT status, 1 AS delta FROM new_rows
-              UNION ALL SELECT status, -1 FROM old_rows) AS deltas;
-    END IF;
-    IF (change.orders_placed, change.orders_completed, change.orders_cancelled,
-        change.orders_returned) <> (0, 0, 0, 0) THEN
-        locked_shard := lock_counts();
-        UPDATE counts
-        SET orders_placed = orders_placed + change.orders_placed,
+            pets_sold = pets_sold + change.pets_sold,
+            orders_placed = orders_placed + change.orders_placed,
             orders_completed = orders_completed + change.orders_completed,
             orders_cancelled = orders_cancelled + change.orders_cancelled,
             orders_returned = orders_returned + change.orders_returned
@@ -200,20 +149,26 @@ BEGIN
 END
 $$;
 
-CREATE TRIGGER count_orders_inserted AFTER INSERT ON orders
-    REFERENCING NEW TABLE AS new_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION count_orders();
-
-CREATE TRIGGER count_orders_updated AFTER UPDATE ON orders
-    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION count_orders();
-
-CREATE TRIGGER count_orders_deleted AFTER DELETE ON orders
-    REFERENCING OLD TABLE AS old_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION count_orders();
-
-CREATE TRIGGER count_orders_truncated AFTER TRUNCATE ON orders
-    FOR EACH STATEMENT EXECUTE FUNCTION count_orders();
+DO $$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['pets', 'orders'] LOOP
+        EXECUTE format('
+            CREATE TRIGGER count_inserted AFTER INSERT ON %1$s
+                REFERENCING NEW TABLE AS changed_rows
+                FOR EACH STATEMENT EXECUTE FUNCTION count_rows();
+            CREATE TRIGGER count_updated AFTER UPDATE ON %1$s
+                REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+                FOR EACH STATEMENT EXECUTE FUNCTION count_rows();
+            CREATE TRIGGER count_deleted AFTER DELETE ON %1$s
+                REFERENCING OLD TABLE AS changed_rows
+                FOR EACH STATEMENT EXECUTE FUNCTION count_rows();
+            CREATE TRIGGER count_truncated AFTER TRUNCATE ON %1$s
+                FOR EACH STATEMENT EXECUTE FUNCTION count_rows();', name);
+    END LOOP;
+END
+$$;
 
 -- The event log: every change of a pet, an order or a category that clients see.
 --
@@ -253,8 +208,7 @@ INSERT INTO event_log (id, source) VALUES (1, 'urn:uuid:' || gen_random_uuid());
 
 -- Logs the changes of other programs: the service sets petstore.logs, because it logs its own
 -- changes, and petstore copy sets it, because it starts a new log.
--- The arguments are the types of the events: of an inserted, an updated and a deleted row.
--- % is its status.
+-- The argument is the type of the events; % is the status of the row.
 CREATE FUNCTION log_change() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
@@ -268,7 +222,7 @@ BEGIN
         ORDER BY id;
     ELSIF TG_OP = 'UPDATE' THEN
         INSERT INTO events (at, type, resource_id, is_row, data)
-        SELECT now_micros, replace(TG_ARGV[1], '%', coalesce(after.status, '')), id, true, data
+        SELECT now_micros, replace(TG_ARGV[0], '%', coalesce(after.status, '')), id, true, data
         FROM (SELECT id, to_jsonb(new_rows) ->> 'status' AS status, to_json(new_rows) AS data
               FROM new_rows) AS after
         JOIN (SELECT id, to_json(old_rows) AS old_data FROM old_rows) AS before USING (id)
@@ -276,64 +230,16 @@ BEGIN
         ORDER BY id;
     ELSIF TG_OP = 'DELETE' THEN
         INSERT INTO events (at, type, resource_id, is_row, data)
-        SELECT now_micros, TG_ARGV[2], id, true, to_json(old_rows) FROM old_rows ORDER BY id;
+        SELECT now_micros, TG_ARGV[0], id, true, to_json(old_rows) FROM old_rows ORDER BY id;
     ELSE
         EXECUTE format(
             'INSERT INTO events (at, type, resource_id, is_row, data)
              SELECT $1, $2, id, true, to_json(old) FROM %I AS old ORDER BY id', TG_TABLE_NAME)
-        USING now_micros, TG_ARGV[2];
+        USING now_micros, TG_ARGV[0];
     END IF;
     RETURN NULL;
 END
 $$;
-
-CREATE TRIGGER log_pets_inserted AFTER INSERT ON pets
-    REFERENCING NEW TABLE AS new_rows
-    FOR EACH STATEMENT WHEN (current_setting('petstore.logs', true) IS DISTINCT FROM 'on')
-    EXECUTE FUNCTION log_change('pet.created', 'pet.updated', 'pet.deleted');
-
-CREATE TRIGGER log_pets_updated AFTER UPDATE ON pets
-    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
-    FOR EACH STATEMENT WHEN (current_setting('petstore.logs', true) IS DISTINCT FROM 'on')
-    EXECUTE FUNCTION log_change('pet.created', 'pet.updated', 'pet.deleted');
-
-CREATE TRIGGER log_pets_deleted AFTER DELETE ON pets
-    REFERENCING OLD TABLE AS old_rows
-    FOR EACH STATEMENT WHEN (current_setting('petstore.logs', true) IS DISTINCT FROM 'on')
-    EXECUTE FUNCTION log_change('pet.created', 'pet.updated', 'pet.deleted');
-
-CREATE TRIGGER log_pets_truncated BEFORE TRUNCATE ON pets
-    FOR EACH STATEMENT EXECUTE FUNCTION log_change('pet.created', 'pet.updated', 'pet.deleted');
-
-CREATE TRIGGER log_orders_inserted AFTER INSERT ON orders
-    REFERENCING NEW TABLE AS new_rows
-    FOR EACH STATEMENT WHEN (current_setting('petstore.logs', true) IS DISTINCT FROM 'on')
-    EXECUTE FUNCTION log_change('order.%', 'order.%');
-
-CREATE TRIGGER log_orders_updated AFTER UPDATE ON orders
-    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
-    FOR EACH STATEMENT WHEN (current_setting('petstore.logs', true) IS DISTINCT FROM 'on')
-    EXECUTE FUNCTION log_change('order.%', 'order.%');
-
--- The service never deletes an order; if another program does, that is not logged.
-
-CREATE TRIGGER log_categories_inserted AFTER INSERT ON categories
-    REFERENCING NEW TABLE AS new_rows
-    FOR EACH STATEMENT WHEN (current_setting('petstore.logs', true) IS DISTINCT FROM 'on')
-    EXECUTE FUNCTION log_change('category.updated', 'category.updated', 'category.deleted');
-
-CREATE TRIGGER log_categories_updated AFTER UPDATE ON categories
-    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
-    FOR EACH STATEMENT WHEN (current_setting('petstore.logs', true) IS DISTINCT FROM 'on')
-    EXECUTE FUNCTION log_change('category.updated', 'category.updated', 'category.deleted');
-
-CREATE TRIGGER log_categories_deleted AFTER DELETE ON categories
-    REFERENCING OLD TABLE AS old_rows
-    FOR EACH STATEMENT WHEN (current_setting('petstore.logs', true) IS DISTINCT FROM 'on')
-    EXECUTE FUNCTION log_change('category.updated', 'category.updated', 'category.deleted');
-
-CREATE TRIGGER log_categories_truncated BEFORE TRUNCATE ON categories
-    FOR EACH STATEMENT EXECUTE FUNCTION log_change('category.updated', 'category.updated', 'category.deleted');
 
 -- The id of a resource never changes: the log could not say so.
 CREATE FUNCTION reject_new_id() RETURNS trigger
@@ -343,14 +249,40 @@ BEGIN
 END
 $$;
 
-CREATE TRIGGER reject_new_pet_id BEFORE UPDATE OF id ON pets
-    FOR EACH ROW WHEN (NEW.id <> OLD.id) EXECUTE FUNCTION reject_new_id();
-
-CREATE TRIGGER reject_new_order_id BEFORE UPDATE OF id ON orders
-    FOR EACH ROW WHEN (NEW.id <> OLD.id) EXECUTE FUNCTION reject_new_id();
-
-CREATE TRIGGER reject_new_category_id BEFORE UPDATE OF id ON categories
-    FOR EACH ROW WHEN (NEW.id <> OLD.id) EXECUTE FUNCTION reject_new_id();
+-- The types of events, for each table. The service never deletes an order; if another program
+-- does, that is not logged.
+DO $$
+DECLARE
+    logged record;
+    is_other text := 'current_setting(''petstore.logs'', true) IS DISTINCT FROM ''on''';
+BEGIN
+    FOR logged IN SELECT * FROM (VALUES
+        ('pets', 'pet.created', 'pet.updated', 'pet.deleted'),
+        ('orders', 'order.%', 'order.%', NULL),
+        ('categories', 'category.updated', 'category.updated', 'category.deleted')
+    ) AS types (name, inserted, updated, deleted) LOOP
+        EXECUTE format('
+            CREATE TRIGGER log_inserted AFTER INSERT ON %1$s
+                REFERENCING NEW TABLE AS new_rows
+                FOR EACH STATEMENT WHEN (%2$s) EXECUTE FUNCTION log_change(%3$L);
+            CREATE TRIGGER log_updated AFTER UPDATE ON %1$s
+                REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+                FOR EACH STATEMENT WHEN (%2$s) EXECUTE FUNCTION log_change(%4$L);
+            CREATE TRIGGER reject_new_id BEFORE UPDATE OF id ON %1$s
+                FOR EACH ROW WHEN (NEW.id <> OLD.id) EXECUTE FUNCTION reject_new_id();',
+            logged.name, is_other, logged.inserted, logged.updated);
+        IF logged.deleted IS NOT NULL THEN
+            EXECUTE format('
+                CREATE TRIGGER log_deleted AFTER DELETE ON %1$s
+                    REFERENCING OLD TABLE AS old_rows
+                    FOR EACH STATEMENT WHEN (%2$s) EXECUTE FUNCTION log_change(%3$L);
+                CREATE TRIGGER log_truncated BEFORE TRUNCATE ON %1$s
+                    FOR EACH STATEMENT EXECUTE FUNCTION log_change(%3$L);',
+                logged.name, is_other, logged.deleted);
+        END IF;
+    END LOOP;
+END
+$$;
 
 -- Only the SHA-256 of a key is stored.
 -- deprecated_calls counts calls of deprecated operations.

@@ -192,13 +192,9 @@ const POSTGRES_ADDED_OBJECTS: &str = "
             'api_keys', 'idempotency_keys', 'imports', 'webhooks', 'webhook_deliveries']) AS name)
     SELECT format('trigger %s on %s', quote_ident(tgname), id)
     FROM pg_trigger JOIN tables ON id = tgrelid
-    WHERE NOT tgisinternal AND tgname <> ALL (ARRAY['count_pets_inserted', 'count_pets_updated',
-        'count_pets_deleted', 'count_pets_truncated', 'count_orders_inserted',
-        'count_orders_updated', 'count_orders_deleted', 'count_orders_truncated',
-        'log_pets_inserted', 'log_pets_updated', 'log_pets_deleted', 'log_pets_truncated',
-        'log_orders_inserted', 'log_orders_updated', 'log_categories_inserted',
-        'log_categories_updated', 'log_categories_deleted', 'log_categories_truncated',
-        'reject_new_pet_id', 'reject_new_order_id', 'reject_new_category_id'])
+    WHERE NOT tgisinternal AND tgname <> ALL (ARRAY['count_inserted', 'count_updated',
+        'count_deleted', 'count_truncated', 'log_inserted', 'log_updated', 'log_deleted',
+        'log_truncated', 'reject_new_id'])
     UNION ALL
     SELECT format('rule %s on %s', quote_ident(rulename), id)
     FROM pg_rewrite JOIN tables ON id = ev_class
