@@ -1,21 +1,19 @@
 //! Integrity check of a store: damaged pages, the schema, and invariants across
 //! tables.
 
-use std::pin::pin;
-
 use compact_str::CompactString;
-use futures_util::TryStreamExt;
 use rusqlite::Connection;
 use serde::Serialize;
-use tokio_postgres::Transaction;
 
-use super::super::{
-    error::{Error, OpenError, sqlite_reason},
-    postgres::{self, PostgresError, PostgresUrl},
-    sqlite,
-    table::{Columns, Kind, Record, Row, Table, Value, columns_of},
-    tables::EventRow,
-    url::DatabaseUrl,
+use super::{
+    super::{
+        error::OpenError,
+        sqlite,
+        table::{Columns, Record, Row, Table, columns_of},
+        tables::EventRow,
+        url::DatabaseUrl,
+    },
+    reader::{ReadError, Reader},
 };
 use crate::{
     case_fold::fold,
@@ -200,49 +198,18 @@ const POSTGRES_ADDED_OBJECTS: &str = "
     FROM pg_rewrite JOIN tables ON id = ev_class
     ORDER BY 1";
 
-/// Why a store could not be checked.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CheckError {
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    #[error("cannot read the database file: {}", sqlite_reason(.0))]
-    File(#[from] rusqlite::Error),
-    #[error("cannot read from the database server: {0}")]
-    Server(PostgresError),
-    #[error(transparent)]
-    Store(#[from] Error),
-}
-
-impl CheckError {
-    /// Whether SQLite could not read the file because of what is in it.
-    pub(super) fn is_damage(&self) -> bool {
-        match self {
-            Self::Open(OpenError::Database { cause, .. }) | Self::File(cause) => {
-                sqlite::is_damage(cause)
-            }
-            _ => false,
-        }
-    }
-}
-
 /// What is wrong with a file of which SQLite says no more than that it is damaged.
 pub(super) const UNREADABLE: &str = "parts of the file cannot be read";
-
-impl From<tokio_postgres::Error> for CheckError {
-    fn from(error: tokio_postgres::Error) -> Self {
-        Self::Server(error.into())
-    }
-}
 
 /// Checks the integrity of one snapshot, whether or not the store is being served.
 /// Returns the problems found. Calls `progress` with what is checked next.
 pub(crate) async fn check(
     url: &DatabaseUrl,
     mut progress: impl FnMut(&str),
-) -> Result<Vec<String>, CheckError> {
+) -> Result<Vec<String>, ReadError> {
     match url {
         DatabaseUrl::Sqlite(path) => {
-            let mut checked = || -> Result<_, CheckError> {
+            let mut checked = || -> Result<_, ReadError> {
                 let db = sqlite::open_current(path)?;
                 db.execute_batch("BEGIN")?;
                 let mut problems = check_file(&db, true, &mut progress)?;
@@ -252,11 +219,13 @@ pub(crate) async fn check(
                 Ok(problems)
             };
             match checked() {
-                Err(error) if error.is_damage() => Ok(vec![UNREADABLE.into()]),
+                Err(
+                    ReadError::Open(OpenError::Database { cause, .. }) | ReadError::File(cause),
+                ) if sqlite::is_damage(&cause) => Ok(vec![UNREADABLE.into()]),
                 checked => checked,
             }
         }
-        DatabaseUrl::Postgres(url) => check_server(url, progress).await,
+        DatabaseUrl::Postgres(_) => check_server(&Reader::open(url).await?, progress).await,
     }
 }
 
@@ -329,86 +298,83 @@ pub(super) fn damaged_pages(db: &Connection, pragma: &str) -> rusqlite::Result<V
 }
 
 async fn check_server(
-    url: &PostgresUrl,
+    store: &Reader,
     mut progress: impl FnMut(&str),
-) -> Result<Vec<String>, CheckError> {
-    let mut client = postgres::open_existing(url).await?;
-    let snapshot = postgres::start_snapshot(&mut client).await?;
+) -> Result<Vec<String>, ReadError> {
+    store.start_snapshot().await?;
     let mut problems = Vec::new();
     for (what, sql) in POSTGRES_INVARIANTS.into_iter().chain(INVARIANTS) {
         progress(what);
-        let count = snapshot.query_one(sql, &[]).await?.get(0);
+        let (count,) = store.one(sql).await?;
         problems.extend(problem(count, what));
     }
     // On SQLite, changes by other programs are not logged.
     for (what, wrong) in [
-        ("animals", unlogged::<Pet>(&snapshot, "pet.%").await?),
-        ("orders", unlogged::<Order>(&snapshot, "order.%").await?),
-        (
-            "categories",
-            unlogged::<Category>(&snapshot, "category.%").await?,
-        ),
+        ("animals", unlogged::<Pet>(store, "pet").await?),
+        ("orders", unlogged::<Order>(store, "order").await?),
+        ("categories", unlogged::<Category>(store, "category").await?),
     ] {
         let what = format!("{what} that are not what their newest event says");
         progress(&what);
         problems.extend(problem(wrong, &what));
     }
     progress("objects of other programs");
-    for row in snapshot.query(POSTGRES_ADDED_OBJECTS, &[]).await? {
-        problems.push(added_object(row.get(0)));
-    }
+    let added: Vec<(String,)> = store.all(POSTGRES_ADDED_OBJECTS).await?;
+    problems.extend(added.iter().map(|(object,)| added_object(object)));
     for (what, counter, rows) in COUNTS {
         progress(&format!("a wrong count of {what}"));
-        let excess = snapshot
-            .query_one(&count_excess(counter, rows), &[])
-            .await?;
-        let excess = excess.get(0);
+        let (excess,) = store.one(&count_excess(counter, rows)).await?;
         problems.extend(wrong_count(excess, what));
     }
     for Derived { what, sql, derive } in DERIVED {
         progress(what);
-        let parameters: [&str; 0] = [];
-        let mut rows = pin!(snapshot.query_raw(sql, parameters).await?);
         let mut wrong = 0;
-        while let Some(row) = rows.try_next().await? {
-            wrong += i64::from(derive(row.get(0)) != row.get::<_, &str>(1));
-        }
+        let compare = |(text, derived): (String, String)| {
+            wrong += i64::from(derive(&text) != derived);
+            Ok(())
+        };
+        store.each(sql, compare).await?;
         problems.extend(problem(wrong, what));
     }
     Ok(problems)
 }
 
-/// The number of resources that differ from the newest of their events of these types.
-async fn unlogged<T: Table + Serialize>(
-    snapshot: &Transaction<'_>,
-    types: &str,
-) -> Result<i64, CheckError> {
+/// The number of resources that differ from the newest of their events.
+async fn unlogged<T: Table + Serialize>(store: &Reader, resource: &str) -> Result<i64, ReadError> {
     let sql = format!(
         "SELECT {}, {} FROM (
-             SELECT max(sequence) AS sequence FROM events WHERE type LIKE $1 GROUP BY resource_id
+             SELECT max(sequence) AS sequence FROM events WHERE type LIKE '{resource}.%'
+             GROUP BY resource_id
          ) AS newest JOIN events USING (sequence) LEFT JOIN {} AS resource ON id = resource_id",
         columns_of::<EventRow>("events"),
         columns_of::<T>("resource"),
         T::NAME
     );
-    let mut rows = pin!(snapshot.query_raw(&sql, [types]).await?);
     let mut wrong = 0;
-    while let Some(row) = rows.try_next().await? {
-        let mut columns = Columns::of(&row);
-        let event = Event::read(&mut columns)?;
-        let stored = if row.value(EventRow::all_columns().len(), Kind::Int)? == Value::Null {
-            None
-        } else {
-            serde_json::to_value(T::read(&mut columns)?).ok()
-        };
+    let compare = |Newest(event, stored): Newest<T>| {
+        let stored = stored.and_then(|stored| serde_json::to_value(stored).ok());
         let logged = if event.kind.as_str().ends_with(".deleted") {
             None
         } else {
             serde_json::from_str(event.data.as_json()).ok()
         };
         wrong += i64::from(stored != logged);
-    }
+        Ok(())
+    };
+    store.each(&sql, compare).await?;
     Ok(wrong)
+}
+
+/// The newest event of a resource, and the resource, if it is stored.
+struct Newest<T>(Event, Option<T>);
+
+impl<T: Table> Record for Newest<T> {
+    fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
+        let event = Event::read(columns)?;
+        let is_stored = !columns.is_null::<i64>()?;
+        let stored = is_stored.then(|| T::read(columns)).transpose()?;
+        Ok(Self(event, stored))
+    }
 }
 
 fn added_object(object: &str) -> String {

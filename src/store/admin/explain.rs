@@ -19,8 +19,8 @@ use super::{
         webhooks,
         working_set::{ForEachTable, Keyed, Rows, Stored, Tables},
     },
-    check::CheckError,
     export, inspect,
+    reader::ReadError,
 };
 
 /// A statement and its plan.
@@ -90,7 +90,7 @@ fn shared(dialect: Dialect) -> impl Iterator<Item = NamedSql> {
 }
 
 /// Explains every statement. The store must exist, and nothing is changed.
-pub(crate) async fn explain_statements(url: &DatabaseUrl) -> Result<Vec<Explained>, CheckError> {
+pub(crate) async fn explain_statements(url: &DatabaseUrl) -> Result<Vec<Explained>, ReadError> {
     let mut explained = Vec::new();
     match url {
         DatabaseUrl::Sqlite(path) => {
@@ -126,7 +126,7 @@ fn explain_in_file(db: &Connection, sql: NamedSql) -> rusqlite::Result<Explained
     })
 }
 
-async fn explain_on_server(client: &Client, sql: NamedSql) -> Result<Explained, CheckError> {
+async fn explain_on_server(client: &Client, sql: NamedSql) -> Result<Explained, ReadError> {
     let types: Vec<_> = sql.kinds.iter().map(|kind| type_name(*kind)).collect();
     let nulls = vec!["NULL"; types.len()].join(", ");
     let parenthesized = |list: String| match list.as_str() {

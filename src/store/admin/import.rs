@@ -23,7 +23,7 @@ use super::{
         url::DatabaseUrl,
         working_set::Times,
     },
-    export::{Existing, ExportError},
+    reader::{ReadError, Reader},
 };
 use crate::{
     category::Category,
@@ -270,17 +270,13 @@ impl Importer {
 pub(crate) async fn finished_import(
     url: &DatabaseUrl,
     id: ImportId,
-) -> Result<Option<FinishedImport>, ExportError> {
-    let digest = id.0.as_slice();
-    let import: Option<Import> = match Existing::open(url).await? {
+) -> Result<Option<FinishedImport>, ReadError> {
+    let import = match Reader::open_if_created(url).await? {
         None => None,
-        Some(Existing::File(db)) => db
-            .query_row(GET.text(), [digest], sqlite::read_row)
-            .optional()?,
-        Some(Existing::Server(client)) => {
-            let found = client.query_opt(GET.text(), &[&digest]).await?;
-            let import = found.as_ref().map(Import::from_row).transpose();
-            import.map_err(|error| ExportError::Aborted(error.to_string()))?
+        Some(Reader::File(db)) => find(&db, id)?,
+        Some(Reader::Server(client)) => {
+            let found = client.query_opt(GET.text(), &[&id.0.as_slice()]).await?;
+            found.as_ref().map(Import::from_row).transpose()?
         }
     };
     Ok(import.and_then(|import| {
@@ -291,10 +287,14 @@ pub(crate) async fn finished_import(
     }))
 }
 
+fn find(db: &Connection, id: ImportId) -> rusqlite::Result<Option<Import>> {
+    let import = db.query_row(GET.text(), [id.0.as_slice()], sqlite::read_row);
+    import.optional()
+}
+
 /// The number of records that are done; 0 if the import is not known.
 fn progress(db: &Connection, id: ImportId) -> rusqlite::Result<i64> {
-    let import = db.query_row(GET.text(), [id.0.as_slice()], sqlite::read_row::<Import>);
-    Ok(import.optional()?.map_or(0, |import| import.records))
+    Ok(find(db, id)?.map_or(0, |import| import.records))
 }
 
 /// Takes the lock of the file, or connects to its service.

@@ -6,16 +6,9 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 
 use super::{
-    super::{
-        Options, Role, Store,
-        api_keys::LIST,
-        postgres::{self, PostgresUrl},
-        sqlite,
-        table::Record,
-        tables::ApiKeyRow,
-        url::DatabaseUrl,
-    },
-    check::{CheckError, damaged_pages},
+    super::{api_keys::LIST, sqlite, tables::ApiKeyRow, url::DatabaseUrl},
+    check::damaged_pages,
+    reader::{ReadError, Reader},
 };
 use crate::{api_key::ApiKey, import_socket::SocketState};
 
@@ -55,86 +48,56 @@ statements! {
 }
 
 /// Inspects a store, live or not. Never creates or migrates one.
-pub(crate) async fn inspect(url: &DatabaseUrl) -> Result<Inspected, CheckError> {
-    match url {
+pub(crate) async fn inspect(url: &DatabaseUrl) -> Result<Inspected, ReadError> {
+    let (store, server) = match url {
         DatabaseUrl::Sqlite(path) => {
             let path = sqlite::canonical_path(path)?;
             // Before this process opens it.
             let is_open = sqlite::is_open(&path);
             let import_socket = SocketState::find(&path, is_open).await;
-            inspect_file(&path, is_open, import_socket)
+            let size = |path: &Path| fs::symlink_metadata(path).map_or(0, |file| file.len());
+            let wal_bytes = size(&sqlite::wal_path(&path));
+            let db = sqlite::open_current(&path)?;
+            let is_damaged = if size(&path) <= MAX_CHECKED_BYTES {
+                Some(!damaged_pages(&db, "PRAGMA quick_check(1)")?.is_empty())
+            } else {
+                None
+            };
+            let server = Server::Sqlite {
+                is_damaged,
+                wal_bytes,
+                is_open,
+                import_socket,
+            };
+            (Reader::File(db), server)
         }
-        DatabaseUrl::Postgres(url) => inspect_server(url).await,
-    }
-}
-
-fn inspect_file(
-    path: &Path,
-    is_open: bool,
-    import_socket: SocketState,
-) -> Result<Inspected, CheckError> {
-    let size = |path: &Path| fs::symlink_metadata(path).map_or(0, |file| file.len());
-    let wal_bytes = size(&sqlite::wal_path(path));
-    let db = sqlite::open_current(path)?;
-    let is_damaged = || damaged_pages(&db, "PRAGMA quick_check(1)").map(|found| !found.is_empty());
-    let is_damaged = (size(path) <= MAX_CHECKED_BYTES).then(is_damaged);
-    let last_change = last_recorded_change(&db)?;
+        DatabaseUrl::Postgres(_) => {
+            let store = Reader::open(url).await?;
+            let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
+            let (now,) = store.one(now).await?;
+            (store, Server::Postgres { now })
+        }
+    };
+    let (last_change,) = store.one(LAST_CHANGE.text()).await?;
     Ok(Inspected {
-        keys: read_keys(&db)?,
+        keys: read_keys(&store).await?,
         last_change,
-        server: Server::Sqlite {
-            is_damaged: is_damaged.transpose()?,
-            wal_bytes,
-            is_open,
-            import_socket,
-        },
+        server,
     })
 }
 
-/// Lists every API key of a store, live or not. A file is only read.
-pub(crate) async fn list_keys(url: &DatabaseUrl) -> Result<Vec<ApiKey>, CheckError> {
-    match url {
-        DatabaseUrl::Sqlite(path) => {
-            let db = sqlite::open_current(path)?;
-            Ok(read_keys(&db)?)
-        }
-        DatabaseUrl::Postgres(_) => {
-            let store = Store::open(url, &Options::new(Role::Command)).await?;
-            let keys = store.api_key_list().await?;
-            store.close().await;
-            Ok(keys.into_iter().map(|(_, key)| key).collect())
-        }
-    }
+/// Lists every API key of a store, live or not.
+pub(crate) async fn list_keys(url: &DatabaseUrl) -> Result<Vec<ApiKey>, ReadError> {
+    read_keys(&Reader::open(url).await?).await
 }
 
-fn read_keys(db: &Connection) -> rusqlite::Result<Vec<ApiKey>> {
-    let mut select = db.prepare(LIST.text())?;
-    let keys = select.query_map([], sqlite::read_row::<ApiKeyRow>)?;
-    keys.map(|key| key.map(|row| row.key)).collect()
+async fn read_keys(store: &Reader) -> Result<Vec<ApiKey>, ReadError> {
+    let rows: Vec<ApiKeyRow> = store.all(LIST.text()).await?;
+    Ok(rows.into_iter().map(|row| row.key).collect())
 }
 
 /// When something was last changed, or an API key used.
 pub(super) fn last_recorded_change(db: &Connection) -> rusqlite::Result<Option<Timestamp>> {
     let at: Option<i64> = db.query_row(LAST_CHANGE.text(), [], |row| row.get(0))?;
     Ok(at.and_then(|at| Timestamp::from_microsecond(at).ok()))
-}
-
-async fn inspect_server(url: &PostgresUrl) -> Result<Inspected, CheckError> {
-    let client = postgres::open_connection_to_current(url).await?;
-    let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
-    let now: i64 = client.query_typed(now, &[]).await?[0].get(0);
-    let last_change = client.query_typed(LAST_CHANGE.text(), &[]).await?;
-    let last_change: Option<i64> = last_change[0].get(0);
-    let keys = client.query_typed(LIST.text(), &[]).await?;
-    let keys = keys
-        .iter()
-        .map(|row| ApiKeyRow::from_row(row).map(|row| row.key));
-    let timestamp = |at| Timestamp::from_microsecond(at).ok();
-    Ok(Inspected {
-        keys: keys.collect::<Result<_, _>>()?,
-        last_change: last_change.and_then(timestamp),
-        server: Server::Postgres {
-            now: timestamp(now).unwrap_or_default(),
-        },
-    })
 }

@@ -8,6 +8,7 @@ mod explain;
 mod export;
 mod import;
 mod inspect;
+mod reader;
 mod restore;
 
 pub(crate) use backup::{backup, backup_to_stream};

@@ -29,7 +29,7 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::{sync::Notify, time::timeout};
-use tokio_postgres::{Client, IsolationLevel, Transaction, types::ToSql};
+use tokio_postgres::{Client, Transaction, types::ToSql};
 
 use super::{
     Options, Role, Version,
@@ -95,12 +95,6 @@ pub(super) async fn open_connection(
     Ok((client, warnings))
 }
 
-/// Like [`open_connection`], but an empty database is an error.
-pub(super) async fn open_existing(url: &PostgresUrl) -> Result<Client, OpenError> {
-    let (_, client, _) = prepare(url, false).await?;
-    Ok(client)
-}
-
 /// Opens one connection and changes nothing: fails if the schema is not up to date.
 pub(super) async fn open_connection_to_current(url: &PostgresUrl) -> Result<Client, OpenError> {
     let (client, shown) = (connect(url).await?.1, url.to_string());
@@ -113,18 +107,6 @@ pub(super) async fn open_connection_to_current(url: &PostgresUrl) -> Result<Clie
             supported: migrate::VERSION,
         }),
     }
-}
-
-/// Starts a read-only transaction that sees one snapshot.
-pub(super) async fn start_snapshot(
-    client: &mut Client,
-) -> Result<Transaction<'_>, tokio_postgres::Error> {
-    client
-        .build_transaction()
-        .isolation_level(IsolationLevel::RepeatableRead)
-        .read_only(true)
-        .start()
-        .await
 }
 
 /// Commits a transaction. Returns whether the commit is confirmed: a server with
