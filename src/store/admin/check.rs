@@ -19,8 +19,9 @@ use crate::{
     case_fold::fold,
     category::Category,
     event::{Event, EventId},
-    order::Order,
-    pet::{Pet, search_name},
+    order::{Order, OrderStatus},
+    page::Status,
+    pet::{Pet, PetStatus, search_name},
     webhook::{secret::WebhookSecret, url::WebhookUrl},
 };
 
@@ -71,41 +72,23 @@ const INVARIANTS: [(&str, &str); 9] = [
     ),
 ];
 
-/// The description of a count, its counter, and its rows.
-const COUNTS: [(&str, &str, &str); 8] = [
-    ("animals", "pets", "pets"),
-    (
-        "available animals",
-        "pets_available",
-        "pets WHERE status = 'available'",
-    ),
-    (
-        "pending animals",
-        "pets_pending",
-        "pets WHERE status = 'pending'",
-    ),
-    ("sold animals", "pets_sold", "pets WHERE status = 'sold'"),
-    (
-        "open orders",
-        "orders_placed",
-        "orders WHERE status = 'placed'",
-    ),
-    (
-        "completed orders",
-        "orders_completed",
-        "orders WHERE status = 'completed'",
-    ),
-    (
-        "cancelled orders",
-        "orders_cancelled",
-        "orders WHERE status = 'cancelled'",
-    ),
-    (
-        "returned orders",
-        "orders_returned",
-        "orders WHERE status = 'returned'",
-    ),
-];
+/// The description of each count, its counter, and its rows.
+fn counts() -> Vec<[String; 3]> {
+    let with_status = |table: &str, items: &str, status: &str| {
+        let shown = if status == "placed" { "open" } else { status };
+        [
+            format!("{shown} {items}"),
+            format!("{table}_{status}"),
+            format!("{table} WHERE status = '{status}'"),
+        ]
+    };
+    let pets = PetStatus::ALL.iter();
+    let pets = pets.map(|status| with_status("pets", "animals", status.as_str()));
+    let orders = OrderStatus::ALL.iter();
+    let orders = orders.map(|status| with_status("orders", "orders", status.as_str()));
+    let all_pets = ["animals", "pets", "pets"].map(String::from);
+    [all_pets].into_iter().chain(pets).chain(orders).collect()
+}
 
 /// A query for the number by which a counter exceeds the number of rows.
 fn count_excess(counter: &str, rows: &str) -> String {
@@ -262,10 +245,10 @@ pub(super) fn check_file(
         let count = db.query_row(sql, [], |row| row.get(0))?;
         problems.extend(problem(count, what));
     }
-    for (what, counter, rows) in COUNTS {
+    for [what, counter, rows] in counts() {
         progress(&format!("a wrong count of {what}"));
-        let excess = db.query_row(&count_excess(counter, rows), [], |row| row.get(0))?;
-        problems.extend(wrong_count(excess, what));
+        let excess = db.query_row(&count_excess(&counter, &rows), [], |row| row.get(0))?;
+        problems.extend(wrong_count(excess, &what));
     }
     for Derived { what, sql, derive } in DERIVED {
         progress(what);
@@ -321,10 +304,10 @@ async fn check_server(
     progress("objects of other programs");
     let added: Vec<(String,)> = store.all(POSTGRES_ADDED_OBJECTS).await?;
     problems.extend(added.iter().map(|(object,)| added_object(object)));
-    for (what, counter, rows) in COUNTS {
+    for [what, counter, rows] in counts() {
         progress(&format!("a wrong count of {what}"));
-        let (excess,) = store.one(&count_excess(counter, rows)).await?;
-        problems.extend(wrong_count(excess, what));
+        let (excess,) = store.one(&count_excess(&counter, &rows)).await?;
+        problems.extend(wrong_count(excess, &what));
     }
     for Derived { what, sql, derive } in DERIVED {
         progress(what);

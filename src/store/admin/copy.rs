@@ -2,23 +2,18 @@
 //! their secrets, idempotency keys and the records of imports are preserved.
 
 use std::{
-    error::Error,
     path::{Path, PathBuf},
     pin::pin,
 };
 
-use bytes::BytesMut;
-use rusqlite::{Connection, types::Value};
-use tokio_postgres::{
-    Transaction,
-    binary_copy::BinaryCopyInWriter,
-    types::{IsNull, ToSql, Type, to_sql_checked},
-};
+use rusqlite::Connection;
+use tokio_postgres::{Transaction, binary_copy::BinaryCopyInWriter, types::Type};
 
 use super::super::{
     error::{OpenError, sqlite_reason},
     postgres::{self, PostgresError, PostgresUrl},
     sqlite,
+    table::{Kind, Row, Value},
 };
 use crate::event::EventId;
 
@@ -138,9 +133,11 @@ async fn copy_table(
     let mut rows = select.query([])?;
     let mut count = 0;
     while let Some(row) = rows.next()? {
-        let cells = (0..types.len()).map(|column| row.get(column).map(Cell));
-        let cells = cells.collect::<Result<Vec<_>, _>>()?;
-        writer.as_mut().write_raw(cells).await?;
+        // A file has no column of type Bool.
+        let values = (0..types.len()).map(|column| row.value(column, Kind::Int));
+        let values = values.map(|value| value.map(Value::into_owned));
+        let values = values.collect::<Result<Vec<_>, _>>()?;
+        writer.as_mut().write_raw(values).await?;
         count += 1;
         if count % PROGRESS_INTERVAL == 0 {
             progress(count);
@@ -179,32 +176,6 @@ async fn advance_sequence(
         target.query_one(&set, &[&last]).await?;
     }
     Ok(())
-}
-
-/// A value read from SQLite, to be written to PostgreSQL.
-#[derive(Debug)]
-struct Cell(Value);
-
-impl ToSql for Cell {
-    fn to_sql(
-        &self,
-        r#type: &Type,
-        out: &mut BytesMut,
-    ) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
-        match &self.0 {
-            Value::Null => Ok(IsNull::Yes),
-            Value::Integer(number) => number.to_sql(r#type, out),
-            Value::Real(number) => number.to_sql(r#type, out),
-            Value::Text(text) => text.to_sql(r#type, out),
-            Value::Blob(bytes) => bytes.to_sql(r#type, out),
-        }
-    }
-
-    fn accepts(_: &Type) -> bool {
-        true
-    }
-
-    to_sql_checked!();
 }
 
 #[cfg(test)]
