@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     invalid::{Invalid, quoted},
-    page::{Filter, ListKind, Parameters},
+    page::{Filter, ListKind, Position},
 };
 
 const RANDOM_CHARS: usize = 32;
@@ -169,12 +169,10 @@ impl Filter for ApiKeyFilter {
     const LIST: ListKind = ListKind(b'k');
     const SORTABLE: bool = false;
 
-    fn set(&mut self, _: &str, _: &str) -> Result<(), Invalid> {
-        Ok(())
-    }
+    type Item = ApiKeyLabel;
 
-    fn parameters(&self) -> Parameters<'_> {
-        Vec::new()
+    fn position(&self, key: &ApiKeyLabel) -> Position {
+        Position::of_id(key.id)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     invalid::Invalid,
     json::{FromObject, Object},
     members::{Members, all_valid},
-    page::{Filter, ListKind, Parameters, parse_decimal},
+    page::{Filter, ListKind, Position, parse_decimal},
     text::Text,
 };
 
@@ -66,12 +66,10 @@ impl Filter for CategoryFilter {
     const LIST: ListKind = ListKind(b'c');
     const SORTABLE: bool = false;
 
-    fn set(&mut self, _: &str, _: &str) -> Result<(), Invalid> {
-        Ok(())
-    }
+    type Item = Category;
 
-    fn parameters(&self) -> Parameters<'_> {
-        Vec::new()
+    fn position(&self, category: &Category) -> Position {
+        Position::of_id(category.id.get())
     }
 }
 

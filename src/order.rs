@@ -149,20 +149,10 @@ pub struct OrderFilter {
     pub pet_id: Option<PetId>,
 }
 
-impl OrderFilter {
-    pub(crate) fn matches(&self, order: &Order) -> bool {
-        self.status.is_none_or(|status| order.status == status)
-            && self.pet_id.is_none_or(|id| order.pet_id == id)
-    }
-
-    /// What every list sorts an order by.
-    pub fn position(order: &Order) -> Position {
-        Position::of_id(order.id.get())
-    }
-}
-
 impl Filter for OrderFilter {
     const LIST: ListKind = ListKind(b'o');
+
+    type Item = Order;
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), Invalid> {
         match name {
@@ -190,6 +180,15 @@ impl Filter for OrderFilter {
             parameters.push(("petId", id.get().to_string().into()));
         }
         parameters
+    }
+
+    fn matches(&self, order: &Order) -> bool {
+        self.status.is_none_or(|status| order.status == status)
+            && self.pet_id.is_none_or(|id| order.pet_id == id)
+    }
+
+    fn position(&self, order: &Order) -> Position {
+        Position::of_id(order.id.get())
     }
 }
 

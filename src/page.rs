@@ -167,11 +167,26 @@ pub trait Filter: Clone + Default + Eq + Hash + Send + 'static {
     /// Whether the list can be reversed.
     const SORTABLE: bool = true;
 
+    type Item;
+
     /// Takes a query parameter, if it is one of its own.
-    fn set(&mut self, name: &str, value: &str) -> Result<(), Invalid>;
+    fn set(&mut self, _name: &str, _value: &str) -> Result<(), Invalid> {
+        Ok(())
+    }
 
     /// The query parameters that give this filter, always in the same form.
-    fn parameters(&self) -> Parameters<'_>;
+    fn parameters(&self) -> Parameters<'_> {
+        Vec::new()
+    }
+
+    /// Returns true if an item that an index has found also has the filtered values that the
+    /// index does not have.
+    fn matches(&self, _: &Self::Item) -> bool {
+        true
+    }
+
+    /// The position by which the list sorts an item.
+    fn position(&self, item: &Self::Item) -> Position;
 
     /// Moves a position that no page can end at to the edge of the list. A checksum does
     /// not prevent a client from making one up.
@@ -253,6 +268,23 @@ impl<F: Filter> ListQuery<F> {
         query.finish()
     }
 
+    /// Builds a page from up to `limit + 1` items. The extra item only shows that there is a
+    /// next page. So does `examined_to`, if not all items were examined.
+    pub(crate) fn page(
+        &self,
+        mut items: Vec<F::Item>,
+        examined_to: Option<Position>,
+    ) -> Page<F::Item> {
+        let limit = usize::from(self.limit.get());
+        let has_next = items.len() > limit;
+        items.truncate(limit);
+        let last = items.last().filter(|_| has_next);
+        Page {
+            next: last.map(|item| self.filter.position(item)).or(examined_to),
+            items,
+        }
+    }
+
     /// The parameters that a cursor belongs to.
     fn parameters(&self) -> Parameters<'_> {
         let mut parameters = self.filter.parameters();
@@ -274,25 +306,6 @@ impl<F: Filter> ListQuery<F> {
 pub struct Page<T> {
     pub items: Vec<T>,
     pub next: Option<Position>,
-}
-
-impl<T> Page<T> {
-    /// Builds a page from up to `limit + 1` items. The extra item only shows that
-    /// there is a next page.
-    pub(crate) fn from_lookahead(
-        mut items: Vec<T>,
-        limit: PageLimit,
-        position: impl FnOnce(&T) -> Position,
-    ) -> Self {
-        let limit = usize::from(limit.get());
-        let has_next = items.len() > limit;
-        items.truncate(limit);
-        let last = items.last().filter(|_| has_next);
-        Self {
-            next: last.map(position),
-            items,
-        }
-    }
 }
 
 /// Parses a positive int64 in its canonical form: digits only, no sign, no

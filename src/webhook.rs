@@ -9,7 +9,7 @@ pub mod url;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use self::url::WebhookUrl;
+use self::{delivery::StoredWebhook, url::WebhookUrl};
 use crate::{
     api_key::{Scope, Scopes},
     clock::truncate_to_microseconds,
@@ -18,7 +18,7 @@ use crate::{
     invalid::{Invalid, quoted},
     json::{FromObject, Object, Value},
     members::all_valid,
-    page::{Filter, ListKind, Parameters, parse_positive_decimal},
+    page::{Filter, ListKind, Position, parse_positive_decimal},
 };
 
 /// A receiver of events. Its secrets are kept apart from it.
@@ -74,12 +74,10 @@ impl Filter for WebhookFilter {
     const LIST: ListKind = ListKind(b'w');
     const SORTABLE: bool = false;
 
-    fn set(&mut self, _: &str, _: &str) -> Result<(), Invalid> {
-        Ok(())
-    }
+    type Item = StoredWebhook;
 
-    fn parameters(&self) -> Parameters<'_> {
-        Vec::new()
+    fn position(&self, stored: &StoredWebhook) -> Position {
+        Position::of_id(stored.webhook.id.get())
     }
 }
 

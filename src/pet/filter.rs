@@ -25,26 +25,6 @@ pub struct PetFilter {
     pub ids: Option<PetIds>,
 }
 
-impl PetFilter {
-    /// Whether a pet that has the name and id also has the status and the category.
-    pub(crate) fn matches(&self, pet: &Pet) -> bool {
-        self.status.is_none_or(|status| pet.status == Some(status))
-            && self.category_id.is_none_or(|id| pet.category_id == id)
-    }
-
-    /// What a list with this filter sorts a pet by.
-    pub(crate) fn position(&self, pet: &Pet) -> Position {
-        let name = match self.name {
-            Some(_) => search_name(pet.name.as_str()),
-            None => CompactString::default(),
-        };
-        Position {
-            name,
-            id: pet.id.get(),
-        }
-    }
-}
-
 impl ListQuery<PetFilter> {
     /// The page of a list of known ids, from the pets that exist.
     pub(crate) fn page_of(&self, pets: Vec<Pet>) -> Page<Pet> {
@@ -68,12 +48,14 @@ impl ListQuery<PetFilter> {
             Sort::Desc => other.cmp(one),
         });
         let pets = items.into_iter().map(|(_, pet)| pet).collect();
-        Page::from_lookahead(pets, self.limit, |pet| filter.position(pet))
+        self.page(pets, None)
     }
 }
 
 impl Filter for PetFilter {
     const LIST: ListKind = ListKind(b'p');
+
+    type Item = Pet;
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), Invalid> {
         match name {
@@ -90,6 +72,22 @@ impl Filter for PetFilter {
             _ => {}
         }
         Ok(())
+    }
+
+    fn matches(&self, pet: &Pet) -> bool {
+        self.status.is_none_or(|status| pet.status == Some(status))
+            && self.category_id.is_none_or(|id| pet.category_id == id)
+    }
+
+    fn position(&self, pet: &Pet) -> Position {
+        let name = match self.name {
+            Some(_) => search_name(pet.name.as_str()),
+            None => CompactString::default(),
+        };
+        Position {
+            name,
+            id: pet.id.get(),
+        }
     }
 
     fn parameters(&self) -> Parameters<'_> {

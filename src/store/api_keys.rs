@@ -8,14 +8,13 @@ use jiff::Timestamp;
 use super::{
     Error, Store,
     command::{Command, Draft, Lane, NotFound, Reply},
-    list::Select,
     table::columns,
     tables::ApiKeyRow,
     working_set::{Keys, Sequence},
 };
 use crate::{
     api_key::{ApiKey, ApiKeyFilter, ApiKeyLabel, ApiKeyUsage, KeyHash, NewApiKey},
-    page::{ListQuery, Page, Position},
+    page::{ListQuery, Page},
 };
 
 /// Keys whose usage is recorded at a time: other writes wait in the same queue.
@@ -166,9 +165,7 @@ impl Store {
         &self,
         query: ListQuery<ApiKeyFilter>,
     ) -> Result<Page<ApiKeyLabel>, Error> {
-        let select = Select::api_key_labels(&query, self.dialect());
-        let position = |key: &ApiKeyLabel| Position::of_id(key.id);
-        self.list(select, query, |_, _| true, position).await
+        self.list_all(query).await
     }
 
     /// Revokes an API key and returns it as it was before; `None` if there is no

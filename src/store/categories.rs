@@ -3,7 +3,6 @@
 use super::{
     Error, Store,
     command::{Command, Draft},
-    list::Select,
     table::{Value, columns},
     working_set::Keys,
 };
@@ -12,7 +11,7 @@ use crate::{
         Category, CategoryFilter, CategoryId, CategoryName, CategoryRejection, Naming,
         decide_deletion, decide_naming,
     },
-    page::{ListQuery, Page, Position},
+    page::{ListQuery, Page},
 };
 
 statements! {
@@ -102,8 +101,6 @@ impl Store {
         &self,
         query: ListQuery<CategoryFilter>,
     ) -> Result<Page<Category>, Error> {
-        let select = Select::categories(&query, self.dialect());
-        let position = |category: &Category| Position::of_id(category.id.get());
-        self.list(select, query, |_, _| true, position).await
+        self.list_all(query).await
     }
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     event::EventId,
-    page::{ListQuery, Page, Position},
+    page::{ListQuery, Page},
     webhook::{
         WebhookId, WebhookState,
         delivery::{
@@ -164,11 +164,7 @@ impl Store {
         query: ListQuery<DeliveryFilter>,
     ) -> Result<Page<Delivery>, Error> {
         let select = Select::deliveries(id, &query, self.dialect());
-        let matches = |filter: &DeliveryFilter, delivery: &Delivery| {
-            filter.state.is_none_or(|state| delivery.state == state)
-        };
-        let position = |delivery: &Delivery| Position::of_id(delivery.event_id.sequence);
-        self.list(select, query, matches, position).await
+        self.list(select, query).await
     }
 
     /// Makes a failed delivery due now, and ends a pause of its webhook. `None` if there is no

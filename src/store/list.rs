@@ -10,14 +10,14 @@ use super::{
     table::{Table, Value, columns},
 };
 use crate::{
-    api_key::{ApiKeyFilter, ApiKeyLabel},
-    category::{Category, CategoryFilter},
+    api_key::ApiKeyFilter,
+    category::CategoryFilter,
     order::{Order, OrderFilter},
     page::{Filter, ListQuery, Position, Sort, Status},
     pet::{NamePrefix, Pet, PetFilter, PetStatus},
     webhook::{
         WebhookFilter, WebhookId,
-        delivery::{Delivery, DeliveryFilter, StoredWebhook},
+        delivery::{Delivery, DeliveryFilter},
     },
 };
 
@@ -107,16 +107,9 @@ impl Select {
         select.finish(query)
     }
 
-    pub(super) fn categories(query: &ListQuery<CategoryFilter>, dialect: Dialect) -> Self {
-        Builder::new::<Category>(dialect).finish(query)
-    }
-
-    pub(super) fn webhooks(query: &ListQuery<WebhookFilter>, dialect: Dialect) -> Self {
-        Builder::new::<StoredWebhook>(dialect).finish(query)
-    }
-
-    pub(super) fn api_key_labels(query: &ListQuery<ApiKeyFilter>, dialect: Dialect) -> Self {
-        Builder::new::<ApiKeyLabel>(dialect).finish(query)
+    /// For a list without a filter.
+    pub(super) fn all<F: Filter<Item: Table>>(query: &ListQuery<F>, dialect: Dialect) -> Self {
+        Builder::new::<F::Item>(dialect).finish(query)
     }
 
     /// The deliveries of a webhook by the sequence number of their events.
@@ -186,13 +179,13 @@ pub(super) fn examples(dialect: Dialect) -> Vec<NamedSql> {
         Select::orders(query, dialect)
     });
     add(&mut all, "categories", &[""], |query| {
-        Select::categories(query, dialect)
+        Select::all::<CategoryFilter>(query, dialect)
     });
     add(&mut all, "webhooks", &[""], |query| {
-        Select::webhooks(query, dialect)
+        Select::all::<WebhookFilter>(query, dialect)
     });
     add(&mut all, "keys", &[""], |query| {
-        Select::api_key_labels(query, dialect)
+        Select::all::<ApiKeyFilter>(query, dialect)
     });
     add(&mut all, "deliveries", &["", "state=failed"], |query| {
         Select::deliveries(WebhookId::UNASSIGNED, query, dialect)

@@ -62,7 +62,7 @@ use crate::{
     clock::Settling,
     event::{Event, EventId, EventRetention, Gone},
     idempotency::IdempotentRequest,
-    page::{Filter, ListQuery, Page, Position, Sort},
+    page::{Filter, ListQuery, Page, Sort},
 };
 use command::{Command, CommandResult, QueuedCommand};
 use error::MissingRow;
@@ -71,7 +71,7 @@ use postgres::Postgres;
 use queue::wait;
 use sql::Sql;
 use sqlite::Sqlite;
-use table::{Group, Record, Value};
+use table::{Group, Record, Table, Value};
 
 pub(crate) use admin::{
     ImportError, Importer, Inspected, Restored, Server, backup, backup_to_stream, category_names,
@@ -300,15 +300,21 @@ impl Store {
         with!(self, db => db.write(sql, parameters).await)
     }
 
-    /// Reads a page. Rows that the statement only examines must match.
-    async fn list<F: Filter, T: Record + Send + 'static>(
+    /// Reads a page.
+    async fn list<F: Filter<Item: Record + Send>>(
         &self,
         select: Select,
         query: ListQuery<F>,
-        matches: fn(&F, &T) -> bool,
-        position: impl Fn(&T) -> Position + Send + 'static,
-    ) -> Result<Page<T>, Error> {
-        with!(self, db => db.list(select, query, matches, position).await)
+    ) -> Result<Page<F::Item>, Error> {
+        with!(self, db => db.list(select, query).await)
+    }
+
+    /// Reads a page of a table, without a filter.
+    async fn list_all<F: Filter<Item: Table + Send>>(
+        &self,
+        query: ListQuery<F>,
+    ) -> Result<Page<F::Item>, Error> {
+        self.list(Select::all(&query, self.dialect()), query).await
     }
 
     fn dialect(&self) -> Dialect {

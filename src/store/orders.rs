@@ -200,8 +200,6 @@ impl Store {
 
     pub async fn order_list(&self, query: ListQuery<OrderFilter>) -> Result<Page<Order>, Error> {
         let select = Select::orders(&query, self.dialect());
-        let matches = |filter: &OrderFilter, order: &Order| filter.matches(order);
-        self.list(select, query, matches, OrderFilter::position)
-            .await
+        self.list(select, query).await
     }
 }

@@ -5,7 +5,6 @@ use jiff::Timestamp;
 use super::{
     Error, Store,
     command::{Command, Draft, Reply},
-    list::Select,
     table::{Value, columns},
     working_set::{Keys, Sequence},
 };
@@ -13,7 +12,7 @@ use crate::{
     api_key::Scopes,
     event::EventId,
     idempotency::{Idempotent, IdempotentRequest},
-    page::{ListQuery, Page, Position},
+    page::{ListQuery, Page},
     webhook::{
         MAX_WEBHOOKS, NewWebhook, WebhookChange, WebhookFilter, WebhookId, WebhookRejection,
         delivery::StoredWebhook,
@@ -252,8 +251,6 @@ impl Store {
         &self,
         query: ListQuery<WebhookFilter>,
     ) -> Result<Page<StoredWebhook>, Error> {
-        let select = Select::webhooks(&query, self.dialect());
-        let position = |stored: &StoredWebhook| Position::of_id(stored.webhook.id.get());
-        self.list(select, query, |_, _| true, position).await
+        self.list_all(query).await
     }
 }

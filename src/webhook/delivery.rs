@@ -14,7 +14,7 @@ use crate::{
     event::{After, EventId, EventTypes},
     invalid::{Invalid, quoted},
     json::{FromObject, Object},
-    page::{Filter, ListKind, Parameters, set_once},
+    page::{Filter, ListKind, Parameters, Position, set_once},
 };
 
 /// A delivery that has failed at least once. Others leave no trace.
@@ -130,6 +130,8 @@ impl Filter for DeliveryFilter {
     const LIST: ListKind = ListKind(b'd');
     const SORTABLE: bool = false;
 
+    type Item = Delivery;
+
     fn set(&mut self, name: &str, value: &str) -> Result<(), Invalid> {
         match name {
             "state" => set_once("state", &mut self.state, DeliveryState::parse(value)?),
@@ -140,6 +142,14 @@ impl Filter for DeliveryFilter {
     fn parameters(&self) -> Parameters<'_> {
         let state = self.state.map(|state| ("state", state.as_str().into()));
         state.into_iter().collect()
+    }
+
+    fn matches(&self, delivery: &Delivery) -> bool {
+        self.state.is_none_or(|state| delivery.state == state)
+    }
+
+    fn position(&self, delivery: &Delivery) -> Position {
+        Position::of_id(delivery.event_id.sequence)
     }
 }
 

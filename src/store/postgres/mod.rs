@@ -43,7 +43,7 @@ use super::{
 };
 use crate::{
     clock::Settling,
-    page::{ListQuery, Page, Position},
+    page::{Filter, ListQuery, Page},
 };
 use clock::ServerClock;
 use connect::Connector;
@@ -298,35 +298,34 @@ impl Postgres {
     }
 
     /// Reads a page. The server examines rows, so that all but the last of them match.
-    pub(super) async fn list<F, T: Record>(
+    pub(super) async fn list<F: Filter<Item: Record>>(
         &self,
         select: Select,
         query: ListQuery<F>,
-        _: fn(&F, &T) -> bool,
-        position: impl Fn(&T) -> Position,
-    ) -> Result<Page<T>, Error> {
+    ) -> Result<Page<F::Item>, Error> {
         let kinds: Vec<_> = select.parameters.iter().map(Value::kind).collect();
         let sql = Sql::interned(&select.sql, &kinds);
         let rows = self.reads.read(sql, &as_sql(&select.parameters)).await?;
         if !select.examines {
-            let items = rows.iter().map(T::from_row).collect::<Result<_, _>>()?;
-            return Ok(Page::from_lookahead(items, query.limit, position));
+            let items = rows
+                .iter()
+                .map(Record::from_row)
+                .collect::<Result<_, _>>()?;
+            return Ok(query.page(items, None));
         }
         let (mut items, mut last) = (Vec::new(), None);
         for row in &rows {
             let mut columns = Columns::of(row);
-            let item = T::read(&mut columns)?;
+            let item = Record::read(&mut columns)?;
             let (is_match, is_last) = Record::read(&mut columns)?;
             if is_last {
-                last = Some(position(&item));
+                last = Some(query.filter.position(&item));
             }
             if is_match {
                 items.push(item);
             }
         }
-        let mut page = Page::from_lookahead(items, query.limit, position);
-        page.next = page.next.or(last);
-        Ok(page)
+        Ok(query.page(items, last))
     }
 }
 

@@ -28,8 +28,6 @@ impl Postgres {
             return Ok(query.page_of(pets));
         }
         let select = Select::pets(&query, Dialect::Postgres, false);
-        let filter = query.filter.clone();
-        let position = move |pet: &Pet| filter.position(pet);
-        self.list(select, query, |_, _| true, position).await
+        self.list(select, query).await
     }
 }

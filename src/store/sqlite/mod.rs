@@ -48,7 +48,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    page::{Filter, ListQuery, Page, Position},
+    page::{Filter, ListQuery, Page},
     telemetry::warn_if_public,
 };
 use batch::TableSql;
@@ -212,29 +212,22 @@ impl Sqlite {
         self.writer.run(write).await
     }
 
-    pub(super) async fn list<F: Filter, T: Record + Send + 'static>(
+    pub(super) async fn list<F: Filter<Item: Record + Send>>(
         &self,
         select: Select,
         query: ListQuery<F>,
-        matches: fn(&F, &T) -> bool,
-        position: impl Fn(&T) -> Position + Send + 'static,
-    ) -> Result<Page<T>, Error> {
-        let read = move |db: &Connection| {
-            let matches = |item: &T| matches(&query.filter, item);
-            list(db, &select, &query, matches, position)
-        };
+    ) -> Result<Page<F::Item>, Error> {
+        let read = move |db: &Connection| list(db, &select, &query);
         self.readers.run(read).await
     }
 }
 
-/// Reads a page. The items that a row is examined for must match.
-fn list<F: Filter, T: Record>(
+/// Reads a page.
+fn list<F: Filter<Item: Record>>(
     db: &Connection,
     select: &Select,
     query: &ListQuery<F>,
-    matches: impl Fn(&T) -> bool,
-    position: impl Fn(&T) -> Position,
-) -> rusqlite::Result<Page<T>> {
+) -> rusqlite::Result<Page<F::Item>> {
     let mut statement = db.prepare_cached(&select.sql)?;
     for (index, value) in (1..).zip(&select.parameters) {
         statement.raw_bind_parameter(index, value)?;
@@ -244,21 +237,17 @@ fn list<F: Filter, T: Record>(
     while items.len() <= usize::from(query.limit.get())
         && let Some(row) = rows.next()?
     {
-        let item: T = read_row(row)?;
+        let item = read_row(row)?;
         examined += 1;
-        match (matches(&item), examined == MAX_EXAMINED) {
-            (true, false) => items.push(item),
-            (false, false) => {}
-            (is_match, true) => {
-                let next = Some(position(&item));
-                items.extend(is_match.then_some(item));
-                let mut page = Page::from_lookahead(items, query.limit, position);
-                page.next = page.next.or(next);
-                return Ok(page);
-            }
+        let position = (examined == MAX_EXAMINED).then(|| query.filter.position(&item));
+        if query.filter.matches(&item) {
+            items.push(item);
+        }
+        if position.is_some() {
+            return Ok(query.page(items, position));
         }
     }
-    Ok(Page::from_lookahead(items, query.limit, position))
+    Ok(query.page(items, None))
 }
 
 /// Reads a record from the first columns of a row.

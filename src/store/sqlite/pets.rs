@@ -45,11 +45,7 @@ impl Sqlite {
                 _ => false,
             };
             let select = Select::pets(&query, Dialect::Sqlite, walk_status);
-            let (matches, position) = (
-                |pet: &_| filter.matches(pet),
-                |pet: &_| filter.position(pet),
-            );
-            list(db, &select, &query, matches, position)
+            list(db, &select, &query)
         };
         self.readers.run(read).await
     }
