@@ -119,7 +119,7 @@ impl EventLog {
             self.publish(&mut poller);
             advanced?;
             let fence = &poller.fence;
-            Ok((fence.last(), fence.decided() >= fence.last()))
+            Ok((fence.last, fence.decided >= fence.last))
         };
         self.polls.run(poll).await
     }
@@ -153,7 +153,7 @@ impl EventLog {
 
     fn publish(&self, poller: &mut Poller) {
         let fence = &poller.fence;
-        let (server, head) = (fence.server(), fence.decided());
+        let (server, head) = (fence.server, fence.decided);
         *self.decided.lock().expect(LOCK) = Decided { server, head };
         self.head
             .send_if_modified(|published| std::mem::replace(published, head) != head);

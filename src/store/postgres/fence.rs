@@ -25,11 +25,11 @@ pub(super) struct Fence {
     /// The server that all of this was read from, and its last start or crash. After a
     /// failover, another server may give the same numbers to other events; after a crash,
     /// a prepared transaction has another virtual transaction id.
-    server: i64,
+    pub(super) server: i64,
     /// The last number drawn, as read last.
-    last: i64,
+    pub(super) last: i64,
     /// Every number up to this one is decided.
-    decided: i64,
+    pub(super) decided: i64,
     /// By ascending number.
     pending: VecDeque<Pending>,
 }
@@ -86,18 +86,6 @@ impl Fence {
         }
     }
 
-    pub(super) fn server(&self) -> i64 {
-        self.server
-    }
-
-    pub(super) fn last(&self) -> i64 {
-        self.last
-    }
-
-    pub(super) fn decided(&self) -> i64 {
-        self.decided
-    }
-
     /// For how long the oldest undecided number has been, and a session that holds it back;
     /// `None` for a prepared transaction.
     pub(super) fn lag(&self, now: Instant) -> Option<(Duration, Option<i64>)> {
@@ -118,7 +106,7 @@ mod tests {
             let holders = holders.iter().map(|holder| (holder.to_string(), None));
             fence.finish(&holders.collect(), Instant::now());
         }
-        fence.decided()
+        fence.decided
     }
 
     #[test]
@@ -139,11 +127,11 @@ mod tests {
         assert!(fence.begin(SERVER, 9, 7));
         let holders = HashMap::from([("3/1".into(), None)]);
         fence.finish(&holders, Instant::now());
-        assert_eq!(fence.decided(), 7);
+        assert_eq!(fence.decided, 7);
         assert_eq!(poll(&mut fence, SERVER, 9, &[]), 9);
         // The log was reset.
         assert!(!fence.begin(SERVER, 2, 7));
-        assert_eq!(fence.decided(), 2);
+        assert_eq!(fence.decided, 2);
     }
 
     #[test]

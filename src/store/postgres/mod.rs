@@ -221,40 +221,30 @@ impl Postgres {
     }
 
     pub(super) fn metrics(&self) -> StoreMetrics<'_> {
-        fn of_writer(name: &'static str, writer: &Writer) -> (QueueMetrics, PoolMetrics) {
-            let depth = writer.queue_depth();
-            let queue = QueueMetrics { name, depth };
-            (queue, of_pools(name, writer.pools()))
-        }
-        fn of_pools<'a>(
-            name: &'static str,
-            pools: impl IntoIterator<Item = &'a Pool>,
-        ) -> PoolMetrics {
-            let none = PoolMetrics {
-                name,
-                connections: 0,
-                statements_in_flight: 0,
-            };
-            pools.into_iter().fold(none, |sum, pool| PoolMetrics {
-                connections: sum.connections + pool.connections(),
-                statements_in_flight: sum.statements_in_flight + pool.statements_in_flight(),
-                ..sum
-            })
-        }
-        let (queues, writer_pools): (Vec<_>, Vec<_>) = [
-            of_writer("create", &self.creates),
-            of_writer("change", &self.changes),
-            of_writer("bulk", &self.bulk),
-        ]
-        .into_iter()
-        .unzip();
-        let mut pools = vec![
-            of_pools("read", [&self.reads]),
-            of_pools("version", [self.snapshot.pool()]),
-            of_pools("background", [&self.background]),
-            of_pools("event", [self.events.pool()]),
+        let writers = [
+            ("create", &self.creates),
+            ("change", &self.changes),
+            ("bulk", &self.bulk),
         ];
-        pools.extend(writer_pools);
+        let pools = [
+            ("read", &self.reads),
+            ("version", self.snapshot.pool()),
+            ("background", &self.background),
+            ("event", self.events.pool()),
+        ];
+        let pools = pools.map(|(name, pool)| (name, vec![pool])).into_iter();
+        let of_writers = writers.map(|(name, writer)| (name, writer.pools().collect()));
+        let pools = pools.chain(of_writers).map(|(name, pools)| PoolMetrics {
+            name,
+            connections: pools.iter().map(|pool| pool.connections()).sum(),
+            statements_in_flight: pools.iter().map(|pool| pool.statements_in_flight()).sum(),
+        });
+        let pools = pools.collect();
+        let queues = writers.map(|(name, writer)| QueueMetrics {
+            name,
+            depth: writer.queue_depth(),
+        });
+        let queues = queues.into();
         StoreMetrics {
             queues,
             pools,
