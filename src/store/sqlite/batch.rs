@@ -55,41 +55,38 @@ impl TableSql {
     fn update_of<T: Keyed>(changed: u64) -> &'static str {
         static ALL: Memo<(&str, u64), String> = Memo::new();
         ALL.get(&(T::NAME, changed), || {
-            let columns = T::all_columns().into_iter().enumerate();
-            let (key, values): (Vec<_>, Vec<_>) = columns
-                .filter(|(column, _)| *column < T::KEY_COLUMNS || changed >> column & 1 == 1)
-                .map(|(column, it)| (column, format!("{} = ?{}", it.name, column + 1)))
-                .partition(|(column, _)| *column < T::KEY_COLUMNS);
-            let join = |columns: Vec<(usize, String)>, separator| {
-                let columns = columns.into_iter().map(|(_, assignment)| assignment);
-                columns.collect::<Vec<_>>().join(separator)
-            };
-            let (table, values, key) = (T::NAME, join(values, ", "), join(key, " AND "));
+            let mut key = assignments::<T>();
+            let values = key.split_off(T::KEY_COLUMNS).into_iter();
+            let values = (T::KEY_COLUMNS..).zip(values);
+            let values = values.filter(|(column, _)| changed >> column & 1 == 1);
+            let values: Vec<_> = values.map(|(_, assignment)| assignment).collect();
+            let (table, values, key) = (T::NAME, values.join(", "), key.join(" AND "));
             format!("UPDATE OR ROLLBACK {table} SET {values} WHERE {key}")
         })
     }
 
     fn assemble<T: Keyed>() -> Self {
         let all = T::all_columns();
-        let parameters: Vec<_> = (1..=all.len()).map(|n| format!("?{n}")).collect();
-        let assignments = all.iter().zip(&parameters);
-        let assignments: Vec<_> = assignments
-            .map(|(column, parameter)| format!("{} = {parameter}", column.name))
-            .collect();
-        let (key, _) = assignments.split_at(T::KEY_COLUMNS);
-        let (table, key) = (T::NAME, key.join(" AND "));
+        let parameters = vec!["?"; all.len()].join(", ");
+        let (table, key) = (T::NAME, assignments::<T>()[..T::KEY_COLUMNS].join(" AND "));
         Self {
             get: format!("SELECT {} FROM {table} WHERE {key}", columns::<T>()),
             // OR ROLLBACK saves the copies of pages that would undo this statement alone. If a
             // constraint fails, the batch is undone, and its halves run again.
             insert: format!(
-                "INSERT OR ROLLBACK INTO {table} ({}) VALUES ({})",
-                names(&all),
-                parameters.join(", ")
+                "INSERT OR ROLLBACK INTO {table} ({}) VALUES ({parameters})",
+                names(&all)
             ),
             delete: format!("DELETE FROM {table} WHERE {key}"),
         }
     }
+}
+
+/// Each column, and the parameter that has its value.
+fn assignments<T: Keyed>() -> Vec<String> {
+    let columns = (1..).zip(T::all_columns());
+    let assignments = columns.map(|(n, column)| format!("{} = ?{n}", column.name));
+    assignments.collect()
 }
 
 impl ExplainTables for TableSql {
@@ -212,25 +209,22 @@ struct WriteRows<'a>(&'a Connection);
 impl<'a> ForEachTable<'a> for WriteRows<'_> {
     type Error = rusqlite::Error;
 
+    /// Deletes, updates and inserts rows, in this order: a row that ceases to be active makes
+    /// room for another in a unique index.
     fn visit<T: Stored>(&mut self, rows: &'a Rows<T>) -> rusqlite::Result<()> {
-        write_rows(self.0, rows)
+        let Self(db) = self;
+        let set = rows.write_set();
+        let sql = TableSql::of::<T>();
+        for key in set.deletes {
+            let mut delete = db.prepare_cached(&sql.delete)?;
+            bind(&mut delete, |put| T::write_key(key, put))?;
+            delete.raw_execute()?;
+        }
+        for (stored, row) in set.updates {
+            update(db, stored, row)?;
+        }
+        write_each(db, &sql.insert, &set.inserts)
     }
-}
-
-/// Deletes, updates and inserts rows, in this order: a row that ceases to be active makes room
-/// for another in a unique index.
-fn write_rows<T: Keyed>(db: &Connection, rows: &Rows<T>) -> rusqlite::Result<()> {
-    let set = rows.write_set();
-    let sql = TableSql::of::<T>();
-    for key in set.deletes {
-        let mut delete = db.prepare_cached(&sql.delete)?;
-        bind(&mut delete, |put| T::write_key(key, put))?;
-        delete.raw_execute()?;
-    }
-    for (stored, row) in set.updates {
-        update(db, stored, row)?;
-    }
-    write_each(db, &sql.insert, &set.inserts)
 }
 
 /// Updates the columns that have changed: SQLite would also write the indexes of the others.
