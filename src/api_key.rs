@@ -202,6 +202,20 @@ pub struct NewApiKey {
 }
 
 impl NewApiKey {
+    pub fn with_id(self, id: i64) -> ApiKey {
+        ApiKey {
+            id,
+            name: self.name,
+            scopes: self.scopes,
+            created_at: self.created_at,
+            last_used_at: None,
+            expires_at: self.expires_at,
+            revoked_at: None,
+            deprecated_calls: 0,
+            last_deprecated_call_at: None,
+        }
+    }
+
     /// A key with all scopes that never expires.
     pub fn new(name: KeyName, created_at: Timestamp) -> Self {
         Self {

@@ -31,23 +31,7 @@ struct CreateKey {
 
 impl CreateKey {
     fn create(&self, draft: &mut Draft<'_>) -> ApiKey {
-        let NewApiKey {
-            name,
-            scopes,
-            created_at,
-            expires_at,
-        } = self.new.clone();
-        let key = ApiKey {
-            id: draft.new_id(Sequence::ApiKeys),
-            name,
-            scopes,
-            created_at,
-            last_used_at: None,
-            expires_at,
-            revoked_at: None,
-            deprecated_calls: 0,
-            last_deprecated_call_at: None,
-        };
+        let key = self.new.clone().with_id(draft.new_id(Sequence::ApiKeys));
         draft.put(ApiKeyRow {
             key: key.clone(),
             hash: self.hash,
