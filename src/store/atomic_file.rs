@@ -2,7 +2,7 @@
 //! and on disk.
 
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsStr,
     fs::{self, File},
     io, mem,
     path::{Path, PathBuf},
@@ -13,7 +13,10 @@ use std::{
 
 use tempfile::{Builder, NamedTempFile};
 
-use super::root::resolve_folder;
+use super::{
+    root::{folder_of, resolve_folder},
+    sqlite::side_file,
+};
 
 /// What this process must not leave behind, for [`discard_unfinished`].
 struct Unfinished {
@@ -106,11 +109,11 @@ impl AtomicFile {
         let name = target.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
         let mut prefix = name.to_owned();
         prefix.push(PARTIAL);
-        let _folder = lock_folder(folder(&target));
+        let _folder = lock_folder(folder_of(&target));
         let mut unfinished = unfinished();
         let temporary = Builder::new()
             .prefix(&prefix)
-            .tempfile_in(folder(&target))?;
+            .tempfile_in(folder_of(&target))?;
         unfinished.files.push(temporary.path().into());
         Ok(Self {
             _side_files: SideFiles(temporary.path().into()),
@@ -152,11 +155,7 @@ impl AtomicFile {
 
 /// Makes new, renamed and deleted names in the folder of a file durable.
 pub(super) fn sync_folder(file: &Path) -> io::Result<()> {
-    File::open(folder(file))?.sync_all()
-}
-
-fn folder(target: &Path) -> &Path {
-    target.parent().unwrap_or(Path::new("/"))
+    File::open(folder_of(file))?.sync_all()
 }
 
 /// In the names of temporary files, before six random characters.
@@ -208,9 +207,7 @@ impl Drop for SideFiles {
 
 fn remove_side_files(file: &Path) {
     for suffix in ["-journal", "-wal", "-shm"] {
-        let mut name = OsString::from(file);
-        name.push(suffix);
         // Usually there is none.
-        let _ = fs::remove_file(name);
+        let _ = fs::remove_file(side_file(file, suffix));
     }
 }

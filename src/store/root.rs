@@ -58,7 +58,7 @@ pub(super) fn resolve_folder(file: &Path) -> io::Result<PathBuf> {
     Ok(fs::canonicalize(folder)?.join(name))
 }
 
-fn folder_of(file: &Path) -> &Path {
+pub(super) fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new("/"))
 }
 
