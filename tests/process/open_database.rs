@@ -52,11 +52,16 @@ fn files_that_are_not_sqlite_are_rejected() {
 
 #[test]
 fn foreign_sqlite_databases_are_rejected() {
-    for journal in ["DELETE", "WAL"] {
+    for pragmas in [
+        "journal_mode = DELETE",
+        "journal_mode = WAL",
+        "user_version = 1",
+        "user_version = 1; PRAGMA application_id = 7",
+    ] {
         let home = Home::new();
         execute_sql(
             &home,
-            &format!("PRAGMA journal_mode = {journal}; CREATE TABLE notes (text)"),
+            &format!("PRAGMA {pragmas}; CREATE TABLE notes (text)"),
         );
         assert_fails(&home, &home.database(), "is not a petstore database");
     }

@@ -259,21 +259,6 @@ async fn a_failed_commit_fails_the_whole_batch() {
 }
 
 #[tokio::test]
-async fn a_full_queue_rejects_writes_unchanged() {
-    let fixture = Fixture::new(2);
-    let go = fixture.block().await;
-    let (a, b, c, ()) = tokio::join!(
-        fixture.insert("a"),
-        fixture.insert("b"),
-        fixture.insert("c"),
-        async { go.send(()).unwrap() }
-    );
-    assert!(a.is_ok() && b.is_ok());
-    assert!(matches!(c, Err(Error::Overloaded)), "{c:?}");
-    assert_eq!(fixture.names(), "a b");
-}
-
-#[tokio::test]
 async fn a_write_outlives_its_caller_and_close_drains_it() {
     let fixture = Fixture::new(100);
     let go = fixture.block().await;
