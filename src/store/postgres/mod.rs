@@ -8,6 +8,7 @@ mod deliveries;
 mod error;
 mod events;
 mod fence;
+mod load;
 mod migrate;
 mod orders;
 mod pets;
@@ -15,6 +16,7 @@ mod pool;
 mod purge;
 mod session;
 mod snapshot;
+mod table_sql;
 mod url;
 mod writer;
 
@@ -372,9 +374,9 @@ impl Row for tokio_postgres::Row {
 pub(super) fn statements() -> impl Iterator<Item = NamedSql> {
     let fixed = [
         ALL,
-        batch::ALL,
         deliveries::ALL,
         events::ALL,
+        load::ALL,
         orders::ALL,
         pets::ALL,
         purge::ALL,
@@ -383,7 +385,7 @@ pub(super) fn statements() -> impl Iterator<Item = NamedSql> {
     let fixed = fixed.into_iter().flatten().map(|sql| NamedSql::of(sql));
     fixed
         .chain([NamedSql::of(&batch::CREATE_PETS)])
-        .chain(table_statements::<batch::TableSql>())
+        .chain(table_statements::<table_sql::TableSql>())
 }
 
 /// The only column of the only row.

@@ -18,7 +18,6 @@ use tokio_postgres::{
 
 use super::{
     super::{error::Error, sql::Sql, table::Value},
-    batch::Failure,
     error::PostgresError,
     pool::{CommitWarning, Connection, Pool, STATEMENT_TIMEOUT},
 };
@@ -27,6 +26,16 @@ static BEGIN: Sql = Sql::new("begin", &[], || "BEGIN".into());
 static COMMIT: Sql = Sql::new("commit", &[], || "COMMIT".into());
 static DISCARD_PLANS: Sql = Sql::new("discard_plans", &[], || "DISCARD PLANS".into());
 static ROLLBACK: Sql = Sql::new("rollback", &[], || "ROLLBACK".into());
+
+/// The reason why a batch was not committed.
+pub(super) enum Failure {
+    /// Nothing was changed.
+    RolledBack(PostgresError),
+    /// A row is not valid. Nothing was changed.
+    Corrupt(Error),
+    /// The outcome of COMMIT is not known.
+    Unknown(Error),
+}
 
 /// A statement of a pipeline.
 pub(super) struct Step<'a> {

@@ -25,8 +25,9 @@ use super::{
         metrics::CommitMetrics,
         queue::StoreClosed,
     },
-    batch::{self, Failure, Outcome},
+    batch::{self, Outcome},
     pool::Pool,
+    session::Failure,
 };
 
 /// The maximum number of commands in a transaction.

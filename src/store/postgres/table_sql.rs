@@ -1,0 +1,143 @@
+//! The statements that read and write the rows of a table, and the arrays of values that are
+//! their parameters.
+
+use super::super::{
+    admin::{ExplainTables, NamedSql},
+    sql::{Memo, Sql},
+    table::{Column, Table, Value, columns, names},
+    tables::EventRow,
+    working_set::Keyed,
+};
+
+/// The statements that read and write the rows of a table by their key.
+pub(super) struct TableSql {
+    /// Reads and locks rows, but not those that another transaction has locked.
+    pub(super) lock: Sql,
+    /// Reads rows, locked or not.
+    pub(super) find: Sql,
+    pub(super) insert: Sql,
+    pub(super) update: Sql,
+    pub(super) delete: Sql,
+}
+
+impl TableSql {
+    /// They are assembled once.
+    pub(super) fn of<T: Keyed>() -> &'static Self {
+        static ALL: Memo<&str, TableSql> = Memo::new();
+        ALL.get(&T::NAME, Self::assemble::<T>)
+    }
+
+    fn assemble<T: Keyed>() -> Self {
+        let all = T::all_columns();
+        let (key, values) = all.split_at(T::KEY_COLUMNS);
+        let table = T::NAME;
+        let read = columns::<T>();
+        // The server numbers events.
+        let inserted = if table == EventRow::NAME {
+            values
+        } else {
+            &all
+        };
+        let equal = |column: &Column| format!("{table}.{0} = new.{0}", column.name);
+        let same_key = key.iter().map(equal).collect::<Vec<_>>().join(" AND ");
+        let set = values
+            .iter()
+            .map(|column| format!("{0} = new.{0}", column.name));
+        let set = set.collect::<Vec<_>>().join(", ");
+        let has_key = match key {
+            [id] => format!("{} = ANY($1)", id.name),
+            _ => format!(
+                "({}) IN (SELECT * FROM unnest({}))",
+                names(key),
+                parameters(key.len())
+            ),
+        };
+        let sql = |text: String, columns: &[Column]| {
+            Sql::owned(
+                table,
+                text,
+                columns.iter().map(|column| column.kind.array()),
+            )
+        };
+        Self {
+            lock: sql(
+                format!("SELECT {read} FROM {table} WHERE {has_key} FOR NO KEY UPDATE SKIP LOCKED"),
+                key,
+            ),
+            find: sql(format!("SELECT {read} FROM {table} WHERE {has_key}"), key),
+            insert: sql(
+                format!(
+                    "INSERT INTO {table} ({0}) SELECT {0} FROM unnest({1}) WITH ORDINALITY
+                     AS new ({0}, ordinal) ORDER BY ordinal",
+                    names(inserted),
+                    parameters(inserted.len())
+                ),
+                inserted,
+            ),
+            update: sql(
+                format!(
+                    "UPDATE {table} SET {set} FROM unnest({}) AS new ({}) WHERE {same_key}",
+                    parameters(all.len()),
+                    names(&all)
+                ),
+                &all,
+            ),
+            delete: sql(format!("DELETE FROM {table} WHERE {has_key}"), key),
+        }
+    }
+}
+
+impl ExplainTables for TableSql {
+    fn named<T: Keyed>() -> Vec<NamedSql> {
+        let sql = Self::of::<T>();
+        [
+            ("lock", &sql.lock),
+            ("find", &sql.find),
+            ("insert", &sql.insert),
+            ("update", &sql.update),
+            ("delete", &sql.delete),
+        ]
+        .map(|(name, sql)| NamedSql {
+            name: format!("{} {name}", T::NAME),
+            ..NamedSql::of(sql)
+        })
+        .into()
+    }
+}
+
+/// `$1, $2, …`
+pub(super) fn parameters(count: usize) -> String {
+    let numbers = 1..=count;
+    let parameters = numbers.map(|number| format!("${number}"));
+    parameters.collect::<Vec<_>>().join(", ")
+}
+
+/// An array for each of `count` columns, with the values that `write` puts for each row.
+pub(super) fn arrays<'a, R: 'a>(
+    rows: impl IntoIterator<Item = &'a R>,
+    count: usize,
+    write: impl Fn(&'a R, &mut dyn FnMut(Value<'a>)),
+) -> Vec<Vec<Value<'a>>> {
+    let mut arrays = vec![Vec::new(); count];
+    for row in rows {
+        let mut array = arrays.iter_mut();
+        write(row, &mut |value| {
+            array.next().expect("as many values as columns").push(value);
+        });
+    }
+    arrays
+}
+
+pub(super) fn key_arrays<'a, T: Keyed>(
+    keys: impl IntoIterator<Item = &'a T::Key>,
+) -> Vec<Vec<Value<'a>>> {
+    arrays(keys, T::KEY_COLUMNS, T::write_key)
+}
+
+pub(super) fn owned_keys<'a, T: Keyed>(
+    keys: impl IntoIterator<Item = &'a T::Key>,
+) -> Vec<Vec<Value<'static>>> {
+    let arrays = key_arrays::<T>(keys).into_iter();
+    let owned = |array: Vec<Value<'_>>| array.into_iter().map(Value::into_owned).collect();
+    arrays.map(owned).collect()
+}
