@@ -123,8 +123,8 @@ pub struct Options {
     pub fault: Option<Fault>,
 }
 
-/// A way to break the isolation of batches on PostgreSQL, which the checks of the stress test
-/// must detect.
+/// A way to break the isolation or the fairness of batches on PostgreSQL, which the checks of
+/// the stress test must detect.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
@@ -132,6 +132,8 @@ pub enum Fault {
     UnlockedRows,
     /// The orders that claim pets are read before the pets are locked.
     EarlyClaims,
+    /// No command waits for a row in the queue of the server.
+    Impatience,
 }
 
 impl Options {

@@ -4,10 +4,12 @@
 
 use std::{
     convert::Infallible,
+    slice,
     sync::{Arc, LazyLock},
 };
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::{
     super::{
@@ -55,70 +57,68 @@ pub(super) static CREATE_PETS: LazyLock<Sql> = LazyLock::new(|| {
     Sql::owned("create_pets", text, kinds)
 });
 
-/// The outcome of a committed batch.
-pub(super) struct Outcome {
-    /// For each command, whether it was not executed, because another transaction has locked
-    /// one of its rows.
-    pub(super) deferred: Vec<bool>,
-    /// The number of commands that have changed what clients see.
-    pub(super) writes: usize,
+/// A command that waits to be executed.
+pub(super) struct Queued {
+    pub(super) command: Box<dyn PendingCommand>,
+    /// The time at which one of its rows was first found locked.
+    pub(super) locked_since: Option<Instant>,
+    /// True if its batch was committed without it, because another transaction has locked one
+    /// of its rows.
+    pub(super) is_deferred: bool,
 }
 
-/// Runs a batch and commits it.
+/// Runs a batch and commits it. A patient one first waits for the rows of its first command,
+/// and holds no others while it does. Returns the number of commands that have changed what
+/// clients see.
 pub(super) async fn run(
     session: &Session<'_>,
-    commands: &mut [Box<dyn PendingCommand>],
+    batch: &mut [Queued],
+    is_patient: bool,
     fault: Option<Fault>,
-) -> Result<Outcome, Failure> {
-    let mut keys = Keys::default();
-    for command in commands.iter() {
-        command.keys(&mut keys);
-    }
+) -> Result<usize, Failure> {
+    let keys_of = |batch: &[Queued]| {
+        let mut keys = Keys::default();
+        for queued in batch {
+            queued.command.keys(&mut keys);
+        }
+        keys
+    };
+    let keys = keys_of(batch);
     let new_pets = keys.new_ids[Sequence::Pets as usize];
-    if keys.is_empty() && new_pets == commands.len() {
-        return create_pets(session, commands).await;
+    if keys.is_empty() && new_pets == batch.len() {
+        return create_pets(session, batch).await;
     }
-    let (mut set, mut ids) = match load(session, &keys, fault).await {
+    let awaited = is_patient.then(|| keys_of(&batch[..1]));
+    let loaded = load(session, awaited.as_ref(), &keys, fault).await;
+    let (mut set, mut ids) = match loaded {
         Ok(loaded) => loaded,
         Err(failure) => {
-            match &failure {
-                Failure::RolledBack(error) => session.roll_back(error).await,
-                Failure::Corrupt(_) | Failure::Unknown(_) => session.end_transaction().await,
-            }
+            session.roll_back(&failure).await;
             return Err(failure);
         }
     };
-    let mut deferred = Vec::with_capacity(commands.len());
-    for command in commands {
-        let mut keys = Keys::default();
-        command.keys(&mut keys);
-        let is_locked = is_locked(&keys, &set.tables);
-        deferred.push(!command.decide(&mut set, &mut ids, is_locked));
+    for queued in batch {
+        let is_locked = is_locked(&keys_of(slice::from_ref(queued)), &set.tables);
+        queued.is_deferred = !queued.command.decide(&mut set, &mut ids, is_locked);
     }
     write(session, &set).await?;
-    Ok(Outcome {
-        deferred,
-        writes: set.writes,
-    })
+    Ok(set.writes)
 }
 
 /// Runs commands that create pets and read nothing, in one round trip. They are decided twice:
 /// to learn what is stored, with ids that stand for the order of the pets, and then with the
 /// ids that the server has assigned.
-async fn create_pets(
-    session: &Session<'_>,
-    commands: &mut [Box<dyn PendingCommand>],
-) -> Result<Outcome, Failure> {
-    let decide = |commands: &mut [Box<dyn PendingCommand>], pets: Vec<i64>| {
+async fn create_pets(session: &Session<'_>, batch: &mut [Queued]) -> Result<usize, Failure> {
+    let decide = |batch: &mut [Queued], pets: Vec<i64>| {
         let mut ids = NewIds::default();
         ids.0[Sequence::Pets as usize] = pets;
         let mut set = WorkingSet::new(Times::of_one_clock(Timestamp::now()));
-        for command in commands {
-            command.decide(&mut set, &mut ids, false);
+        for queued in batch {
+            queued.is_deferred = !queued.command.decide(&mut set, &mut ids, false);
         }
         set
     };
-    let set = decide(commands, (1..=commands.len() as i64).rev().collect());
+    let set = decide(batch, (1..=batch.len() as i64).rev().collect());
     let pets = set.tables.pets.write_set().inserts;
     let mut arrays = arrays(pets, Pet::all_columns().len(), Pet::write_all);
     arrays.remove(0);
@@ -139,17 +139,13 @@ async fn create_pets(
         .rev()
         .map(|row| Record::from_row(row).map(|(id,)| id));
     let ids: Vec<i64> = ids.collect::<Result<_, Error>>().unwrap_or_default();
-    if ids.len() != commands.len() {
+    if ids.len() != batch.len() {
         // An operator's trigger may have skipped rows. There is no telling which.
-        return Err(Failure::Unknown(Error::OutcomeUnknown(Arc::new(
+        return Err(Failure::Final(Error::OutcomeUnknown(Arc::new(
             RowCountMismatch,
         ))));
     }
-    let set = decide(commands, ids);
-    Ok(Outcome {
-        deferred: vec![false; commands.len()],
-        writes: set.writes,
-    })
+    Ok(decide(batch, ids).writes)
 }
 
 #[derive(Debug, thiserror::Error)]

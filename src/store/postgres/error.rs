@@ -103,11 +103,15 @@ impl PostgresError {
             || code == Some(&SqlState::T_R_SERIALIZATION_FAILURE)
     }
 
+    /// Returns true if another transaction kept a lock for too long.
+    pub(super) fn is_lock_timeout(&self) -> bool {
+        self.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
+    }
+
     /// Returns true if one command may be at fault, so that the others are run without it.
     pub(super) fn is_rejection(&self) -> bool {
-        let code = self.code();
-        code == Some(&SqlState::LOCK_NOT_AVAILABLE)
-            || code.is_some_and(|code| matches!(class(code), "22" | "23" | "42" | "P0"))
+        let class = self.code().map(class);
+        matches!(class, Some("22" | "23" | "42" | "P0"))
     }
 
     /// Whether the server reported that it rolled the statement back. Otherwise

@@ -3,11 +3,10 @@
 //! The isolation is READ COMMITTED, so each statement has a snapshot of its own. A statement
 //! that locks rows reads nothing else: what other tables say is read by later statements,
 //! whose snapshots are taken when the rows are locked. Rows that another transaction has
-//! locked are skipped, and commands that would change them deferred.
+//! locked are skipped, unless they are waited for.
 
 use std::{convert::Infallible, mem};
 
-use jiff::Timestamp;
 use tokio_postgres::Row;
 
 use super::{
@@ -15,23 +14,24 @@ use super::{
         Fault,
         error::{Error, MissingRow},
         sql::Sql,
-        table::{Columns, Kind, Record, Row as _, Table, Value, columns},
+        table::{Columns, Record, Row as _, Table, Value, columns},
         working_set::{
             Access, ForEachKeys, Keyed, Keys, NewIds, Rows, Sequence, Stored, TableOf, Tables,
             Times, WorkingSet,
         },
     },
-    now_micros,
     session::{Failure, Session, Step},
-    table_sql::{TableSql, key_arrays, owned_keys},
+    table_sql::{PETS_AND_THOSE_OF_ORDERS, TableSql, key_arrays, owned_keys},
 };
 use crate::{
-    order::{Order, OrderStatus},
+    order::{Order, OrderId, OrderStatus},
     pet::{Pet, PetId},
 };
 
 statements! {
-    /// The time, the newest event, and new ids of every sequence.
+    /// The time, the newest event, and new ids of every sequence. The transaction may have
+    /// waited since it began, so its own time may be before that of the rows that it changes.
+    /// From now on it holds rows, so it waits only briefly for a unique index or an advisory lock.
     DRAW(Int, Int, Int, Int) = {
         let ids = (1..).zip(Sequence::ALL).map(|(parameter, sequence)| {
             format!(
@@ -41,12 +41,14 @@ statements! {
         });
         let ids = ids.collect::<Vec<_>>().join(", ");
         format!(
-            "SELECT {}, CASE WHEN is_called THEN last_value ELSE 0 END, {ids}
-             FROM events_sequence_seq",
-            now_micros()
+            "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+                    CASE WHEN is_called THEN last_value ELSE 0 END, {ids},
+                    set_config('lock_timeout', '100ms', true)
+             FROM events_sequence_seq"
         )
     };
-    LOCK_PETS(Ints, Ints) = format!("{} FOR NO KEY UPDATE SKIP LOCKED", select_pets());
+    /// A stopped replica may have locked a row: others should get their turn.
+    LIMIT_WAIT() = "SELECT set_config('lock_timeout', '500ms', true)";
     /// Pets that could not be locked, and those of orders that could not, with the orders that
     /// claim them, in one snapshot: what is rejected whatever happens to them need not wait.
     LOCKED_PETS(Ints, Ints) = format!(
@@ -63,46 +65,22 @@ statements! {
     COUNT_WEBHOOKS() = "SELECT count_webhooks()";
 }
 
-/// The statement that takes the place of [`LOCK_PETS`] with [`Fault::UnlockedRows`].
-static READ_PETS: Sql = Sql::new("read_pets", &[Kind::Ints, Kind::Ints], select_pets);
 /// The time that other transactions have to commit in with [`Fault::EarlyClaims`].
 static PAUSE: Sql = Sql::new("pause", &[], || "SELECT pg_sleep(0.002)".into());
 
-/// The condition for the pets with the ids `$1`, and those of the orders `$2`: the pet of an
-/// order never changes.
-const PETS_AND_THOSE_OF_ORDERS: &str = "id = ANY(ARRAY(
-             SELECT unnest($1) UNION SELECT pet_id FROM orders WHERE id = ANY($2)))";
-
-fn select_pets() -> String {
-    format!(
-        "SELECT {} FROM pets WHERE {PETS_AND_THOSE_OF_ORDERS}",
-        columns::<Pet>()
-    )
-}
-
-/// The result of [`DRAW`].
-struct Drawn {
-    now: Timestamp,
-    last_event: i64,
-    ids: NewIds,
-}
-
-impl Drawn {
-    fn read(rows: &[Row]) -> Result<Self, Error> {
-        let row = rows.first().ok_or(MissingRow)?;
-        let (now, last_event) = Record::from_row(row)?;
-        let mut ids = NewIds::default();
-        for (index, ids) in ids.0.iter_mut().enumerate() {
-            let drawn = row.try_get::<_, Vec<i64>>(index + 2);
-            *ids = drawn.map_err(|error| Row::corrupt(index, error))?;
-            ids.reverse();
-        }
-        Ok(Self {
-            now,
-            last_event,
-            ids,
-        })
+/// Reads the result of [`DRAW`].
+fn start_set(rows: &[Row]) -> Result<(WorkingSet, NewIds), Error> {
+    let row = rows.first().ok_or(MissingRow)?;
+    let (now, last_event) = Record::from_row(row)?;
+    let mut set = WorkingSet::new(Times::of_one_clock(now));
+    set.last_event = last_event;
+    let mut ids = NewIds::default();
+    for (index, ids) in ids.0.iter_mut().enumerate() {
+        let drawn = row.try_get::<_, Vec<i64>>(index + 2);
+        *ids = drawn.map_err(|error| Row::corrupt(index, error))?;
+        ids.reverse();
     }
+    Ok((set, ids))
 }
 
 /// The statements of a round trip that reads, and what is done with the rows of each.
@@ -110,7 +88,22 @@ impl Drawn {
 struct Reads<'a> {
     steps: Vec<Step<'a>>,
     apply: Vec<Apply>,
-    fault: Option<Fault>,
+    row_lock: RowLock,
+    /// The orders whose pets are locked with them.
+    orders: &'a [OrderId],
+}
+
+/// The way in which rows are locked.
+#[derive(Debug, Clone, Copy, Default)]
+enum RowLock {
+    /// Rows that another transaction has locked are not read.
+    #[default]
+    Skip,
+    /// A row that another transaction has locked is waited for. The rows of each table are
+    /// locked in the order of their ids, so that two that wait cause no deadlock.
+    Wait,
+    /// None is locked ([`Fault::UnlockedRows`]).
+    Fault,
 }
 
 type Apply = Box<dyn FnOnce(&[Row], &mut WorkingSet) -> Result<(), Error> + Send>;
@@ -133,6 +126,13 @@ impl<'a> Reads<'a> {
             }
             Ok(())
         });
+    }
+
+    /// Locks and loads the rows that commands name, in the same order for every batch.
+    fn lock(&mut self, keys: &'a Keys, row_lock: RowLock) {
+        self.row_lock = row_lock;
+        self.orders = &keys.orders;
+        let Ok(()) = keys.each(self);
     }
 
     /// Reads the orders that claim pets.
@@ -161,7 +161,6 @@ impl<'a> Reads<'a> {
     }
 }
 
-/// Locks and loads the rows of all tables but pets.
 impl<'a> ForEachKeys<'a> for Reads<'a> {
     type Error = Infallible;
 
@@ -170,45 +169,49 @@ impl<'a> ForEachKeys<'a> for Reads<'a> {
         keys: &'a [T::Key],
         table: TableOf<T>,
     ) -> Result<(), Infallible> {
-        if !keys.is_empty() && T::NAME != Pet::NAME {
+        let mut found = key_arrays::<T>(keys);
+        if T::NAME == Pet::NAME {
+            found.extend(key_arrays::<Order>(self.orders));
+        }
+        if found.iter().any(|keys| !keys.is_empty()) {
             let sql = TableSql::of::<T>();
-            let select = match (T::ACCESS, self.fault) {
-                (Access::Unlocked, _) | (_, Some(Fault::UnlockedRows)) => &sql.find,
-                (Access::Locked, _) => &sql.lock,
+            let select = match (T::ACCESS, self.row_lock) {
+                (Access::Unlocked, _) | (_, RowLock::Fault) => &sql.find,
+                (Access::Locked, RowLock::Skip) => &sql.lock,
+                (Access::Locked, RowLock::Wait) => &sql.wait,
             };
-            self.load(Step::arrays(select, key_arrays::<T>(keys)), table.rows_mut);
+            self.load(Step::arrays(select, found), table.rows_mut);
         }
         Ok(())
     }
 }
 
-/// The first round trip. Rows are locked in the same order by every batch.
+/// The first round trip. It waits for the rows of `awaited`, and then locks those of `keys`
+/// that no other transaction has locked.
 pub(super) async fn load(
     session: &Session<'_>,
+    awaited: Option<&Keys>,
     keys: &Keys,
     fault: Option<Fault>,
 ) -> Result<(WorkingSet, NewIds), Failure> {
     let counts = keys.new_ids.map(|count| Value::Int(count as i64));
-    let mut reads = Reads {
-        fault,
-        ..Reads::default()
-    };
+    let mut wait = Reads::default();
+    if let Some(awaited) = awaited {
+        wait.steps.push(Step::query(&LIMIT_WAIT, []));
+        wait.lock(awaited, RowLock::Wait);
+    }
+    let mut reads = Reads::default();
     if fault == Some(Fault::EarlyClaims) {
         reads.claims(&keys.pets);
         reads.push(Step::query(&PAUSE, []), |_, _| Ok(()));
     }
-    if !keys.pets.is_empty() || !keys.orders.is_empty() {
-        let lock = match fault {
-            Some(Fault::UnlockedRows) => &READ_PETS,
-            _ => &LOCK_PETS,
-        };
-        let mut pets_and_orders = key_arrays::<Pet>(&keys.pets);
-        pets_and_orders.extend(key_arrays::<Order>(&keys.orders));
-        reads.load(Step::arrays(lock, pets_and_orders), |tables| {
-            &mut tables.pets
-        });
-    }
-    let Ok(()) = keys.each(&mut reads);
+    reads.lock(
+        keys,
+        match fault {
+            Some(Fault::UnlockedRows) => RowLock::Fault,
+            _ => RowLock::Skip,
+        },
+    );
     if fault != Some(Fault::EarlyClaims) {
         reads.claims(&keys.pets);
     }
@@ -231,20 +234,21 @@ pub(super) async fn load(
         });
     }
     let discard = session.connection.should_replan().then(Step::discard_plans);
-    let before_draw = 1 + usize::from(discard.is_some());
+    let before_draw = 1 + usize::from(discard.is_some()) + wait.steps.len();
     let steps = discard
         .into_iter()
-        .chain([Step::begin(), Step::query(&DRAW, counts)])
+        .chain([Step::begin()])
+        .chain(wait.steps)
+        .chain([Step::query(&DRAW, counts)])
         .chain(mem::take(&mut reads.steps))
         .collect();
     let results = session.pipeline(steps).await.map_err(Failure::RolledBack)?;
     let mut results = results.into_iter().skip(before_draw);
-    let drawn = Drawn::read(&results.next().unwrap_or_default()).map_err(Failure::Corrupt)?;
-    let mut set = WorkingSet::new(Times::of_one_clock(drawn.now));
-    set.last_event = drawn.last_event;
+    let drawn = results.next().unwrap_or_default();
+    let (mut set, ids) = start_set(&drawn).map_err(Failure::Corrupt)?;
     reads.apply(results, &mut set)?;
     find_locked(session, keys, &mut set).await?;
-    Ok((set, drawn.ids))
+    Ok((set, ids))
 }
 
 /// Loads the rows that exist although they could not be locked, in another round trip, and

@@ -52,7 +52,7 @@ use connect::Connector;
 use events::EventLog;
 use pool::Pool;
 use snapshot::SnapshotNumber;
-use writer::{WRITE_TIMEOUT, Writer};
+use writer::{MAX_PATIENT, WRITE_TIMEOUT, Writer};
 
 pub use error::PostgresError;
 pub(super) use pool::BATCH_SETTINGS;
@@ -82,6 +82,8 @@ pub struct Postgres {
     creates: Writer,
     changes: Writer,
     bulk: Writer,
+    /// Waits for the rows of commands that starve.
+    patient: Writer,
     events: EventLog,
     commits: Arc<CommitMetrics>,
     clock: ServerClock,
@@ -157,23 +159,25 @@ impl Postgres {
         };
         let commits = Arc::default();
         let committed = Arc::new(Notify::new());
-        let writer = |connections: usize| {
+        let writer = |connections: usize, patient: Option<&Writer>| {
             let pools = (0..connections).map(|_| Pool::for_batches(&connector));
-            let capacity = options.write_queue_capacity;
             Writer::start(
                 pools.collect(),
-                capacity,
+                patient.map_or(MAX_PATIENT, |_| options.write_queue_capacity),
                 &commits,
                 &committed,
+                patient,
                 options.fault,
             )
         };
+        let patient = writer(1, None);
         Ok(Self {
             reads: Pool::new(&connector, read_connections),
             snapshot: SnapshotNumber::new(&connector),
-            creates: writer(CREATE_CONNECTIONS),
-            changes: writer(CHANGE_CONNECTIONS),
-            bulk: writer(BULK_CONNECTIONS),
+            creates: writer(CREATE_CONNECTIONS, Some(&patient)),
+            changes: writer(CHANGE_CONNECTIONS, Some(&patient)),
+            bulk: writer(BULK_CONNECTIONS, Some(&patient)),
+            patient,
             background: Pool::new(&connector, 1),
             events: EventLog::new(&connector, source, committed.clone()),
             commits,
@@ -201,7 +205,9 @@ impl Postgres {
         tokio::join!(
             self.creates.close(),
             self.changes.close(),
-            self.bulk.close()
+            self.bulk.close(),
+            // It ends when the others have.
+            self.patient.close()
         );
     }
 
@@ -227,6 +233,7 @@ impl Postgres {
             ("create", &self.creates),
             ("change", &self.changes),
             ("bulk", &self.bulk),
+            ("patient", &self.patient),
         ];
         let pools = [
             ("read", &self.reads),

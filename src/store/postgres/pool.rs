@@ -289,10 +289,8 @@ impl Connection {
             Some(statement) => self.client.query(&statement, parameters).await,
             None if sql.text() == "BEGIN" => {
                 let settings = BATCH_SETTINGS.iter().map(|it| format!("; SET LOCAL {it}"));
-                let begin = format!(
-                    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '2s'{}",
-                    settings.collect::<String>()
-                );
+                let settings = settings.collect::<String>();
+                let begin = format!("BEGIN ISOLATION LEVEL READ COMMITTED{settings}");
                 self.client.batch_execute(&begin).await?;
                 Ok(Vec::new())
             }

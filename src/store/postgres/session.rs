@@ -33,8 +33,27 @@ pub(super) enum Failure {
     RolledBack(PostgresError),
     /// A row is not valid. Nothing was changed.
     Corrupt(Error),
-    /// The outcome of COMMIT is not known.
-    Unknown(Error),
+    /// It must not be run again: the outcome of COMMIT is not known, or the server is not
+    /// reachable.
+    Final(Error),
+}
+
+impl Failure {
+    /// Returns true if one command may be at fault, so that the others are run without it.
+    pub(super) fn is_rejection(&self) -> bool {
+        match self {
+            Self::RolledBack(error) => error.is_rejection(),
+            Self::Corrupt(_) => true,
+            Self::Final(_) => false,
+        }
+    }
+
+    pub(super) fn classify(self) -> Error {
+        match self {
+            Self::RolledBack(error) => error.classify(),
+            Self::Corrupt(error) | Self::Final(error) => error,
+        }
+    }
 }
 
 /// A statement of a pipeline.
@@ -167,15 +186,16 @@ impl Session<'_> {
     /// the server sent a warning: with synchronous replication, it warns when it has committed
     /// locally but stopped waiting for its standbys.
     pub(super) async fn commit(&self, steps: Vec<Step<'_>>) -> Result<Vec<Vec<Row>>, Failure> {
-        if let Err(error) = self.watch(self.prepare(&steps)).await {
+        let prepared = self.watch(self.prepare(&steps)).await;
+        if let Err(failure) = prepared.map_err(Failure::RolledBack) {
             // COMMIT was not sent.
-            self.roll_back(&error).await;
-            return Err(Failure::RolledBack(error));
+            self.roll_back(&failure).await;
+            return Err(failure);
         }
         let warnings = &self.connection.warnings;
         let before = warnings.load(Ordering::Acquire);
         match self.watch(self.send(&steps)).await {
-            Ok(_) if warnings.load(Ordering::Acquire) != before => Err(Failure::Unknown(
+            Ok(_) if warnings.load(Ordering::Acquire) != before => Err(Failure::Final(
                 Error::OutcomeUnknown(Arc::new(CommitWarning)),
             )),
             Ok(rows) => Ok(rows),
@@ -184,21 +204,16 @@ impl Session<'_> {
             Err(error) if error.is_closed() && self.connection.was_idle_in_transaction().await => {
                 Err(Failure::RolledBack(error))
             }
-            Err(error) => Err(Failure::Unknown(Error::OutcomeUnknown(Arc::new(error)))),
+            Err(error) => Err(Failure::Final(Error::OutcomeUnknown(Arc::new(error)))),
         }
     }
 
-    /// Ends a transaction that has failed with this error.
-    pub(super) async fn roll_back(&self, error: &PostgresError) {
+    /// Ends a transaction that has failed without a change.
+    pub(super) async fn roll_back(&self, failure: &Failure) {
         // A connection that does not respond was given up, which ends its transaction.
-        if !matches!(error, PostgresError::Timeout(_)) {
-            self.end_transaction().await;
+        if !matches!(failure, Failure::RolledBack(PostgresError::Timeout(_))) {
+            let _ = self.pipeline(vec![Step::query(&ROLLBACK, [])]).await;
         }
-    }
-
-    /// Ends a transaction without a change.
-    pub(super) async fn end_transaction(&self) {
-        let _ = self.pipeline(vec![Step::query(&ROLLBACK, [])]).await;
     }
 }
 

@@ -8,11 +8,20 @@ use super::super::{
     tables::EventRow,
     working_set::Keyed,
 };
+use crate::pet::Pet;
 
-/// The statements that read and write the rows of a table by their key.
+/// The condition for the pets with the ids `$1`, and those of the orders `$2`: the pet of an
+/// order never changes.
+pub(super) const PETS_AND_THOSE_OF_ORDERS: &str = "id = ANY(ARRAY(
+             SELECT unnest($1) UNION SELECT pet_id FROM orders WHERE id = ANY($2)))";
+
+/// The statements that read and write the rows of a table by their key. Pets are read with
+/// those of orders.
 pub(super) struct TableSql {
     /// Reads and locks rows, but not those that another transaction has locked.
     pub(super) lock: Sql,
+    /// Locks rows, and waits for those that another transaction has locked.
+    pub(super) wait: Sql,
     /// Reads rows, locked or not.
     pub(super) find: Sql,
     pub(super) insert: Sql,
@@ -52,6 +61,11 @@ impl TableSql {
                 parameters(key.len())
             ),
         };
+        let (read_key, is_read) = if table == Pet::NAME {
+            (&[key, key].concat()[..], PETS_AND_THOSE_OF_ORDERS)
+        } else {
+            (key, has_key.as_str())
+        };
         let sql = |text: String, columns: &[Column]| {
             Sql::owned(
                 table,
@@ -61,10 +75,20 @@ impl TableSql {
         };
         Self {
             lock: sql(
-                format!("SELECT {read} FROM {table} WHERE {has_key} FOR NO KEY UPDATE SKIP LOCKED"),
-                key,
+                format!("SELECT {read} FROM {table} WHERE {is_read} FOR NO KEY UPDATE SKIP LOCKED"),
+                read_key,
             ),
-            find: sql(format!("SELECT {read} FROM {table} WHERE {has_key}"), key),
+            wait: sql(
+                format!(
+                    "SELECT FROM {table} WHERE {is_read} ORDER BY {} FOR NO KEY UPDATE",
+                    names(key)
+                ),
+                read_key,
+            ),
+            find: sql(
+                format!("SELECT {read} FROM {table} WHERE {is_read}"),
+                read_key,
+            ),
             insert: sql(
                 format!(
                     "INSERT INTO {table} ({0}) SELECT {0} FROM unnest({1}) WITH ORDINALITY
@@ -92,6 +116,7 @@ impl ExplainTables for TableSql {
         let sql = Self::of::<T>();
         [
             ("lock", &sql.lock),
+            ("wait", &sql.wait),
             ("find", &sql.find),
             ("insert", &sql.insert),
             ("update", &sql.update),

@@ -25,7 +25,7 @@ use super::{
         metrics::CommitMetrics,
         queue::StoreClosed,
     },
-    batch::{self, Outcome},
+    batch::{self, Queued},
     pool::Pool,
     session::Failure,
 };
@@ -39,6 +39,12 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The time that a command waits for a locked row.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time after which a command no longer tries to lock its rows now and then, but waits for
+/// them in the queue of the server: at a row that is always locked, it would be unlucky again
+/// and again.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// The maximum number of commands that wait in this way at a time.
+pub(super) const MAX_PATIENT: usize = 32;
 /// The pause before a command tries again to lock its rows: a replica that competes for them
 /// commits within milliseconds.
 const MIN_LOCK_DELAY: Duration = Duration::from_millis(1);
@@ -48,12 +54,6 @@ const MAX_LOCK_DELAY: Duration = Duration::from_millis(20);
 const MAX_ATTEMPTS: usize = 3;
 /// The number of times that a single command is run.
 const MAX_COMMAND_ATTEMPTS: usize = 20;
-
-struct Queued {
-    command: Box<dyn PendingCommand>,
-    /// The time at which one of its rows was first found locked.
-    locked_since: Option<Instant>,
-}
 
 /// A queue of commands, and the tasks that execute them.
 #[derive(Debug)]
@@ -67,22 +67,26 @@ pub(super) struct Writer {
 impl Writer {
     /// Starts a task for each pool, which must have one connection: then a warning of the
     /// server can be attributed to its transaction. While the server waits for its disk, the
-    /// next batch is gathered and sent on another one.
+    /// next batch is gathered and sent on another one. The commands that starve are passed on
+    /// to `patient`; without it, the writer itself waits for rows.
     pub(super) fn start(
         pools: Vec<Pool>,
         capacity: usize,
         commits: &Arc<CommitMetrics>,
         committed: &Arc<Notify>,
+        patient: Option<&Self>,
         fault: Option<Fault>,
     ) -> Self {
         let (queue, queued) = channel(capacity);
         let queued = Arc::new(Mutex::new(queued));
+        let patient = patient.and_then(|patient| patient.queue.read().expect(LOCK).clone());
         let mut tasks = JoinSet::new();
         let pools: Vec<_> = pools.into_iter().map(Arc::new).collect();
         for pool in &pools {
             let mut worker = Worker {
                 pool: pool.clone(),
                 queued: queued.clone(),
+                patient: patient.clone(),
                 commits: commits.clone(),
                 committed: committed.clone(),
                 deferred: Vec::new(),
@@ -121,6 +125,7 @@ impl Writer {
         let queued = Queued {
             command,
             locked_since: None,
+            is_deferred: false,
         };
         let sent = queue.as_ref().ok_or_else(closed)?.try_send(queued);
         sent.map_err(|error| match error {
@@ -147,6 +152,8 @@ const LOCK: &str = "no task panics while holding the lock";
 struct Worker {
     pool: Arc<Pool>,
     queued: Arc<Mutex<Receiver<Queued>>>,
+    /// The queue of the worker that waits for locked rows; `None` if this is the one.
+    patient: Option<Sender<Queued>>,
     commits: Arc<CommitMetrics>,
     /// Notified after every commit.
     committed: Arc<Notify>,
@@ -165,28 +172,28 @@ impl Worker {
 
     /// The commands that are queued, and those deferred that are due.
     async fn next_batch(&mut self) -> Option<Vec<Queued>> {
-        let mut received = Vec::new();
         let receive = async {
+            let mut received = Vec::new();
             let mut queued = self.queued.lock().await;
-            queued.recv_many(&mut received, MAX_BATCH_SIZE).await
+            queued.recv_many(&mut received, MAX_BATCH_SIZE).await;
+            received
         };
         let retry_at = self.deferred.iter().map(|(retry_at, _)| *retry_at).min();
-        let is_closed = match retry_at {
-            None => receive.await == 0,
-            Some(retry_at) => timeout_at(retry_at, receive).await == Ok(0),
+        let received = match retry_at {
+            None => receive.await,
+            // A patient worker finishes what it has: others have a chance without it.
+            Some(_) if self.patient.is_none() => Vec::new(),
+            Some(retry_at) => timeout_at(retry_at, receive).await.unwrap_or_default(),
         };
-        match retry_at {
-            None if is_closed => return None,
-            Some(retry_at) if is_closed => sleep_until(retry_at).await,
-            _ => {}
+        if received.is_empty() {
+            sleep_until(retry_at?).await;
         }
         let now = Instant::now();
         let due = self
             .deferred
             .extract_if(.., |(retry_at, _)| *retry_at <= now);
-        let mut batch: Vec<_> = due.map(|(_, queued)| queued).collect();
-        batch.append(&mut received);
-        Some(batch)
+        let due = due.map(|(_, queued)| queued);
+        Some(due.chain(received).collect())
     }
 
     /// Executes a batch. If the server rejects it, its halves are run again, down to the
@@ -197,34 +204,34 @@ impl Worker {
             if batch.is_empty() {
                 continue;
             }
-            let (mut commands, locked_since): (Vec<_>, Vec<_>) = batch
-                .drain(..)
-                .map(|queued| (queued.command, queued.locked_since))
-                .unzip();
-            let result = self.run_batch(&mut commands).await;
-            let mut batch: Vec<_> = commands
-                .into_iter()
-                .zip(locked_since)
-                .map(|(command, locked_since)| Queued {
-                    command,
-                    locked_since,
-                })
-                .collect();
-            match result {
-                Ok(Outcome { deferred, .. }) => {
-                    for (queued, is_deferred) in batch.into_iter().zip(deferred) {
-                        if is_deferred {
+            match self.run_batch(&mut batch).await {
+                Ok(()) => {
+                    for queued in batch {
+                        if queued.is_deferred {
                             self.defer(queued);
                         } else {
                             queued.command.finish(Ok(()));
                         }
                     }
                 }
-                Err(BatchError::Rejected(_)) if batch.len() > 1 => {
+                Err(Failure::RolledBack(error)) if error.is_lock_timeout() => {
+                    let mut batch: Vec<_> = batch.into_iter().filter_map(in_time).collect();
+                    if batch.len() <= 1 {
+                        batch.into_iter().for_each(|queued| self.defer(queued));
+                        continue;
+                    }
+                    // A patient batch has waited for its first command.
+                    let is_patient = self.patient.is_none();
+                    let rest = batch.split_off(if is_patient { 1 } else { batch.len() / 2 });
+                    batches.extend([batch, rest]);
+                }
+                Err(failure) if failure.is_rejection() && batch.len() > 1 => {
                     batches.push(batch.split_off(batch.len() / 2));
                     batches.push(batch);
                 }
-                Err(BatchError::Rejected(error) | BatchError::Failed(error)) => {
+                Err(failure) => {
+                    let error = failure.classify();
+                    self.commits.failures.increment();
                     tracing::error!(%error, writes = batch.len(), "write batch failed");
                     for queued in batch {
                         queued.command.finish(Err(error.clone()));
@@ -235,80 +242,65 @@ impl Worker {
     }
 
     /// Runs a batch until it is committed, or has failed for good.
-    async fn run_batch(
-        &mut self,
-        commands: &mut [Box<dyn PendingCommand>],
-    ) -> Result<Outcome, BatchError> {
+    async fn run_batch(&mut self, batch: &mut [Queued]) -> Result<(), Failure> {
         let started = std::time::Instant::now();
-        let max_attempts = if commands.len() == 1 {
+        let mut attempts = if batch.len() == 1 {
             MAX_COMMAND_ATTEMPTS
         } else {
             MAX_ATTEMPTS
         };
-        let mut attempts = 0;
         loop {
-            attempts += 1;
+            attempts -= 1;
             let _in_flight = self.pool.track();
-            let session = self.pool.session().await.map_err(BatchError::Failed)?;
-            let failure = match batch::run(&session, commands, self.fault).await {
-                Ok(outcome) => {
-                    if outcome.writes > 0 {
-                        self.commits.record(outcome.writes, started, true);
-                        self.committed.notify_one();
-                    }
-                    return Ok(outcome);
+            let session = self.pool.session().await.map_err(Failure::Final)?;
+            let is_patient = self.patient.is_none();
+            match batch::run(&session, batch, is_patient, self.fault).await {
+                Ok(0) => return Ok(()),
+                Ok(writes) => {
+                    self.commits.record(writes, started, true);
+                    self.committed.notify_one();
+                    return Ok(());
                 }
-                Err(failure) => failure,
-            };
-            let is_last = attempts >= max_attempts;
-            match failure {
                 // The row of another transaction is visible now, or the session is a new one.
-                Failure::RolledBack(error)
-                    if (error.is_conflict() || error.is_transient()) && !is_last => {}
-                Failure::RolledBack(error) => {
-                    self.commits.record(commands.len(), started, false);
-                    let is_rejection = error.is_rejection();
-                    let error = error.classify();
-                    return Err(if is_rejection {
-                        BatchError::Rejected(error)
-                    } else {
-                        BatchError::Failed(error)
-                    });
-                }
-                Failure::Corrupt(error) => return Err(BatchError::Rejected(error)),
-                Failure::Unknown(error) => {
-                    self.commits.record(commands.len(), started, false);
-                    return Err(BatchError::Failed(error));
-                }
+                Err(Failure::RolledBack(error))
+                    if (error.is_conflict() || error.is_transient()) && attempts > 0 => {}
+                Err(failure) => return Err(failure),
             }
         }
     }
 
     /// Schedules another attempt, unless a row has been locked for too long.
     fn defer(&mut self, queued: Queued) {
-        let now = Instant::now();
-        let since = queued.locked_since.unwrap_or(now);
-        let waited = now - since;
-        if waited >= LOCK_TIMEOUT {
-            return queued
-                .command
-                .finish(Err(Error::Unavailable(Arc::new(RowLocked))));
+        let Some(mut queued) = in_time(queued) else {
+            return;
+        };
+        let waited = queued
+            .locked_since
+            .map_or(Duration::ZERO, |it| it.elapsed());
+        if waited >= PATIENCE
+            && self.fault != Some(Fault::Impatience)
+            && let Some(patient) = &self.patient
+        {
+            match patient.try_send(queued) {
+                Ok(()) => return,
+                Err(error) => queued = error.into_inner(),
+            }
         }
         if self.deferred.len() >= MAX_BATCH_SIZE {
             return queued.command.finish(Err(Error::Overloaded));
         }
-        let retry_at = now + (waited / 4).clamp(MIN_LOCK_DELAY, MAX_LOCK_DELAY);
-        let queued = Queued {
-            locked_since: Some(since),
-            ..queued
-        };
-        self.deferred.push((retry_at, queued));
+        let delay = (waited / 4).clamp(MIN_LOCK_DELAY, MAX_LOCK_DELAY);
+        self.deferred.push((Instant::now() + delay, queued));
     }
 }
 
-/// The reason why a batch was not executed.
-enum BatchError {
-    /// One of its commands may be at fault.
-    Rejected(Error),
-    Failed(Error),
+/// Returns a command that found a row locked, unless that has been so for too long.
+fn in_time(mut queued: Queued) -> Option<Queued> {
+    let since = *queued.locked_since.get_or_insert_with(Instant::now);
+    if since.elapsed() < LOCK_TIMEOUT {
+        return Some(queued);
+    }
+    let error = Error::Unavailable(Arc::new(RowLocked));
+    queued.command.finish(Err(error));
+    None
 }

@@ -188,8 +188,8 @@ impl Workload {
     }
 
     /// One of the pets that clients change.
-    pub fn any_pet(&self, random: &mut StdRng) -> Option<i64> {
-        self.hot().pets.choose(random).map(|id| id.get())
+    pub fn any_pet(&self, random: &mut StdRng) -> Option<PetId> {
+        self.hot().pets.choose(random).copied()
     }
 
     fn hot(&self) -> MutexGuard<'_, HotRows> {
@@ -249,6 +249,14 @@ impl Workload {
             }
         };
         self.send(request, random).await;
+    }
+
+    /// Renames a pet through one of the stores.
+    pub async fn rename_at(&self, store: &Store, pet: PetId) -> Result<(), Error> {
+        let change = self.rename(None);
+        let renamed = store.pet_update(API_KEY, pet, change, None).await?;
+        renamed.expect("it exists");
+        Ok(())
     }
 
     fn rename(&self, status: Option<Option<PetStatus>>) -> PetChange {
