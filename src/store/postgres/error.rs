@@ -88,9 +88,11 @@ impl PostgresError {
         self.server().is_some_and(tokio_postgres::Error::is_closed)
     }
 
-    /// Returns true if another transaction inserted a row with the same key first.
+    /// Returns true if another transaction inserted a row with the same key first, or deleted a
+    /// row that was read, for which statements that write rows divide by zero.
     pub(super) fn is_conflict(&self) -> bool {
-        self.code() == Some(&SqlState::UNIQUE_VIOLATION)
+        let code = self.code();
+        code == Some(&SqlState::UNIQUE_VIOLATION) || code == Some(&SqlState::DIVISION_BY_ZERO)
     }
 
     /// Returns true if the same batch may succeed if it is run again: the server ended the session, or

@@ -66,6 +66,13 @@ impl TableSql {
         } else {
             (key, has_key.as_str())
         };
+        // A row that is gone since it was read fails the batch, so that it is decided again.
+        let of_all = |change: String| {
+            format!(
+                "WITH changed AS ({change} RETURNING 1)
+                 SELECT 1 / (count(*) = cardinality($1))::integer FROM changed"
+            )
+        };
         let sql = |text: String, columns: &[Column]| {
             Sql::owned(
                 table,
@@ -99,14 +106,14 @@ impl TableSql {
                 inserted,
             ),
             update: sql(
-                format!(
+                of_all(format!(
                     "UPDATE {table} SET {set} FROM unnest({}) AS new ({}) WHERE {same_key}",
                     parameters(all.len()),
                     names(&all)
-                ),
+                )),
                 &all,
             ),
-            delete: sql(format!("DELETE FROM {table} WHERE {has_key}"), key),
+            delete: sql(of_all(format!("DELETE FROM {table} WHERE {has_key}")), key),
         }
     }
 }

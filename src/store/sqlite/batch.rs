@@ -218,7 +218,8 @@ impl<'a> ForEachTable<'a> for WriteRows<'_> {
         for key in set.deletes {
             let mut delete = db.prepare_cached(&sql.delete)?;
             bind(&mut delete, |put| T::write_key(key, put))?;
-            delete.raw_execute()?;
+            let deleted = delete.raw_execute()?;
+            debug_assert_eq!(deleted, 1, "there is no other writer");
         }
         for (stored, row) in set.updates {
             update(db, stored, row)?;
@@ -246,7 +247,9 @@ fn update<T: Keyed>(db: &Connection, stored: &T, row: &T) -> rusqlite::Result<()
             update.raw_bind_parameter(column + 1, value)?;
         }
     }
-    update.raw_execute().map(drop)
+    let updated = update.raw_execute()?;
+    debug_assert_eq!(updated, 1, "there is no other writer");
+    Ok(())
 }
 
 fn write_each<T: Keyed>(db: &Connection, sql: &str, rows: &[&T]) -> rusqlite::Result<()> {

@@ -1,5 +1,7 @@
 //! What is saved of deliveries.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use petstore::{
     api_key::Scopes,
@@ -12,8 +14,11 @@ use petstore::{
         secret::WebhookSecret,
     },
 };
+use tokio::time::sleep;
+use tokio_postgres::NoTls;
 
 use super::{Database, failed, progress, retrying, second};
+use crate::postgres::Cluster;
 
 pub async fn all_of_the_progress_is_saved(db: &Database<'_>) {
     let (id, other) = (db.created().await.webhook.id, db.created().await.webhook.id);
@@ -287,6 +292,39 @@ pub async fn a_delivery_is_retried_on_request(db: &Database<'_>) {
         assert_eq!(retried.unwrap(), None);
     }
     assert_eq!(versions().await, (3, 1));
+}
+
+/// It is deleted while the retry, which has read it, waits to write it.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn a_delivery_that_is_purged_is_not_retried() {
+    let cluster = Cluster::start_without_sync();
+    let db = Database::postgres(&cluster).await;
+    let id = db.created().await.webhook.id;
+    let events = db.events(1).await;
+    let failures = vec![failed(events[0], 100)];
+    db.save(
+        id,
+        Progress {
+            failures,
+            ..progress(events[0])
+        },
+    )
+    .await;
+    let (session, connection) = tokio_postgres::connect(&db.home.url(), NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let delete = "BEGIN; DELETE FROM webhook_deliveries";
+    session.batch_execute(delete).await.unwrap();
+    let commit = async {
+        // It waits for a lock for half a second by then.
+        sleep(Duration::from_millis(400)).await;
+        session.batch_execute("COMMIT").await.unwrap();
+    };
+    let retry = db.store.delivery_retry(id, events[0], second(500));
+    let (retried, ()) = tokio::join!(retry, commit);
+    assert_eq!(retried.unwrap(), None);
 }
 
 pub async fn only_old_failed_deliveries_are_purged(db: &Database<'_>) {
