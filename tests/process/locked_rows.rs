@@ -390,3 +390,26 @@ async fn usage_is_recorded_while_another_api_key_is_locked() {
     lock.end();
     wait_for("the use of the key", || (calls(0) == "1").then_some(()));
 }
+
+/// A command whose batch always ends in a deadlock fails alone.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL; make test installs it and runs this"]
+async fn a_deadlock_fails_no_other_command_of_its_batch() {
+    let deployment = Deployment::start(1);
+    let client = deployment.client(0);
+    deployment.sql(
+        "CREATE FUNCTION deadlock() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN RAISE EXCEPTION USING ERRCODE = 'deadlock_detected'; END $$;
+         CREATE TRIGGER deadlock BEFORE UPDATE ON pets FOR EACH ROW
+         WHEN (NEW.name = 'Deadlock') EXECUTE FUNCTION deadlock()",
+    );
+    let pets = join_all((0..40).map(|_| create_pet(&client))).await;
+    let renamed = join_all(pets.iter().enumerate().map(|(number, pet)| {
+        let name = if number == 20 { "Deadlock" } else { "Bello" };
+        send(&client, rename(*pet, name))
+    }));
+    for (number, renamed) in renamed.await.into_iter().enumerate() {
+        let expected = if number == 20 { 503 } else { 200 };
+        assert_eq!(renamed.status, expected, "{renamed:?}");
+    }
+}

@@ -113,7 +113,7 @@ impl PostgresError {
     /// Returns true if one command may be at fault, so that the others are run without it.
     pub(super) fn is_rejection(&self) -> bool {
         let class = self.code().map(class);
-        matches!(class, Some("22" | "23" | "42" | "P0"))
+        matches!(class, Some("22" | "23" | "40" | "42" | "P0"))
     }
 
     /// Whether the server reported that it rolled the statement back. Otherwise
