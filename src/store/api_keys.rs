@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use super::{
     Error, Store,
     command::{Command, Draft, Lane, NotFound, Reply},
+    rows::Stored,
     table::columns,
-    tables::ApiKeyRow,
-    working_set::{Keys, Sequence},
+    tables::{ApiKeyRow, Keys, Sequence},
 };
 use crate::{
     api_key::{ApiKey, ApiKeyFilter, ApiKeyLabel, ApiKeyUsage, KeyHash, NewApiKey},
@@ -130,6 +130,8 @@ impl Command for RecordUsage {
         Ok(usage.id)
     }
 }
+
+impl Stored for ApiKeyRow {}
 
 impl Store {
     /// Creates an API key and returns it with its new id.

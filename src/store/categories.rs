@@ -3,14 +3,16 @@
 use super::{
     Error, Store,
     command::{Command, Draft},
+    rows::{LoggedChange, Stored},
     table::{Value, columns},
-    working_set::Keys,
+    tables::Keys,
 };
 use crate::{
     category::{
         Category, CategoryFilter, CategoryId, CategoryName, CategoryRejection, Naming,
         decide_deletion, decide_naming,
     },
+    event::EventType,
     page::{ListQuery, Page},
 };
 
@@ -65,6 +67,18 @@ impl Command for DeleteCategory {
         decide_deletion(before, self.expected.as_ref())?;
         draft.delete::<Category>(self.id);
         Ok(())
+    }
+}
+
+impl Stored for Category {
+    const IS_DECIDED_BY_INDEX: bool = true;
+
+    fn event(before: Option<&Self>, after: Option<&Self>) -> Option<LoggedChange> {
+        let (kind, category) = match after {
+            Some(after) => (EventType::CategoryUpdated, after),
+            None => (EventType::CategoryDeleted, before?),
+        };
+        LoggedChange::new(kind, category.id.get(), category)
     }
 }
 

@@ -19,8 +19,9 @@ use tokio::sync::oneshot;
 
 use super::{
     error::Error,
-    tables::IdempotencyRecord,
-    working_set::{Change, Keyed, Keys, NewIds, RowChange, Sequence, WorkingSet},
+    rows::{Access, Keyed, RowChange, Stored},
+    tables::{Change, IdempotencyRecord, Keys, Sequence},
+    working_set::{NewIds, WorkingSet},
 };
 use crate::idempotency::{Idempotent, IdempotentRequest, RecordedRejection};
 
@@ -307,3 +308,7 @@ struct UnknownOutcome(String);
 #[derive(Debug, thiserror::Error)]
 #[error("a write panicked")]
 pub(super) struct Panicked;
+
+impl Stored for IdempotencyRecord {
+    const ACCESS: Access = Access::Unlocked;
+}

@@ -7,9 +7,9 @@ use super::{
     command::{Command, Draft, Lane, NotFound},
     error::MissingRow,
     list::Select,
+    rows::{Access, Stored},
     table::{Columns, Group, Record, Row, Value, columns_of, names},
-    tables::DeliveryRow,
-    working_set::Keys,
+    tables::{DeliveryRow, Keys},
 };
 use crate::{
     event::EventId,
@@ -154,6 +154,10 @@ impl Command for RetryDelivery {
         });
         Ok(retried)
     }
+}
+
+impl Stored for DeliveryRow {
+    const ACCESS: Access = Access::Unlocked;
 }
 
 impl Store {

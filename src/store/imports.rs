@@ -5,8 +5,9 @@ use std::{collections::HashSet, path::Path};
 use super::{
     Error, Store,
     command::{Command, Draft, Lane, NotFound},
+    rows::Stored,
     table::{Field, columns},
-    working_set::{Keys, Sequence},
+    tables::{Keys, Sequence},
 };
 use crate::{
     import::{Import, ImportChunk, ImportId},
@@ -78,6 +79,10 @@ impl Command for WriteChunk {
         }
         Ok(draft.last_event)
     }
+}
+
+impl Stored for Import {
+    const IS_DECIDED_BY_INDEX: bool = true;
 }
 
 impl Store {

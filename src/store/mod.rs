@@ -21,6 +21,8 @@
 mod sql;
 #[macro_use]
 mod table;
+#[macro_use]
+mod rows;
 
 /// Evaluates an expression on the database that the store is on.
 macro_rules! with {

@@ -7,10 +7,12 @@ use super::{
     Error, Store,
     command::{Command, Draft, Lane, Reply},
     list::Select,
+    rows::{LoggedChange, Stored},
     table::{Value, columns},
-    working_set::{Keys, Sequence},
+    tables::{Keys, Sequence},
 };
 use crate::{
+    event::EventType,
     idempotency::{Idempotent, IdempotentRequest},
     order::{NewOrder, Order, OrderFilter, OrderId, OrderRejection, Transition},
     page::{ListQuery, Page},
@@ -124,6 +126,14 @@ impl Command for ExpireOrder {
             transition: Transition::Cancel,
         };
         cancel.decide(draft)
+    }
+}
+
+/// The pet of an order changes with it, so that it never counts as appended.
+impl Stored for Order {
+    fn event(_: Option<&Self>, after: Option<&Self>) -> Option<LoggedChange> {
+        let order = after?;
+        LoggedChange::new(EventType::of_order(order.status), order.id.get(), order)
     }
 }
 

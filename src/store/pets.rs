@@ -5,10 +5,12 @@ use std::convert::Infallible;
 use super::{
     Error, Store,
     command::{Command, Draft, Lane, Reply},
+    rows::{LoggedChange, Stored},
     table::{Value, columns},
-    working_set::{Keys, Sequence},
+    tables::{Keys, Sequence},
 };
 use crate::{
+    event::EventType,
     idempotency::{Idempotent, IdempotentRequest},
     page::{ListQuery, Page},
     pet::{Decision, NewPet, Pet, PetChange, PetFilter, PetId, PetRejection, decide_deletion},
@@ -93,6 +95,21 @@ impl Command for DeletePet {
         decide_deletion(before, self.expected.as_ref(), claim)?;
         draft.delete::<Pet>(self.id);
         Ok(())
+    }
+}
+
+impl Stored for Pet {
+    fn event(before: Option<&Self>, after: Option<&Self>) -> Option<LoggedChange> {
+        let (kind, pet) = match (before, after) {
+            (None, after) => (EventType::PetCreated, after?),
+            (Some(_), Some(after)) => (EventType::PetUpdated, after),
+            (Some(before), None) => (EventType::PetDeleted, before),
+        };
+        let logged = LoggedChange::new(kind, pet.id.get(), pet)?;
+        Some(LoggedChange {
+            is_append: before.is_none(),
+            ..logged
+        })
     }
 }
 

@@ -6,7 +6,10 @@ use compact_str::CompactString;
 use jiff::Timestamp;
 use serde_json::{Map, Value as Json};
 
-use super::table::{Column, Columns, Corrupt, Field, Group, Kind, Record, Row, Table, Value};
+use super::{
+    rows::{ForEachTable, Keyed, LoggedChange, RowChange, Rows, Stored, to_json},
+    table::{Column, Columns, Corrupt, Field, Group, Kind, Record, Row, Table, Value},
+};
 use crate::{
     api_key::{ApiKey, ApiKeyLabel, KeyHash, KeyName, Scopes},
     category::{Category, CategoryId},
@@ -300,10 +303,6 @@ fn resource_of_row(kind: EventType, row: &str) -> Result<String, Corrupt> {
     Ok(json)
 }
 
-pub(super) fn to_json<T: serde::Serialize>(resource: &T) -> String {
-    serde_json::to_string(resource).expect("a resource has only text as keys")
-}
-
 fn from_json<T: Table>(row: &str) -> Result<T, Corrupt> {
     let members = serde_json::from_str(row).map_err(|_| Corrupt)?;
     let columns = T::columns("");
@@ -363,6 +362,60 @@ columns! {
         completed as "orders_completed",
         cancelled as "orders_cancelled",
         returned as "orders_returned",
+    }
+}
+
+// Records come last: once a row is locked, the record of the transaction that had it before is
+// visible.
+tables! {
+    pets: Pet,
+    orders: Order,
+    categories: Category,
+    imports: Import,
+    api_keys: ApiKeyRow,
+    webhooks: StoredWebhook,
+    deliveries: DeliveryRow,
+    records: IdempotencyRecord,
+}
+
+keyed! {
+    Pet: PetId = |pet| pet.id;
+    Order: OrderId = |order| order.id;
+    Category: CategoryId = |category| category.id;
+    Import: ImportId = |import| import.id;
+    ApiKeyRow: i64 = |row| row.key.id;
+    StoredWebhook: WebhookId = |stored| stored.webhook.id;
+    DeliveryRow: (WebhookId, i64) = |row| (row.webhook_id, row.sequence);
+    IdempotencyRecord: (i64, CompactString) = |record| (record.api_key_id, record.key.clone());
+    EventRow: i64 = |event| event.sequence;
+}
+
+/// The source of the ids of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sequence {
+    Pets,
+    Orders,
+    ApiKeys,
+    Webhooks,
+}
+
+impl Sequence {
+    pub(super) const ALL: [Self; 4] = [Self::Pets, Self::Orders, Self::ApiKeys, Self::Webhooks];
+
+    pub(super) fn table(self) -> &'static str {
+        match self {
+            Self::Pets => Pet::NAME,
+            Self::Orders => Order::NAME,
+            Self::ApiKeys => ApiKeyRow::NAME,
+            Self::Webhooks => StoredWebhook::NAME,
+        }
+    }
+}
+
+impl Keys {
+    /// Asks for new ids.
+    pub(super) fn draw(&mut self, sequence: Sequence, count: usize) {
+        self.new_ids[sequence as usize] += count;
     }
 }
 

@@ -3,8 +3,9 @@
 use super::{
     Error, Store,
     command::{Command, Draft, Reply},
+    rows::Stored,
     table::{Value, columns},
-    working_set::{Keys, Sequence},
+    tables::{Keys, Sequence},
 };
 use crate::{
     api_key::Scopes,
@@ -141,6 +142,8 @@ impl Command for DeleteWebhook {
         Ok(())
     }
 }
+
+impl Stored for StoredWebhook {}
 
 impl Store {
     /// Creates a webhook for an API key with these scopes. It delivers what comes after

@@ -13,12 +13,11 @@ use super::{
     super::{
         Fault,
         error::{Error, MissingRow},
+        rows::{Access, Keyed, Rows, Stored},
         sql::Sql,
         table::{Columns, Record, Row as _, Table, Value, columns},
-        working_set::{
-            Access, ForEachKeys, Keyed, Keys, NewIds, Rows, Sequence, Stored, TableOf, Tables,
-            Times, WorkingSet,
-        },
+        tables::{ForEachKeys, Keys, Sequence, TableOf, Tables},
+        working_set::{NewIds, Times, WorkingSet},
     },
     session::{Failure, Session, Step},
     table_sql::{PETS_AND_THOSE_OF_ORDERS, TableSql, key_arrays, owned_keys},

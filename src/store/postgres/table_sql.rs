@@ -3,10 +3,10 @@
 
 use super::super::{
     admin::{ExplainTables, NamedSql},
+    rows::Keyed,
     sql::{Memo, Sql},
     table::{Column, Table, Value, columns, names},
     tables::EventRow,
-    working_set::Keyed,
 };
 use crate::pet::Pet;
 

@@ -10,13 +10,11 @@ use super::{
     super::{
         admin::{ExplainTables, NamedSql},
         command::PendingCommand,
+        rows::{ForEachTable, Keyed, Rows, Stored},
         sql::Memo,
         table::{Value, columns, names},
-        tables::EventRow,
-        working_set::{
-            ForEachKeys, ForEachTable, Keyed, Keys, NewIds, Rows, Sequence, Stored, TableOf,
-            Tables, Times, WorkingSet,
-        },
+        tables::{EventRow, ForEachKeys, Keys, Sequence, TableOf, Tables},
+        working_set::{NewIds, Times, WorkingSet},
     },
     events::last_sequence,
     read_row,

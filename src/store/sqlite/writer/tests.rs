@@ -10,7 +10,7 @@ use super::{
     super::{
         super::{
             command::{Command, Draft, QueuedCommand},
-            working_set::{Keys, Sequence},
+            tables::{Keys, Sequence},
         },
         open::open,
     },
