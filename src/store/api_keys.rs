@@ -1,13 +1,12 @@
 //! API keys: the commands that change them, and reads.
 
-use std::{collections::HashSet, convert::Infallible, pin::pin};
+use std::{collections::HashSet, convert::Infallible};
 
-use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
 
 use super::{
     Error, Store,
-    command::{Command, Draft, Lane, NotFound, Reply},
+    command::{Command, Draft, Lane, NotFound},
     rows::Stored,
     table::columns,
     tables::{ApiKeyRow, Keys, Sequence},
@@ -16,9 +15,6 @@ use crate::{
     api_key::{ApiKey, ApiKeyFilter, ApiKeyLabel, ApiKeyUsage, KeyHash, NewApiKey},
     page::{ListQuery, Page},
 };
-
-/// Keys whose usage is recorded at a time: other writes wait in the same queue.
-const MAX_CONCURRENT_USAGE: usize = 64;
 
 statements! {
     LIST() = format!("SELECT {} FROM api_keys ORDER BY id", columns::<ApiKeyRow>());
@@ -186,24 +182,7 @@ impl Store {
         &self,
         usage: Vec<ApiKeyUsage>,
     ) -> Result<HashSet<i64>, Error> {
-        let commands = usage.into_iter();
-        let commands = commands.map(|usage| self.execute(None, RecordUsage(usage), None));
-        let mut replies = pin!(stream::iter(commands).buffer_unordered(MAX_CONCURRENT_USAGE));
-        let mut recorded = HashSet::new();
-        let mut failed = None;
-        while let Some(reply) = replies.next().await {
-            match reply {
-                Ok(Reply::Executed(Ok(id))) => {
-                    recorded.insert(id);
-                }
-                Err(error) if !error.is_locked() => failed = Some(error),
-                _ => {}
-            }
-        }
-        // What was recorded must not be recorded again.
-        match failed {
-            Some(error) if recorded.is_empty() => Err(error),
-            _ => Ok(recorded),
-        }
+        let recorded = self.execute_all(usage.into_iter().map(RecordUsage)).await?;
+        Ok(recorded.into_iter().collect())
     }
 }

@@ -57,6 +57,9 @@ mod url;
 mod webhooks;
 mod working_set;
 
+use std::pin::pin;
+
+use futures_util::{StreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 
@@ -164,6 +167,9 @@ pub struct Version {
     /// Changes with every commit that changes an existing row.
     pub updates: u64,
 }
+
+/// Commands of the service that are queued at a time.
+const MAX_CONCURRENT: usize = 64;
 
 /// How long a replica may deliver to a webhook after it has leased it or renewed the lease.
 pub const WEBHOOK_LEASE: SignedDuration = SignedDuration::from_secs(20);
@@ -274,6 +280,31 @@ impl Store {
     ) -> Result<Result<C::Output, C::Rejection>, Error> {
         let reply = self.execute(api_key_id, command, None).await?;
         Ok(reply.executed())
+    }
+
+    /// Executes commands of the service itself, a few at a time: other writes wait in the same
+    /// queues. Returns the results of those that were not rejected. A command whose row another
+    /// transaction has locked is left for the next time. Fails only if none was executed: what
+    /// was executed must not be repeated.
+    async fn execute_all<C: Command>(
+        &self,
+        commands: impl Iterator<Item = C>,
+    ) -> Result<Vec<C::Output>, Error> {
+        let replies = commands.map(|command| self.execute_once(None, command));
+        let mut replies = pin!(stream::iter(replies).buffer_unordered(MAX_CONCURRENT));
+        let mut executed = Vec::new();
+        let mut failed = None;
+        while let Some(reply) = replies.next().await {
+            match reply {
+                Ok(output) => executed.extend(output.ok()),
+                Err(error) if error.is_locked() => {}
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            Some(error) if executed.is_empty() => Err(error),
+            _ => Ok(executed),
+        }
     }
 
     /// Reads rows.

@@ -1,6 +1,5 @@
 //! Orders: the commands that change them, and reads.
 
-use futures_util::future::join_all;
 use jiff::SignedDuration;
 
 use super::{
@@ -189,19 +188,8 @@ impl Store {
     /// if none are left.
     pub async fn order_expire(&self) -> Result<u64, Error> {
         let expired = with!(self, db => db.expired_orders(EXPIRE_BATCH_SIZE).await)?;
-        let commands = expired
-            .into_iter()
-            .map(|(id,)| self.execute(None, ExpireOrder(id), None));
-        let mut cancelled = 0;
-        for reply in join_all(commands).await {
-            match reply {
-                Ok(reply) => cancelled += u64::from(matches!(reply, Reply::Executed(Ok(_)))),
-                // It expires the next time.
-                Err(error) if error.is_locked() => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(cancelled)
+        let commands = expired.into_iter().map(|(id,)| ExpireOrder(id));
+        Ok(self.execute_all(commands).await?.len() as u64)
     }
 
     pub async fn order_get(&self, id: OrderId) -> Result<Option<Order>, Error> {
