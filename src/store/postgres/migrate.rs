@@ -18,47 +18,27 @@ const MIN_COMPATIBLE_VERSION: i32 = 1;
 /// The advisory lock that a migrating process holds: "PETS" in ASCII.
 const ADVISORY_LOCK: i64 = 0x5045_5453;
 
-/// The one row of `schema_version`.
-#[derive(Clone, Copy)]
-struct SchemaVersion {
-    /// The number of migrations that were run.
-    version: i32,
-    /// The oldest program that may use the schema.
-    min_compatible_version: i32,
-}
-
-impl SchemaVersion {
-    /// Before the first migration.
-    const NONE: Self = Self {
-        version: 0,
-        min_compatible_version: 0,
+/// The number of migrations that were run, unless that are all. Fails if the schema is too new.
+async fn missing_since(db: &impl GenericClient, url: &str) -> Result<Option<i64>, OpenError> {
+    let sql = "SELECT version::bigint, min_compatible_version::bigint FROM schema_version";
+    let rows = db.query_typed(sql, &[]).await;
+    let rows = rows.map_err(OpenError::postgres(url))?;
+    let Some(row) = rows.first() else {
+        return Ok(Some(0));
     };
-
-    async fn read(db: &impl GenericClient) -> Result<Self, tokio_postgres::Error> {
-        let sql = "SELECT version, min_compatible_version FROM schema_version";
-        let rows = db.query_typed(sql, &[]).await?;
-        Ok(rows.first().map_or(Self::NONE, |row| Self {
-            version: row.get("version"),
-            min_compatible_version: row.get("min_compatible_version"),
-        }))
+    let (found, min_compatible): (i64, i64) = (row.get(0), row.get(1));
+    if min_compatible > VERSION {
+        return Err(OpenError::Newer {
+            database: url.into(),
+            found,
+            supported: VERSION,
+        });
     }
-
-    /// Whether no migration is missing. Fails if the schema is too new.
-    fn is_current(self, url: &str) -> Result<bool, OpenError> {
-        let supported = MIGRATIONS.len() as i32;
-        if self.min_compatible_version > supported {
-            return Err(OpenError::Newer {
-                database: url.into(),
-                found: i64::from(self.version),
-                supported: i64::from(supported),
-            });
-        }
-        Ok(self.version >= supported)
-    }
+    Ok((found < VERSION).then_some(found))
 }
 
 /// The version of a schema that is not up to date, 0 if there is none; otherwise `None`.
-pub(super) async fn outdated_version(client: &Client, url: &str) -> Result<Option<i32>, OpenError> {
+pub(super) async fn outdated_version(client: &Client, url: &str) -> Result<Option<i64>, OpenError> {
     let failed = OpenError::postgres(url);
     // Nothing is prepared outside a transaction: a pooler may run each statement
     // in another session.
@@ -73,11 +53,11 @@ pub(super) async fn outdated_version(client: &Client, url: &str) -> Result<Optio
     // Checked first, so that an up-to-date schema needs no DDL privileges.
     let exists = "SELECT to_regclass('schema_version') IS NOT NULL";
     let exists = client.query_typed(exists, &[]).await.map_err(failed)?;
-    let seen = match exists[0].get(0) {
-        true => SchemaVersion::read(client).await.map_err(failed)?,
-        false => SchemaVersion::NONE,
-    };
-    Ok((!seen.is_current(url)?).then_some(seen.version))
+    if exists[0].get(0) {
+        missing_since(client, url).await
+    } else {
+        Ok(Some(0))
+    }
 }
 
 /// Runs the missing migrations in one transaction. With `create`, also in an empty database.
@@ -104,19 +84,17 @@ pub(super) async fn migrate(client: &mut Client, url: &str, create: bool) -> Res
         .await
         .map_err(failed)?;
     // Another replica may have migrated meanwhile.
-    let seen = SchemaVersion::read(&transaction).await.map_err(failed)?;
-    if seen.is_current(url)? {
+    let Some(version) = missing_since(&transaction, url).await? else {
         return Ok(());
-    }
-    for migration in MIGRATIONS.iter().skip(seen.version as usize) {
+    };
+    for migration in MIGRATIONS.iter().skip(version as usize) {
         transaction.batch_execute(migration).await.map_err(failed)?;
     }
-    let version = MIGRATIONS.len();
     transaction
         .batch_execute(&format!(
             "DELETE FROM schema_version;
              INSERT INTO schema_version (version, min_compatible_version)
-             VALUES ({version}, {MIN_COMPATIBLE_VERSION})"
+             VALUES ({VERSION}, {MIN_COMPATIBLE_VERSION})"
         ))
         .await
         .map_err(failed)?;

@@ -107,7 +107,7 @@ pub(super) async fn open_connection_to_current(url: &PostgresUrl) -> Result<Clie
         Some(0) => Err(OpenError::Empty(shown)),
         Some(found) => Err(OpenError::Older {
             database: shown,
-            found: i64::from(found),
+            found,
             supported: migrate::VERSION,
         }),
     }
