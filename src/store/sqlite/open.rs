@@ -39,7 +39,7 @@ pub(super) fn prepare(
     let path = canonical_path(path)?;
     let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {
-        let current = sniff_header(&path, options)? == SchemaState::Current;
+        let current = sniff_header(&path, options.create)? == SchemaState::Current;
         if current && role == Role::Command {
             return Ok((path, None));
         }
@@ -128,12 +128,8 @@ pub(crate) fn open_if_created(path: &Path) -> Result<Option<ReadOnly>, OpenError
 }
 
 fn inspect(path: &Path) -> Result<(ReadOnly, SchemaState), OpenError> {
-    let options = Options {
-        create: false,
-        ..Options::new(Role::Command)
-    };
     let path = canonical_path(path)?;
-    sniff_header(&path, &options)?;
+    sniff_header(&path, false)?;
     let db = ReadOnly::open(&path)?;
     // The header on disk may be stale: the WAL is newer.
     let identity = Identity::read(&db).map_err(OpenError::database(&path))?;
@@ -202,19 +198,20 @@ pub(crate) fn canonical_path(path: &Path) -> Result<PathBuf, OpenError> {
 }
 
 /// Classifies a file by the first bytes of its header, without SQLite, which
-/// would create side files. The result is a hint: the WAL may be newer.
+/// would create side files. With `create`, it may be missing or empty. The result is a hint: the
+/// WAL may be newer.
 ///
 /// Must not be called while this process has the file open: closing any
 /// descriptor of a file drops all POSIX locks that SQLite holds on it in the
 /// same process.
-pub(super) fn sniff_header(path: &Path, options: &Options) -> Result<SchemaState, OpenError> {
+pub(super) fn sniff_header(path: &Path, create: bool) -> Result<SchemaState, OpenError> {
     let mut head = Vec::new();
     let opened = open_regular(path, File::options().read(true));
     match opened.and_then(|file| file.take(105).read_to_end(&mut head)) {
-        Ok(0) if options.create => return reject_orphaned_wal(path),
+        Ok(0) if create => return reject_orphaned_wal(path),
         Ok(0) => return Err(OpenError::NotAPetstore(path.into())),
         Ok(_) => {}
-        Err(e) if e.kind() == io::ErrorKind::NotFound && options.create => {
+        Err(e) if e.kind() == io::ErrorKind::NotFound && create => {
             return reject_orphaned_wal(path);
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => {

@@ -16,7 +16,7 @@ use rusqlite::ErrorCode;
 
 use super::{
     super::{
-        Options, Role,
+        Role,
         atomic_file::{AtomicFile, Placeholder, finish, sync_folder},
         error::OpenError,
     },
@@ -185,7 +185,7 @@ impl Found {
         };
         let mut magic = Vec::new();
         file.take(16).read_to_end(&mut magic)?;
-        match sniff_header(path, &Options::new(Role::Command)) {
+        match sniff_header(path, false) {
             Ok(SchemaState::Older(_) | SchemaState::Current) | Err(OpenError::Newer { .. }) => {
                 Ok(Self::Petstore)
             }
