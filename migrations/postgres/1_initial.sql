@@ -130,9 +130,7 @@ BEGIN
         INTO change
         FROM changed_rows;
     END IF;
-    IF (change.pets, change.pets_available, change.pets_pending, change.pets_sold,
-        change.orders_placed, change.orders_completed, change.orders_cancelled,
-        change.orders_returned) <> (0, 0, 0, 0, 0, 0, 0, 0) THEN
+    IF change <> (0, 0, 0, 0, 0, 0, 0, 0, 0)::counts THEN
         locked_shard := lock_counts();
         UPDATE counts
         SET pets = pets + change.pets,

@@ -143,20 +143,13 @@ pub(super) fn examples(dialect: Dialect) -> Vec<NamedSql> {
             id: 7,
         };
         for query in queries {
-            for after in [None, Some(last.clone())] {
+            for (cursor, after) in [("", None), (" with a cursor", Some(last.clone()))] {
                 let parsed = ListQuery::<F>::parse(query).expect("an example is valid");
-                let cursor = if after.is_some() {
-                    " with a cursor"
-                } else {
-                    ""
-                };
-                let Select {
-                    sql, parameters, ..
-                } = select(&ListQuery { after, ..parsed });
+                let select = select(&ListQuery { after, ..parsed });
                 examples.push(NamedSql {
                     name: format!("list {list}?{query}{cursor}"),
-                    text: sql,
-                    kinds: parameters.iter().map(Value::kind).collect(),
+                    kinds: select.parameters.iter().map(Value::kind).collect(),
+                    text: select.sql,
                 });
             }
         }
@@ -278,9 +271,10 @@ impl Builder {
                     Some((column, None)) => order(&[column, self.id], query.sort),
                     _ => order(&[self.id], query.sort),
                 };
-                let limit = match examines {
-                    true => Value::Int(MAX_EXAMINED),
-                    false => lookahead,
+                let limit = if examines {
+                    Value::Int(MAX_EXAMINED)
+                } else {
+                    lookahead
                 };
                 let limit = self.bind(limit);
                 format!("{rows} ORDER BY {order} LIMIT {limit}")
@@ -347,27 +341,26 @@ impl Builder {
     /// The conditions and the order of the rows after the cursor, on PostgreSQL.
     fn postgres_range<F: Filter>(&mut self, query: &ListQuery<F>) -> (String, String) {
         let operator = after(query.sort);
+        let order = match &self.key {
+            Some((column, _)) => order(&[column, self.id], query.sort),
+            None => order(&[self.id], query.sort),
+        };
         let Some(Position { name, id }) = &query.after else {
-            let order = match &self.key {
-                Some((column, _)) => order(&[column, self.id], query.sort),
-                None => order(&[self.id], query.sort),
-            };
             return (self.filter(&[]), order);
         };
         let id = Value::Int(*id);
-        match self.key.clone() {
+        let is_after = match self.key.clone() {
             None => {
                 let id = self.bind(id);
-                let filter = self.filter(&[format!("{} {operator} {id}", self.id)]);
-                (filter, order(&[self.id], query.sort))
+                format!("{} {operator} {id}", self.id)
             }
             Some((column, value)) => {
                 let value = value.unwrap_or_else(|| self.bind(Value::text(name.to_string())));
                 let id = self.bind(id);
-                let filter = self.filter(&[format!("({column}, id) {operator} ({value}, {id})")]);
-                (filter, order(&[column, "id"], query.sort))
+                format!("({column}, id) {operator} ({value}, {id})")
             }
-        }
+        };
+        (self.filter(&[is_after]), order)
     }
 
     /// The pets of a category, on PostgreSQL: the first ones of each status, and of those
@@ -411,10 +404,10 @@ impl Builder {
     /// All conditions as a clause.
     fn filter(&self, further: &[String]) -> String {
         let conditions = [&self.conditions, further].concat();
-        match conditions.is_empty() {
-            true => String::new(),
-            false => format!(" WHERE {}", conditions.join(" AND ")),
+        if conditions.is_empty() {
+            return String::new();
         }
+        format!(" WHERE {}", conditions.join(" AND "))
     }
 }
 

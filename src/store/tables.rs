@@ -263,28 +263,20 @@ impl Group for WebhookState {
 
 impl Record for Event {
     fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
-        let EventRow {
-            sequence,
-            at,
-            kind,
-            api_key_id,
-            resource_id,
-            is_row,
-            data,
-        } = EventRow::read(columns)?;
-        let data = if is_row {
-            let resource =
-                resource_of_row(kind, &data).map_err(|corrupt| R::corrupt(0, corrupt))?;
-            EventData::of_row(data, resource)
+        let row = EventRow::read(columns)?;
+        let data = if row.is_row {
+            let resource = resource_of_row(row.kind, &row.data);
+            let resource = resource.map_err(|corrupt| R::corrupt(0, corrupt))?;
+            EventData::of_row(row.data, resource)
         } else {
-            EventData::of_resource(data)
+            EventData::of_resource(row.data)
         };
         Ok(Self {
-            sequence,
-            at,
-            kind,
-            api_key_id,
-            resource_id,
+            sequence: row.sequence,
+            at: row.at,
+            kind: row.kind,
+            api_key_id: row.api_key_id,
+            resource_id: row.resource_id,
             data,
         })
     }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The times that commands are decided by.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Times {
     pub(super) now: Timestamp,
     /// The time that is certain to have come, for the orders of earlier processes: their
@@ -55,6 +55,7 @@ impl NewIds {
     }
 }
 
+#[derive(Default)]
 pub(super) struct WorkingSet {
     pub(super) times: Times,
     /// The sequence number of the newest event before the batch.
@@ -80,15 +81,7 @@ impl WorkingSet {
     pub(super) fn new(times: Times) -> Self {
         Self {
             times,
-            last_event: 0,
-            tables: Tables::default(),
-            claims: HashMap::new(),
-            category_names: HashMap::new(),
-            webhook_count: 0,
-            events: Vec::new(),
-            writes: 0,
-            has_inserts: false,
-            has_updates: false,
+            ..Self::default()
         }
     }
 

@@ -98,6 +98,6 @@ async fn read_keys(store: &Reader) -> Result<Vec<ApiKey>, ReadError> {
 
 /// When something was last changed, or an API key used.
 pub(super) fn last_recorded_change(db: &Connection) -> rusqlite::Result<Option<Timestamp>> {
-    let at: Option<i64> = db.query_row(LAST_CHANGE.text(), [], |row| row.get(0))?;
-    Ok(at.and_then(|at| Timestamp::from_microsecond(at).ok()))
+    let (at,) = db.query_row(LAST_CHANGE.text(), [], sqlite::read_row)?;
+    Ok(at)
 }

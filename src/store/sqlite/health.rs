@@ -18,10 +18,6 @@ struct State {
     damage: Option<Cause>,
 }
 
-/// The number of failures of the store up to some point.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FailureCount(u64);
-
 impl Health {
     /// The reason why the store is not usable.
     pub(super) fn failure(&self) -> Option<Error> {
@@ -45,14 +41,16 @@ impl Health {
         self.state().damage.get_or_insert_with(|| cause.clone());
     }
 
-    pub(super) fn failures(&self) -> FailureCount {
-        FailureCount(self.state().failures)
+    /// The number of failures up to now.
+    pub(super) fn failures(&self) -> u64 {
+        self.state().failures
     }
 
-    /// Records that a probe has succeeded. Failures since it started still count.
-    pub(super) fn recovered(&self, before: FailureCount) {
+    /// Records that a probe has succeeded. Failures since it started, when there were `before`,
+    /// still count.
+    pub(super) fn recovered(&self, before: u64) {
         let mut state = self.state();
-        if FailureCount(state.failures) == before {
+        if state.failures == before {
             state.failure = None;
         }
     }

@@ -229,10 +229,7 @@ fn list<F: Filter<Item: Record>>(
     query: &ListQuery<F>,
 ) -> rusqlite::Result<Page<F::Item>> {
     let mut statement = db.prepare_cached(&select.sql)?;
-    for (index, value) in (1..).zip(&select.parameters) {
-        statement.raw_bind_parameter(index, value)?;
-    }
-    let mut rows = statement.raw_query();
+    let mut rows = statement.query(params_from_iter(&select.parameters))?;
     let (mut items, mut examined) = (Vec::new(), 0);
     while items.len() <= usize::from(query.limit.get())
         && let Some(row) = rows.next()?

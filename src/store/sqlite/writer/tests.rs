@@ -61,7 +61,7 @@ impl Fixture {
 
     /// The names of all pets, as another connection sees them.
     fn names(&self) -> String {
-        let db = Connection::open(self.dir.path().join("petstore.db")).unwrap();
+        let db = Connection::open(self.path("")).unwrap();
         let names =
             "SELECT coalesce(group_concat(name, ' '), '') FROM (SELECT name FROM pets ORDER BY id)";
         db.query_row(names, [], |row| row.get(0)).unwrap()
@@ -277,7 +277,7 @@ async fn a_write_outlives_its_caller_and_close_drains_it() {
 #[tokio::test]
 async fn a_locked_file_is_waited_for() {
     let fixture = Fixture::new(100);
-    let other = Connection::open(fixture.dir.path().join("petstore.db")).unwrap();
+    let other = Connection::open(fixture.path("")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut write = Box::pin(fixture.insert("patient"));
     assert!(poll!(&mut write).is_pending());
@@ -292,10 +292,7 @@ async fn a_locked_file_is_waited_for() {
 #[tokio::test]
 async fn a_file_that_was_moved_away_is_not_written_to() {
     let fixture = Fixture::new(100);
-    let (here, away) = (
-        fixture.dir.path().join("petstore.db"),
-        fixture.dir.path().join("away.db"),
-    );
+    let (here, away) = (fixture.path(""), fixture.path("-away"));
     fixture.insert("before").await.unwrap();
     fs::rename(&here, &away).unwrap();
     let moved = fixture.insert("moved").await;
