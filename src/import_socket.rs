@@ -22,7 +22,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::import::{ImportChunk, ImportId};
+use crate::{
+    atomic_file::side_file,
+    import::{ImportChunk, ImportId},
+};
 
 pub(crate) use server::{ImportFailure, ImportServer, ImportTarget};
 
@@ -233,9 +236,7 @@ fn line(message: &impl Serialize) -> Vec<u8> {
 }
 
 fn socket_path(database: &Path) -> PathBuf {
-    let mut path = database.as_os_str().to_owned();
-    path.push("-socket");
-    path.into()
+    side_file(database, "-socket")
 }
 
 /// The path as an address. One that is too long is reached through its folder, which must

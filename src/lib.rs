@@ -42,6 +42,7 @@ pub mod json;
 mod members;
 mod text;
 
+mod atomic_file;
 mod bounded_stream;
 pub mod clock;
 mod invalid;

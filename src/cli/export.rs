@@ -16,10 +16,11 @@ use super::{
     status, stdout, visible_path,
 };
 use crate::{
+    atomic_file::AtomicFile,
     category::CategoryNames,
     order::Order,
     pet::Pet,
-    store::{AtomicFile, explain, export_orders, export_pets},
+    store::{explain, export_orders, export_pets},
 };
 
 #[derive(Args)]

@@ -10,7 +10,10 @@ use clap::Args;
 use super::{
     CommandResult, Database, Interrupt, copy_progress, counted, shell_quote, status, visible_path,
 };
-use crate::store::{AtomicFile, DatabaseUrl, Restored, explain, restore};
+use crate::{
+    atomic_file::AtomicFile,
+    store::{DatabaseUrl, Restored, explain, restore},
+};
 
 #[derive(Args)]
 pub struct Restore {

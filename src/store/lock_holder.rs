@@ -10,7 +10,7 @@ use std::{
 
 use rustix::fs::{major, minor};
 
-use super::sqlite::side_file;
+use crate::atomic_file::side_file;
 
 /// Names the process that has a file locked, if it can be known, and says what to do: the end
 /// of a message that the file is in use by another petstore process.

@@ -36,7 +36,6 @@ macro_rules! with {
 
 mod admin;
 mod api_keys;
-mod atomic_file;
 mod categories;
 mod command;
 mod deliveries;
@@ -83,7 +82,6 @@ pub(crate) use admin::{
     check, copy, explain_statements, export_orders, export_pets, finished_import, inspect,
     list_keys, restore,
 };
-pub(crate) use atomic_file::{AtomicFile, discard_unfinished};
 pub(crate) use error::explain;
 pub use error::{Error, OpenError};
 pub(crate) use metrics::StoreMetrics;

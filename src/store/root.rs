@@ -4,16 +4,15 @@
 //! root does there by the name of a file, it may therefore do to a file elsewhere. So root uses
 //! only folders that no other user can change.
 
-use std::{
-    fs, io,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-};
+use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
 use rustix::process::geteuid;
 
 use super::error::OpenError;
-use crate::privileges::give_up_root_for;
+use crate::{
+    atomic_file::{folder_of, resolve_folder},
+    privileges::give_up_root_for,
+};
 
 /// The user and the group that own nothing, by convention. Also what Linux shows for an owner
 /// that the user namespace of this process does not have.
@@ -45,21 +44,6 @@ pub(crate) fn give_up_root(store: &Path) -> Result<(), OpenError> {
         group => group,
     };
     give_up_root_for(owner, group).map_err(|cause| OpenError::Root { path, owner, cause })
-}
-
-/// The path of a file with all links in its folder resolved. The file itself may be missing, or
-/// a link.
-pub(super) fn resolve_folder(file: &Path) -> io::Result<PathBuf> {
-    let name = file.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-    let folder = match folder_of(file) {
-        current if current == Path::new("") => Path::new("."),
-        folder => folder,
-    };
-    Ok(fs::canonicalize(folder)?.join(name))
-}
-
-pub(super) fn folder_of(file: &Path) -> &Path {
-    file.parent().unwrap_or(Path::new("/"))
 }
 
 /// Fails if this process runs as root, and others can change what is in the folder of a file, or

@@ -14,12 +14,12 @@ use rusqlite::{
 
 use super::{
     super::{
-        atomic_file::AtomicFile,
         error::{OpenError, explain, sqlite_reason},
         sqlite,
     },
     check::check_file,
 };
+use crate::atomic_file::AtomicFile;
 
 /// Pages copied between progress reports and syncs.
 const PAGES_PER_STEP: i32 = 1000;

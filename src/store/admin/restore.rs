@@ -11,7 +11,6 @@ use rusqlite::Connection;
 
 use super::{
     super::{
-        atomic_file::AtomicFile,
         error::{OpenError, explain},
         sqlite::{self, ClosedStore, is_damage},
     },
@@ -19,6 +18,7 @@ use super::{
     check::UNREADABLE,
     inspect::last_recorded_change,
 };
+use crate::atomic_file::AtomicFile;
 
 /// Why a backup was not restored. The store is as it was.
 #[derive(Debug, thiserror::Error)]

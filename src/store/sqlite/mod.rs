@@ -67,7 +67,7 @@ pub(super) use open::{
     Exclusive, ReadOnly, canonical_path, open_current, open_exclusive_read_only, open_if_created,
     open_read_only,
 };
-pub(super) use recovery::{is_open, side_file, wal_path};
+pub(super) use recovery::{is_open, wal_path};
 pub(super) use replace::{ClosedStore, is_damage};
 
 statements! {

@@ -14,16 +14,13 @@ use std::{
 use rusqlite::Connection;
 
 use super::{
-    super::{
-        Options, Role,
-        error::OpenError,
-        root::{reject_shared_folder, resolve_folder},
-    },
+    super::{Options, Role, error::OpenError, root::reject_shared_folder},
     connect::{BUSY_TIMEOUT, connect_read_only},
     migrate::{Identity, SCHEMA_VERSION, SchemaState, migrate, reject_newer},
-    recovery::{Opened, is_open, open_recovered, side_file, wal_path},
+    recovery::{Opened, is_open, open_recovered, wal_path},
     regular_file::{open_regular, reject_irregular},
 };
+use crate::atomic_file::{resolve_folder, side_file};
 
 /// Ensures that the file is a petstore database with the current schema,
 /// creating or migrating it if necessary. Returns its canonical path and, for a

@@ -27,11 +27,12 @@ use rusqlite::{Connection, config::DbConfig};
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use super::{
-    super::{Role, atomic_file::sync_folder, error::OpenError},
+    super::{Role, error::OpenError},
     checkpoint::{checkpoint, wal_length},
     connect::connect,
     regular_file::open_regular,
 };
+use crate::atomic_file::{side_file, sync_folder};
 
 /// The byte of the WAL index on which every connection holds a shared lock
 /// (`UNIX_SHM_DMS` in SQLite's source). Whoever finds it unlocked builds the index.
@@ -189,10 +190,4 @@ pub(crate) fn wal_path(path: &Path) -> PathBuf {
 
 pub(super) fn index_path(path: &Path) -> PathBuf {
     side_file(path, "-shm")
-}
-
-pub(crate) fn side_file(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }

@@ -15,17 +15,14 @@ use jiff::Timestamp;
 use rusqlite::ErrorCode;
 
 use super::{
-    super::{
-        Role,
-        atomic_file::{AtomicFile, Placeholder, finish, sync_folder},
-        error::OpenError,
-    },
+    super::{Role, error::OpenError},
     checkpoint::checkpoint,
     migrate::SchemaState,
     open::{canonical_path, leads_to, lock, sniff_header},
-    recovery::{is_open, open_recovered, side_file},
+    recovery::{is_open, open_recovered},
     regular_file::open_regular,
 };
+use crate::atomic_file::{AtomicFile, Placeholder, finish, side_file, sync_folder};
 
 /// What SQLite would apply to a file of the same name.
 const JOURNALS: [&str; 2] = ["-wal", "-journal"];

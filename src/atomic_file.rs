@@ -13,11 +13,6 @@ use std::{
 
 use tempfile::{Builder, NamedTempFile};
 
-use super::{
-    root::{folder_of, resolve_folder},
-    sqlite::side_file,
-};
-
 /// What this process must not leave behind, for [`discard_unfinished`].
 struct Unfinished {
     files: Vec<PathBuf>,
@@ -61,16 +56,16 @@ pub(crate) fn discard_unfinished() -> bool {
 }
 
 /// From now on, the files are no longer discarded: what is being done is completed.
-pub(super) fn finish() {
+pub(crate) fn finish() {
     unfinished().is_finishing = true;
 }
 
 /// An empty file that keeps a name, until the drop. A signal deletes it.
 #[derive(Debug)]
-pub(super) struct Placeholder(PathBuf);
+pub(crate) struct Placeholder(PathBuf);
 
 impl Placeholder {
-    pub(super) fn new(file: &Path) -> Self {
+    pub(crate) fn new(file: &Path) -> Self {
         unfinished().placeholders.push(file.into());
         Self(file.into())
     }
@@ -154,7 +149,7 @@ impl AtomicFile {
 }
 
 /// Makes new, renamed and deleted names in the folder of a file durable.
-pub(super) fn sync_folder(file: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(file: &Path) -> io::Result<()> {
     File::open(folder_of(file))?.sync_all()
 }
 
@@ -210,4 +205,26 @@ fn remove_side_files(file: &Path) {
         // Usually there is none.
         let _ = fs::remove_file(side_file(file, suffix));
     }
+}
+
+/// The path of a file with all links in its folder resolved. The file itself may be missing, or
+/// a link.
+pub(crate) fn resolve_folder(file: &Path) -> io::Result<PathBuf> {
+    let name = file.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+    let folder = match folder_of(file) {
+        current if current == Path::new("") => Path::new("."),
+        folder => folder,
+    };
+    Ok(fs::canonicalize(folder)?.join(name))
+}
+
+pub(crate) fn folder_of(file: &Path) -> &Path {
+    file.parent().unwrap_or(Path::new("/"))
+}
+
+/// The path of a file beside another, whose name is longer by a suffix.
+pub(crate) fn side_file(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
 }
