@@ -58,14 +58,14 @@ impl Copy {
         })
         .await;
         bar.finish_and_clear();
-        let [pets, categories, orders, keys, webhooks, ..] = copied?;
+        let copied = copied?;
         status!(
             "Copied {}, {}, {}, {} and {}.",
-            counted(pets, "animal"),
-            counted(categories, "category name"),
-            counted(orders, "order"),
-            counted(keys, "API key"),
-            counted(webhooks, "webhook")
+            counted(copied["pets"], "animal"),
+            counted(copied["categories"], "category name"),
+            counted(copied["orders"], "order"),
+            counted(copied["api_keys"], "API key"),
+            counted(copied["webhooks"], "webhook")
         );
         Ok(())
     }

@@ -10,13 +10,11 @@ use super::{
     table::{Table, Value, columns},
 };
 use crate::{
-    api_key::ApiKeyFilter,
-    category::CategoryFilter,
     order::{Order, OrderFilter},
     page::{Filter, ListQuery, Position, Sort, Status},
     pet::{NamePrefix, Pet, PetFilter, PetStatus},
     webhook::{
-        WebhookFilter, WebhookId,
+        WebhookId,
         delivery::{Delivery, DeliveryFilter},
     },
 };
@@ -130,60 +128,29 @@ impl Select {
     }
 }
 
-/// The statements of lists, by the query strings that they are for.
-pub(super) fn examples(dialect: Dialect) -> Vec<NamedSql> {
-    fn add<F: Filter>(
-        examples: &mut Vec<NamedSql>,
-        list: &str,
-        queries: &[&str],
-        select: impl Fn(&ListQuery<F>) -> Select,
-    ) {
-        let last = Position {
-            name: "rex".into(),
-            id: 7,
-        };
-        for query in queries {
-            for (cursor, after) in [("", None), (" with a cursor", Some(last.clone()))] {
-                let parsed = ListQuery::<F>::parse(query).expect("an example is valid");
-                let select = select(&ListQuery { after, ..parsed });
-                examples.push(NamedSql {
-                    name: format!("list {list}?{query}{cursor}"),
-                    kinds: select.parameters.iter().map(Value::kind).collect(),
-                    text: select.sql,
-                });
-            }
+/// The statements of a list, by the query strings that they are for.
+pub(super) fn examples<F: Filter>(
+    list: &str,
+    queries: &[&str],
+    select: impl Fn(&ListQuery<F>) -> Select,
+) -> Vec<NamedSql> {
+    let last = Position {
+        name: "rex".into(),
+        id: 7,
+    };
+    let mut examples = Vec::new();
+    for query in queries {
+        for (cursor, after) in [("", None), (" with a cursor", Some(last.clone()))] {
+            let parsed = ListQuery::<F>::parse(query).expect("an example is valid");
+            let select = select(&ListQuery { after, ..parsed });
+            examples.push(NamedSql {
+                name: format!("list {list}?{query}{cursor}"),
+                kinds: select.parameters.iter().map(Value::kind).collect(),
+                text: select.sql,
+            });
         }
     }
-    let mut all = Vec::new();
-    let pets = [
-        "",
-        "status=sold",
-        "categoryId=1",
-        "categoryId=1&status=sold",
-        "name=re",
-        "name=re&status=sold",
-        "sort=desc",
-    ];
-    let orders = ["", "status=placed", "petId=1", "petId=1&status=placed"];
-    add(&mut all, "pets", &pets, |query| {
-        Select::pets(query, dialect, false)
-    });
-    add(&mut all, "orders", &orders, |query| {
-        Select::orders(query, dialect)
-    });
-    add(&mut all, "categories", &[""], |query| {
-        Select::all::<CategoryFilter>(query, dialect)
-    });
-    add(&mut all, "webhooks", &[""], |query| {
-        Select::all::<WebhookFilter>(query, dialect)
-    });
-    add(&mut all, "keys", &[""], |query| {
-        Select::all::<ApiKeyFilter>(query, dialect)
-    });
-    add(&mut all, "deliveries", &["", "state=failed"], |query| {
-        Select::deliveries(WebhookId::UNASSIGNED, query, dialect)
-    });
-    all
+    examples
 }
 
 /// A column and the value that it must have.

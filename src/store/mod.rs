@@ -63,11 +63,15 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 
 use crate::{
+    api_key::ApiKeyFilter,
+    category::CategoryFilter,
     clock::Settling,
     event::{Event, EventId, EventRetention, Gone},
     idempotency::IdempotentRequest,
     page::{Filter, ListQuery, Page, Sort},
+    webhook::{WebhookFilter, WebhookId},
 };
+use admin::NamedSql;
 use command::{Command, CommandResult, QueuedCommand};
 use error::MissingRow;
 use list::{Dialect, Select};
@@ -99,6 +103,48 @@ statements! {
         let sums = counters.map(|counter| format!("CAST(sum({}) AS bigint)", counter.name));
         format!("SELECT {} FROM counts", sums.collect::<Vec<_>>().join(", "))
     };
+}
+
+/// The statements that both databases execute, and the lists of one.
+fn shared_statements(dialect: Dialect) -> Vec<NamedSql> {
+    let resources = [
+        pets::ALL,
+        orders::ALL,
+        categories::ALL,
+        imports::ALL,
+        api_keys::ALL,
+        webhooks::ALL,
+        deliveries::ALL,
+    ];
+    let pets = [
+        "",
+        "status=sold",
+        "categoryId=1",
+        "categoryId=1&status=sold",
+        "name=re",
+        "name=re&status=sold",
+        "sort=desc",
+    ];
+    let orders = ["", "status=placed", "petId=1", "petId=1&status=placed"];
+    let lists = [
+        list::examples("pets", &pets, |it| Select::pets(it, dialect, false)),
+        list::examples("orders", &orders, |it| Select::orders(it, dialect)),
+        list::examples("categories", &[""], |it: &ListQuery<CategoryFilter>| {
+            Select::all(it, dialect)
+        }),
+        list::examples("webhooks", &[""], |it: &ListQuery<WebhookFilter>| {
+            Select::all(it, dialect)
+        }),
+        list::examples("keys", &[""], |it: &ListQuery<ApiKeyFilter>| {
+            Select::all(it, dialect)
+        }),
+        list::examples("deliveries", &["", "state=failed"], |it| {
+            Select::deliveries(WebhookId::UNASSIGNED, it, dialect)
+        }),
+    ];
+    let fixed = [ALL].into_iter().chain(resources).chain(admin::STATEMENTS);
+    let fixed = fixed.flatten().map(|sql| NamedSql::of(sql));
+    fixed.chain(lists.into_iter().flatten()).collect()
 }
 
 /// What a process opens the store for.

@@ -188,6 +188,8 @@ pub(super) trait ForEachTable<'a> {
 /// of its rows.
 macro_rules! tables {
     ($($table:ident: $type:ident,)+) => {
+        pub(super) const TABLE_NAMES: &[&str] = &[$(<$type as Table>::NAME,)+];
+
         /// The rows of all tables.
         #[derive(Default)]
         pub(super) struct Tables {

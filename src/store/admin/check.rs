@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::{
     super::{
         error::OpenError,
+        postgres::created,
         sqlite,
         table::{Columns, Record, Row, Table, columns_of},
         tables::EventRow,
@@ -141,45 +142,41 @@ const DERIVED: [Derived; 6] = [
     },
 ];
 
-/// Further invariants of PostgreSQL, starting with the schema.
-const POSTGRES_INVARIANTS: [(&str, &str); 2] = [
-    (
-        "missing indexes",
-        "SELECT count(*) FROM unnest(ARRAY['pets_pkey', 'pets_status_id_idx',
-             'pets_category_id_status_id_idx', 'pets_category_id_id_idx',
-             'pets_search_name_id_idx', 'categories_pkey', 'categories_folded_name_key',
-             'orders_pkey', 'orders_status_id_idx', 'orders_pet_id_id_idx',
-             'orders_active_pet_id_key', 'orders_expires_at_idx',
-             'idempotency_keys_pkey', 'idempotency_keys_created_at_idx', 'counts_pkey',
-             'api_keys_pkey', 'api_keys_hash_key', 'imports_pkey', 'events_pkey', 'event_log_pkey',
-             'webhooks_pkey', 'webhook_deliveries_pkey',
-             'webhook_deliveries_next_attempt_at_idx',
-             'webhook_deliveries_last_attempt_at_idx']) AS index_name
+/// Counts the indexes that a migration has created and that are missing.
+fn missing_indexes() -> String {
+    let keys = created("TABLE").map(|table| format!("{table}_pkey"));
+    let indexes = created("INDEX").chain(created("UNIQUE INDEX"));
+    let names: Vec<_> = keys.chain(indexes.map(String::from)).collect();
+    format!(
+        "SELECT count(*) FROM unnest(ARRAY['{}']) AS index_name
          WHERE to_regclass(index_name) IS NULL",
-    ),
-    (
-        "missing or disabled triggers",
-        "SELECT 18 - count(*) FROM pg_trigger
-         WHERE tgrelid IN ('pets'::regclass, 'orders'::regclass, 'categories'::regclass)
-         AND (tgname LIKE 'count\\_%' OR tgname LIKE 'log\\_%') AND tgenabled = 'O'",
-    ),
-];
+        names.join("', '")
+    )
+}
+
+/// Counts the triggers that are missing or disabled.
+const MISSING_TRIGGERS: &str = "SELECT 18 - count(*) FROM pg_trigger
+    WHERE tgrelid IN ('pets'::regclass, 'orders'::regclass, 'categories'::regclass)
+    AND (tgname LIKE 'count\\_%' OR tgname LIKE 'log\\_%') AND tgenabled = 'O'";
 
 /// Names what runs with a change and was not created by a migration.
-const POSTGRES_ADDED_OBJECTS: &str = "
-    WITH tables AS (
-        SELECT to_regclass(name) AS id -- NULL if it is missing
-        FROM unnest(ARRAY['pets', 'categories', 'orders', 'counts', 'events', 'event_log',
-            'api_keys', 'idempotency_keys', 'imports', 'webhooks', 'webhook_deliveries']) AS name)
-    SELECT format('trigger %s on %s', quote_ident(tgname), id)
-    FROM pg_trigger JOIN tables ON id = tgrelid
-    WHERE NOT tgisinternal AND tgname <> ALL (ARRAY['count_inserted', 'count_updated',
-        'count_deleted', 'count_truncated', 'log_inserted', 'log_updated', 'log_deleted',
-        'log_truncated', 'reject_new_id'])
-    UNION ALL
-    SELECT format('rule %s on %s', quote_ident(rulename), id)
-    FROM pg_rewrite JOIN tables ON id = ev_class
-    ORDER BY 1";
+fn added_objects() -> String {
+    format!(
+        "WITH tables AS (
+             SELECT to_regclass(name) AS id -- NULL if it is missing
+             FROM unnest(ARRAY['{}']) AS name)
+         SELECT format('trigger %s on %s', quote_ident(tgname), id)
+         FROM pg_trigger JOIN tables ON id = tgrelid
+         WHERE NOT tgisinternal AND tgname <> ALL (ARRAY['count_inserted', 'count_updated',
+             'count_deleted', 'count_truncated', 'log_inserted', 'log_updated', 'log_deleted',
+             'log_truncated', 'reject_new_id'])
+         UNION ALL
+         SELECT format('rule %s on %s', quote_ident(rulename), id)
+         FROM pg_rewrite JOIN tables ON id = ev_class
+         ORDER BY 1",
+        created("TABLE").collect::<Vec<_>>().join("', '")
+    )
+}
 
 /// What is wrong with a file of which SQLite says no more than that it is damaged.
 pub(super) const UNREADABLE: &str = "parts of the file cannot be read";
@@ -286,7 +283,12 @@ async fn check_server(
 ) -> Result<Vec<String>, ReadError> {
     store.start_snapshot().await?;
     let mut problems = Vec::new();
-    for (what, sql) in POSTGRES_INVARIANTS.into_iter().chain(INVARIANTS) {
+    let missing_indexes = missing_indexes();
+    let schema = [
+        ("missing indexes", &*missing_indexes),
+        ("missing or disabled triggers", MISSING_TRIGGERS),
+    ];
+    for (what, sql) in schema.into_iter().chain(INVARIANTS) {
         progress(what);
         let (count,) = store.one(sql).await?;
         problems.extend(problem(count, what));
@@ -302,7 +304,7 @@ async fn check_server(
         problems.extend(problem(wrong, &what));
     }
     progress("objects of other programs");
-    let added: Vec<(String,)> = store.all(POSTGRES_ADDED_OBJECTS).await?;
+    let added: Vec<(String,)> = store.all(&added_objects()).await?;
     problems.extend(added.iter().map(|(object,)| added_object(object)));
     for [what, counter, rows] in counts() {
         progress(&format!("a wrong count of {what}"));

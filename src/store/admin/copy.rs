@@ -2,6 +2,7 @@
 //! their secrets, idempotency keys and the records of imports are preserved.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     pin::pin,
 };
@@ -13,7 +14,8 @@ use super::super::{
     error::{OpenError, sqlite_reason},
     postgres::{self, PostgresError, PostgresUrl},
     sqlite,
-    table::{Kind, Row, Value},
+    table::{Kind, Row, Table, Value},
+    tables::{DeliveryRow, TABLE_NAMES},
 };
 use crate::event::EventId;
 
@@ -46,31 +48,25 @@ impl From<tokio_postgres::Error> for CopyError {
     }
 }
 
-/// The tables that are copied, all of their columns.
-const TABLES: [&str; 7] = [
-    "pets",
-    "categories",
-    "orders",
-    "api_keys",
-    "webhooks",
-    "idempotency_keys",
-    "imports",
-];
+/// The tables that are copied, all of their columns. Failed deliveries are of events that the
+/// new log does not have.
+fn tables() -> impl Iterator<Item = &'static str> {
+    let names = TABLE_NAMES.iter().copied();
+    names.filter(|name| *name != DeliveryRow::NAME)
+}
 
-/// The log starts anew, and so do the webhooks. Their failed deliveries are of events that
-/// it does not have.
+/// The log starts anew, and so do the webhooks.
 const SET_POSITION: &str = "UPDATE webhooks SET position = $1";
 
-/// Copies everything in one transaction. Returns the number of rows of pets,
-/// categories, orders, API keys, webhooks, idempotency keys and imports. Calls `progress`
-/// with the number of rows copied and in total.
+/// Copies everything in one transaction. Returns the number of rows of each table. Calls
+/// `progress` with the number of rows copied and in total.
 ///
 /// The file must not be served meanwhile, and the target must be empty.
 pub(crate) async fn copy(
     from: &Path,
     to: &PostgresUrl,
     mut progress: impl FnMut(u64, u64),
-) -> Result<[u64; 7], CopyError> {
+) -> Result<BTreeMap<&'static str, u64>, CopyError> {
     let opened = sqlite::open_exclusive_read_only(from);
     let (source, _lock) = opened.map_err(|error| match error {
         OpenError::Missing(path) => CopyError::NoSource(path),
@@ -80,17 +76,20 @@ pub(crate) async fn copy(
     source.execute_batch("BEGIN")?;
     let (mut client, warnings) = postgres::open_connection(to).await?;
     let target = client.transaction().await?;
-    let mut counts = [0; 7];
-    for (name, count) in TABLES.into_iter().zip(&mut counts) {
+    let mut counts = BTreeMap::new();
+    for name in tables() {
         // Keeps other writers out until the commit.
         target
             .batch_execute(&format!("LOCK {name} IN EXCLUSIVE MODE"))
             .await?;
         let sql = format!("SELECT count(*) FROM {name}");
         match target.query_one(&sql, &[]).await?.get(0) {
-            0 => *count = source.query_row(&sql, [], |row| row.get::<_, i64>(0))? as u64,
+            0 => counts.insert(
+                name,
+                source.query_row(&sql, [], |row| row.get::<_, i64>(0))? as u64,
+            ),
             rows => return Err(CopyError::NotEmpty { table: name, rows }),
-        }
+        };
     }
     // The log starts after the copy. One that has begun would lack the copied rows.
     let events = target.query_one("SELECT count(*) FROM events", &[]).await?;
@@ -101,9 +100,9 @@ pub(crate) async fn copy(
     target
         .batch_execute("SET LOCAL petstore.logs = 'on'")
         .await?;
-    let total = counts.iter().sum();
+    let total = counts.values().sum();
     let mut done = 0;
-    for table in TABLES {
+    for table in tables() {
         let step = |rows| progress(done + rows, total);
         done += copy_table(&source, &target, table, step).await?;
         advance_sequence(&source, &target, table).await?;
@@ -194,12 +193,12 @@ mod tests {
             "webhook_deliveries",
         ];
         let db = sqlite::in_memory().unwrap();
-        let mut tables = db
+        let mut select = db
             .prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")
             .unwrap();
-        let tables = tables.query_map([], |row| row.get::<_, String>(0)).unwrap();
-        for table in tables.map(Result::unwrap) {
-            let copied = TABLES.contains(&&*table);
+        let names = select.query_map([], |row| row.get::<_, String>(0)).unwrap();
+        for table in names.map(Result::unwrap) {
+            let copied = tables().any(|name| name == table);
             assert!(
                 copied || DERIVED.contains(&&*table),
                 "{table} is not copied"

@@ -7,19 +7,16 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::{
     super::{
-        api_keys, categories, deliveries, imports,
-        list::{self, Dialect},
-        orders, pets,
+        list::Dialect,
         postgres::{self, BATCH_SETTINGS},
         rows::{ForEachTable, Keyed, Rows, Stored},
+        shared_statements,
         sql::Sql,
         sqlite,
         table::Kind,
         tables::{EventRow, Tables},
         url::DatabaseUrl,
-        webhooks,
     },
-    export, inspect,
     reader::ReadError,
 };
 
@@ -69,33 +66,13 @@ pub(in super::super) fn table_statements<E: ExplainTables>() -> Vec<NamedSql> {
     all.0
 }
 
-/// The statements of both databases, and the lists of one.
-fn shared(dialect: Dialect) -> impl Iterator<Item = NamedSql> {
-    [
-        super::super::ALL,
-        pets::ALL,
-        orders::ALL,
-        categories::ALL,
-        imports::ALL,
-        api_keys::ALL,
-        webhooks::ALL,
-        deliveries::ALL,
-        export::ALL,
-        inspect::ALL,
-    ]
-    .into_iter()
-    .flatten()
-    .map(|sql| NamedSql::of(sql))
-    .chain(list::examples(dialect))
-}
-
 /// Explains every statement. The store must exist, and nothing is changed.
 pub(crate) async fn explain_statements(url: &DatabaseUrl) -> Result<Vec<Explained>, ReadError> {
     let mut explained = Vec::new();
     match url {
         DatabaseUrl::Sqlite(path) => {
             let db = sqlite::open_current(path)?;
-            for sql in sqlite::statements().chain(shared(Dialect::Sqlite)) {
+            for sql in sqlite::statements().chain(shared_statements(Dialect::Sqlite)) {
                 explained.push(explain_in_file(&db, sql)?);
             }
         }
@@ -107,7 +84,7 @@ pub(crate) async fn explain_statements(url: &DatabaseUrl) -> Result<Vec<Explaine
                     .batch_execute(&format!("SET LOCAL {setting}"))
                     .await?;
             }
-            for sql in postgres::statements().chain(shared(Dialect::Postgres)) {
+            for sql in postgres::statements().chain(shared_statements(Dialect::Postgres)) {
                 explained.push(explain_on_server(&client, sql).await?);
             }
         }

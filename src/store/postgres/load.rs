@@ -31,10 +31,10 @@ statements! {
     /// The time, the newest event, and new ids of every sequence. The transaction may have
     /// waited since it began, so its own time may be before that of the rows that it changes.
     /// From now on it holds rows, so it waits only briefly for a unique index or an advisory lock.
-    DRAW(Int, Int, Int, Int) = {
-        let ids = (1..).zip(Sequence::ALL).map(|(parameter, sequence)| {
+    DRAW(Ints) = {
+        let ids = (1..).zip(Sequence::ALL).map(|(number, sequence)| {
             format!(
-                "ARRAY(SELECT nextval('{}_id_seq') FROM generate_series(1, ${parameter}))",
+                "ARRAY(SELECT nextval('{}_id_seq') FROM generate_series(1, $1[{number}]))",
                 sequence.table()
             )
         });
@@ -193,7 +193,7 @@ pub(super) async fn load(
     keys: &Keys,
     fault: Option<Fault>,
 ) -> Result<(WorkingSet, NewIds), Failure> {
-    let counts = keys.new_ids.map(|count| Value::Int(count as i64));
+    let counts = keys.new_ids.map(|count| Value::Int(count as i64)).to_vec();
     let mut wait = Reads::default();
     if let Some(awaited) = awaited {
         wait.steps.push(Step::query(&LIMIT_WAIT, []));
@@ -238,7 +238,7 @@ pub(super) async fn load(
         .into_iter()
         .chain([Step::begin()])
         .chain(wait.steps)
-        .chain([Step::query(&DRAW, counts)])
+        .chain([Step::arrays(&DRAW, vec![counts])])
         .chain(mem::take(&mut reads.steps))
         .collect();
     let results = session.pipeline(steps).await.map_err(Failure::RolledBack)?;

@@ -7,6 +7,13 @@ use super::super::error::OpenError;
 /// The migrations in order. A released one is never changed.
 const MIGRATIONS: [&str; 1] = [include_str!("../../../migrations/postgres/1_initial.sql")];
 
+/// The names of the objects of a kind that the migrations create.
+pub(in crate::store) fn created(kind: &str) -> impl Iterator<Item = &'static str> {
+    let create = format!("CREATE {kind} ");
+    let lines = MIGRATIONS.into_iter().flat_map(str::lines);
+    lines.filter_map(move |line| line.strip_prefix(&create)?.split(' ').next())
+}
+
 /// The version of the current schema.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 

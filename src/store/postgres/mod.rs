@@ -55,6 +55,7 @@ use snapshot::SnapshotNumber;
 use writer::{MAX_PATIENT, WRITE_TIMEOUT, Writer};
 
 pub use error::PostgresError;
+pub(super) use migrate::created;
 pub(super) use pool::BATCH_SETTINGS;
 pub use url::PostgresUrl;
 
