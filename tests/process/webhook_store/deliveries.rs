@@ -318,7 +318,7 @@ async fn a_delivery_that_is_purged_is_not_retried() {
     let delete = "BEGIN; DELETE FROM webhook_deliveries";
     session.batch_execute(delete).await.unwrap();
     let commit = async {
-        // It waits for a lock for half a second by then.
+        // It has read the delivery, and waits again and again for its lock.
         sleep(Duration::from_millis(400)).await;
         session.batch_execute("COMMIT").await.unwrap();
     };
