@@ -315,6 +315,8 @@ async fn keys_and_deliveries_are_purged_by_the_clock_of_the_database() {
         sql(&format!(
             "CREATE FUNCTION public.now() RETURNS timestamptz LANGUAGE sql STABLE
                  AS $$ SELECT pg_catalog.now() + interval '{offset}' $$;
+             CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql
+                 AS $$ SELECT pg_catalog.clock_timestamp() + interval '{offset}' $$;
              ALTER DATABASE {database} SET search_path = public, pg_catalog;"
         ));
         let key = home.new_key();
