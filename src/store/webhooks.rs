@@ -1,5 +1,7 @@
 //! Webhooks: the commands by which clients change them, and reads.
 
+use jiff::Timestamp;
+
 use super::{
     Error, Store,
     command::{Command, Draft, Reply},
@@ -157,6 +159,17 @@ impl Store {
         position: EventId,
         request: Option<IdempotentRequest>,
     ) -> Result<Idempotent<WebhookResult>, Error> {
+        // So that no id is drawn for it.
+        let created = new.clone().create(
+            WebhookId::UNASSIGNED,
+            api_key_id,
+            scopes,
+            Timestamp::UNIX_EPOCH,
+        );
+        if let Err(missing) = created {
+            let rejection = WebhookRejection::MissingScope(missing);
+            return Ok(Idempotent::Executed(Err(rejection)));
+        }
         let create = CreateWebhook {
             api_key_id,
             scopes,
