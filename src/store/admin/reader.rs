@@ -14,7 +14,7 @@ use super::super::{
     url::DatabaseUrl,
 };
 
-/// Why a store could not be read.
+/// The reason why a store could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error(transparent)]

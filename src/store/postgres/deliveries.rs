@@ -5,11 +5,12 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     super::{
         WEBHOOK_LEASE,
-        error::{Error, MissingRow},
+        error::Error,
         table::{Columns, Record},
     },
     Postgres, now_micros,
     pool::Parameters,
+    read_first,
 };
 use crate::webhook::{WebhookId, delivery::LeasedWebhook};
 
@@ -58,7 +59,7 @@ impl Postgres {
         let parameters: Parameters = &[&owner, &lease, &renew];
         let sent = Timestamp::now();
         let rows = self.background.write(&LEASE, parameters).await?;
-        let (server,) = Record::from_row(rows.first().ok_or(MissingRow)?)?;
+        let (server,) = read_first(&rows)?;
         self.clock.observe(sent, server, Timestamp::now());
         let mut leased = Vec::with_capacity(rows.len());
         for row in &rows {

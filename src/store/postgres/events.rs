@@ -25,7 +25,7 @@ use super::{
     fence::{Fence, Holders},
     now_micros,
     pool::{Parameters, Pool},
-    read_count,
+    read_first,
 };
 use crate::{
     event::{Event, EventId, EventRetention, Gone},
@@ -127,9 +127,8 @@ impl EventLog {
     async fn advance(&self, fence: &mut Fence) -> Result<(), Error> {
         loop {
             let rows = self.pool.read(&LAST, &[]).await?;
-            let mut columns = Columns::of(rows.first().ok_or(MissingRow)?);
-            let server = columns.next()?;
-            if !fence.begin(server, columns.next()?, columns.next()?) {
+            let (server, last, decided) = read_first(&rows)?;
+            if !fence.begin(server, last, decided) {
                 return Ok(());
             }
             let rows = self.pool.read(&HOLDERS, &[]).await?;
@@ -221,8 +220,7 @@ impl Postgres {
         };
         let parameters: Parameters = &[&server, &head, &start, &limit];
         let rows = self.reads.read(statement, parameters).await?;
-        let (is_same_server, purged_through): (bool, i64) =
-            Record::from_row(rows.first().ok_or(MissingRow)?)?;
+        let (is_same_server, purged_through): (bool, i64) = read_first(&rows)?;
         let mut events = Vec::with_capacity(rows.len());
         for row in &rows {
             let mut columns = Columns::of(row);
@@ -274,7 +272,8 @@ impl Postgres {
             .write(&SAVE_DECIDED, &[&server, &head])
             .await?;
         let parameters: Parameters = &[&server, &head, &age, &count];
-        read_count(&self.background.write(&PURGE, parameters).await?)
+        let (purged,): (i64,) = read_first(&self.background.write(&PURGE, parameters).await?)?;
+        Ok(purged as u64)
     }
 
     pub(in super::super) async fn event_follow(&self) {

@@ -214,7 +214,7 @@ impl Postgres {
 
     pub(super) async fn ping(&self) -> Result<(), Error> {
         let rows = self.reads.read(&READ_ONLY, &[]).await?;
-        let (is_read_only,) = Record::from_row(rows.first().ok_or(MissingRow)?)?;
+        let (is_read_only,) = read_first(&rows)?;
         if is_read_only {
             return Err(Error::Unavailable(Arc::new(ReadOnly)));
         }
@@ -396,8 +396,7 @@ pub(super) fn statements() -> impl Iterator<Item = NamedSql> {
         .chain(table_statements::<table_sql::TableSql>())
 }
 
-/// The only column of the only row.
-fn read_count(rows: &[tokio_postgres::Row]) -> Result<u64, Error> {
-    let (count,): (i64,) = Record::from_row(rows.first().ok_or(MissingRow)?)?;
-    Ok(count as u64)
+/// Reads the first row, which a statement always returns.
+fn read_first<T: Record>(rows: &[tokio_postgres::Row]) -> Result<T, Error> {
+    T::from_row(rows.first().ok_or(MissingRow)?)
 }

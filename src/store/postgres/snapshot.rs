@@ -6,13 +6,10 @@ use std::sync::{
 };
 
 use super::{
-    super::{
-        Version,
-        error::{Error, MissingRow},
-        table::Record,
-    },
+    super::{Version, error::Error},
     connect::Connector,
     pool::Pool,
+    read_first,
 };
 
 statements! {
@@ -66,7 +63,7 @@ impl SnapshotNumber {
     /// The number of the current snapshot.
     pub(super) async fn current(&self) -> Result<Version, Error> {
         let rows = self.pool.read(&SNAPSHOT, &[]).await?;
-        let (snapshot,): (String,) = Record::from_row(rows.first().ok_or(MissingRow)?)?;
+        let (snapshot,): (String,) = read_first(&rows)?;
         let mut last = self
             .last
             .lock()
