@@ -394,6 +394,12 @@ pub(super) enum Sequence {
 impl Sequence {
     pub(super) const ALL: [Self; 4] = [Self::Pets, Self::Orders, Self::ApiKeys, Self::Webhooks];
 
+    /// The sequence of a table, if it has one.
+    pub(super) fn of<T: Table>() -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|sequence| sequence.table() == T::NAME)
+    }
+
     pub(super) fn table(self) -> &'static str {
         match self {
             Self::Pets => Pet::NAME,

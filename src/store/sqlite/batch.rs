@@ -12,8 +12,8 @@ use super::{
         command::PendingCommand,
         rows::{ForEachTable, Keyed, Rows, Stored},
         sql::Memo,
-        table::{Value, columns, names},
-        tables::{EventRow, ForEachKeys, Keys, Sequence, TableOf, Tables},
+        table::{Column, Value, columns, names},
+        tables::{ForEachKeys, Keys, Sequence, TableOf, Tables},
         working_set::{NewIds, Times, WorkingSet},
     },
     events::last_sequence,
@@ -38,6 +38,10 @@ statements! {
 pub(super) struct TableSql {
     get: String,
     insert: String,
+    /// For a row that has the next id of a sequence, which SQLite then assigns. Given an id, it
+    /// would copy every page that the statement and its triggers change: the id might not be
+    /// an integer.
+    append: Option<String>,
     delete: String,
 }
 
@@ -65,16 +69,18 @@ impl TableSql {
 
     fn assemble<T: Keyed>() -> Self {
         let all = T::all_columns();
-        let parameters = vec!["?"; all.len()].join(", ");
+        let insert = |columns: &[Column]| {
+            let parameters = vec!["?"; columns.len()].join(", ");
+            let (table, columns) = (T::NAME, names(columns));
+            // OR ROLLBACK saves the copies of pages that would undo this statement alone. If a
+            // constraint fails, the batch is undone, and its halves run again.
+            format!("INSERT OR ROLLBACK INTO {table} ({columns}) VALUES ({parameters})")
+        };
         let (table, key) = (T::NAME, assignments::<T>()[..T::KEY_COLUMNS].join(" AND "));
         Self {
             get: format!("SELECT {} FROM {table} WHERE {key}", columns::<T>()),
-            // OR ROLLBACK saves the copies of pages that would undo this statement alone. If a
-            // constraint fails, the batch is undone, and its halves run again.
-            insert: format!(
-                "INSERT OR ROLLBACK INTO {table} ({}) VALUES ({parameters})",
-                names(&all)
-            ),
+            insert: insert(&all),
+            append: Sequence::of::<T>().map(|_| insert(&all[1..])),
             delete: format!("DELETE FROM {table} WHERE {key}"),
         }
     }
@@ -118,15 +124,25 @@ pub(in super::super) fn run(
         command.keys(&mut keys);
     }
     let mut set = WorkingSet::new(times);
-    let mut ids = load(db, &keys, &mut set)?;
+    let mut last_ids = LastIds::default();
+    let mut ids = load(db, &keys, &mut set, &mut last_ids)?;
     for command in commands {
         command.decide(&mut set, &mut ids, false);
     }
-    write(db, &set)?;
+    set.tables.each(&mut WriteRows { db, last_ids })?;
+    insert(db, &set.events, None)?;
     Ok(set)
 }
 
-fn load(db: &Connection, keys: &Keys, set: &mut WorkingSet) -> rusqlite::Result<NewIds> {
+/// The last id of each sequence, if it was read.
+type LastIds = [Option<i64>; Sequence::ALL.len()];
+
+fn load(
+    db: &Connection,
+    keys: &Keys,
+    set: &mut WorkingSet,
+    last_ids: &mut LastIds,
+) -> rusqlite::Result<NewIds> {
     set.last_event = last_sequence(db)?;
     keys.each(&mut LoadRows(db, &mut set.tables))?;
     let ordered: Vec<PetId> = set.tables.orders.iter().map(|order| order.pet_id).collect();
@@ -152,6 +168,7 @@ fn load(db: &Connection, keys: &Keys, set: &mut WorkingSet) -> rusqlite::Result<
             let last: i64 = last.query_row([sequence.table()], |row| row.get(0))?;
             let new = last + 1..=last + count as i64;
             ids.0[sequence as usize] = new.rev().collect();
+            last_ids[sequence as usize] = Some(last);
         }
     }
     Ok(ids)
@@ -188,7 +205,7 @@ fn load_rows<T: Keyed>(
     }
     let mut select = db.prepare_cached(&TableSql::of::<T>().get)?;
     for key in keys {
-        bind(&mut select, |put| T::write_key(key, put))?;
+        bind(&mut select, 0, |put| T::write_key(key, put))?;
         if let Some(row) = select.raw_query().next()? {
             rows.load(read_row(row)?);
         }
@@ -196,13 +213,10 @@ fn load_rows<T: Keyed>(
     Ok(())
 }
 
-fn write(db: &Connection, set: &WorkingSet) -> rusqlite::Result<()> {
-    set.tables.each(&mut WriteRows(db))?;
-    let events: Vec<_> = set.events.iter().collect();
-    write_each(db, &TableSql::of::<EventRow>().insert, &events)
+struct WriteRows<'a> {
+    db: &'a Connection,
+    last_ids: LastIds,
 }
-
-struct WriteRows<'a>(&'a Connection);
 
 impl<'a> ForEachTable<'a> for WriteRows<'_> {
     type Error = rusqlite::Error;
@@ -210,18 +224,18 @@ impl<'a> ForEachTable<'a> for WriteRows<'_> {
     /// Deletes, updates and inserts rows, in this order: a row that ceases to be active makes
     /// room for another in a unique index.
     fn visit<T: Stored>(&mut self, rows: &'a Rows<T>) -> rusqlite::Result<()> {
-        let Self(db) = self;
         let set = rows.write_set();
-        let sql = TableSql::of::<T>();
         for key in set.deletes {
-            let mut delete = db.prepare_cached(&sql.delete)?;
-            bind(&mut delete, |put| T::write_key(key, put))?;
+            let mut delete = self.db.prepare_cached(&TableSql::of::<T>().delete)?;
+            bind(&mut delete, 0, |put| T::write_key(key, put))?;
             delete.raw_execute()?;
         }
         for (stored, row) in set.updates {
-            update(db, stored, row)?;
+            update(self.db, stored, row)?;
         }
-        write_each(db, &sql.insert, &set.inserts)
+        let sequence = Sequence::of::<T>();
+        let last_id = sequence.and_then(|sequence| self.last_ids[sequence as usize]);
+        insert(self.db, set.inserts, last_id)
     }
 }
 
@@ -247,29 +261,54 @@ fn update<T: Keyed>(db: &Connection, stored: &T, row: &T) -> rusqlite::Result<()
     update.raw_execute().map(drop)
 }
 
-fn write_each<T: Keyed>(db: &Connection, sql: &str, rows: &[&T]) -> rusqlite::Result<()> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let mut statement = db.prepare_cached(sql)?;
+/// Inserts rows, by ascending key. `last_id` is that of their sequence, if they have one.
+fn insert<'a, T: Keyed>(
+    db: &Connection,
+    rows: impl IntoIterator<Item = &'a T>,
+    mut last_id: Option<i64>,
+) -> rusqlite::Result<()> {
+    let sql = TableSql::of::<T>();
+    let (mut insert, mut append) = (None, None);
     for row in rows {
-        bind(&mut statement, |put| row.write_all(put))?;
+        let next_id = last_id.map(|last| last + 1);
+        let is_next = next_id.is_some_and(|next| has_id(row, next));
+        let (text, statement, skipped) = match &sql.append {
+            Some(text) if is_next => (text, &mut append, 1),
+            _ => (&sql.insert, &mut insert, 0),
+        };
+        let statement = match statement {
+            Some(statement) => statement,
+            None => statement.insert(db.prepare_cached(text)?),
+        };
+        bind(statement, skipped, |put| row.write_all(put))?;
         statement.raw_execute()?;
+        if is_next {
+            let assigned = Some(db.last_insert_rowid());
+            assert_eq!(assigned, next_id, "there is no other writer");
+            last_id = next_id;
+        }
     }
     Ok(())
 }
 
-/// Binds the values that `write` puts to the parameters of a statement.
+fn has_id<T: Keyed>(row: &T, id: i64) -> bool {
+    let mut is_equal = false;
+    T::write_key(&row.key(), &mut |value| is_equal = value == Value::Int(id));
+    is_equal
+}
+
+/// Binds the values that `write` puts, without the first ones, to the parameters of a statement.
 fn bind<'a>(
     statement: &mut CachedStatement<'_>,
+    skipped: usize,
     write: impl FnOnce(&mut dyn FnMut(Value<'a>)),
 ) -> rusqlite::Result<()> {
-    let mut parameter = 0;
+    let mut column = 0;
     let mut bound = Ok(());
     write(&mut |value| {
-        parameter += 1;
-        if bound.is_ok() {
-            bound = statement.raw_bind_parameter(parameter, value);
+        column += 1;
+        if bound.is_ok() && column > skipped {
+            bound = statement.raw_bind_parameter(column - skipped, value);
         }
     });
     bound
