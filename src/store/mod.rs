@@ -416,7 +416,7 @@ impl Store {
 
     /// Follows the head of the event log: the last sequence number up to which the order
     /// of events is final. No event appears at or before it later. On PostgreSQL it moves
-    /// while somebody follows it, or by [`event_sync`](Self::event_sync). It restarts from 0
+    /// while it is followed, or by [`event_sync`](Self::event_sync). It restarts from 0
     /// on another server, after a failover: only reading tells whether a position is still
     /// valid.
     pub fn event_head(&self) -> watch::Receiver<i64> {
@@ -462,7 +462,7 @@ impl Store {
         Ok(through)
     }
 
-    /// Keeps the head moving while somebody follows it. Never returns.
+    /// Keeps the head moving while it is followed. Never returns.
     pub async fn event_follow(&self) {
         match self {
             // The writer moves it.

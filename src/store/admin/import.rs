@@ -231,7 +231,7 @@ impl Importer {
     }
 
     /// Whether the records up to `done` are in the store, after [`write`](Self::write) has
-    /// failed, or was abandoned, which is no error. `None` if nobody knows.
+    /// failed, or was abandoned, which is no error. `None` if that is not known.
     pub(crate) async fn is_written(
         &self,
         url: &DatabaseUrl,

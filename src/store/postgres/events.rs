@@ -34,7 +34,7 @@ use crate::{
     telemetry::error_latch::ErrorLatch,
 };
 
-/// How often the log is polled while somebody follows it, if this process changes nothing.
+/// How often the log is polled while it is followed, if this process changes nothing.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The same, if nothing has happened for a second.
 const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -45,8 +45,8 @@ impl Fence {
     /// Step 1. `decided` is a number up to which everything is known to be decided. Returns
     /// whether step 2 has to follow.
     pub(super) fn begin(&mut self, server: i64, last: i64, decided: i64) -> bool {
-        // Numbers never go backwards, unless this is another server, or somebody reset the
-        // sequence: what was decided here does not hold any more.
+        // Numbers never go backwards, unless this is another server, or the sequence was reset:
+        // what was decided here does not hold any more.
         if server != self.server || last < self.last {
             *self = Self {
                 server,
