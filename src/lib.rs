@@ -36,11 +36,13 @@ pub mod pet;
 pub mod api_key;
 pub mod page;
 
-mod case_fold;
 pub mod idempotency;
-pub mod json;
-mod members;
 mod text;
+
+mod case_fold;
+mod members;
+
+pub mod json;
 
 mod atomic_file;
 mod bounded_stream;
