@@ -475,7 +475,7 @@ fn check_reports_inconsistencies_on_postgres() {
              the trigger \"Steal\" on pets was not created by petstore; drop it",
         ),
         (
-            "ALTER TABLE categories DROP CONSTRAINT categories_folded_name_key;
+            "DROP INDEX categories_folded_name_key;
              DROP INDEX pets_search_name_id_idx; DROP INDEX pets_category_id_id_idx",
             "missing indexes: 3",
         ),

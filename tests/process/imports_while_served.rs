@@ -5,7 +5,10 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     mem::take,
-    os::unix::{fs::PermissionsExt, net::UnixStream},
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt},
+        net::UnixStream,
+    },
     process::{Child, ChildStderr, Command},
 };
 
@@ -352,11 +355,12 @@ fn a_service_does_not_start_during_an_offline_import() {
     home.create_store();
     write_animals(&home, "many.csv", 10 * MANY);
     let mut import = command(&home, &["import", "many.csv"]).spawn().unwrap();
-    let file = fs::File::open(home.database()).unwrap();
+    // Not by trying to lock it, which the import might meet.
+    let inode = fs::metadata(home.database()).unwrap().ino();
     wait_for("the import to lock the file", || {
-        let is_locked = file.try_lock_shared().is_err();
-        let _ = file.unlock();
-        is_locked.then_some(())
+        let locks = fs::read_to_string("/proc/locks").unwrap();
+        let is_lock = |line: &str| line.contains("FLOCK") && line.contains(&format!(":{inode} "));
+        locks.lines().any(is_lock).then_some(())
     });
     signal(import.id(), "STOP");
     let pid = import.id();
