@@ -2,7 +2,7 @@
 //! and read from JSON or from a row of a table.
 
 use crate::{
-    invalid::Invalid,
+    invalid::{Invalid, quoted},
     json::{Object, Value},
 };
 
@@ -33,8 +33,7 @@ impl Member for i64 {
 
     fn from_cell(cell: &str) -> Result<Self, String> {
         let cell = cell.trim();
-        cell.parse()
-            .map_err(|_| not_an_integer(&crate::invalid::quoted(cell)))
+        cell.parse().map_err(|_| not_an_integer(&quoted(cell)))
     }
 
     fn to_cell(&self) -> String {
@@ -47,7 +46,7 @@ fn not_an_integer(got: &str) -> String {
     format!("must be an integer from {min} to {max}, got {got}")
 }
 
-/// Members that a client has sent.
+/// The members that a client has sent.
 pub trait Members {
     fn optional<T: Member>(&self, name: &'static str) -> Result<Option<T>, Invalid>;
 
@@ -78,9 +77,10 @@ pub(crate) fn patched<T: Member>(
     }
 }
 
-/// A cell of an exported table. `is_free_text` as for [`Member`].
+/// The value of a member as a cell of a table.
 pub struct Cell {
     pub text: String,
+    /// See [`Member::IS_FREE_TEXT`].
     pub is_free_text: bool,
 }
 
@@ -135,7 +135,7 @@ macro_rules! resource {
             /// The names of the members that clients set.
             pub const MEMBERS: &[&str] = &[$($required_name,)* $($optional_name,)*];
 
-            /// The members that clients set, in the same order.
+            /// The values of these members, in the same order.
             pub fn cells(&self) -> Vec<$crate::members::Cell> {
                 use $crate::members::Cell;
                 vec![
@@ -146,7 +146,7 @@ macro_rules! resource {
         }
 
         impl $new {
-            /// Only with what is required.
+            /// Has only the members that are required.
             pub fn new($($required: $Required),*) -> Self {
                 Self { $($required,)* $($optional: None,)* }
             }

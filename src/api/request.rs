@@ -92,7 +92,7 @@ impl<'a> RequestHead<'a> {
         ListQuery::parse(query).map_err(ApiError::InvalidParameter)
     }
 
-    /// The id in the path. A malformed one is treated as unknown.
+    /// The first id in the path. A malformed one is treated as unknown.
     pub fn id<T>(
         &self,
         parse: fn(&str) -> Option<T>,
@@ -101,16 +101,8 @@ impl<'a> RequestHead<'a> {
         self.path_parameter(0, parse, not_found)
     }
 
-    /// The second id in the path.
-    pub fn second_id<T>(
-        &self,
-        parse: fn(&str) -> Option<T>,
-        not_found: &'static str,
-    ) -> Result<T, ApiError> {
-        self.path_parameter(1, parse, not_found)
-    }
-
-    fn path_parameter<T>(
+    /// An id in the path, by its position among them.
+    pub fn path_parameter<T>(
         &self,
         index: usize,
         parse: fn(&str) -> Option<T>,

@@ -299,7 +299,7 @@ pub async fn retry_delivery(api: &Api, request: ApiRequest<'_>) -> Result<Respon
     let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
     let stored = find(api, id).await?;
     request.ensure_readable(stored.webhook.types)?;
-    let event = request.second_id(EventId::parse, NO_SUCH_DELIVERY)?;
+    let event = request.path_parameter(1, EventId::parse, NO_SUCH_DELIVERY)?;
     request.preconditions().evaluate_post(false)?;
     if stored.webhook.state != WebhookState::Enabled {
         return Err(ApiError::WebhookDisabled);

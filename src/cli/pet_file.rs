@@ -121,7 +121,7 @@ impl<M: Members> Members for UnknownCategory<'_, M> {
     fn required<T: Member>(&self, name: &'static str) -> Result<T, Invalid> {
         match (name, self.category) {
             ("categoryId", Err(invalid)) => Err(invalid.clone()),
-            // A placeholder.
+            // A placeholder until the category is found by its name.
             ("categoryId", Ok(_)) => T::from_cell("0").map_err(|reason| Invalid::new(name, reason)),
             _ => self.members.required(name),
         }

@@ -67,6 +67,8 @@ pub struct PetRow<'a> {
 }
 
 impl<'a> PetRow<'a> {
+    const CATEGORY_COLUMN: usize = 3;
+
     /// The members of a pet, with the name of its category behind the number.
     pub fn columns(with_category: bool) -> Vec<&'static str> {
         let mut columns = vec!["id"];
@@ -76,8 +78,6 @@ impl<'a> PetRow<'a> {
         }
         columns
     }
-
-    const CATEGORY_COLUMN: usize = 3;
 
     pub fn new(pet: &'a Pet) -> Self {
         let category = None;

@@ -57,12 +57,12 @@ impl Store {
         with!(self, db => db.purge(Purge::IdempotencyKeys, retention).await)
     }
 
-    /// Of deliveries that were given up.
+    /// Deletes deliveries that were given up.
     pub async fn delivery_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
         with!(self, db => db.purge(Purge::FailedDeliveries, retention).await)
     }
 
-    /// Of the records of imports, also the oldest if there are too many.
+    /// Deletes records of imports, also the oldest if there are too many.
     pub async fn import_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
         with!(self, db => db.purge(Purge::Imports, retention).await)
     }

@@ -220,7 +220,7 @@ impl Worker {
                         batch.into_iter().for_each(|queued| self.defer(queued));
                         continue;
                     }
-                    // A patient batch has waited for its first command.
+                    // A patient batch has waited for the rows of its first command only.
                     let is_patient = self.patient.is_none();
                     let rest = batch.split_off(if is_patient { 1 } else { batch.len() / 2 });
                     batches.extend([batch, rest]);

@@ -38,9 +38,9 @@ statements! {
 pub(super) struct TableSql {
     get: String,
     insert: String,
-    /// For a row that has the next id of a sequence, which SQLite then assigns. Given an id, it
-    /// would copy every page that the statement and its triggers change: the id might not be
-    /// an integer.
+    /// Inserts a row that has the next id of its sequence, which SQLite then assigns. Given an
+    /// id, SQLite would check that it is an integer, and copy every page that the statement and
+    /// its triggers change, to undo them if it is none.
     append: Option<String>,
     delete: String,
 }
@@ -98,18 +98,21 @@ impl ExplainTables for TableSql {
         let all_columns = (1 << T::all_columns().len()) - (1 << T::KEY_COLUMNS);
         let update = String::from(Self::update_of::<T>(all_columns));
         let sql = Self::of::<T>();
-        [
-            ("get", &sql.get),
-            ("insert", &sql.insert),
-            ("update", &update),
-            ("delete", &sql.delete),
-        ]
-        .map(|(name, text)| NamedSql {
-            name: format!("{} {name}", T::NAME),
-            text: text.clone(),
-            kinds: Vec::new(),
-        })
-        .into()
+        let all = [
+            ("get", Some(&sql.get)),
+            ("insert", Some(&sql.insert)),
+            ("append", sql.append.as_ref()),
+            ("update", Some(&update)),
+            ("delete", Some(&sql.delete)),
+        ];
+        let named = all.into_iter().filter_map(|(name, text)| {
+            Some(NamedSql {
+                name: format!("{} {name}", T::NAME),
+                text: text?.clone(),
+                kinds: Vec::new(),
+            })
+        });
+        named.collect()
     }
 }
 
