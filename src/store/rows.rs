@@ -95,6 +95,8 @@ pub(super) struct WriteSet<'a, T: Keyed> {
     /// Each as it is stored, and as it is to be.
     pub(super) updates: Vec<(&'a T, &'a T)>,
     pub(super) deletes: Vec<&'a T::Key>,
+    /// The last row that was inserted and deleted again.
+    pub(super) last_withdrawn: Option<&'a T::Key>,
 }
 
 impl<T: Keyed> Default for Rows<T> {
@@ -164,13 +166,15 @@ impl<T: Keyed> Rows<T> {
             inserts: Vec::new(),
             updates: Vec::new(),
             deletes: Vec::new(),
+            last_withdrawn: None,
         };
         for (key, Versions { stored, current }) in &self.rows {
             match (stored, current) {
                 (None, Some(row)) => set.inserts.push(row),
                 (Some(stored), Some(row)) if stored != row => set.updates.push((stored, row)),
                 (Some(_), None) => set.deletes.push(key),
-                _ => {}
+                (None, None) => set.last_withdrawn = Some(key),
+                (Some(_), Some(_)) => {}
             }
         }
         set
@@ -230,6 +234,11 @@ macro_rules! tables {
             pub(super) fn is_empty(&self) -> bool {
                 $(self.$table.is_empty() &&)+
                 self.category_names.is_empty() && !self.counts_webhooks
+            }
+
+            /// Returns true if there is a row in both.
+            pub(super) fn overlaps(&self, other: &Self) -> bool {
+                $(self.$table.iter().any(|key| other.$table.contains(key)) ||)+ false
             }
 
             /// Visits the keys of every table, in the order in which rows are locked.

@@ -75,6 +75,8 @@ pub(super) struct WorkingSet {
     pub(super) has_inserts: bool,
     /// True if other rows were changed or added.
     pub(super) has_updates: bool,
+    /// True if commands are only decided again: what they change is stored already.
+    pub(super) is_stored: bool,
 }
 
 impl WorkingSet {
@@ -87,6 +89,9 @@ impl WorkingSet {
 
     /// Makes a change and logs it: there is no change without its event.
     pub(super) fn apply(&mut self, change: Change, api_key_id: Option<i64>) {
+        if self.is_stored {
+            return;
+        }
         match &change {
             Change::Order(change) => {
                 if let Some(order) = &change.row {

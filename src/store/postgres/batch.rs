@@ -61,9 +61,20 @@ pub(super) struct Queued {
     pub(super) command: Box<dyn PendingCommand>,
     /// The time at which one of its rows was first found locked.
     pub(super) locked_since: Option<Instant>,
+    /// The time at which a patient batch last waited for its rows in vain.
+    pub(super) last_timeout: Option<Instant>,
     /// True if its batch was committed without it, because another transaction has locked one
     /// of its rows.
     pub(super) is_deferred: bool,
+}
+
+/// The rows and ids that commands need.
+pub(super) fn keys_of(batch: &[Queued]) -> Keys {
+    let mut keys = Keys::default();
+    for queued in batch {
+        queued.command.keys(&mut keys);
+    }
+    keys
 }
 
 /// Runs a batch and commits it. A patient one first waits for the rows of its first command,
@@ -75,13 +86,6 @@ pub(super) async fn run(
     is_patient: bool,
     fault: Option<Fault>,
 ) -> Result<usize, Failure> {
-    let keys_of = |batch: &[Queued]| {
-        let mut keys = Keys::default();
-        for queued in batch {
-            queued.command.keys(&mut keys);
-        }
-        keys
-    };
     let keys = keys_of(batch);
     let new_pets = keys.new_ids[Sequence::Pets as usize];
     if keys.is_empty() && new_pets == batch.len() {
@@ -108,16 +112,17 @@ pub(super) async fn run(
 /// to learn what is stored, with ids that stand for the order of the pets, and then with the
 /// ids that the server has assigned.
 async fn create_pets(session: &Session<'_>, batch: &mut [Queued]) -> Result<usize, Failure> {
-    let decide = |batch: &mut [Queued], pets: Vec<i64>| {
+    let decide = |batch: &mut [Queued], pets: Vec<i64>, is_stored| {
         let mut ids = NewIds::default();
         ids.0[Sequence::Pets as usize] = pets;
         let mut set = WorkingSet::new(Times::of_one_clock(Timestamp::now()));
+        set.is_stored = is_stored;
         for queued in batch {
             queued.is_deferred = !queued.command.decide(&mut set, &mut ids, false);
         }
         set
     };
-    let set = decide(batch, (1..=batch.len() as i64).rev().collect());
+    let set = decide(batch, (1..=batch.len() as i64).rev().collect(), false);
     let pets = set.tables.pets.write_set().inserts;
     let mut arrays = arrays(pets, Pet::all_columns().len(), Pet::write_all);
     arrays.remove(0);
@@ -144,7 +149,8 @@ async fn create_pets(session: &Session<'_>, batch: &mut [Queued]) -> Result<usiz
             RowCountMismatch,
         ))));
     }
-    Ok(decide(batch, ids).writes)
+    decide(batch, ids, true);
+    Ok(set.writes)
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -179,6 +185,7 @@ impl<'a> ForEachTable<'a> for Writes<'a> {
             inserts,
             updates,
             deletes,
+            last_withdrawn: _,
         } = rows.write_set();
         let sql = TableSql::of::<T>();
         let mut push = |sql, arrays| self.0.push(Step::arrays(sql, arrays));

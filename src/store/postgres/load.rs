@@ -48,7 +48,7 @@ statements! {
     };
     /// Limits each wait for a lock: a stopped replica may have locked a row, and others should
     /// get their turn.
-    LIMIT_WAIT() = "SELECT set_config('lock_timeout', '500ms', true)";
+    LIMIT_WAIT() = "SELECT set_config('lock_timeout', '300ms', true)";
     /// Pets that could not be locked, and those of orders that could not, with the orders that
     /// claim them, in one snapshot: what is rejected whatever happens to them need not wait.
     LOCKED_PETS(Ints, Ints) = format!(

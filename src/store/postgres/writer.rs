@@ -2,7 +2,9 @@
 //! its commit.
 
 use std::{
+    iter,
     panic::AssertUnwindSafe,
+    slice,
     sync::{Arc, RwLock},
     time::Duration,
 };
@@ -125,6 +127,7 @@ impl Writer {
         let queued = Queued {
             command,
             locked_since: None,
+            last_timeout: None,
             is_deferred: false,
         };
         let sent = queue.as_ref().ok_or_else(closed)?.try_send(queued);
@@ -181,8 +184,6 @@ impl Worker {
         let retry_at = self.deferred.iter().map(|(retry_at, _)| *retry_at).min();
         let received = match retry_at {
             None => receive.await,
-            // A patient worker finishes what it has: others have a chance without it.
-            Some(_) if self.patient.is_none() => Vec::new(),
             Some(retry_at) => timeout_at(retry_at, receive).await.unwrap_or_default(),
         };
         if received.is_empty() {
@@ -193,7 +194,12 @@ impl Worker {
             .deferred
             .extract_if(.., |(retry_at, _)| *retry_at <= now);
         let due = due.map(|(_, queued)| queued);
-        Some(due.chain(received).collect())
+        let mut batch: Vec<_> = due.chain(received).collect();
+        if self.patient.is_none() {
+            // They take turns in waiting for their rows.
+            batch.sort_by_key(|queued| queued.last_timeout.or(queued.locked_since));
+        }
+        Some(batch)
     }
 
     /// Executes a batch. If the server rejects it, its halves are run again, down to the
@@ -204,26 +210,30 @@ impl Worker {
             if batch.is_empty() {
                 continue;
             }
+            let started = Instant::now();
             match self.run_batch(&mut batch).await {
                 Ok(()) => {
                     for queued in batch {
                         if queued.is_deferred {
-                            self.defer(queued);
+                            self.defer(queued, started);
                         } else {
                             queued.command.finish(Ok(()));
                         }
                     }
                 }
                 Err(Failure::RolledBack(error)) if error.is_lock_timeout() => {
-                    let mut batch: Vec<_> = batch.into_iter().filter_map(in_time).collect();
-                    if batch.len() <= 1 {
-                        batch.into_iter().for_each(|queued| self.defer(queued));
+                    if self.patient.is_none() {
+                        batches.push(self.defer_blocked(batch, started).await);
                         continue;
                     }
-                    // A patient batch has waited for the rows of its first command only.
-                    let is_patient = self.patient.is_none();
-                    let rest = batch.split_off(if is_patient { 1 } else { batch.len() / 2 });
-                    batches.extend([batch, rest]);
+                    let timely = batch.into_iter().filter_map(|it| in_time(it, started));
+                    let mut batch: Vec<_> = timely.collect();
+                    if batch.len() > 1 {
+                        batches.push(batch.split_off(batch.len() / 2));
+                        batches.push(batch);
+                    } else {
+                        batch.into_iter().for_each(|it| self.defer(it, started));
+                    }
                 }
                 Err(failure) if failure.is_rejection() && batch.len() > 1 => {
                     batches.push(batch.split_off(batch.len() / 2));
@@ -269,9 +279,30 @@ impl Worker {
         }
     }
 
+    /// Defers the first command of a patient batch, which has waited for its rows in vain, and
+    /// those that want one of them too, also if they came during the wait. Returns the others.
+    async fn defer_blocked(&mut self, batch: Vec<Queued>, started: Instant) -> Vec<Queued> {
+        let mut received = Vec::new();
+        while let Ok(queued) = self.queued.lock().await.try_recv() {
+            received.push(queued);
+        }
+        let mut batch = batch.into_iter().chain(received);
+        let Some(first) = batch.next() else {
+            return Vec::new();
+        };
+        let awaited = batch::keys_of(slice::from_ref(&first));
+        let (blocked, others): (Vec<_>, Vec<_>) =
+            batch.partition(|queued| batch::keys_of(slice::from_ref(queued)).overlaps(&awaited));
+        for mut queued in iter::once(first).chain(blocked) {
+            queued.last_timeout = Some(Instant::now());
+            self.defer(queued, started);
+        }
+        others
+    }
+
     /// Schedules another attempt, unless a row has been locked for too long.
-    fn defer(&mut self, queued: Queued) {
-        let Some(mut queued) = in_time(queued) else {
+    fn defer(&mut self, queued: Queued, started: Instant) {
+        let Some(mut queued) = in_time(queued, started) else {
             return;
         };
         let waited = queued
@@ -294,9 +325,10 @@ impl Worker {
     }
 }
 
-/// Returns a command that found a row locked, unless that has been so for too long.
-fn in_time(mut queued: Queued) -> Option<Queued> {
-    let since = *queued.locked_since.get_or_insert_with(Instant::now);
+/// Returns a command that found a row locked, unless that has been so for too long. Its batch
+/// was started at `started`.
+fn in_time(mut queued: Queued, started: Instant) -> Option<Queued> {
+    let since = *queued.locked_since.get_or_insert(started);
     if since.elapsed() < LOCK_TIMEOUT {
         return Some(queued);
     }

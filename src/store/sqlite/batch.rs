@@ -22,8 +22,10 @@ use super::{
 use crate::{category::Category, order::OrderStatus, pet::PetId};
 
 statements! {
-    /// The last id that was given to a row of a table.
-    LAST_ID(Text) = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = $1";
+    /// Marks an id of a table as taken, though no row has it: an id is given once.
+    TAKE_ID(Int, Text) = "INSERT OR REPLACE INTO sqlite_sequence (seq, name, rowid)
+                          SELECT max($1, coalesce(max(seq), 0)), $2, max(rowid)
+                          FROM sqlite_sequence WHERE name = $2";
     COUNT_WEBHOOKS() = "SELECT count(*) FROM webhooks";
     /// The status of the order that claims a pet.
     CLAIM(Int) = "SELECT status FROM orders
@@ -42,6 +44,8 @@ pub(super) struct TableSql {
     /// id, SQLite would check that it is an integer, and copy every page that the statement and
     /// its triggers change, to undo them if it is none.
     append: Option<String>,
+    /// Reads the last id that was given to a row, by the service or by hand.
+    last_id: Option<String>,
     delete: String,
 }
 
@@ -81,6 +85,13 @@ impl TableSql {
             get: format!("SELECT {} FROM {table} WHERE {key}", columns::<T>()),
             insert: insert(&all),
             append: Sequence::of::<T>().map(|_| insert(&all[1..])),
+            last_id: Sequence::of::<T>().map(|_| {
+                format!(
+                    "SELECT max(coalesce((SELECT max(id) FROM {table}), 0),
+                                coalesce((SELECT max(seq) FROM sqlite_sequence
+                                          WHERE name = '{table}'), 0))"
+                )
+            }),
             delete: format!("DELETE FROM {table} WHERE {key}"),
         }
     }
@@ -102,6 +113,7 @@ impl ExplainTables for TableSql {
             ("get", Some(&sql.get)),
             ("insert", Some(&sql.insert)),
             ("append", sql.append.as_ref()),
+            ("last id", sql.last_id.as_ref()),
             ("update", Some(&update)),
             ("delete", Some(&sql.delete)),
         ];
@@ -147,7 +159,14 @@ fn load(
     last_ids: &mut LastIds,
 ) -> rusqlite::Result<NewIds> {
     set.last_event = last_sequence(db)?;
-    keys.each(&mut LoadRows(db, &mut set.tables))?;
+    let mut ids = NewIds::default();
+    keys.each(&mut LoadRows {
+        db,
+        tables: &mut set.tables,
+        new_ids: keys.new_ids,
+        ids: &mut ids,
+        last_ids,
+    })?;
     let ordered: Vec<PetId> = set.tables.orders.iter().map(|order| order.pet_id).collect();
     load_rows(db, &ordered, &mut set.tables.pets)?;
     for id in &keys.pets {
@@ -164,16 +183,6 @@ fn load(
         let mut count = db.prepare_cached(COUNT_WEBHOOKS.text())?;
         set.webhook_count = count.query_row([], |row| row.get(0))?;
     }
-    let mut ids = NewIds::default();
-    for (sequence, count) in Sequence::ALL.into_iter().zip(keys.new_ids) {
-        if count > 0 {
-            let mut last = db.prepare_cached(LAST_ID.text())?;
-            let last: i64 = last.query_row([sequence.table()], |row| row.get(0))?;
-            let new = last + 1..=last + count as i64;
-            ids.0[sequence as usize] = new.rev().collect();
-            last_ids[sequence as usize] = Some(last);
-        }
-    }
     Ok(ids)
 }
 
@@ -188,13 +197,30 @@ fn query_one<T>(
         .optional()
 }
 
-struct LoadRows<'a>(&'a Connection, &'a mut Tables);
+struct LoadRows<'a> {
+    db: &'a Connection,
+    tables: &'a mut Tables,
+    new_ids: [usize; Sequence::ALL.len()],
+    ids: &'a mut NewIds,
+    last_ids: &'a mut LastIds,
+}
 
 impl<'a> ForEachKeys<'a> for LoadRows<'_> {
     type Error = rusqlite::Error;
 
     fn visit<T: Stored>(&mut self, keys: &'a [T::Key], table: TableOf<T>) -> rusqlite::Result<()> {
-        load_rows(self.0, keys, (table.rows_mut)(self.1))
+        if let Some(sequence) = Sequence::of::<T>()
+            && let Some(last_id) = &TableSql::of::<T>().last_id
+            && self.new_ids[sequence as usize] > 0
+        {
+            let mut last_id = self.db.prepare_cached(last_id)?;
+            let last: i64 = last_id.query_row([], |row| row.get(0))?;
+            let count = self.new_ids[sequence as usize] as i64;
+            let new = last.saturating_add(1)..=last.saturating_add(count);
+            self.ids.0[sequence as usize] = new.rev().collect();
+            self.last_ids[sequence as usize] = Some(last);
+        }
+        load_rows(self.db, keys, (table.rows_mut)(self.tables))
     }
 }
 
@@ -238,7 +264,14 @@ impl<'a> ForEachTable<'a> for WriteRows<'_> {
         }
         let sequence = Sequence::of::<T>();
         let last_id = sequence.and_then(|sequence| self.last_ids[sequence as usize]);
-        insert(self.db, set.inserts, last_id)
+        insert(self.db, set.inserts, last_id)?;
+        if let (Some(sequence), Some(key)) = (sequence, set.last_withdrawn) {
+            let mut take = self.db.prepare_cached(TAKE_ID.text())?;
+            bind(&mut take, 0, |put| T::write_key(key, put))?;
+            take.raw_bind_parameter(2, sequence.table())?;
+            take.raw_execute()?;
+        }
+        Ok(())
     }
 }
 
@@ -273,7 +306,7 @@ fn insert<'a, T: Keyed>(
     let sql = TableSql::of::<T>();
     let (mut insert, mut append) = (None, None);
     for row in rows {
-        let next_id = last_id.map(|last| last + 1);
+        let next_id = last_id.map(|last| last.saturating_add(1));
         let is_next = next_id.is_some_and(|next| has_id(row, next));
         let (text, statement, skipped) = match &sql.append {
             Some(text) if is_next => (text, &mut append, 1),

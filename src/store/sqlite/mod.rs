@@ -24,7 +24,6 @@ mod writer;
 
 use std::{
     error,
-    fs::File,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -92,7 +91,7 @@ pub struct Sqlite {
     event_source: String,
     /// The service lock. Declared last, so that it is released
     /// after everything else is closed.
-    _lock: Option<File>,
+    _lock: Option<open::ServiceLock>,
 }
 
 impl Sqlite {

@@ -30,7 +30,7 @@ use crate::atomic_file::{resolve_folder, side_file};
 pub(super) fn prepare(
     path: &Path,
     options: &Options,
-) -> Result<(PathBuf, Option<File>), OpenError> {
+) -> Result<(PathBuf, Option<ServiceLock>), OpenError> {
     let failed = OpenError::file(path);
     let role = options.role;
     let path = canonical_path(path)?;
@@ -135,7 +135,9 @@ fn inspect(path: &Path) -> Result<(ReadOnly, SchemaState), OpenError> {
 
 /// Opens a file that is not being served, for reading. While the lock is held, no
 /// service can open it.
-pub(crate) fn open_exclusive_read_only(path: &Path) -> Result<(ReadOnly, Option<File>), OpenError> {
+pub(crate) fn open_exclusive_read_only(
+    path: &Path,
+) -> Result<(ReadOnly, Option<ServiceLock>), OpenError> {
     let options = Options {
         create: false,
         ..Options::new(Role::Service)
@@ -148,7 +150,7 @@ pub(crate) fn open_exclusive_read_only(path: &Path) -> Result<(ReadOnly, Option<
 /// open it.
 pub(crate) struct Exclusive {
     opened: Opened,
-    _lock: Option<File>,
+    _lock: Option<ServiceLock>,
 }
 
 impl Exclusive {
@@ -174,7 +176,7 @@ impl Exclusive {
 pub(super) fn open(
     path: &Path,
     options: &Options,
-) -> Result<(PathBuf, Opened, Option<File>), OpenError> {
+) -> Result<(PathBuf, Opened, Option<ServiceLock>), OpenError> {
     let (path, lock) = prepare(path, options)?;
     let opened = open_recovered(&path, options.role)?;
     reject_newer(&opened.db, &path)?;
@@ -249,19 +251,32 @@ fn reject_orphaned_wal(path: &Path) -> Result<SchemaState, OpenError> {
     }
 }
 
+/// The lock of the process that serves a file: an advisory `flock` on the whole file,
+/// independent of SQLite's POSIX record locks. The kernel releases it when the process ends,
+/// however it ends.
+#[derive(Debug)]
+pub(crate) struct ServiceLock {
+    pub(super) file: File,
+}
+
+impl Drop for ServiceLock {
+    /// Closing the file is not enough: a child process that is being started has it open too.
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
+}
+
 /// Takes the service lock, unless another process has it.
 ///
-/// It is an advisory `flock` on the whole file, independent of SQLite's POSIX
-/// record locks. The kernel releases it when the process ends, however it ends.
 /// A new file is for its owner only, and SQLite creates the `-wal` and `-shm` files with
 /// the same mode.
-pub(super) fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
+pub(super) fn lock(path: &Path, create: bool) -> io::Result<Option<ServiceLock>> {
     let mut options = File::options();
     options.read(true).write(true).create(create).mode(0o600);
     let file = open_regular(path, &mut options)?;
     match file.try_lock() {
         // It may have been replaced by a restored backup, or deleted, since it was opened.
-        Ok(()) => Ok(leads_to(path, &file).then_some(file)),
+        Ok(()) => Ok(leads_to(path, &file).then_some(ServiceLock { file })),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(cause)) => Err(cause),
     }

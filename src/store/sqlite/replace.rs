@@ -18,7 +18,7 @@ use super::{
     super::{Role, error::OpenError},
     checkpoint::checkpoint,
     migrate::SchemaState,
-    open::{canonical_path, leads_to, lock, sniff_header},
+    open::{ServiceLock, canonical_path, leads_to, lock, sniff_header},
     recovery::{is_open, open_recovered},
     regular_file::open_regular,
 };
@@ -35,7 +35,7 @@ const FILES: [&str; 3] = ["", JOURNALS[0], JOURNALS[1]];
 pub(crate) struct ClosedStore {
     pub(crate) path: PathBuf,
     found: Found,
-    lock: File,
+    lock: ServiceLock,
     /// The empty file that takes the place of a missing store.
     _placeholder: Option<Placeholder>,
 }
@@ -54,7 +54,7 @@ impl ClosedStore {
             Some(lock) if !is_open(&path) => lock,
             _ => return Err(OpenError::InUse(path)),
         };
-        if found == Found::Nothing && lock.metadata().map_err(failed)?.len() > 0 {
+        if found == Found::Nothing && lock.file.metadata().map_err(failed)?.len() > 0 {
             // Another process has created it since.
             found = Found::at(&path).map_err(failed)?;
         }
@@ -73,7 +73,7 @@ impl ClosedStore {
 
     /// The file in its place, which is empty if there was none.
     pub(crate) fn file(&self) -> &File {
-        &self.lock
+        &self.lock.file
     }
 
     /// Puts a new file in its place. Returns the name that the old one has now, if there
@@ -126,7 +126,7 @@ impl ClosedStore {
 
 impl Drop for ClosedStore {
     fn drop(&mut self) {
-        if !self.exists() && leads_to(&self.path, &self.lock) {
+        if !self.exists() && leads_to(&self.path, &self.lock.file) {
             let _ = fs::remove_file(&self.path);
         }
     }

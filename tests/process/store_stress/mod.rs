@@ -134,6 +134,12 @@ impl Stress {
     }
 }
 
+async fn connect(url: &str) -> tokio_postgres::Client {
+    let (session, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    session
+}
+
 /// Changes and locks rows in a session of its own, as an operator with psql does. Returns the
 /// number of changes.
 async fn operate(
@@ -142,8 +148,7 @@ async fn operate(
     is_done: Arc<AtomicBool>,
     mut random: StdRng,
 ) -> usize {
-    let (session, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
-    tokio::spawn(connection);
+    let session = connect(&url).await;
     let mut changes = 0;
     while !is_done.load(Ordering::Relaxed) {
         let pet = workload.any_pet(&mut random).map_or(0, PetId::get);
@@ -205,22 +210,34 @@ async fn claims_that_are_read_before_the_lock_are_detected() {
 
 /// Sessions that pass on the lock of a pet among them, so that it is hardly ever found unlocked,
 /// while clients of several replicas rename it, each `renames` times or until a request of any
-/// of them fails. Returns the number of requests that failed.
+/// of them fails. Others try to rename a pet that stays locked. Returns the number of requests
+/// for the first pet that failed.
 async fn rename_in_turn(fault: Option<Fault>, renames: usize) -> usize {
     let random = &mut random("contention");
-    let stress = Stress::on_postgres(3, 1, fault).await;
+    let stress = Stress::on_postgres(3, 2, fault).await;
     stress.workload.run(0, 0, random).await;
-    let pet = stress.workload.any_pet(random).unwrap();
+    let [pet, locked] = stress.workload.pets();
+    let lock = |pet: PetId| {
+        format!(
+            "BEGIN; SELECT FROM pets WHERE id = {} FOR UPDATE",
+            pet.get()
+        )
+    };
+    let holder = connect(&stress.home.url()).await;
+    holder.batch_execute(&lock(locked)).await.unwrap();
+    let mut others = JoinSet::new();
+    for client in 0..4 * stress.workload.stores.len() {
+        let workload = stress.workload.clone();
+        others.spawn(async move {
+            let store = &workload.stores[client % workload.stores.len()];
+            while workload.rename_at(store, locked).await.is_err() {}
+        });
+    }
     let mut holders = JoinSet::new();
     for _ in 0..3 {
-        let url = stress.home.url();
+        let (url, lock) = (stress.home.url(), lock(pet));
         holders.spawn(async move {
-            let (session, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
-            tokio::spawn(connection);
-            let lock = format!(
-                "BEGIN; SELECT FROM pets WHERE id = {} FOR UPDATE",
-                pet.get()
-            );
+            let session = connect(&url).await;
             loop {
                 session.batch_execute(&lock).await.unwrap();
                 sleep(Duration::from_millis(30)).await;
@@ -245,6 +262,7 @@ async fn rename_in_turn(fault: Option<Fault>, renames: usize) -> usize {
         });
     }
     clients.join_all().await;
+    assert!(others.try_join_next().is_none(), "the other pet is locked");
     failures.load(Ordering::Relaxed)
 }
 

@@ -192,6 +192,11 @@ impl Workload {
         self.hot().pets.choose(random).copied()
     }
 
+    /// The pets that clients change.
+    pub fn pets<const N: usize>(&self) -> [PetId; N] {
+        self.hot().pets.clone().try_into().unwrap()
+    }
+
     fn hot(&self) -> MutexGuard<'_, HotRows> {
         self.hot.lock().unwrap()
     }

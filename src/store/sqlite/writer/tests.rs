@@ -45,7 +45,10 @@ impl Fixture {
 
     /// Creates a pet by a command, which panics or violates a constraint if it is told to.
     async fn execute(&self, name: &'static str, fault: Option<Fault>) -> Result<(), Error> {
-        let command = TestCommand { name, fault };
+        self.queue(TestCommand { name, fault }).await
+    }
+
+    async fn queue(&self, command: impl Command) -> Result<(), Error> {
         let (queued, result) = QueuedCommand::queue(command, None, None);
         self.writer.enqueue(queued)?;
         result.await.unwrap().map(drop)
@@ -65,6 +68,13 @@ impl Fixture {
         let names =
             "SELECT coalesce(group_concat(name, ' '), '') FROM (SELECT name FROM pets ORDER BY id)";
         db.query_row(names, [], |row| row.get(0)).unwrap()
+    }
+
+    /// The names of all pets with their ids.
+    fn ids(&self) -> String {
+        let db = Connection::open(self.path("")).unwrap();
+        let ids = "SELECT group_concat(name || id, ' ') FROM pets";
+        db.query_row(ids, [], |row| row.get(0)).unwrap()
     }
 
     fn path(&self, suffix: &str) -> PathBuf {
@@ -179,6 +189,41 @@ impl Command for TestCommand {
     fn resource_id(pet: &Pet) -> i64 {
         pet.id.get()
     }
+}
+
+struct DeletePet(PetId);
+
+impl Command for DeletePet {
+    type Output = ();
+    type Rejection = Infallible;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.pets.push(self.0);
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<(), Infallible> {
+        draft.delete::<Pet>(self.0);
+        Ok(())
+    }
+}
+
+/// Not even if no row has ever had it, or if the last id was set by hand.
+#[tokio::test]
+async fn an_id_is_given_once() {
+    let fixture = Fixture::new(100);
+    let go = fixture.block().await;
+    let (created, deleted, ()) = tokio::join!(
+        fixture.execute("a", None),
+        fixture.queue(DeletePet(PetId::from_store(1))),
+        async { go.send(()).unwrap() }
+    );
+    assert!(created.is_ok() && deleted.is_ok());
+    fixture.execute("b", None).await.unwrap();
+    assert_eq!(fixture.ids(), "b2");
+    let set_by_hand = |db: &Connection| db.execute("UPDATE pets SET id = 8", []).map(drop);
+    fixture.writer.run(set_by_hand).await.unwrap();
+    fixture.execute("c", None).await.unwrap();
+    assert_eq!(fixture.ids(), "b8 c9");
 }
 
 /// The others of its batch are executed, with their events.
