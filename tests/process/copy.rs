@@ -46,6 +46,7 @@ async fn copy_preserves_all_data() {
     db.execute_batch(
         "INSERT INTO orders VALUES (7, 3, 'placed', 1, 2, 4000000000000000, NULL);
          INSERT INTO categories VALUES (-5, 'Dogs', 'dogs');
+         UPDATE orders SET id = 70 WHERE id = 7;
          UPDATE pets SET status = 'pending' WHERE id = 3;
          DELETE FROM pets WHERE id = 1234",
     )
@@ -64,7 +65,7 @@ async fn copy_preserves_all_data() {
     let orders = client.get("/v1/store/orders").await.body;
     assert_eq!(
         (&orders[0]["id"], &orders[0]["petId"]),
-        (&7.into(), &3.into())
+        (&70.into(), &3.into())
     );
     assert_eq!(orders[0]["expiresAt"], "2096-10-02T07:06:40Z");
     let categories = client.get("/v1/categories").await.body;
@@ -90,6 +91,13 @@ async fn copy_preserves_all_data() {
     // The id of the deleted pet is not reused.
     let next = client.create("Rex").await.unwrap();
     assert!(next.body["id"].as_i64().unwrap() > 1234, "{next:?}");
+    // New orders come after the one whose id was set by hand.
+    let available = json!({"status": "available"});
+    let updated = client.send_json(Method::PATCH, "/v1/pets/4", &available, None);
+    assert_eq!(updated.await.unwrap().status, 200);
+    let order = json!({"petId": 4});
+    let placed = client.send_json(Method::POST, "/v1/store/orders", &order, None);
+    assert_eq!(placed.await.unwrap().body["id"], 71);
 
     let again = copy(&home, &there.url());
     again.assert_fails(1, "its table pets has rows (1234)");

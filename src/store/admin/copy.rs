@@ -122,19 +122,34 @@ async fn copy_table(
     mut progress: impl FnMut(u64),
 ) -> Result<u64, CopyError> {
     const PROGRESS_INTERVAL: u64 = 1000;
-    let (columns, types): (Vec<_>, Vec<_>) = columns(source, table)?.into_iter().unzip();
-    let columns = columns.join(", ");
+    let mut names = source.prepare("SELECT name FROM pragma_table_info(?1)")?;
+    let names = names.query_map([table], |row| row.get(0))?;
+    let columns = names.collect::<Result<Vec<String>, _>>()?.join(", ");
+    let select = format!("SELECT {columns} FROM {table} ORDER BY 1");
+    let types: Vec<_> = target
+        .prepare(&select)
+        .await?
+        .columns()
+        .iter()
+        .map(|column| column.type_().clone())
+        .collect();
     let sink = target
         .copy_in(&format!("COPY {table} ({columns}) FROM STDIN BINARY"))
         .await?;
     let mut writer = pin!(BinaryCopyInWriter::new(sink, &types));
-    let mut select = source.prepare(&format!("SELECT {columns} FROM {table} ORDER BY 1"))?;
+    let mut select = source.prepare(&select)?;
     let mut rows = select.query([])?;
     let mut count = 0;
     while let Some(row) = rows.next()? {
-        // A file has no column of type Bool.
-        let values = (0..types.len()).map(|column| row.value(column, Kind::Int));
-        let values = values.map(|value| value.map(Value::into_owned));
+        let values = types.iter().enumerate().map(|(column, r#type)| {
+            // A file has integers for both.
+            let kind = if *r#type == Type::BOOL {
+                Kind::Bool
+            } else {
+                Kind::Int
+            };
+            row.value(column, kind).map(Value::into_owned)
+        });
         let values = values.collect::<Result<Vec<_>, _>>()?;
         writer.as_mut().write_raw(values).await?;
         count += 1;
@@ -147,20 +162,6 @@ async fn copy_table(
     Ok(count)
 }
 
-/// The columns of a table in the file, with their types on the server.
-fn columns(source: &Connection, table: &str) -> rusqlite::Result<Vec<(String, Type)>> {
-    let mut select = source.prepare("SELECT name, type FROM pragma_table_info(?1)")?;
-    let columns = select.query_map([table], |row| {
-        let r#type = match row.get_ref(1)?.as_str()? {
-            "INTEGER" => Type::INT8,
-            "BLOB" => Type::BYTEA,
-            _ => Type::TEXT,
-        };
-        Ok((row.get(0)?, r#type))
-    })?;
-    columns.collect()
-}
-
 /// Continues the ids after the last one ever assigned, even if its row was deleted:
 /// ids are never reused.
 async fn advance_sequence(
@@ -168,10 +169,12 @@ async fn advance_sequence(
     target: &Transaction<'_>,
     table: &str,
 ) -> Result<(), CopyError> {
-    let last = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?1";
-    let last: i64 = source.query_row(last, [table], |row| row.get(0))?;
-    if last > 0 {
-        let set = format!("SELECT setval(pg_get_serial_sequence('{table}', 'id'), $1)");
+    let last = "SELECT max(seq) FROM sqlite_sequence WHERE name = ?1";
+    let last: Option<i64> = source.query_row(last, [table], |row| row.get(0))?;
+    if let Some(last) = last {
+        let sequence = format!("pg_get_serial_sequence('{table}', 'id')");
+        // An id that was set by hand may be higher.
+        let set = format!("SELECT setval({sequence}, greatest($1, max(id))) FROM {table}");
         target.query_one(&set, &[&last]).await?;
     }
     Ok(())

@@ -42,6 +42,10 @@ fn reason(error: &tokio_postgres::Error) -> String {
             SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
                 format!("{message}; correct the user in the URL, or pg_hba.conf on the server")
             }
+            // That of the statements that write rows.
+            SqlState::DIVISION_BY_ZERO => {
+                format!("{message}: not every row was changed; was a trigger or rule added?")
+            }
             _ => rejected.to_string(),
         };
     }
