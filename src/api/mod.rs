@@ -17,6 +17,7 @@ mod context;
 mod cors;
 mod docs;
 mod error;
+mod event_feed;
 mod events;
 mod headers;
 mod health;
@@ -43,8 +44,8 @@ use hyper::body::Incoming;
 
 use crate::server::{Client, Rejection, Response, Service};
 use error::ApiError;
-pub(crate) use events::EventFeed;
-pub use events::StreamLimits;
+pub(crate) use event_feed::EventFeed;
+pub use event_feed::StreamLimits;
 pub(crate) use health::Health;
 
 pub use admission::AdmissionLimits;

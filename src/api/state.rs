@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use jiff::SignedDuration;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -10,14 +11,13 @@ use super::{
     auth::Authenticator,
     cache::{self, ResponseCache},
     cors::Origin,
-    events::{EventFeed, StreamLimits},
+    event_feed::{EventFeed, StreamLimits},
     health::Health,
     key_cache::KeyCache,
     metrics::Metrics,
     openapi::{Contract, PublicUrl, Scheme},
     rate_limit::{FailedAuthLimiter, RateLimit},
     response::{self, Document, Links},
-    webhooks::TestLimit,
 };
 use crate::{
     clock::Clock,
@@ -72,6 +72,9 @@ impl Default for Config {
     }
 }
 
+/// The maximum number of test deliveries at a time. A receiver may take 15 seconds to respond.
+const MAX_WEBHOOK_TESTS: usize = 16;
+
 /// Everything a handler can reach. Each part owns one concern.
 pub(crate) struct Api {
     pub(super) store: Arc<Store>,
@@ -95,7 +98,8 @@ pub(crate) struct Api {
     pub event_tail: Arc<EventTail>,
     pub events: Arc<EventFeed>,
     pub webhooks: Arc<Dispatcher>,
-    pub(super) webhook_tests: TestLimit,
+    /// Limits test deliveries, which do not count as requests in flight.
+    pub(super) webhook_tests: Semaphore,
     pub health: Health,
     pub metrics: Arc<Metrics>,
 }
@@ -130,7 +134,7 @@ impl Api {
             )),
             event_tail,
             webhooks: Arc::new(webhooks),
-            webhook_tests: TestLimit::default(),
+            webhook_tests: Semaphore::new(MAX_WEBHOOK_TESTS),
             health: Health::new(store.clone(), draining.clone()),
             draining,
             contract_yaml: response::document(contract.yaml, "application/yaml"),

@@ -6,7 +6,6 @@
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::Serialize;
-use tokio::sync::Semaphore;
 
 use super::{
     error::{ApiError, NO_SUCH_DELIVERY, NO_SUCH_WEBHOOK},
@@ -29,18 +28,6 @@ use crate::{
         url::WebhookUrl,
     },
 };
-
-/// Test deliveries at a time. A receiver may take 15 seconds to respond.
-const MAX_TESTS: usize = 16;
-
-/// Limits test deliveries, which do not count as requests in flight.
-pub struct TestLimit(Semaphore);
-
-impl Default for TestLimit {
-    fn default() -> Self {
-        Self(Semaphore::new(MAX_TESTS))
-    }
-}
 
 /// A webhook as clients see it.
 #[derive(Serialize)]
@@ -242,7 +229,7 @@ pub async fn test_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Resp
     let stored = find(api, id).await?;
     request.ensure_readable(stored.webhook.types)?;
     request.preconditions().evaluate_post(false)?;
-    let permit = api.webhook_tests.0.try_acquire();
+    let permit = api.webhook_tests.try_acquire();
     let _permit = permit.map_err(|_| ApiError::TooManyTests)?;
     let message_id = format!("test_{:032x}", rand::random::<u128>());
     let now = api.clock.now();

@@ -5,7 +5,7 @@ use std::{pin::pin, time::Duration};
 use indicatif::ProgressBar;
 use tokio::{select, time::sleep};
 
-use super::{Interrupt, counted, pet_file::ResolvedPet, status};
+use super::{Interrupt, counted, pet_record::ResolvedPet, status};
 use crate::{
     category::Category,
     import::MAX_CHUNK_SIZE,

@@ -1,6 +1,7 @@
 //! The database that a command uses, and its password from a file.
 
 use std::{
+    env,
     error::Error,
     fs,
     ops::Deref,
@@ -11,7 +12,11 @@ use std::{
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
 
-use super::{UrlParser, packaged_settings, shell_quote, status, visible_path};
+use super::{
+    UrlParser,
+    packaged_settings::{PackagedSettings, SETTINGS, SETTINGS_VARIABLE},
+    shell_quote, status, visible_path,
+};
 use crate::store::{DatabaseUrl, OpenError, PostgresUrl, give_up_root};
 
 pub const DEFAULT_FILE: &str = "petstore.db";
@@ -123,7 +128,7 @@ impl FromArgMatches for Database {
         let mut database = ServedDatabase::from_arg_matches(matches)?;
         let is_default = matches.value_source("database") == Some(ValueSource::DefaultValue);
         if is_default && !Path::new(DEFAULT_FILE).exists() {
-            packaged_settings::apply(&mut database).unwrap_or_else(|reason| {
+            use_packaged_service(&mut database).unwrap_or_else(|reason| {
                 // Not an error of usage, for which clap would end the process with 2.
                 status!("petstore: {reason}");
                 process::exit(1);
@@ -136,6 +141,32 @@ impl FromArgMatches for Database {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
+}
+
+/// Takes the database from the settings of the packaged service, if there is one.
+fn use_packaged_service(database: &mut ServedDatabase) -> Result<(), String> {
+    let file = env::var_os(SETTINGS_VARIABLE).map_or(SETTINGS.into(), PathBuf::from);
+    let shown = file.display();
+    let Ok(settings) = PackagedSettings::read(&file) else {
+        let command: Vec<_> = env::args().map(|word| shell_quote(&word)).collect();
+        return Err(format!(
+            "there is no petstore.db in this directory, and only root can read the settings \
+             of the installed service, {shown}\n\nUse its database with:\n\n    sudo {}\n\n\
+             Or name another database with --database.",
+            command.join(" ")
+        ));
+    };
+    let Some(settings) = settings else {
+        return Ok(());
+    };
+    database.database = settings.database()?;
+    if database.password.database_password_file.is_none() {
+        let file = settings.path("PETSTORE_DATABASE_PASSWORD_FILE");
+        database.password.database_password_file = file;
+    }
+    let database = &database.database;
+    status!("Using {database}, the database of the installed service ({shown}).");
+    Ok(())
 }
 
 impl Args for Database {

@@ -17,7 +17,8 @@ use super::{
     CommandResult, Database, Interrupt, block_on,
     bulk::{self, Wait},
     counted,
-    pet_file::{self, Format, PetRecord, RecordError, ResolvedPet},
+    pet_file::{self, Format},
+    pet_record::{PetRecord, RecordError, ResolvedPet},
     status, visible_path,
 };
 use crate::{

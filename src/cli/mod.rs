@@ -24,6 +24,7 @@ mod openapi;
 mod packaged_settings;
 mod pet_csv;
 mod pet_file;
+mod pet_record;
 mod record_writer;
 mod restore;
 mod seed;

@@ -2,11 +2,10 @@
 //! machine find its database by themselves.
 
 use std::{
-    env, fs, io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
-use super::{database::ServedDatabase, shell_quote, status};
 use crate::store::DatabaseUrl;
 
 /// Where the settings are, unless the variable names another file.
@@ -57,32 +56,6 @@ impl PackagedSettings {
             }
         }
     }
-}
-
-/// Takes the database from the settings of the packaged service, if there is one.
-pub fn apply(database: &mut ServedDatabase) -> Result<(), String> {
-    let file = env::var_os(SETTINGS_VARIABLE).map_or(SETTINGS.into(), PathBuf::from);
-    let shown = file.display();
-    let Ok(settings) = PackagedSettings::read(&file) else {
-        let command: Vec<_> = env::args().map(|word| shell_quote(&word)).collect();
-        return Err(format!(
-            "there is no petstore.db in this directory, and only root can read the settings \
-             of the installed service, {shown}\n\nUse its database with:\n\n    sudo {}\n\n\
-             Or name another database with --database.",
-            command.join(" ")
-        ));
-    };
-    let Some(settings) = settings else {
-        return Ok(());
-    };
-    database.database = settings.database()?;
-    if database.password.database_password_file.is_none() {
-        let file = settings.path("PETSTORE_DATABASE_PASSWORD_FILE");
-        database.password.database_password_file = file;
-    }
-    let database = &database.database;
-    status!("Using {database}, the database of the installed service ({shown}).");
-    Ok(())
 }
 
 /// The value of a variable in a file that systemd reads as an `EnvironmentFile`. The last

@@ -7,7 +7,7 @@ use csv::StringRecord;
 use super::{
     formula,
     line_numbers::LineNumbers,
-    pet_file::{CategoryReference, MAX_RECORD_BYTES, NOT_UTF8, PetRecord, RecordError, Records},
+    pet_record::{CategoryReference, MAX_RECORD_BYTES, NOT_UTF8, PetRecord, RecordError, Records},
 };
 use crate::{
     invalid::{Invalid, quoted},

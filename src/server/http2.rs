@@ -27,10 +27,10 @@ use tokio::{
 use super::{
     Client, Limits, ResponseBody, Server, Service,
     activity::{ActiveRequest, Activity, Eviction, OpenStream, QueuedRequest, UnsentResponse},
-    connection::{CLOSE_TIMEOUT, close, max_body_bytes, reject_over_limit},
+    closing::{CLOSE_TIMEOUT, close},
     connections::{Slot, Stop},
     frame_meter::FrameMeter,
-    limits::{MAX_BODY_BYTES, MAX_CONCURRENT_STREAMS, MAX_HEAD_BYTES, head_bytes},
+    limits::{MAX_BODY_BYTES, MAX_CONCURRENT_STREAMS, MAX_HEAD_BYTES, head_bytes, max_body_bytes},
     protocol::ReadAhead,
     stream::ClientStream,
 };
@@ -74,11 +74,14 @@ pub async fn serve<S: Service>(
             let queued = QueuedRequest::new(&activity, bytes);
             async move {
                 let active = queued.start().await;
-                let service = &*server.service;
-                let rejection = reject_over_limit(service, &server.metrics, health_only, &request);
-                let response = match rejection {
+                let response = match server.reject_over_limit(health_only, &request) {
                     Some(rejection) => rejection,
-                    None => service.call(Client(active.activity()), request).await,
+                    None => {
+                        server
+                            .service
+                            .call(Client(active.activity()), request)
+                            .await
+                    }
                 };
                 Ok::<_, Infallible>(response.map(|body| TrackedBody::new(body, active)))
             }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::{HeaderMap, Uri, Version, request::Parts};
+use hyper::body::{Body, Incoming};
 
 /// The largest request body.
 pub const MAX_BODY_BYTES: usize = 64 << 10;
@@ -28,6 +29,14 @@ pub(super) fn head_bytes(uri: &Uri, headers: &HeaderMap) -> usize {
         .iter()
         .map(|(name, value)| name.as_str().len() + value.len());
     path + headers.sum::<usize>()
+}
+
+/// The most memory that the body of a request can take.
+pub(super) fn max_body_bytes(body: &Incoming) -> usize {
+    match body.size_hint().upper() {
+        Some(length) => length.min(MAX_BODY_BYTES as u64) as usize,
+        None => MAX_BODY_BYTES,
+    }
 }
 
 /// Timeouts and limits of a server's connections.

@@ -7,10 +7,12 @@
 mod accept;
 mod activity;
 mod body;
+mod closing;
 mod connection;
 mod connections;
 mod frame_meter;
 mod head_scanner;
+mod http1;
 mod http2;
 mod limits;
 mod memory;
@@ -45,6 +47,21 @@ pub struct Server<S> {
     /// Without it, connections are not encrypted.
     pub tls: Option<Arc<Tls>>,
     pub metrics: Arc<Metrics>,
+}
+
+impl<S: Service> Server<S> {
+    /// The response to a request that is not served because its connection is over the limit.
+    fn reject_over_limit(
+        &self,
+        health_only: bool,
+        request: &Request<Incoming>,
+    ) -> Option<Response> {
+        if !health_only || self.service.is_health_check(request) {
+            return None;
+        }
+        self.metrics.rejected_connections.increment();
+        Some(self.service.reject(Rejection::TooManyConnections))
+    }
 }
 
 #[derive(Debug, Default)]

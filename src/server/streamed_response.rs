@@ -17,7 +17,7 @@ use tokio::{
 use super::{
     Response, ResponseBody,
     activity::Activity,
-    connection::CLOSE_TIMEOUT,
+    closing::CLOSE_TIMEOUT,
     connections::{Slot, Stop},
     stream::serialize_head,
 };

@@ -9,14 +9,12 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{
-    super::{
-        error::{ApiError, AuthFailure},
-        key_cache::KeyCache,
-        request::ApiRequest,
-        state::Api,
-    },
-    EventFeed, Slot,
+use super::super::{
+    error::{ApiError, AuthFailure},
+    event_feed::{EventFeed, Slot},
+    key_cache::KeyCache,
+    request::ApiRequest,
+    state::Api,
 };
 use crate::{
     api_key::KeyHash,
@@ -177,7 +175,7 @@ mod tests {
     use jiff::Timestamp;
     use tokio_util::sync::CancellationToken;
 
-    use super::{super::StreamLimits, *};
+    use super::{super::super::StreamLimits, *};
     use crate::{
         api_key::{ApiKey, ApiKeySecret, NewApiKey},
         clock::Clock,

@@ -12,8 +12,8 @@ use rand::RngExt;
 use tokio::time::Instant;
 
 use super::{
-    super::{error::ApiError, request::ApiRequest, state::Api},
-    EventFeed, Next, Reader,
+    super::{error::ApiError, event_feed::EventFeed, request::ApiRequest, state::Api},
+    Next, Reader,
 };
 use crate::{
     event::EventId,

@@ -3,12 +3,16 @@
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
-use hyper::client::conn;
-use hyper_util::rt::TokioExecutor;
+use hyper::{Request, body::Incoming, client::conn};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{net::TcpListener, sync::Semaphore, task::JoinHandle};
 
 use super::*;
-use crate::server::{activity::Activity, connections::Connections};
+use crate::server::{
+    Client, Response,
+    activity::{Activity, Eviction},
+    connections::Connections,
+};
 
 /// Responds when the test lets it.
 #[derive(Debug)]

@@ -1,0 +1,154 @@
+//! Animals as they are read from a file: their categories may be given by name.
+
+use crate::{
+    category::{Category, CategoryId, CategoryName, CategoryNames},
+    invalid::{Invalid, join_messages, quoted},
+    members::{Member, Members},
+    pet::NewPet,
+};
+
+/// Why a record could not be read.
+pub enum RecordError {
+    /// This record is invalid; the ones after it may be valid.
+    Invalid(String),
+    /// The rest of the file cannot be read.
+    Fatal(String),
+}
+
+pub type Record = Result<PetRecord, RecordError>;
+pub type Records = Box<dyn Iterator<Item = (u64, Record)>>;
+
+pub const NOT_UTF8: &str =
+    "is not UTF-8; save the file in UTF-8, or convert it: iconv -f WINDOWS-1252 -t UTF-8";
+
+/// An animal in a file.
+pub struct PetRecord {
+    /// Its category is not known yet.
+    pet: NewPet,
+    category: CategoryReference,
+}
+
+/// A category by its number, its name, or both.
+pub enum CategoryReference {
+    Id(i64),
+    Name(String),
+    Both(i64, String),
+}
+
+/// An animal, and a name for its category if that has none yet.
+pub type ResolvedPet = (NewPet, Option<Category>);
+
+impl PetRecord {
+    /// Returns what is invalid.
+    pub fn new(
+        members: &impl Members,
+        category: Result<CategoryReference, Invalid>,
+    ) -> Result<Self, String> {
+        let members = UnknownCategory {
+            members,
+            category: &category,
+        };
+        let pet = NewPet::from_members(&members).map_err(|invalid| join_messages(&invalid))?;
+        let category = category.map_err(|invalid| invalid.to_string())?;
+        Ok(Self { pet, category })
+    }
+
+    /// The pet, if its category is known. Adds a name for its category to `names`, and returns
+    /// it, if the record has one and they have none.
+    pub fn resolve(mut self, names: &mut CategoryNames) -> Result<ResolvedPet, String> {
+        let (category_id, new_category) = self.category.resolve(names)?;
+        self.pet.category_id = category_id;
+        Ok((self.pet, new_category))
+    }
+}
+
+/// The members of an animal whose category may be given by its name.
+struct UnknownCategory<'a, M> {
+    members: &'a M,
+    category: &'a Result<CategoryReference, Invalid>,
+}
+
+impl<M: Members> Members for UnknownCategory<'_, M> {
+    fn optional<T: Member>(&self, name: &'static str) -> Result<Option<T>, Invalid> {
+        self.members.optional(name)
+    }
+
+    fn required<T: Member>(&self, name: &'static str) -> Result<T, Invalid> {
+        match (name, self.category) {
+            ("categoryId", Err(invalid)) => Err(invalid.clone()),
+            // A placeholder until the category is found by its name.
+            ("categoryId", Ok(_)) => T::from_cell("0").map_err(|reason| Invalid::new(name, reason)),
+            _ => self.members.required(name),
+        }
+    }
+}
+
+impl CategoryReference {
+    /// From cells or members with a number and a name.
+    pub fn parse(number: Option<&str>, name: Option<&str>) -> Result<Self, Invalid> {
+        let is_filled = |text: &&str| !text.trim().is_empty();
+        let name = name.filter(is_filled).map(String::from);
+        match number.filter(is_filled) {
+            Some(number) => match i64::from_cell(number) {
+                Ok(id) => Ok(Self::new(id, name)),
+                Err(reason) => Err(Invalid::new("categoryId", reason)),
+            },
+            None => name.map(Self::Name).ok_or_else(|| {
+                let reason = "required; must be an integer, or the name of a category in category";
+                Invalid::new("categoryId", reason)
+            }),
+        }
+    }
+
+    pub fn new(id: i64, name: Option<String>) -> Self {
+        match name {
+            None => Self::Id(id),
+            Some(name) => Self::Both(id, name),
+        }
+    }
+
+    fn resolve(self, names: &mut CategoryNames) -> Result<(i64, Option<Category>), String> {
+        // A name may begin or end with spaces; in a table they are rarely meant.
+        let find = |text: &str| names.id(text).or_else(|| names.id(text.trim()));
+        match self {
+            Self::Id(id) => Ok((id, None)),
+            // It may also be a number.
+            Self::Name(text) => {
+                let name = text.trim();
+                let found = find(&text).or_else(|| name.parse().ok());
+                let unknown = || {
+                    let name = quoted(name);
+                    format!(
+                        "category: no category is named {name}; name it first, or add its number"
+                    )
+                };
+                Ok((found.ok_or_else(unknown)?, None))
+            }
+            Self::Both(id, text) => match (find(&text), names.name(id)) {
+                (Some(found), _) if found == id => Ok((id, None)),
+                (None, None) => {
+                    let name = CategoryName::parse(text.trim());
+                    let name = name.map_err(|reason| format!("category: {reason}"))?;
+                    let id = CategoryId::from_store(id);
+                    let category = Category { id, name };
+                    names.insert(category.clone());
+                    Ok((id.get(), Some(category)))
+                }
+                (Some(found), _) => Err(format!(
+                    "categoryId {id} and category {} contradict each other: that category is \
+                     {found}; correct one of them",
+                    quoted(text.trim())
+                )),
+                (None, Some(name)) => Err(format!(
+                    "categoryId {id} and category {} contradict each other: {id} is {}; correct \
+                     one of them",
+                    quoted(text.trim()),
+                    quoted(name.as_str())
+                )),
+            },
+        }
+    }
+}
+
+/// Size limit of a JSON line or CSV record: far more than an animal needs.
+pub const MAX_RECORD_BYTES: usize = 64 << 10;

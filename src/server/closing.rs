@@ -1,0 +1,51 @@
+//! The end of a connection: at shutdown, or when it is evicted to make room for others.
+
+use std::{pin::Pin, time::Duration};
+
+use futures_util::FutureExt;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::timeout,
+};
+
+use super::{
+    Rejection, Server, Service,
+    activity::Eviction,
+    connections::{Slot, Stop},
+    stream,
+};
+
+/// The time that a client has to close a connection that is to close, when no request is in
+/// flight.
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time that a connection without a request is kept open at shutdown: the request may be
+/// on its way.
+pub(super) const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(500);
+
+/// Waits until a connection that is to close has closed, as long as a request is in
+/// flight, and no longer than that for a client that keeps it open.
+pub(super) async fn close<F: Future>(
+    mut connection: Pin<&mut F>,
+    mut is_active: impl FnMut() -> bool,
+) {
+    while timeout(CLOSE_TIMEOUT, &mut connection).await.is_err() && is_active() {}
+}
+
+/// Tells a client whose connection was evicted that its request is not served.
+pub(super) async fn reject_evicted<S: Service>(
+    server: &Server<S>,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    slot: &Slot,
+    stop: Stop,
+) {
+    let Stop::Evicted(eviction) = stop else {
+        return;
+    };
+    let rejection = server.service.reject(Rejection::TooManyConnections);
+    let rejected = stream::reject(stream, &slot.activity, &server.limits, rejection);
+    match eviction {
+        Eviction::Close => drop(timeout(CLOSE_TIMEOUT, rejected).await),
+        Eviction::Abort | Eviction::Reset => drop(rejected.now_or_never()),
+    }
+}
