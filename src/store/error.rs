@@ -210,6 +210,17 @@ pub enum Error {
     Internal(Cause),
 }
 
+impl From<PostgresError> for Error {
+    /// For an error after which nothing was changed.
+    fn from(error: PostgresError) -> Self {
+        if error.is_bug() {
+            Self::Internal(Arc::new(error))
+        } else {
+            Self::Unavailable(Arc::new(error))
+        }
+    }
+}
+
 impl Error {
     /// Returns true if another transaction kept a row locked for too long.
     pub(super) fn is_locked(&self) -> bool {

@@ -6,7 +6,7 @@
 //! per page: it may have fewer items than its limit, and still a next page.
 
 use super::{
-    admin::NamedSql,
+    statements::NamedSql,
     table::{Table, Value, columns},
 };
 use crate::{

@@ -51,6 +51,7 @@ mod purge;
 mod queue;
 mod root;
 mod sqlite;
+mod statements;
 mod tables;
 mod url;
 mod webhooks;
@@ -71,7 +72,6 @@ use crate::{
     page::{Filter, ListQuery, Page, Sort},
     webhook::{WebhookFilter, WebhookId},
 };
-use admin::NamedSql;
 use command::{Command, CommandResult, QueuedCommand};
 use error::MissingRow;
 use list::{Dialect, Select};
@@ -79,6 +79,7 @@ use postgres::Postgres;
 use queue::wait;
 use sql::Sql;
 use sqlite::Sqlite;
+use statements::NamedSql;
 use table::{Group, Record, Table, Value};
 
 pub(crate) use admin::{

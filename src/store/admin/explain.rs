@@ -1,7 +1,5 @@
 //! Every statement of the store, with the plan by which a database executes it.
 
-use std::{convert::Infallible, marker::PhantomData};
-
 use rusqlite::{Connection, params_from_iter};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
@@ -9,12 +7,9 @@ use super::{
     super::{
         list::Dialect,
         postgres::{self, BATCH_SETTINGS},
-        rows::{ForEachTable, Keyed, Rows, Stored},
-        shared_statements,
-        sql::Sql,
-        sqlite,
+        shared_statements, sqlite,
+        statements::NamedSql,
         table::Kind,
-        tables::{EventRow, Tables},
         url::DatabaseUrl,
     },
     reader::ReadError,
@@ -26,44 +21,6 @@ pub(crate) struct Explained {
     pub(crate) name: String,
     pub(crate) sql: String,
     pub(crate) plan: Vec<String>,
-}
-
-/// A statement with a name for the reader.
-pub(in super::super) struct NamedSql {
-    pub(in super::super) name: String,
-    pub(in super::super) text: String,
-    pub(in super::super) kinds: Vec<Kind>,
-}
-
-impl NamedSql {
-    pub(in super::super) fn of(sql: &Sql) -> Self {
-        Self {
-            name: sql.name.replace("petstore::store::", ""),
-            text: sql.text().into(),
-            kinds: sql.kinds.to_vec(),
-        }
-    }
-}
-
-/// The statements of a database that are assembled for each table.
-pub(in super::super) trait ExplainTables {
-    fn named<T: Keyed>() -> Vec<NamedSql>;
-}
-
-/// The statements of every table that commands write.
-pub(in super::super) fn table_statements<E: ExplainTables>() -> Vec<NamedSql> {
-    struct Collect<E>(Vec<NamedSql>, PhantomData<E>);
-    impl<'a, E: ExplainTables> ForEachTable<'a> for Collect<E> {
-        type Error = Infallible;
-
-        fn visit<T: Stored>(&mut self, _: &'a Rows<T>) -> Result<(), Infallible> {
-            self.0.extend(E::named::<T>());
-            Ok(())
-        }
-    }
-    let mut all = Collect::<E>(E::named::<EventRow>(), PhantomData);
-    let Ok(()) = Tables::default().each(&mut all);
-    all.0
 }
 
 /// Explains every statement. The store must exist, and nothing is changed.

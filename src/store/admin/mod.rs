@@ -17,7 +17,6 @@ pub(crate) use backup::{backup, backup_to_stream};
 pub(crate) use check::check;
 pub(crate) use copy::copy;
 pub(crate) use explain::explain_statements;
-pub(super) use explain::{ExplainTables, NamedSql, table_statements};
 pub(crate) use export::{category_names, export_orders, export_pets};
 pub(crate) use import::{ImportError, Importer, finished_import};
 pub(crate) use inspect::{Inspected, Server, inspect, list_keys};

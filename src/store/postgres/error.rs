@@ -3,13 +3,10 @@
 use std::{
     error::Error as _,
     io::{self, ErrorKind},
-    sync::Arc,
 };
 
 use tokio::time::error::Elapsed;
 use tokio_postgres::error::{Severity, SqlState};
-
-use super::super::error::Error;
 
 /// An error of a connection or a statement.
 #[derive(Debug, thiserror::Error)]
@@ -133,13 +130,10 @@ impl PostgresError {
         })
     }
 
-    /// Classifies an error after which nothing is changed: the environment, or a
-    /// bug (data exception, constraint violation, syntax or access rule).
-    pub(super) fn classify(self) -> Error {
-        match self.code().map(class) {
-            Some("22" | "23" | "42") => Error::Internal(Arc::new(self)),
-            _ => Error::Unavailable(Arc::new(self)),
-        }
+    /// Returns true for a bug: a data exception, a constraint violation, a syntax error or a
+    /// missing privilege. Otherwise the environment is at fault.
+    pub(in super::super) fn is_bug(&self) -> bool {
+        matches!(self.code().map(class), Some("22" | "23" | "42"))
     }
 }
 

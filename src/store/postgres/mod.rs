@@ -35,12 +35,12 @@ use tokio_postgres::{Client, Transaction, types::ToSql};
 
 use super::{
     Options, Role, Version,
-    admin::{NamedSql, table_statements},
     command::{Lane, PendingCommand},
     error::{Error, MissingRow, OpenError},
     list::Select,
     metrics::{CommitMetrics, PoolMetrics, QueueMetrics, StoreMetrics},
     sql::Sql,
+    statements::{NamedSql, table_statements},
     table::{Columns, Kind, Record, Row, Value},
 };
 use crate::{

@@ -21,7 +21,6 @@ use super::{
     super::{error::Error, sql::Sql, table::Kind},
     connect::{ConnectionEnd, Connector},
     error::PostgresError,
-    session::Session,
 };
 use crate::{single_flight::SingleFlight, telemetry::metrics::Gauge};
 
@@ -96,16 +95,6 @@ impl Pool {
         }
     }
 
-    /// Takes the connection of a pool that has only one caller, for a transaction.
-    pub(super) async fn session(&self) -> Result<Session<'_>, Error> {
-        let (slot, connection) = self.connection().await?;
-        Ok(Session {
-            pool: self,
-            slot,
-            connection,
-        })
-    }
-
     pub(super) fn track(&self) -> impl Drop {
         self.in_flight.track()
     }
@@ -129,7 +118,7 @@ impl Pool {
     ) -> Result<Vec<Row>, Error> {
         match self.run(sql, parameters).await? {
             Ok((rows, _)) => Ok(rows),
-            Err(error) => Err(error.classify()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -147,7 +136,7 @@ impl Pool {
         match self.run(sql, parameters).await? {
             Ok((_, true)) => Err(Error::OutcomeUnknown(Arc::new(CommitWarning))),
             Ok((rows, false)) => Ok(rows),
-            Err(error) if error.is_rolled_back() => Err(error.classify()),
+            Err(error) if error.is_rolled_back() => Err(error.into()),
             Err(error) => Err(Error::OutcomeUnknown(Arc::new(error))),
         }
     }
@@ -184,7 +173,7 @@ impl Pool {
 
     /// Returns the next connection, opening it if necessary. Requests that waited
     /// for a failed attempt share its error.
-    async fn connection(&self) -> Result<(usize, Arc<Connection>), Error> {
+    pub(super) async fn connection(&self) -> Result<(usize, Arc<Connection>), Error> {
         let number = self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len();
         let slot = &self.slots[number];
         let connection = match slot.open_connection() {

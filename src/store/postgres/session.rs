@@ -50,7 +50,7 @@ impl Failure {
 
     pub(super) fn classify(self) -> Error {
         match self {
-            Self::RolledBack(error) => error.classify(),
+            Self::RolledBack(error) => error.into(),
             Self::Corrupt(error) | Self::Final(error) => error,
         }
     }
@@ -112,7 +112,17 @@ pub(super) struct Session<'a> {
     pub(super) connection: Arc<Connection>,
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
+    /// Takes the connection of a pool that has only one caller.
+    pub(super) async fn open(pool: &'a Pool) -> Result<Self, Error> {
+        let (slot, connection) = pool.connection().await?;
+        Ok(Self {
+            pool,
+            slot,
+            connection,
+        })
+    }
+
     /// Sends statements without waiting for the results of earlier ones, in order, and returns
     /// their rows. Fails with the first error.
     pub(super) async fn pipeline(

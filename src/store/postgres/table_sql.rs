@@ -2,9 +2,9 @@
 //! their parameters.
 
 use super::super::{
-    admin::{ExplainTables, NamedSql},
     rows::Keyed,
     sql::{Memo, Sql},
+    statements::{ExplainTables, NamedSql},
     table::{Column, Table, Value, columns, names},
     tables::EventRow,
 };

@@ -29,7 +29,7 @@ use super::{
     },
     batch::{self, Queued},
     pool::Pool,
-    session::Failure,
+    session::{Failure, Session},
 };
 
 /// The maximum number of commands in a transaction.
@@ -262,7 +262,7 @@ impl Worker {
         loop {
             attempts -= 1;
             let _in_flight = self.pool.track();
-            let session = self.pool.session().await.map_err(Failure::Final)?;
+            let session = Session::open(&self.pool).await.map_err(Failure::Final)?;
             let is_patient = self.patient.is_none();
             match batch::run(&session, batch, is_patient, self.fault).await {
                 Ok(0) => return Ok(()),

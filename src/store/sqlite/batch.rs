@@ -8,10 +8,10 @@ use rusqlite::{
 
 use super::{
     super::{
-        admin::{ExplainTables, NamedSql},
         command::PendingCommand,
         rows::{ForEachTable, Keyed, Rows, Stored},
         sql::Memo,
+        statements::{ExplainTables, NamedSql},
         table::{Column, Value, columns, names},
         tables::{ForEachKeys, Keys, Sequence, TableOf, Tables},
         working_set::{NewIds, Times, WorkingSet},

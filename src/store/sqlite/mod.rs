@@ -37,12 +37,12 @@ use rusqlite::{
 
 use super::{
     Options, Role, Version,
-    admin::{NamedSql, table_statements},
     command::PendingCommand,
     error::{Error, OpenError},
     list::{MAX_EXAMINED, Select},
     metrics::{EventMetrics, QueueMetrics, StoreMetrics},
     sql::Sql,
+    statements::{NamedSql, table_statements},
     table::{Corrupt, Kind, Record, Row, Value},
 };
 use crate::{
