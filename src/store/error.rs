@@ -8,7 +8,7 @@ use std::{
 
 use rusqlite::{ErrorCode, ffi};
 
-use super::{lock_holder::holder_and_advice, postgres::PostgresError};
+use super::{lock_holder::holder_and_advice, postgres::error::PostgresError};
 use crate::privileges::successor_of_root;
 
 pub(super) type Cause = Arc<dyn error::Error + Send + Sync>;

@@ -5,7 +5,7 @@ mod batch;
 mod clock;
 mod connect;
 mod deliveries;
-mod error;
+pub(super) mod error;
 mod events;
 mod fence;
 mod load;
