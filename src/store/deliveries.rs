@@ -8,7 +8,7 @@ use super::{
     error::MissingRow,
     list::Select,
     rows::{Access, Stored},
-    table::{Columns, Group, Record, Row, Value, columns_of, names},
+    table::{Group, Joined, Value, columns_of, names},
     tables::{DeliveryRow, Keys},
 };
 use crate::{
@@ -47,24 +47,7 @@ statements! {
 }
 
 /// A row of [`RETRIES`].
-struct RetryRow {
-    count: i64,
-    next_at: Option<Timestamp>,
-    due: Option<Delivery>,
-}
-
-impl Record for RetryRow {
-    fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
-        let (count, next_at) = Record::read(columns)?;
-        let is_due = !columns.is_null::<EventId>()?;
-        let due = is_due.then(|| Delivery::read(columns)).transpose()?;
-        Ok(Self {
-            count,
-            next_at,
-            due,
-        })
-    }
-}
+type RetryRow = (i64, Option<Timestamp>, Joined<Delivery, EventId>);
 
 struct SaveProgress {
     id: WebhookId,
@@ -82,14 +65,10 @@ impl Command for SaveProgress {
 
     fn keys(&self, keys: &mut Keys) {
         keys.webhooks.push(self.id);
-        let failed = self
-            .progress
-            .failures
-            .iter()
-            .map(|failure| failure.event_id);
+        let failed = self.progress.failures.iter().map(|it| it.event_id);
         let all = failed.chain(self.progress.delivered.iter().copied());
-        keys.deliveries
-            .extend(all.map(|event| (self.id, event.sequence)));
+        let all = all.map(|event| (self.id, event.sequence));
+        keys.deliveries.extend(all);
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<(), NotFound> {
@@ -230,9 +209,9 @@ impl Store {
         let (now, latest) = (now.as_microsecond(), latest_attempt(now).as_microsecond());
         let parameters = [now, latest, id.get(), limit as i64].map(Value::Int);
         let rows: Vec<RetryRow> = self.query(&RETRIES, parameters.into()).await?;
-        let RetryRow { count, next_at, .. } = *rows.first().ok_or(MissingRow)?;
+        let (count, next_at, _) = *rows.first().ok_or(MissingRow)?;
         Ok(Retries {
-            due: rows.into_iter().filter_map(|row| row.due).collect(),
+            due: rows.into_iter().filter_map(|(.., due)| due.0).collect(),
             count: count as u64,
             next_at,
         })

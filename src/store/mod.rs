@@ -130,15 +130,9 @@ fn shared_statements(dialect: Dialect) -> Vec<NamedSql> {
     let lists = [
         list::examples("pets", &pets, |it| Select::pets(it, dialect, false)),
         list::examples("orders", &orders, |it| Select::orders(it, dialect)),
-        list::examples("categories", &[""], |it: &ListQuery<CategoryFilter>| {
-            Select::all(it, dialect)
-        }),
-        list::examples("webhooks", &[""], |it: &ListQuery<WebhookFilter>| {
-            Select::all(it, dialect)
-        }),
-        list::examples("keys", &[""], |it: &ListQuery<ApiKeyFilter>| {
-            Select::all(it, dialect)
-        }),
+        list::examples::<CategoryFilter>("categories", &[""], |it| Select::all(it, dialect)),
+        list::examples::<WebhookFilter>("webhooks", &[""], |it| Select::all(it, dialect)),
+        list::examples::<ApiKeyFilter>("keys", &[""], |it| Select::all(it, dialect)),
         list::examples("deliveries", &["", "state=failed"], |it| {
             Select::deliveries(WebhookId::UNASSIGNED, it, dialect)
         }),
@@ -458,9 +452,8 @@ impl Store {
 
     /// The sequence number of the last event that was purged; 0 if none was.
     pub async fn event_purged_through(&self) -> Result<i64, Error> {
-        let purged = self.find(&PURGED_THROUGH, Vec::new()).await?;
-        let (through,) = purged.ok_or(MissingRow)?;
-        Ok(through)
+        let through = self.find(&PURGED_THROUGH, Vec::new()).await?;
+        Ok(through.ok_or(MissingRow)?)
     }
 
     /// Keeps the head moving while it is followed. Never returns.

@@ -188,7 +188,7 @@ impl Store {
     /// if none are left.
     pub async fn order_expire(&self) -> Result<u64, Error> {
         let expired = with!(self, db => db.expired_orders(EXPIRE_BATCH_SIZE).await)?;
-        let commands = expired.into_iter().map(|(id,)| ExpireOrder(id));
+        let commands = expired.into_iter().map(ExpireOrder);
         Ok(self.execute_all(commands).await?.len() as u64)
     }
 

@@ -3,7 +3,7 @@
 //! A declaration lists the columns of a table, one per line. Column lists, row mapping and
 //! every generated statement derive from it; a field that is missing does not compile.
 
-use std::{borrow::Cow, error};
+use std::{borrow::Cow, error, marker::PhantomData};
 
 /// The type of a column or of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,11 +114,6 @@ impl<'r, R: Row> Columns<'r, R> {
         let value = self.row.value(column, F::KIND)?;
         F::from_value(value).map_err(|corrupt| R::corrupt(column, corrupt))
     }
-
-    /// Returns true if the next column, of this type, is null, as in a row of an outer join.
-    pub(super) fn is_null<F: Field>(&self) -> Result<bool, R::Error> {
-        Ok(self.row.value(self.next, F::KIND)? == Value::Null)
-    }
 }
 
 /// Something that is read from the first columns of a row.
@@ -137,22 +132,32 @@ impl Record for () {
     }
 }
 
-/// A single column.
-impl<F: Field> Record for (F,) {
+impl<A: Record> Record for (A,) {
     fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
-        Ok((columns.next()?,))
+        Ok((A::read(columns)?,))
     }
 }
 
-impl<A: Field, B: Field> Record for (A, B) {
+impl<A: Record, B: Record> Record for (A, B) {
     fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
-        Ok((columns.next()?, columns.next()?))
+        Ok((A::read(columns)?, B::read(columns)?))
     }
 }
 
-impl<A: Field, B: Field, C: Field> Record for (A, B, C) {
+impl<A: Record, B: Record, C: Record> Record for (A, B, C) {
     fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
-        Ok((columns.next()?, columns.next()?, columns.next()?))
+        Ok((A::read(columns)?, B::read(columns)?, C::read(columns)?))
+    }
+}
+
+/// The right side of an outer join: no record if its first column, of type `K`, is null.
+pub(super) struct Joined<T, K>(pub(super) Option<T>, PhantomData<K>);
+
+impl<T: Record, K: Field> Record for Joined<T, K> {
+    fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
+        let is_null = columns.row.value(columns.next, K::KIND)? == Value::Null;
+        let record = (!is_null).then(|| T::read(columns)).transpose()?;
+        Ok(Self(record, PhantomData))
     }
 }
 

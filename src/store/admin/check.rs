@@ -10,7 +10,7 @@ use super::{
         error::OpenError,
         postgres::created,
         sqlite,
-        table::{Columns, Record, Row, Table, columns_of},
+        table::{Joined, Table, columns_of},
         tables::EventRow,
         url::DatabaseUrl,
     },
@@ -290,7 +290,7 @@ async fn check_server(
     ];
     for (what, sql) in schema.into_iter().chain(INVARIANTS) {
         progress(what);
-        let (count,) = store.one(sql).await?;
+        let count = store.one(sql).await?;
         problems.extend(problem(count, what));
     }
     // On SQLite, changes by other programs are not logged.
@@ -304,11 +304,11 @@ async fn check_server(
         problems.extend(problem(wrong, &what));
     }
     progress("objects of other programs");
-    let added: Vec<(String,)> = store.all(&added_objects()).await?;
-    problems.extend(added.iter().map(|(object,)| added_object(object)));
+    let added: Vec<String> = store.all(&added_objects()).await?;
+    problems.extend(added.iter().map(|object| added_object(object)));
     for [what, counter, rows] in counts() {
         progress(&format!("a wrong count of {what}"));
-        let (excess,) = store.one(&count_excess(&counter, &rows)).await?;
+        let excess = store.one(&count_excess(&counter, &rows)).await?;
         problems.extend(wrong_count(excess, &what));
     }
     for Derived { what, sql, derive } in DERIVED {
@@ -336,8 +336,10 @@ async fn unlogged<T: Table + Serialize>(store: &Reader, resource: &str) -> Resul
         T::NAME
     );
     let mut wrong = 0;
-    let compare = |Newest(event, stored): Newest<T>| {
-        let stored = stored.and_then(|stored| serde_json::to_value(stored).ok());
+    let compare = |(event, stored): (Event, Joined<T, i64>)| {
+        let stored = stored
+            .0
+            .and_then(|stored| serde_json::to_value(stored).ok());
         let logged = if event.kind.as_str().ends_with(".deleted") {
             None
         } else {
@@ -348,18 +350,6 @@ async fn unlogged<T: Table + Serialize>(store: &Reader, resource: &str) -> Resul
     };
     store.each(&sql, compare).await?;
     Ok(wrong)
-}
-
-/// The newest event of a resource, and the resource, if it is stored.
-struct Newest<T>(Event, Option<T>);
-
-impl<T: Table> Record for Newest<T> {
-    fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
-        let event = Event::read(columns)?;
-        let is_stored = !columns.is_null::<i64>()?;
-        let stored = is_stored.then(|| T::read(columns)).transpose()?;
-        Ok(Self(event, stored))
-    }
 }
 
 fn added_object(object: &str) -> String {

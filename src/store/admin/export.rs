@@ -50,7 +50,7 @@ async fn export<T: Table>(
     let store = Reader::open(url).await?;
     store.start_snapshot().await?;
     let names = read_names(&store).await?;
-    let (total,): (i64,) = store.one(total.text()).await?;
+    let total: i64 = store.one(total.text()).await?;
     start(total as u64);
     let rows = format!("SELECT {} FROM {} ORDER BY id", columns::<T>(), T::NAME);
     let mut count = 0;

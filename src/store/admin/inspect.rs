@@ -74,14 +74,13 @@ pub(crate) async fn inspect(url: &DatabaseUrl) -> Result<Inspected, ReadError> {
         DatabaseUrl::Postgres(_) => {
             let store = Reader::open(url).await?;
             let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
-            let (now,) = store.one(now).await?;
+            let now = store.one(now).await?;
             (store, Server::Postgres { now })
         }
     };
-    let (last_change,) = store.one(LAST_CHANGE.text()).await?;
     Ok(Inspected {
         keys: read_keys(&store).await?,
-        last_change,
+        last_change: store.one(LAST_CHANGE.text()).await?,
         server,
     })
 }
@@ -98,6 +97,5 @@ async fn read_keys(store: &Reader) -> Result<Vec<ApiKey>, ReadError> {
 
 /// When something was last changed, or an API key used.
 pub(super) fn last_recorded_change(db: &Connection) -> rusqlite::Result<Option<Timestamp>> {
-    let (at,) = db.query_row(LAST_CHANGE.text(), [], sqlite::read_row)?;
-    Ok(at)
+    db.query_row(LAST_CHANGE.text(), [], sqlite::read_row)
 }

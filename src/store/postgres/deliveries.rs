@@ -6,7 +6,7 @@ use super::{
     super::{
         WEBHOOK_LEASE,
         error::Error,
-        table::{Columns, Record},
+        table::{Joined, Record},
     },
     Postgres, now_micros,
     pool::Parameters,
@@ -59,17 +59,13 @@ impl Postgres {
         let parameters: Parameters = &[&owner, &lease, &renew];
         let sent = Timestamp::now();
         let rows = self.background.write(&LEASE, parameters).await?;
-        let (server,) = read_first(&rows)?;
+        let server = read_first(&rows)?;
         self.clock.observe(sent, server, Timestamp::now());
-        let mut leased = Vec::with_capacity(rows.len());
-        for row in &rows {
-            let mut columns = Columns::of(row);
-            columns.next::<i64>()?;
-            if !columns.is_null::<WebhookId>()? {
-                leased.push(LeasedWebhook::read(&mut columns)?);
-            }
-        }
-        Ok(leased)
+        let leased = rows.iter().filter_map(|row| {
+            let read = <(i64, Joined<LeasedWebhook, WebhookId>)>::from_row(row);
+            read.map(|(_, leased)| leased.0).transpose()
+        });
+        leased.collect()
     }
 
     pub(in super::super) async fn webhook_release(&self, owner: &str) -> Result<(), Error> {

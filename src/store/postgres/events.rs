@@ -15,9 +15,9 @@ use tokio::{
 
 use super::{
     super::{
-        error::{Error, MissingRow},
+        error::Error,
         metrics::EventMetrics,
-        table::{Columns, Record, columns, columns_of},
+        table::{Joined, Record, columns, columns_of},
         tables::EventRow,
     },
     Postgres,
@@ -135,11 +135,9 @@ impl EventLog {
             let mut holders = Holders::new();
             let mut is_same_server = true;
             for row in &rows {
-                let mut columns = Columns::of(row);
-                is_same_server &= columns.next::<i64>()? == server;
-                if let Some(holder) = columns.next::<Option<String>>()? {
-                    holders.insert(holder, columns.next()?);
-                }
+                let (read_from, holder, pid) = <(i64, Option<_>, _)>::from_row(row)?;
+                is_same_server &= read_from == server;
+                holders.extend(holder.map(|holder| (holder, pid)));
             }
             // Never both steps from different servers.
             if rows.is_empty() || !is_same_server {
@@ -223,11 +221,8 @@ impl Postgres {
         let (is_same_server, purged_through): (bool, i64) = read_first(&rows)?;
         let mut events = Vec::with_capacity(rows.len());
         for row in &rows {
-            let mut columns = Columns::of(row);
-            let _: (bool, i64) = Record::read(&mut columns)?;
-            if !columns.is_null::<i64>()? {
-                events.push(Event::read(&mut columns)?);
-            }
+            let (_, _, event) = <(bool, i64, Joined<_, i64>)>::from_row(row)?;
+            events.extend(event.0);
         }
         let Some(id) = after else {
             return Ok(Ok(events));
@@ -243,16 +238,10 @@ impl Postgres {
         for _ in 0..2 {
             let Decided { server, .. } = self.events.decided();
             let rows = self.reads.read(&GET, &[&server, &id.sequence]).await?;
-            let mut columns = Columns::of(rows.first().ok_or(MissingRow)?);
-            let is_same_server = columns.next()?;
-            if !columns.is_null::<i64>()? {
-                let event = Event::read(&mut columns)?;
-                if event.id() == id {
-                    return Ok(Some(event));
-                }
-            }
-            if is_same_server {
-                return Ok(None);
+            let (is_same_server, event): (_, Joined<Event, i64>) = read_first(&rows)?;
+            let event = event.0.filter(|event| event.id() == id);
+            if event.is_some() || is_same_server {
+                return Ok(event);
             }
             // It may be another server since the last poll.
             self.event_sync().await?;
@@ -272,7 +261,7 @@ impl Postgres {
             .write(&SAVE_DECIDED, &[&server, &head])
             .await?;
         let parameters: Parameters = &[&server, &head, &age, &count];
-        let (purged,): (i64,) = read_first(&self.background.write(&PURGE, parameters).await?)?;
+        let purged: i64 = read_first(&self.background.write(&PURGE, parameters).await?)?;
         Ok(purged as u64)
     }
 

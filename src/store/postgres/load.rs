@@ -15,10 +15,11 @@ use super::{
         error::{Error, MissingRow},
         rows::{Access, Keyed, Rows, Stored},
         sql::Sql,
-        table::{Columns, Record, Row as _, Table, Value, columns},
+        table::{Record, Row as _, Table, Value, columns},
         tables::{ForEachKeys, Keys, Sequence, TableOf, Tables},
         working_set::{NewIds, Times, WorkingSet},
     },
+    read_first,
     session::{Failure, Session, Step},
     table_sql::{PETS_AND_THOSE_OF_ORDERS, TableSql, key_arrays, owned_keys},
 };
@@ -229,7 +230,7 @@ pub(super) async fn load(
     }
     if keys.counts_webhooks {
         reads.push(Step::query(&COUNT_WEBHOOKS, []), |rows, set| {
-            (set.webhook_count,) = Record::from_row(rows.first().ok_or(MissingRow)?)?;
+            set.webhook_count = read_first(rows)?;
             Ok(())
         });
     }
@@ -275,9 +276,7 @@ async fn find_locked(
         let select = Step::arrays(&LOCKED_PETS, pets_and_orders);
         reads.push(select, |rows, set| {
             for row in rows {
-                let mut columns = Columns::of(row);
-                let pet = Pet::read(&mut columns)?;
-                let claim = columns.next::<Option<OrderStatus>>()?;
+                let (pet, claim) = <(Pet, Option<OrderStatus>)>::from_row(row)?;
                 // This transaction has locked it.
                 if set.tables.pets.is_loaded(&pet.id) {
                     continue;

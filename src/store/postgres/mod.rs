@@ -41,7 +41,7 @@ use super::{
     metrics::{CommitMetrics, PoolMetrics, QueueMetrics, StoreMetrics},
     sql::Sql,
     statements::{NamedSql, table_statements},
-    table::{Columns, Kind, Record, Row, Value},
+    table::{Kind, Record, Row, Value},
 };
 use crate::{
     clock::Settling,
@@ -214,8 +214,7 @@ impl Postgres {
 
     pub(super) async fn ping(&self) -> Result<(), Error> {
         let rows = self.reads.read(&READ_ONLY, &[]).await?;
-        let (is_read_only,) = read_first(&rows)?;
-        if is_read_only {
+        if read_first(&rows)? {
             return Err(Error::Unavailable(Arc::new(ReadOnly)));
         }
         Ok(())
@@ -315,9 +314,7 @@ impl Postgres {
         }
         let (mut items, mut last) = (Vec::new(), None);
         for row in &rows {
-            let mut columns = Columns::of(row);
-            let item = Record::read(&mut columns)?;
-            let (is_match, is_last) = Record::read(&mut columns)?;
+            let (item, is_match, is_last) = <(F::Item, _, _)>::from_row(row)?;
             if is_last {
                 last = Some(query.filter.position(&item));
             }

@@ -16,10 +16,7 @@ statements! {
 
 impl Postgres {
     /// Up to `limit` orders whose reservation has expired.
-    pub(in super::super) async fn expired_orders(
-        &self,
-        limit: i64,
-    ) -> Result<Vec<(OrderId,)>, Error> {
+    pub(crate) async fn expired_orders(&self, limit: i64) -> Result<Vec<OrderId>, Error> {
         self.query(&EXPIRED, vec![Value::Int(limit)]).await
     }
 }

@@ -63,7 +63,7 @@ impl SnapshotNumber {
     /// The number of the current snapshot.
     pub(super) async fn current(&self) -> Result<Version, Error> {
         let rows = self.pool.read(&SNAPSHOT, &[]).await?;
-        let (snapshot,): (String,) = read_first(&rows)?;
+        let snapshot: String = read_first(&rows)?;
         let mut last = self
             .last
             .lock()

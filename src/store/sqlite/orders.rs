@@ -15,10 +15,7 @@ statements! {
 
 impl Sqlite {
     /// Up to `limit` orders whose reservation has expired.
-    pub(in super::super) async fn expired_orders(
-        &self,
-        limit: i64,
-    ) -> Result<Vec<(OrderId,)>, Error> {
+    pub(crate) async fn expired_orders(&self, limit: i64) -> Result<Vec<OrderId>, Error> {
         let Times {
             now,
             certain,
