@@ -23,7 +23,7 @@ fn delete(purge: Purge) -> String {
 }
 
 impl Sqlite {
-    pub(in super::super) async fn purge(
+    pub(in crate::store) async fn purge(
         &self,
         purge: Purge,
         retention: SignedDuration,
@@ -73,25 +73,17 @@ mod tests {
                        VALUES (1, ?1, zeroblob(32), 'succeeded', 1, ?2)";
             other.execute(sql, params![key, at.as_microsecond()])
         };
+        let purged = async |db: &Sqlite| db.purge(Purge::IdempotencyKeys, RETENTION).await;
         let days = |days: i64| SignedDuration::from_hours(24 * days);
         // Recorded before the restart, with the right time.
         record(Timestamp::now()).unwrap();
         db.clock.clock = Clock::new(move || Timestamp::now() + days(2));
-        assert_eq!(
-            db.purge(Purge::IdempotencyKeys, RETENTION).await.unwrap(),
-            0
-        );
+        assert_eq!(purged(&db).await.unwrap(), 0);
         // Recorded by a clock that is still behind.
         db.clock.clock = Clock::new(move || Timestamp::now() - days(2));
         record(db.clock.clock.now()).unwrap();
-        assert_eq!(
-            db.purge(Purge::IdempotencyKeys, RETENTION).await.unwrap(),
-            0
-        );
+        assert_eq!(purged(&db).await.unwrap(), 0);
         record(db.clock.clock.now() - days(2)).unwrap();
-        assert_eq!(
-            db.purge(Purge::IdempotencyKeys, RETENTION).await.unwrap(),
-            1
-        );
+        assert_eq!(purged(&db).await.unwrap(), 1);
     }
 }

@@ -1,6 +1,6 @@
 //! The promises of the writer when a write, the disk or a commit fails.
 
-use std::{convert::Infallible, fs, path::PathBuf, sync::mpsc, task::Poll};
+use std::{convert::Infallible, fs, path::PathBuf, sync::mpsc};
 
 use futures_util::poll;
 use jiff::Timestamp;
@@ -25,12 +25,9 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn new(queue: usize) -> Self {
+    fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let options = Options {
-            write_queue_capacity: queue,
-            ..Options::new(Role::Service)
-        };
+        let options = Options::new(Role::Service);
         let (path, file, _) = open(&dir.path().join("petstore.db"), &options).unwrap();
         let health = Arc::default();
         let times = || Times::of_one_clock(Timestamp::now());
@@ -62,19 +59,15 @@ impl Fixture {
         [a, b, c]
     }
 
-    /// The names of all pets, as another connection sees them.
+    /// The names of all pets, by ascending id.
     fn names(&self) -> String {
-        let db = Connection::open(self.path("")).unwrap();
-        let names =
-            "SELECT coalesce(group_concat(name, ' '), '') FROM (SELECT name FROM pets ORDER BY id)";
-        db.query_row(names, [], |row| row.get(0)).unwrap()
+        self.query("SELECT group_concat(name, ' ' ORDER BY id) FROM pets")
     }
 
-    /// The names of all pets with their ids.
-    fn ids(&self) -> String {
+    /// Reads a text, as another connection sees it.
+    fn query(&self, sql: &str) -> String {
         let db = Connection::open(self.path("")).unwrap();
-        let ids = "SELECT group_concat(name || id, ' ') FROM pets";
-        db.query_row(ids, [], |row| row.get(0)).unwrap()
+        db.query_row(sql, [], |row| row.get(0)).unwrap()
     }
 
     fn path(&self, suffix: &str) -> PathBuf {
@@ -97,57 +90,44 @@ impl Fixture {
 }
 
 fn insert(db: &Connection, name: &str) -> rusqlite::Result<()> {
-    db.execute(
-        "INSERT INTO pets (name, search_name, category_id) VALUES (?1, ?1, 1)",
-        [name],
-    )
-    .map(drop)
+    let sql = "INSERT INTO pets (name, search_name, category_id) VALUES (?1, ?1, 1)";
+    db.execute(sql, [name]).map(drop)
 }
 
 #[tokio::test]
 async fn queued_writes_share_a_commit() {
-    let fixture = Fixture::new(100);
+    let fixture = Fixture::new();
     let before = fixture.writer.version().inserts;
     let outcomes = fixture.execute_together(["a", "b", "c"]).await;
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
-    assert_eq!(
-        fixture.writer.version().inserts,
-        before + 1,
-        "one for all three"
-    );
+    let commits = fixture.writer.version().inserts - before;
+    assert_eq!(commits, 1, "one for all three");
     assert_eq!(fixture.names(), "a b c");
 }
 
 #[tokio::test]
 async fn a_failed_or_panicking_write_is_undone_alone() {
-    let fixture = Fixture::new(100);
+    let fixture = Fixture::new();
     let go = fixture.block().await;
     let broken = fixture.writer.run(|db| {
         insert(db, "half")?;
-        db.execute(
-            "INSERT INTO pets (name, search_name, category_id, status)
-                 VALUES ('x', 'x', 1, 'lost')",
-            [],
-        )
+        db.execute("UPDATE pets SET status = 'lost'", [])
     });
-    let panicking = fixture.writer.run(|db| -> rusqlite::Result<()> {
+    let panicked = fixture.writer.run(|db| -> rusqlite::Result<()> {
         insert(db, "half")?;
         panic!("on purpose");
     });
-    let (a, broken, b, panicking, c, ()) = tokio::join!(
+    let (a, broken, b, panicked, c, ()) = tokio::join!(
         fixture.insert("a"),
         broken,
         fixture.insert("b"),
-        panicking,
+        panicked,
         fixture.insert("c"),
         async { go.send(()).unwrap() }
     );
     assert!(a.is_ok() && b.is_ok() && c.is_ok());
     assert!(matches!(broken, Err(Error::Internal(_))), "{broken:?}");
-    assert!(
-        matches!(panicking, Err(Error::Internal(_))),
-        "{panicking:?}"
-    );
+    assert!(matches!(panicked, Err(Error::Internal(_))), "{panicked:?}");
     assert_eq!(fixture.names(), "a b c");
 }
 
@@ -164,30 +144,24 @@ struct TestCommand {
 }
 
 impl Command for TestCommand {
-    type Output = Pet;
+    type Output = ();
     type Rejection = Infallible;
 
     fn keys(&self, keys: &mut Keys) {
         keys.draw(Sequence::Pets, 1);
     }
 
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Pet, Infallible> {
-        let id = draft.new_id(Sequence::Pets);
-        let id = match self.fault {
-            Some(Fault::IsRejected) => -1,
-            _ => id,
-        };
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<(), Infallible> {
+        let mut id = draft.new_id(Sequence::Pets);
+        if let Some(Fault::IsRejected) = self.fault {
+            id = -1;
+        }
         let new = NewPet::new(PetName::from_store(self.name), 1);
-        let pet = new.with_id(PetId::from_store(id));
-        draft.put(pet.clone());
+        draft.put(new.with_id(PetId::from_store(id)));
         if let Some(Fault::Panics) = self.fault {
             panic!("on purpose");
         }
-        Ok(pet)
-    }
-
-    fn resource_id(pet: &Pet) -> i64 {
-        pet.id.get()
+        Ok(())
     }
 }
 
@@ -210,7 +184,7 @@ impl Command for DeletePet {
 /// Not even if no row has ever had it, or if the last id was set by hand.
 #[tokio::test]
 async fn an_id_is_given_once() {
-    let fixture = Fixture::new(100);
+    let fixture = Fixture::new();
     let go = fixture.block().await;
     let (created, deleted, ()) = tokio::join!(
         fixture.execute("a", None),
@@ -219,18 +193,19 @@ async fn an_id_is_given_once() {
     );
     assert!(created.is_ok() && deleted.is_ok());
     fixture.execute("b", None).await.unwrap();
-    assert_eq!(fixture.ids(), "b2");
+    let ids = "SELECT group_concat(name || id, ' ') FROM pets";
+    assert_eq!(fixture.query(ids), "b2");
     let set_by_hand = |db: &Connection| db.execute("UPDATE pets SET id = 8", []).map(drop);
     fixture.writer.run(set_by_hand).await.unwrap();
     fixture.execute("c", None).await.unwrap();
-    assert_eq!(fixture.ids(), "b8 c9");
+    assert_eq!(fixture.query(ids), "b8 c9");
 }
 
 /// The others of its batch are executed, with their events.
 #[tokio::test]
 async fn a_command_at_fault_fails_alone() {
     for fault in [Fault::Panics, Fault::IsRejected] {
-        let fixture = Fixture::new(100);
+        let fixture = Fixture::new();
         let go = fixture.block().await;
         let (a, faulty, b, c, write, ()) = tokio::join!(
             fixture.execute("a", None),
@@ -243,13 +218,9 @@ async fn a_command_at_fault_fails_alone() {
         assert!(a.is_ok() && b.is_ok() && c.is_ok() && write.is_ok());
         assert!(matches!(faulty, Err(Error::Internal(_))), "{faulty:?}");
         assert_eq!(fixture.names(), "a b c d");
-        let db = Connection::open(fixture.path("")).unwrap();
-        let events = "SELECT group_concat(sequence || type, ' ') FROM events";
-        let events: String = db.query_row(events, [], |row| row.get(0)).unwrap();
-        assert_eq!(
-            events, "1pet.created 2pet.created 3pet.created",
-            "{fault:?}"
-        );
+        let events = fixture.query("SELECT group_concat(sequence || type, ' ') FROM events");
+        let expected = "1pet.created 2pet.created 3pet.created";
+        assert_eq!(events, expected, "{fault:?}");
     }
 }
 
@@ -257,7 +228,7 @@ async fn a_command_at_fault_fails_alone() {
 /// batch may be acknowledged, and later batches succeed.
 #[tokio::test]
 async fn a_full_disk_fails_the_whole_batch() {
-    let fixture = Fixture::new(100);
+    let fixture = Fixture::new();
     fixture.execute("first", None).await.unwrap();
     let limit = |pages: Option<u32>| {
         fixture.writer.run(move |db| {
@@ -268,8 +239,7 @@ async fn a_full_disk_fails_the_whole_batch() {
     };
     limit(None).await.unwrap();
     let large = "x".repeat(100_000).leak();
-    let outcomes = fixture.execute_together(["a", large, "b"]).await;
-    for outcome in outcomes {
+    for outcome in fixture.execute_together(["a", large, "b"]).await {
         assert!(matches!(outcome, Err(Error::Unavailable(_))), "{outcome:?}");
     }
     assert_eq!(fixture.names(), "first");
@@ -282,7 +252,7 @@ async fn a_full_disk_fails_the_whole_batch() {
 /// and every caller is told so.
 #[tokio::test]
 async fn a_failed_commit_fails_the_whole_batch() {
-    let fixture = Fixture::new(100);
+    let fixture = Fixture::new();
     let db = Connection::open(fixture.path("")).unwrap();
     db.execute_batch(
         "CREATE TABLE tags (pet_id INTEGER REFERENCES pets (id) DEFERRABLE INITIALLY DEFERRED);
@@ -295,22 +265,19 @@ async fn a_failed_commit_fails_the_whole_batch() {
     for outcome in fixture.execute_together(["a", "bad", "b"]).await {
         assert!(matches!(outcome, Err(Error::Unavailable(_))), "{outcome:?}");
     }
-    assert!(
-        fixture.writer.version().inserts > before,
-        "cached reads may be stale"
-    );
+    let version = fixture.writer.version().inserts;
+    assert!(version > before, "cached reads may be stale");
     fixture.execute("next", None).await.unwrap();
     assert_eq!(fixture.names(), "next");
 }
 
 #[tokio::test]
 async fn a_write_outlives_its_caller_and_close_drains_it() {
-    let fixture = Fixture::new(100);
+    let fixture = Fixture::new();
     let go = fixture.block().await;
-    {
-        let mut write = Box::pin(fixture.insert("orphan"));
-        assert!(matches!(poll!(&mut write), Poll::Pending));
-    }
+    let mut write = Box::pin(fixture.insert("orphan"));
+    assert!(poll!(&mut write).is_pending());
+    drop(write);
     go.send(()).unwrap();
     fixture.writer.close().await;
     assert_eq!(fixture.names(), "orphan");
@@ -321,7 +288,7 @@ async fn a_write_outlives_its_caller_and_close_drains_it() {
 /// The busy handler waits while another process has the write lock.
 #[tokio::test]
 async fn a_locked_file_is_waited_for() {
-    let fixture = Fixture::new(100);
+    let fixture = Fixture::new();
     let other = Connection::open(fixture.path("")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut write = Box::pin(fixture.insert("patient"));
@@ -336,7 +303,7 @@ async fn a_locked_file_is_waited_for() {
 /// Writes to a file that lost its name would be lost with it.
 #[tokio::test]
 async fn a_file_that_was_moved_away_is_not_written_to() {
-    let fixture = Fixture::new(100);
+    let fixture = Fixture::new();
     let (here, away) = (fixture.path(""), fixture.path("-away"));
     fixture.insert("before").await.unwrap();
     fs::rename(&here, &away).unwrap();
@@ -351,7 +318,7 @@ async fn a_file_that_was_moved_away_is_not_written_to() {
 #[tokio::test]
 async fn a_deleted_wal_is_saved_and_replaced() {
     for deleted in [&["-wal"][..], &["-shm"], &["-wal", "-shm"]] {
-        let fixture = Fixture::new(100);
+        let fixture = Fixture::new();
         fixture.insert("before").await.unwrap();
         for suffix in deleted {
             fs::remove_file(fixture.path(suffix)).unwrap();
@@ -362,9 +329,8 @@ async fn a_deleted_wal_is_saved_and_replaced() {
             dir: tempfile::tempdir().unwrap(),
             writer: fixture.writer,
         };
-        for suffix in ["", "-wal"] {
-            let from = fixture.dir.path().join(format!("petstore.db{suffix}"));
-            fs::copy(from, crashed.path(suffix)).unwrap();
+        for file in ["petstore.db", "petstore.db-wal"] {
+            fs::copy(fixture.dir.path().join(file), crashed.dir.path().join(file)).unwrap();
         }
         assert_eq!(crashed.names(), "before after", "{deleted:?}");
     }
@@ -373,16 +339,13 @@ async fn a_deleted_wal_is_saved_and_replaced() {
 /// A WAL from elsewhere would mix two histories.
 #[tokio::test]
 async fn a_replaced_wal_is_not_written_to() {
-    let fixture = Fixture::new(100);
+    let fixture = Fixture::new();
     fixture.insert("before").await.unwrap();
     let (wal, away) = (fixture.path("-wal"), fixture.path("-away"));
     fs::rename(&wal, &away).unwrap();
     fs::copy(&away, &wal).unwrap();
-    let replaced = fixture.insert("replaced").await;
-    assert!(
-        matches!(replaced, Err(Error::Unavailable(_))),
-        "{replaced:?}"
-    );
+    let lost = fixture.insert("lost").await;
+    assert!(matches!(lost, Err(Error::Unavailable(_))), "{lost:?}");
     fs::rename(&away, &wal).unwrap();
     fixture.insert("after").await.unwrap();
     assert_eq!(fixture.names(), "before after");
@@ -391,7 +354,7 @@ async fn a_replaced_wal_is_not_written_to() {
 /// A checkpoint follows once the WAL has grown, so that it stays small.
 #[tokio::test]
 async fn the_wal_is_checkpointed() {
-    let fixture = Fixture::new(100);
+    let fixture = Fixture::new();
     for _ in 0..80 {
         let name = "x".repeat(1 << 17);
         let write = move |db: &Connection| insert(db, &name);
@@ -407,7 +370,7 @@ async fn the_wal_is_checkpointed() {
 /// A WAL that only grows would fill the disk.
 #[tokio::test]
 async fn a_large_wal_is_unhealthy_while_checkpoints_fail() {
-    let fixture = Fixture::new(100);
+    let fixture = Fixture::new();
     let wal = fixture.writer.wal();
     wal.failing.store(true, Ordering::Relaxed);
     fixture.writer.ping().await.unwrap();
@@ -421,7 +384,7 @@ async fn a_large_wal_is_unhealthy_while_checkpoints_fail() {
 /// Cached reads stay valid while only API keys are written.
 #[tokio::test]
 async fn a_write_without_effect_keeps_the_version() {
-    let fixture = Fixture::new(100);
+    let fixture = Fixture::new();
     let before = fixture.writer.version().inserts;
     fixture.writer.run(|_| Ok(())).await.unwrap();
     assert_eq!(fixture.writer.version().inserts, before);
