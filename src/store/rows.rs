@@ -122,6 +122,14 @@ impl<T: Stored> Rows<T> {
         versions.current = row;
         logged
     }
+
+    /// Returns true if another transaction has locked the row, or the next batch has to decide
+    /// about it, because this one has changed it.
+    pub(super) fn must_wait(&self, key: &T::Key) -> bool {
+        let is_changed = |row: &Versions<T>| row.stored != row.current;
+        self.is_locked(key)
+            || (T::IS_DECIDED_BY_INDEX && self.rows.get(key).is_some_and(is_changed))
+    }
 }
 
 impl<T: Keyed> Rows<T> {
@@ -137,12 +145,6 @@ impl<T: Keyed> Rows<T> {
     pub(super) fn load_locked(&mut self, row: T) {
         self.locked.insert(row.key());
         self.load(row);
-    }
-
-    /// Returns true if the batch has changed the row.
-    pub(super) fn is_changed(&self, key: &T::Key) -> bool {
-        let versions = self.rows.get(key);
-        versions.is_some_and(|versions| versions.stored != versions.current)
     }
 
     pub(super) fn is_locked(&self, key: &T::Key) -> bool {
@@ -239,6 +241,11 @@ macro_rules! tables {
             /// Returns true if there is a row in both.
             pub(super) fn overlaps(&self, other: &Self) -> bool {
                 $(self.$table.iter().any(|key| other.$table.contains(key)) ||)+ false
+            }
+
+            /// Returns true if a row must be waited for.
+            pub(super) fn must_wait(&self, tables: &Tables) -> bool {
+                $(self.$table.iter().any(|key| tables.$table.must_wait(key)) ||)+ false
             }
 
             /// Visits the keys of every table, in the order in which rows are locked.

@@ -20,7 +20,7 @@ use super::{
         working_set::{NewIds, Times, WorkingSet},
     },
     read_first,
-    session::{Failure, Session, Step},
+    session::{BEGIN, DISCARD_PLANS, Failure, Session, Step},
     table_sql::{PETS_AND_THOSE_OF_ORDERS, TableSql, key_arrays, owned_keys},
 };
 use crate::{
@@ -234,15 +234,15 @@ pub(super) async fn load(
             Ok(())
         });
     }
-    let discard = session.connection.should_replan().then(Step::discard_plans);
-    let before_draw = 1 + usize::from(discard.is_some()) + wait.steps.len();
-    let steps = discard
-        .into_iter()
-        .chain([Step::begin()])
-        .chain(wait.steps)
-        .chain([Step::arrays(&DRAW, vec![counts])])
-        .chain(mem::take(&mut reads.steps))
-        .collect();
+    let mut steps = Vec::new();
+    if session.connection.should_replan() {
+        steps.push(Step::query(&DISCARD_PLANS, []));
+    }
+    steps.push(Step::query(&BEGIN, []));
+    steps.append(&mut wait.steps);
+    let before_draw = steps.len();
+    steps.push(Step::arrays(&DRAW, vec![counts]));
+    steps.append(&mut reads.steps);
     let results = session.pipeline(steps).await.map_err(Failure::RolledBack)?;
     let mut results = results.into_iter().skip(before_draw);
     let drawn = results.next().unwrap_or_default();
@@ -331,24 +331,6 @@ impl<'a> ForEachKeys<'a> for FindLocked<'_> {
 /// Returns true if another transaction has locked a row that a command reads, or the next batch
 /// has to decide about it.
 pub(super) fn is_locked(keys: &Keys, tables: &Tables) -> bool {
-    struct AnyLocked<'t>(&'t Tables, bool);
-    impl<'a> ForEachKeys<'a> for AnyLocked<'_> {
-        type Error = Infallible;
-
-        fn visit<T: Stored>(
-            &mut self,
-            keys: &'a [T::Key],
-            table: TableOf<T>,
-        ) -> Result<(), Infallible> {
-            let rows = (table.rows)(self.0);
-            let must_wait =
-                |key| rows.is_locked(key) || (T::IS_DECIDED_BY_INDEX && rows.is_changed(key));
-            self.1 |= keys.iter().any(must_wait);
-            Ok(())
-        }
-    }
-    let mut any = AnyLocked(tables, false);
-    let Ok(()) = keys.each(&mut any);
     let mut orders = keys.orders.iter().filter_map(|id| tables.orders.get(id));
-    any.1 || orders.any(|order| tables.pets.is_locked(&order.pet_id))
+    keys.must_wait(tables) || orders.any(|order| tables.pets.is_locked(&order.pet_id))
 }

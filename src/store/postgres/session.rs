@@ -22,9 +22,10 @@ use super::{
     pool::{CommitWarning, Connection, Pool, STATEMENT_TIMEOUT},
 };
 
-static BEGIN: Sql = Sql::new("begin", &[], || "BEGIN".into());
+pub(super) static BEGIN: Sql = Sql::new("begin", &[], || "BEGIN".into());
 static COMMIT: Sql = Sql::new("commit", &[], || "COMMIT".into());
-static DISCARD_PLANS: Sql = Sql::new("discard_plans", &[], || "DISCARD PLANS".into());
+/// Has all statements of the session planned again.
+pub(super) static DISCARD_PLANS: Sql = Sql::new("discard_plans", &[], || "DISCARD PLANS".into());
 static ROLLBACK: Sql = Sql::new("rollback", &[], || "ROLLBACK".into());
 
 /// The reason why a batch was not committed.
@@ -69,17 +70,8 @@ enum Parameter<'a> {
 }
 
 impl<'a> Step<'a> {
-    pub(super) fn begin() -> Self {
-        Self::query(&BEGIN, [])
-    }
-
     pub(super) fn commit() -> Self {
         Self::query(&COMMIT, [])
-    }
-
-    /// Has all statements of the session planned again.
-    pub(super) fn discard_plans() -> Self {
-        Self::query(&DISCARD_PLANS, [])
     }
 
     pub(super) fn query(
