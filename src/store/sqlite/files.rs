@@ -92,7 +92,7 @@ impl OpenFile {
 }
 
 /// Device and inode.
-fn identity(path: &Path) -> Option<(u64, u64)> {
+pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
     let file = fs::symlink_metadata(path).ok()?;
     Some((file.dev(), file.ino()))
 }

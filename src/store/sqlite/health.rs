@@ -3,7 +3,10 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use super::super::error::{Cause, Error};
+use super::{
+    super::error::{Cause, Error},
+    lock,
+};
 
 /// The last failure of the file, until a probe shows that it works again.
 #[derive(Debug, Default)]
@@ -56,7 +59,6 @@ impl Health {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        let state = self.0.lock();
-        state.expect("no thread panics while holding the lock")
+        lock(&self.0)
     }
 }

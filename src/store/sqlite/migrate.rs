@@ -100,11 +100,10 @@ pub(super) fn migrate(path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Rejects a file that is not a petstore database of a supported version, now that
-/// the WAL is visible: its header may be stale.
-pub(super) fn reject_newer(db: &Connection, path: &Path) -> Result<(), OpenError> {
+/// The state of an open file. The header on disk may be stale: the WAL is newer.
+pub(super) fn schema_state(db: &Connection, path: &Path) -> Result<SchemaState, OpenError> {
     let identity = Identity::read(db).map_err(OpenError::database(path))?;
-    identity.classify(path).map(drop)
+    identity.classify(path)
 }
 
 /// The type, name and SQL of every table, index, trigger and view.

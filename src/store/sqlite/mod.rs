@@ -25,20 +25,20 @@ mod writer;
 use std::{
     error,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{
-    Connection, params_from_iter,
+    Connection, ErrorCode, params_from_iter,
     types::{Type, ValueRef},
 };
 
 use super::{
     Options, Role, Version,
     command::PendingCommand,
-    error::{Error, OpenError},
+    error::{Cause, Error, OpenError},
     list::{MAX_EXAMINED, Select},
     metrics::{EventMetrics, QueueMetrics, StoreMetrics},
     sql::Sql,
@@ -97,11 +97,9 @@ pub struct Sqlite {
 impl Sqlite {
     pub(super) fn open(path: &Path, options: &Options) -> Result<Self, OpenError> {
         let (path, opened, lock) = open::open(path, options)?;
-        if options.role == Role::Service {
-            warn_if_public(&path);
-        }
         let failed = OpenError::database(&path);
         if options.role == Role::Service {
+            warn_if_public(&path);
             let added = added_objects(&opened.db).map_err(failed)?;
             if !added.is_empty() {
                 let objects = added.join(", ");
@@ -157,8 +155,8 @@ impl Sqlite {
                 queue("write", self.writer.queue_depth()),
             ],
             pools: Vec::new(),
-            commits: self.writer.commits(),
-            wal: Some(self.writer.wal()),
+            commits: &self.writer.shared.commits,
+            wal: Some(&self.writer.shared.wal),
             events: EventMetrics {
                 head: *self.event_head().borrow(),
                 lag: Duration::ZERO,
@@ -302,6 +300,16 @@ fn classify(cause: rusqlite::Error) -> Error {
         ) => Error::Unavailable(Arc::new(cause)),
         _ => Error::Internal(Arc::new(cause)),
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    let locked = mutex.lock();
+    locked.expect("no thread panics while holding the lock")
+}
+
+/// The code of SQLite, if that is what has failed.
+fn error_code(cause: &Cause) -> Option<ErrorCode> {
+    cause.downcast_ref::<rusqlite::Error>()?.sqlite_error_code()
 }
 
 /// Records that the file is damaged, if that is why a call failed.

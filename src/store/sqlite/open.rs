@@ -2,7 +2,7 @@
 //! service lock.
 
 use std::{
-    fs::{self, File, Metadata, TryLockError},
+    fs::{self, File, TryLockError},
     io::{self, Read},
     ops::Deref,
     os::unix::fs::{MetadataExt, OpenOptionsExt},
@@ -16,7 +16,8 @@ use rusqlite::Connection;
 use super::{
     super::{Options, Role, error::OpenError, root::reject_shared_folder},
     connect::{BUSY_TIMEOUT, connect_read_only},
-    migrate::{Identity, SCHEMA_VERSION, SchemaState, migrate, reject_newer},
+    files::identity,
+    migrate::{Identity, SCHEMA_VERSION, SchemaState, migrate, schema_state},
     recovery::{Opened, is_open, open_recovered, wal_path},
     regular_file::{open_regular, reject_irregular},
 };
@@ -128,9 +129,8 @@ fn inspect(path: &Path) -> Result<(ReadOnly, SchemaState), OpenError> {
     let path = canonical_path(path)?;
     sniff_header(&path, false)?;
     let db = ReadOnly::open(&path)?;
-    // The header on disk may be stale: the WAL is newer.
-    let identity = Identity::read(&db).map_err(OpenError::database(&path))?;
-    Ok((db, identity.classify(&path)?))
+    let state = schema_state(&db, &path)?;
+    Ok((db, state))
 }
 
 /// Opens a file that is not being served, for reading. While the lock is held, no
@@ -179,7 +179,8 @@ pub(super) fn open(
 ) -> Result<(PathBuf, Opened, Option<ServiceLock>), OpenError> {
     let (path, lock) = prepare(path, options)?;
     let opened = open_recovered(&path, options.role)?;
-    reject_newer(&opened.db, &path)?;
+    // Rejects a newer schema, now that the WAL is visible.
+    schema_state(&opened.db, &path)?;
     Ok((path, opened, lock))
 }
 
@@ -207,16 +208,13 @@ pub(super) fn sniff_header(path: &Path, create: bool) -> Result<SchemaState, Ope
     let mut head = Vec::new();
     let opened = open_regular(path, File::options().read(true));
     match opened.and_then(|file| file.take(105).read_to_end(&mut head)) {
-        Ok(0) if create => return reject_orphaned_wal(path),
-        Ok(0) => return Err(OpenError::NotAPetstore(path.into())),
-        Ok(_) => {}
-        Err(e) if e.kind() == io::ErrorKind::NotFound && create => {
-            return reject_orphaned_wal(path);
+        Ok(1..) => {}
+        Ok(0) if !create => return Err(OpenError::NotAPetstore(path.into())),
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+            return Err(OpenError::file(path)(cause));
         }
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            return Err(OpenError::Missing(path.into()));
-        }
-        Err(cause) => return Err(OpenError::file(path)(cause)),
+        Err(_) if !create => return Err(OpenError::Missing(path.into())),
+        Ok(0) | Err(_) => return reject_orphaned_wal(path),
     }
     // Offsets as in the SQLite file format: user_version at 60, application_id
     // at 68, and at 100 the b-tree page header of the schema table.
@@ -227,12 +225,12 @@ pub(super) fn sniff_header(path: &Path, create: bool) -> Result<SchemaState, Ope
     let is_empty_leaf = head.get(100) == Some(&13) && head.get(103..105) == Some(&[0, 0]);
     match (number(60), number(68)) {
         (Some(user_version), Some(application_id)) if head.starts_with(b"SQLite format 3\0") => {
-            let identity = Identity {
+            Identity {
                 application_id,
                 user_version,
                 has_schema: !is_empty_leaf,
-            };
-            identity.classify(path)
+            }
+            .classify(path)
         }
         _ => Err(OpenError::NotAPetstore(path.into())),
     }
@@ -284,9 +282,6 @@ pub(super) fn lock(path: &Path, create: bool) -> io::Result<Option<ServiceLock>>
 
 /// Whether the path leads to this file.
 pub(super) fn leads_to(path: &Path, file: &File) -> bool {
-    let identity = |file: Metadata| (file.dev(), file.ino());
-    let (Ok(found), Ok(file)) = (fs::symlink_metadata(path), file.metadata()) else {
-        return false;
-    };
-    identity(found) == identity(file)
+    let found = identity(path);
+    found.is_some() && found == file.metadata().ok().map(|file| (file.dev(), file.ino()))
 }

@@ -21,7 +21,7 @@ use super::{
     classify,
     connect::connect_read_only,
     health::Health,
-    report_damage,
+    lock, report_damage,
 };
 
 const QUEUE_CAPACITY: usize = 4096;
@@ -120,12 +120,6 @@ impl Readers {
         });
         let _ = closing.await;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .expect("no thread panics while holding the lock")
 }
 
 /// Resumes the threads when it is dropped.

@@ -12,7 +12,7 @@ use rusqlite::{Connection, ErrorCode};
 use super::{
     super::{Role, error::Error, metrics::WalMetrics},
     checkpoint::Checkpoints,
-    classify,
+    classify, error_code,
     files::{Files, FilesChanged},
     readers::{Readers, Suspension},
     recovery::{Opened, open_recovered, wal_path},
@@ -170,21 +170,15 @@ impl WritableFile {
         {
             return self.checkpoints.postpone();
         }
-        match &self.opened {
+        match &mut self.opened {
             Some(file) if file.index.is_new => {
                 if self.checkpoints.run(&file.db).is_err() {
-                    self.poison_index();
+                    file.index.is_new = false;
+                    self.is_index_poisoned = true;
                     let _ = self.recover();
                 }
             }
             _ => self.checkpoints.postpone(),
-        }
-    }
-
-    fn poison_index(&mut self) {
-        self.is_index_poisoned = true;
-        if let Some(file) = &mut self.opened {
-            file.index.is_new = false;
         }
     }
 
@@ -222,12 +216,8 @@ impl WritableFile {
 fn breaks_connection(error: &Error) -> bool {
     use ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull};
     match error {
-        Error::Unavailable(cause) => {
-            let cause = cause.downcast_ref::<rusqlite::Error>();
-            cause
-                .and_then(rusqlite::Error::sqlite_error_code)
-                .is_some_and(|code| !matches!(code, DatabaseBusy | DatabaseLocked | DiskFull))
-        }
+        Error::Unavailable(cause) => error_code(cause)
+            .is_some_and(|code| !matches!(code, DatabaseBusy | DatabaseLocked | DiskFull)),
         Error::OutcomeUnknown(_) => true,
         Error::Overloaded | Error::Internal(_) => false,
     }

@@ -26,9 +26,10 @@ use super::{
         queue::{try_enqueue, wait},
         working_set::{Times, WorkingSet},
     },
-    batch, classify,
+    batch, classify, error_code,
     events::last_sequence,
     health::Health,
+    lock,
     readers::Readers,
     recovery::Opened,
     report_damage,
@@ -77,7 +78,7 @@ type Write = Box<dyn FnOnce(&mut WriterThread) + Send>;
 #[derive(Debug)]
 pub(super) struct Writer {
     queue: Sender<Message>,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     timeout: Duration,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -134,20 +135,13 @@ impl Writer {
         self.shared.event_head.subscribe()
     }
 
-    pub(super) fn commits(&self) -> &CommitMetrics {
-        &self.shared.commits
-    }
-
-    pub(super) fn wal(&self) -> &WalMetrics {
-        &self.shared.wal
-    }
-
     /// Health check: fails unless a page can be written now and the WAL is bounded.
     pub(super) async fn ping(&self) -> Result<(), Error> {
         let wal = &self.shared.wal;
-        let limit = match wal.failing.load(Ordering::Relaxed) {
-            true => MAX_WAL_SIZE,
-            false => MAX_DELAYED_WAL_SIZE,
+        let limit = if wal.failing.load(Ordering::Relaxed) {
+            MAX_WAL_SIZE
+        } else {
+            MAX_DELAYED_WAL_SIZE
         };
         if wal.size.get() > limit {
             return Err(Error::Unavailable(Arc::new(WalTooLarge)));
@@ -184,11 +178,7 @@ impl Writer {
 
     /// Drains the queue, then joins the thread.
     pub(super) async fn close(&self) {
-        let thread = self
-            .thread
-            .lock()
-            .expect("no thread panics while holding the lock")
-            .take();
+        let thread = lock(&self.thread).take();
         let queue = self.queue.clone();
         let closing = tokio::task::spawn_blocking(move || {
             let _ = queue.send(Message::Stop);
@@ -200,11 +190,11 @@ impl Writer {
 
 /// State that the writer thread publishes. No other thread changes it, except for the health.
 #[derive(Debug, Default)]
-struct Shared {
+pub(super) struct Shared {
     health: Arc<Health>,
     version: Arc<VersionCounter>,
-    commits: CommitMetrics,
-    wal: Arc<WalMetrics>,
+    pub(super) commits: CommitMetrics,
+    pub(super) wal: Arc<WalMetrics>,
     event_head: watch::Sender<i64>,
 }
 
@@ -343,9 +333,10 @@ fn settle_failed_commit(db: &Connection, cause: rusqlite::Error) -> Error {
             overwrite(db).is_ok()
         })
     };
-    match write_failed || overwritten() {
-        true => Error::Unavailable(Arc::new(cause)),
-        false => Error::OutcomeUnknown(Arc::new(cause)),
+    if write_failed || overwritten() {
+        Error::Unavailable(Arc::new(cause))
+    } else {
+        Error::OutcomeUnknown(Arc::new(cause))
     }
 }
 
@@ -365,16 +356,13 @@ fn touch(db: &Connection) -> rusqlite::Result<()> {
 /// Returns true if the writes of others would fail, too: not if another process has the file
 /// locked.
 fn is_failure_of_file(error: &Error) -> bool {
-    let (Error::Unavailable(cause) | Error::OutcomeUnknown(cause)) = error else {
-        return false;
-    };
-    let code = cause
-        .downcast_ref()
-        .and_then(rusqlite::Error::sqlite_error_code);
-    !matches!(
-        code,
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
-    )
+    use ErrorCode::{DatabaseBusy, DatabaseLocked};
+    match error {
+        Error::Unavailable(cause) | Error::OutcomeUnknown(cause) => {
+            !matches!(error_code(cause), Some(DatabaseBusy | DatabaseLocked))
+        }
+        Error::Overloaded | Error::Internal(_) => false,
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

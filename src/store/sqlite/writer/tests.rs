@@ -360,7 +360,7 @@ async fn the_wal_is_checkpointed() {
         let write = move |db: &Connection| insert(db, &name);
         fixture.writer.run(write).await.unwrap();
     }
-    let wal = fixture.writer.wal();
+    let wal = &fixture.writer.shared.wal;
     assert!(wal.checkpoints.get() >= 2, "{wal:?}");
     assert_eq!(wal.checkpoint_failures.get(), 0);
     let size = fs::metadata(fixture.path("-wal")).unwrap().len();
@@ -371,7 +371,7 @@ async fn the_wal_is_checkpointed() {
 #[tokio::test]
 async fn a_large_wal_is_unhealthy_while_checkpoints_fail() {
     let fixture = Fixture::new();
-    let wal = fixture.writer.wal();
+    let wal = &fixture.writer.shared.wal;
     wal.failing.store(true, Ordering::Relaxed);
     fixture.writer.ping().await.unwrap();
     wal.size.set(MAX_WAL_SIZE + 1);
