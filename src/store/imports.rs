@@ -72,10 +72,8 @@ impl Command for WriteChunk {
             }
         }
         for new in &chunk.pets {
-            let pet = new
-                .clone()
-                .with_id(PetId::from_store(draft.new_id(Sequence::Pets)));
-            draft.put(pet);
+            let id = PetId::from_store(draft.new_id(Sequence::Pets));
+            draft.put(new.clone().with_id(id));
         }
         Ok(draft.last_event)
     }

@@ -34,10 +34,8 @@ impl Command for CreatePet {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Pet, Infallible> {
-        let pet = self
-            .0
-            .clone()
-            .with_id(PetId::from_store(draft.new_id(Sequence::Pets)));
+        let id = PetId::from_store(draft.new_id(Sequence::Pets));
+        let pet = self.0.clone().with_id(id);
         draft.put(pet.clone());
         Ok(pet)
     }
@@ -105,10 +103,9 @@ impl Stored for Pet {
             (Some(_), Some(after)) => (EventType::PetUpdated, after),
             (Some(before), None) => (EventType::PetDeleted, before),
         };
-        let logged = LoggedChange::new(kind, pet.id.get(), pet)?;
         Some(LoggedChange {
             is_append: before.is_none(),
-            ..logged
+            ..LoggedChange::new(kind, pet.id.get(), pet)?
         })
     }
 }

@@ -67,12 +67,6 @@ impl<'a> Value<'a> {
     }
 }
 
-impl From<i64> for Value<'_> {
-    fn from(int: i64) -> Self {
-        Self::Int(int)
-    }
-}
-
 /// A stored value that this program would not have written. It is not shown, because it may
 /// be a secret.
 #[derive(Debug, thiserror::Error)]

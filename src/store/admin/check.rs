@@ -250,10 +250,9 @@ pub(super) fn check_file(
     for Derived { what, sql, derive } in DERIVED {
         progress(what);
         let mut select = db.prepare(sql)?;
-        let mut rows = select.query([])?;
         let mut wrong = 0;
-        while let Some(row) = rows.next()? {
-            let (text, derived): (String, String) = sqlite::read_row(row)?;
+        for row in select.query_map([], sqlite::read_row)? {
+            let (text, derived): (String, String) = row?;
             wrong += i64::from(derive(&text) != derived);
         }
         problems.extend(problem(wrong, what));
@@ -264,14 +263,12 @@ pub(super) fn check_file(
 /// What SQLite finds wrong with the pages, one problem per line.
 pub(super) fn damaged_pages(db: &Connection, pragma: &str) -> rusqlite::Result<Vec<String>> {
     let mut check = db.prepare(pragma)?;
-    let mut rows = check.query([])?;
     let mut problems = Vec::new();
-    while let Some(row) = rows.next()? {
-        let found: String = row.get(0)?;
+    for found in check.query_map([], sqlite::read_row::<String>)? {
         // A row may have several lines, after a heading.
-        let lines = found
-            .lines()
-            .filter(|it| *it != "ok" && !it.starts_with("***"));
+        let found = found?;
+        let lines = found.lines();
+        let lines = lines.filter(|line| *line != "ok" && !line.starts_with("***"));
         problems.extend(lines.map(|line| format!("damage: {line}")));
     }
     Ok(problems)

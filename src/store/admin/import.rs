@@ -200,9 +200,10 @@ impl Importer {
         self.done = done as i64;
         let others_write = (self.last_event).is_some_and(|expected| last_event > expected);
         self.last_event = Some(last_event + events);
-        Ok(match others_write {
-            true => started.elapsed(),
-            false => Duration::ZERO,
+        Ok(if others_write {
+            started.elapsed()
+        } else {
+            Duration::ZERO
         })
     }
 

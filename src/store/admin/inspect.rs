@@ -79,8 +79,8 @@ pub(crate) async fn inspect(url: &DatabaseUrl) -> Result<Inspected, ReadError> {
         }
     };
     Ok(Inspected {
-        keys: read_keys(&store).await?,
         last_change: store.one(LAST_CHANGE.text()).await?,
+        keys: read_keys(&store).await?,
         server,
     })
 }

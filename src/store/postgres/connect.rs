@@ -125,9 +125,10 @@ impl fmt::Debug for Connector {
 
 /// As in libpq, certificates are verified only with `sslmode=verify-full`.
 fn tls_connector(url: &PostgresUrl) -> io::Result<MakeRustlsConnect> {
-    let config = match url.verify_certificate {
-        true => tls::verifying(trusted_certificates(url)?),
-        false => tls::insecure(),
+    let config = if url.verify_certificate {
+        tls::verifying(trusted_certificates(url)?)
+    } else {
+        tls::insecure()
     };
     Ok(MakeRustlsConnect::new(config))
 }

@@ -60,15 +60,11 @@ impl Fence {
 
     /// Step 2.
     pub(super) fn finish(&mut self, holders: &Holders, now: Instant) {
-        for pending in &mut self.pending {
-            pending
-                .holders
-                .retain(|holder, _| holders.contains_key(holder));
+        for Pending { holders: left, .. } in &mut self.pending {
+            left.retain(|holder, _| holders.contains_key(holder));
         }
-        let is_new = self
-            .pending
-            .back()
-            .is_none_or(|newest| newest.last < self.last);
+        let newest = self.pending.back();
+        let is_new = newest.is_none_or(|newest| newest.last < self.last);
         if is_new && self.last > self.decided && self.pending.len() < MAX_PENDING {
             self.pending.push_back(Pending {
                 last: self.last,

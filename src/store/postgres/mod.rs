@@ -306,11 +306,8 @@ impl Postgres {
         let sql = Sql::interned(&select.sql, &kinds);
         let rows = self.reads.read(sql, &as_sql(&select.parameters)).await?;
         if !select.examines {
-            let items = rows
-                .iter()
-                .map(Record::from_row)
-                .collect::<Result<_, _>>()?;
-            return Ok(query.page(items, None));
+            let items = rows.iter().map(Record::from_row);
+            return Ok(query.page(items.collect::<Result<_, _>>()?, None));
         }
         let (mut items, mut last) = (Vec::new(), None);
         for row in &rows {

@@ -49,9 +49,7 @@ impl TableSql {
         };
         let equal = |column: &Column| format!("{table}.{0} = new.{0}", column.name);
         let same_key = key.iter().map(equal).collect::<Vec<_>>().join(" AND ");
-        let set = values
-            .iter()
-            .map(|column| format!("{0} = new.{0}", column.name));
+        let set = values.iter().map(|it| format!("{0} = new.{0}", it.name));
         let set = set.collect::<Vec<_>>().join(", ");
         let has_key = match key {
             [id] => format!("{} = ANY($1)", id.name),
@@ -74,11 +72,8 @@ impl TableSql {
             )
         };
         let sql = |text: String, columns: &[Column]| {
-            Sql::owned(
-                table,
-                text,
-                columns.iter().map(|column| column.kind.array()),
-            )
+            let kinds = columns.iter().map(|column| column.kind.array());
+            Sql::owned(table, text, kinds)
         };
         Self {
             lock: sql(
@@ -139,8 +134,7 @@ impl ExplainTables for TableSql {
 
 /// `$1, $2, …`
 pub(super) fn parameters(count: usize) -> String {
-    let numbers = 1..=count;
-    let parameters = numbers.map(|number| format!("${number}"));
+    let parameters = (1..=count).map(|number| format!("${number}"));
     parameters.collect::<Vec<_>>().join(", ")
 }
 

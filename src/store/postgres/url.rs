@@ -152,9 +152,10 @@ impl FromStr for PostgresUrl {
         if sslrootcert.is_some() && !verify_certificate {
             return Err(invalid("sslrootcert requires sslmode=verify-full".into()));
         }
-        let sslmode = match verify_certificate {
-            true => "require",
-            false => sslmode.as_deref().unwrap_or("prefer"),
+        let sslmode = if verify_certificate {
+            "require"
+        } else {
+            sslmode.as_deref().unwrap_or("prefer")
         };
         let sslmode = format!("sslmode={sslmode}");
         kept.push(&sslmode);
