@@ -6,10 +6,9 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 use super::{
     super::{
         list::Dialect,
-        postgres::{self, BATCH_SETTINGS},
+        postgres::{self, BATCH_SETTINGS, type_of},
         shared_statements, sqlite,
         statements::NamedSql,
-        table::Kind,
         url::DatabaseUrl,
     },
     reader::ReadError,
@@ -61,7 +60,8 @@ fn explain_in_file(db: &Connection, sql: NamedSql) -> rusqlite::Result<Explained
 }
 
 async fn explain_on_server(client: &Client, sql: NamedSql) -> Result<Explained, ReadError> {
-    let types: Vec<_> = sql.kinds.iter().map(|kind| type_name(*kind)).collect();
+    let types = sql.kinds.iter().map(|kind| type_of(*kind).name().into());
+    let types: Vec<String> = types.collect();
     let nulls = vec!["NULL"; types.len()].join(", ");
     let parenthesized = |list: String| match list.as_str() {
         "" => String::new(),
@@ -83,17 +83,4 @@ async fn explain_on_server(client: &Client, sql: NamedSql) -> Result<Explained, 
         name: sql.name,
         sql: sql.text,
     })
-}
-
-fn type_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Int => "bigint",
-        Kind::Bool => "boolean",
-        Kind::Text => "text",
-        Kind::Bytes => "bytea",
-        Kind::Ints => "bigint[]",
-        Kind::Bools => "boolean[]",
-        Kind::Texts => "text[]",
-        Kind::ByteStrings => "bytea[]",
-    }
 }

@@ -50,10 +50,7 @@ statements! {
 }
 
 impl Postgres {
-    pub(in super::super) async fn webhook_lease(
-        &self,
-        owner: &str,
-    ) -> Result<Vec<LeasedWebhook>, Error> {
+    pub(crate) async fn webhook_lease(&self, owner: &str) -> Result<Vec<LeasedWebhook>, Error> {
         let lease = WEBHOOK_LEASE.as_micros() as i64;
         let renew = RENEW_BEFORE.as_micros() as i64;
         let parameters: Parameters = &[&owner, &lease, &renew];
@@ -68,7 +65,7 @@ impl Postgres {
         leased.collect()
     }
 
-    pub(in super::super) async fn webhook_release(&self, owner: &str) -> Result<(), Error> {
+    pub(crate) async fn webhook_release(&self, owner: &str) -> Result<(), Error> {
         self.background.write(&RELEASE, &[&owner]).await?;
         Ok(())
     }

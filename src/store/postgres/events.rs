@@ -24,7 +24,7 @@ use super::{
     connect::Connector,
     fence::{Fence, Holders},
     now_micros,
-    pool::{Parameters, Pool},
+    pool::{LOCK, Parameters, Pool},
     read_first,
 };
 use crate::{
@@ -51,7 +51,7 @@ const LAG_WARNING: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct EventLog {
     source: String,
-    pool: Pool,
+    pub(super) pool: Pool,
     polls: SingleFlight<Result<(i64, bool), Error>>,
     /// Locked by the poll that is running.
     poller: tokio::sync::Mutex<Poller>,
@@ -92,10 +92,6 @@ impl EventLog {
             committed,
             followed: Notify::new(),
         }
-    }
-
-    pub(super) fn pool(&self) -> &Pool {
-        &self.pool
     }
 
     pub(super) fn metrics(&self) -> EventMetrics {
@@ -172,20 +168,18 @@ impl EventLog {
     }
 }
 
-const LOCK: &str = "no thread panics while holding the lock";
-
 impl Postgres {
-    pub(in super::super) fn event_source(&self) -> &str {
+    pub(crate) fn event_source(&self) -> &str {
         &self.events.source
     }
 
-    pub(in super::super) fn event_head(&self) -> watch::Receiver<i64> {
+    pub(crate) fn event_head(&self) -> watch::Receiver<i64> {
         let head = self.events.head.subscribe();
         self.events.followed.notify_one();
         head
     }
 
-    pub(in super::super) async fn event_sync(&self) -> Result<(), Error> {
+    pub(crate) async fn event_sync(&self) -> Result<(), Error> {
         let deadline = Instant::now() + SYNC_TIMEOUT;
         let (target, mut is_decided) = self.events.poll().await?;
         let is_held = || self.events.metrics().lag >= SYNC_TIMEOUT;
@@ -198,13 +192,13 @@ impl Postgres {
         Ok(())
     }
 
-    pub(in super::super) async fn event_newest(&self) -> Result<Option<Event>, Error> {
+    pub(crate) async fn event_newest(&self) -> Result<Option<Event>, Error> {
         let Decided { server, head } = self.events.decided();
         let rows = self.reads.read(&NEWEST, &[&server, &head]).await?;
         rows.first().map(Event::from_row).transpose()
     }
 
-    pub(in super::super) async fn event_read(
+    pub(crate) async fn event_read(
         &self,
         after: Option<EventId>,
         sort: Sort,
@@ -234,7 +228,7 @@ impl Postgres {
         }
     }
 
-    pub(in super::super) async fn event_get(&self, id: EventId) -> Result<Option<Event>, Error> {
+    pub(crate) async fn event_get(&self, id: EventId) -> Result<Option<Event>, Error> {
         for _ in 0..2 {
             let Decided { server, .. } = self.events.decided();
             let rows = self.reads.read(&GET, &[&server, &id.sequence]).await?;
@@ -249,10 +243,7 @@ impl Postgres {
         Err(Error::Unavailable(Arc::new(OtherServer)))
     }
 
-    pub(in super::super) async fn event_purge(
-        &self,
-        retention: EventRetention,
-    ) -> Result<u64, Error> {
+    pub(crate) async fn event_purge(&self, retention: EventRetention) -> Result<u64, Error> {
         self.event_sync().await?;
         let Decided { server, head } = self.events.decided();
         let age = self.max_age(retention.age);
@@ -265,7 +256,7 @@ impl Postgres {
         Ok(purged as u64)
     }
 
-    pub(in super::super) async fn event_follow(&self) {
+    pub(crate) async fn event_follow(&self) {
         let events = &self.events;
         let mut latch = ErrorLatch::new("event log poll");
         let (mut head, mut moved_at) = (0, Instant::now());
@@ -285,9 +276,10 @@ impl Postgres {
             if head != new {
                 (head, moved_at) = (new, Instant::now());
             }
-            let interval = match moved_at.elapsed() < Duration::from_secs(1) {
-                true => POLL_INTERVAL,
-                false => IDLE_POLL_INTERVAL,
+            let interval = if moved_at.elapsed() < Duration::from_secs(1) {
+                POLL_INTERVAL
+            } else {
+                IDLE_POLL_INTERVAL
             };
             sleep(MIN_POLL_INTERVAL).await;
             let committed = events.committed.notified();

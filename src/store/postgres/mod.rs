@@ -31,7 +31,10 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::{sync::Notify, time::timeout};
-use tokio_postgres::{Client, Transaction, types::ToSql};
+use tokio_postgres::{
+    Client, Transaction,
+    types::{FromSql, ToSql},
+};
 
 use super::{
     Options, Role, Version,
@@ -56,7 +59,7 @@ use writer::{MAX_PATIENT, WRITE_TIMEOUT, Writer};
 
 pub use error::PostgresError;
 pub(super) use migrate::created;
-pub(super) use pool::BATCH_SETTINGS;
+pub(super) use pool::{BATCH_SETTINGS, type_of};
 pub use url::PostgresUrl;
 
 /// How long migrating may take, including the wait for a replica that is
@@ -237,9 +240,9 @@ impl Postgres {
         ];
         let pools = [
             ("read", &self.reads),
-            ("version", self.snapshot.pool()),
+            ("version", &self.snapshot.pool),
             ("background", &self.background),
-            ("event", self.events.pool()),
+            ("event", &self.events.pool),
         ];
         let pools = pools.map(|(name, pool)| (name, vec![pool])).into_iter();
         let of_writers = writers.map(|(name, writer)| (name, writer.pools().collect()));
@@ -248,15 +251,13 @@ impl Postgres {
             connections: pools.iter().map(|pool| pool.connections()).sum(),
             statements_in_flight: pools.iter().map(|pool| pool.statements_in_flight()).sum(),
         });
-        let pools = pools.collect();
         let queues = writers.map(|(name, writer)| QueueMetrics {
             name,
             depth: writer.queue_depth(),
         });
-        let queues = queues.into();
         StoreMetrics {
-            queues,
-            pools,
+            queues: queues.into(),
+            pools: pools.collect(),
             commits: &self.commits,
             wal: None,
             events: self.events.metrics(),
@@ -350,26 +351,26 @@ impl Row for tokio_postgres::Row {
 
     fn value(&self, column: usize, kind: Kind) -> Result<Value<'_>, Error> {
         let value = match kind {
-            Kind::Int => self
-                .try_get::<_, Option<_>>(column)
-                .map(|it| it.map(Value::Int)),
-            Kind::Bool => self
-                .try_get::<_, Option<_>>(column)
-                .map(|it| it.map(Value::Bool)),
-            Kind::Text => self
-                .try_get::<_, Option<&str>>(column)
-                .map(|it| it.map(Value::text)),
-            _ => self
-                .try_get::<_, Option<&[u8]>>(column)
-                .map(|it| it.map(|bytes| Value::Bytes(bytes.into()))),
+            Kind::Int => get(self, column, Value::Int),
+            Kind::Bool => get(self, column, Value::Bool),
+            Kind::Text => get(self, column, |text: &str| Value::text(text)),
+            _ => get(self, column, |bytes: &[u8]| Value::Bytes(bytes.into())),
         };
-        let value = value.map_err(|error| Self::corrupt(column, error))?;
-        Ok(value.unwrap_or(Value::Null))
+        value.map_err(|error| Self::corrupt(column, error))
     }
 
     fn corrupt(_: usize, cause: impl std_error::Error + Send + Sync + 'static) -> Error {
         Error::Internal(Arc::new(cause))
     }
+}
+
+fn get<'a, T: FromSql<'a>>(
+    row: &'a tokio_postgres::Row,
+    column: usize,
+    to_value: fn(T) -> Value<'a>,
+) -> Result<Value<'a>, tokio_postgres::Error> {
+    let value: Option<T> = row.try_get(column)?;
+    Ok(value.map_or(Value::Null, to_value))
 }
 
 /// Every statement that only PostgreSQL executes.

@@ -18,10 +18,7 @@ statements! {
 }
 
 impl Postgres {
-    pub(in super::super) async fn pet_list(
-        &self,
-        query: ListQuery<PetFilter>,
-    ) -> Result<Page<Pet>, Error> {
+    pub(crate) async fn pet_list(&self, query: ListQuery<PetFilter>) -> Result<Page<Pet>, Error> {
         if let Some(ids) = &query.filter.ids {
             let rows = self.reads.read(&GET_MANY, &[&ids.as_slice()]).await?;
             let pets = rows.iter().map(Pet::from_row).collect::<Result<_, _>>()?;

@@ -62,7 +62,7 @@ impl Slot {
     }
 }
 
-const LOCK: &str = "no thread panics while holding the lock";
+pub(super) const LOCK: &str = "no thread panics while holding the lock";
 
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -319,7 +319,7 @@ impl Connection {
     }
 }
 
-fn type_of(kind: Kind) -> Type {
+pub(in super::super) fn type_of(kind: Kind) -> Type {
     match kind {
         Kind::Int => Type::INT8,
         Kind::Bool => Type::BOOL,

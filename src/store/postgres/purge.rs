@@ -22,7 +22,7 @@ fn delete(purge: Purge) -> String {
 }
 
 impl Postgres {
-    pub(in super::super) async fn purge(
+    pub(in crate::store) async fn purge(
         &self,
         purge: Purge,
         retention: SignedDuration,

@@ -8,7 +8,7 @@ use std::sync::{
 use super::{
     super::{Version, error::Error},
     connect::Connector,
-    pool::Pool,
+    pool::{LOCK, Pool},
     read_first,
 };
 
@@ -33,7 +33,7 @@ statements! {
 #[derive(Debug)]
 pub(super) struct SnapshotNumber {
     /// One connection: another session would be another number.
-    pool: Pool,
+    pub(super) pool: Pool,
     last: Mutex<String>,
     number: AtomicU64,
 }
@@ -45,10 +45,6 @@ impl SnapshotNumber {
             last: Mutex::default(),
             number: AtomicU64::new(0),
         }
-    }
-
-    pub(super) fn pool(&self) -> &Pool {
-        &self.pool
     }
 
     /// The number of the last snapshot that was seen.
@@ -64,10 +60,7 @@ impl SnapshotNumber {
     pub(super) async fn current(&self) -> Result<Version, Error> {
         let rows = self.pool.read(&SNAPSHOT, &[]).await?;
         let snapshot: String = read_first(&rows)?;
-        let mut last = self
-            .last
-            .lock()
-            .expect("no task panics while holding the lock");
+        let mut last = self.last.lock().expect(LOCK);
         if *last != snapshot {
             *last = snapshot;
             self.number.fetch_add(1, Ordering::Release);

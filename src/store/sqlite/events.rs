@@ -55,19 +55,19 @@ pub(super) fn last_sequence(db: &Connection) -> rusqlite::Result<i64> {
 }
 
 impl Sqlite {
-    pub(in super::super) fn event_source(&self) -> &str {
+    pub(crate) fn event_source(&self) -> &str {
         &self.event_source
     }
 
-    pub(in super::super) fn event_head(&self) -> watch::Receiver<i64> {
+    pub(crate) fn event_head(&self) -> watch::Receiver<i64> {
         self.writer.event_head()
     }
 
-    pub(in super::super) async fn event_newest(&self) -> Result<Option<Event>, Error> {
+    pub(crate) async fn event_newest(&self) -> Result<Option<Event>, Error> {
         Ok(self.query(&NEWEST, Vec::new()).await?.pop())
     }
 
-    pub(in super::super) async fn event_read(
+    pub(crate) async fn event_read(
         &self,
         after: Option<EventId>,
         sort: Sort,
@@ -94,16 +94,13 @@ impl Sqlite {
         self.readers.run(read).await
     }
 
-    pub(in super::super) async fn event_get(&self, id: EventId) -> Result<Option<Event>, Error> {
+    pub(crate) async fn event_get(&self, id: EventId) -> Result<Option<Event>, Error> {
         let sequence = Value::Int(id.sequence);
         let found: Option<Event> = self.query(&GET, vec![sequence]).await?.pop();
         Ok(found.filter(|event| event.id() == id))
     }
 
-    pub(in super::super) async fn event_purge(
-        &self,
-        retention: EventRetention,
-    ) -> Result<u64, Error> {
+    pub(crate) async fn event_purge(&self, retention: EventRetention) -> Result<u64, Error> {
         let before = self.retained_since(retention.age).as_microsecond();
         let max = i64::try_from(retention.count).unwrap_or(i64::MAX);
         let last = move |db: &Connection| {

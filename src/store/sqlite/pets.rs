@@ -29,10 +29,7 @@ statements! {
 const RARE: i64 = 8;
 
 impl Sqlite {
-    pub(in super::super) async fn pet_list(
-        &self,
-        query: ListQuery<PetFilter>,
-    ) -> Result<Page<Pet>, Error> {
+    pub(crate) async fn pet_list(&self, query: ListQuery<PetFilter>) -> Result<Page<Pet>, Error> {
         let read = move |db: &Connection| {
             let filter = &query.filter;
             if let Some(ids) = &filter.ids {

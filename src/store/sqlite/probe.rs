@@ -60,7 +60,7 @@ impl Scan {
 impl Sqlite {
     /// Fails unless the file can be read and written now. If it could not be written lately, a
     /// success makes the store usable again.
-    pub(in super::super) async fn ping(&self) -> Result<(), Error> {
+    pub(crate) async fn ping(&self) -> Result<(), Error> {
         let before = self.health.failures();
         let is_failing = self.health.failure().is_some();
         let scan = Arc::clone(&self.scan);
