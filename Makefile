@@ -95,7 +95,8 @@ soak: tools
 torture: export TORTURE = 1
 torture: tools
 	cargo test --locked --test process -- --include-ignored --nocapture --test-threads=1 torture:: \
-		a_killed_import no_race store_stress:: stopped_replica::
+		a_killed_import no_race stopped_replica::
+	cargo test --locked --test store -- --include-ignored --nocapture --test-threads=1 stress::
 
 lint: lint-rust deny
 
@@ -148,7 +149,7 @@ REPRODUCIBLE = SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) \
 
 # The binary contains the list of its dependencies (cargo auditable), and generates the
 # manual pages and shell completions. The bill of materials names the root of the
-# repository, and covers bench/ too.
+# repository, and covers the other crates of the workspace too.
 package: TOOLS = dpkg-shlibdeps:dpkg-dev
 package: PETSTORE = $(BUILT)/dist/petstore
 package: export PATH := $(abspath $(CARGO_TOOLS)):$(PATH)
@@ -165,7 +166,7 @@ package: tools
 	$(PETSTORE) completions fish > target/package/petstore.fish
 	$(REPRODUCIBLE) cargo-cyclonedx cyclonedx --format json --spec-version 1.5
 	sed 's|$(CURDIR)|/petstore|g' petstore.cdx.json > target/package/petstore.cdx.json
-	rm petstore.cdx.json bench/petstore-bench.cdx.json
+	rm petstore.cdx.json bench/petstore-bench.cdx.json tests/support/petstore-test-support.cdx.json
 	$(REPRODUCIBLE) cargo-deb --profile dist --no-build --locked
 
 reproducible: tools

@@ -15,13 +15,23 @@ use petstore::{
     clock::Clock,
 };
 use serde_json::json;
+use support::{Backend, eventually};
 
-use crate::{
-    contract,
-    harness::{Backend, Server, eventually},
-};
+use crate::{contract, harness::Server};
 
-pub async fn every_operation_requires_an_api_key(backend: Backend) {
+support::cases! {
+    ALL: [
+        every_operation_requires_an_api_key,
+        only_a_single_bearer_token_is_accepted,
+        auth_precedes_routing_and_validation,
+        scopes_restrict_operations,
+        revoked_and_expired_keys_get_401,
+        a_new_key_works_at_once_and_its_last_use_is_recorded,
+        deprecated_calls_are_recorded_per_key,
+    ],
+}
+
+async fn every_operation_requires_an_api_key(backend: Backend) {
     let server = Server::start(backend).await;
     for (method, path, _) in contract::callable_operations() {
         let response = server
@@ -46,7 +56,7 @@ pub async fn every_operation_requires_an_api_key(backend: Backend) {
     }
 }
 
-pub async fn only_a_single_bearer_token_is_accepted(backend: Backend) {
+async fn only_a_single_bearer_token_is_accepted(backend: Backend) {
     let server = Server::start(backend).await;
     let key = server.key.clone();
     let get = |value: Vec<u8>| {
@@ -109,7 +119,7 @@ pub async fn only_a_single_bearer_token_is_accepted(backend: Backend) {
         .assert_error(401, "missing_api_key");
 }
 
-pub async fn auth_precedes_routing_and_validation(backend: Backend) {
+async fn auth_precedes_routing_and_validation(backend: Backend) {
     let server = Server::start(backend).await;
     for (method, path, body) in [
         (Method::GET, "/v1/pets?limit=0", ""),
@@ -138,7 +148,7 @@ pub async fn auth_precedes_routing_and_validation(backend: Backend) {
     create.send().await.assert_error(403, "insufficient_scope");
 }
 
-pub async fn scopes_restrict_operations(backend: Backend) {
+async fn scopes_restrict_operations(backend: Backend) {
     let server = Server::start(backend).await;
     server
         .create(json!({"name": "A", "categoryId": 1, "status": "available"}))
@@ -191,7 +201,7 @@ pub async fn scopes_restrict_operations(backend: Backend) {
     }
 }
 
-pub async fn revoked_and_expired_keys_get_401(backend: Backend) {
+async fn revoked_and_expired_keys_get_401(backend: Backend) {
     let offset = Arc::new(AtomicI64::new(0));
     let hours = offset.clone();
     let server = Server::start_with(backend, |config| {
@@ -233,7 +243,7 @@ pub async fn revoked_and_expired_keys_get_401(backend: Backend) {
     assert_eq!(status(&server.key).await, 200);
 }
 
-pub async fn a_new_key_works_at_once_and_its_last_use_is_recorded(backend: Backend) {
+async fn a_new_key_works_at_once_and_its_last_use_is_recorded(backend: Backend) {
     let server = Server::start(backend).await;
     for _ in 0..5 {
         let key = server.create_key(&Scope::ALL, None).await;
@@ -251,7 +261,7 @@ pub async fn a_new_key_works_at_once_and_its_last_use_is_recorded(backend: Backe
 }
 
 /// The operator can find the clients that still call a deprecated operation.
-pub async fn deprecated_calls_are_recorded_per_key(backend: Backend) {
+async fn deprecated_calls_are_recorded_per_key(backend: Backend) {
     let server = Server::start(backend).await;
     let key = server.create_key(&Scope::ALL, None).await;
     for path in ["/v1/pets/1", "/v1/pets/2", "/v1/pets/abc", "/v1/pets"] {

@@ -3,11 +3,21 @@
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
+use support::Backend;
 
-use crate::{
-    client::Response,
-    harness::{Backend, Server},
-};
+use crate::{client::Response, harness::Server};
+
+support::cases! {
+    DATABASES: [
+        categories_are_named_renamed_and_deleted,
+        categories_are_listed_by_id,
+        invalid_categories_are_rejected,
+        names_are_unique_ignoring_case,
+        preconditions_of_categories_are_evaluated,
+        concurrent_changes_of_categories_are_serialized,
+        races_of_put_and_delete_have_an_order,
+    ],
+}
 
 /// Names a category, with preconditions.
 async fn put_if(server: &Server, id: i64, name: &str, headers: &[(&str, &str)]) -> Response {
@@ -31,7 +41,7 @@ async fn list(server: &Server) -> Value {
     server.get("/v1/categories?limit=100").await.json()
 }
 
-pub async fn categories_are_named_renamed_and_deleted(backend: Backend) {
+async fn categories_are_named_renamed_and_deleted(backend: Backend) {
     let server = Server::start(backend).await;
     assert_eq!(list(&server).await, json!([]));
     server
@@ -66,7 +76,7 @@ pub async fn categories_are_named_renamed_and_deleted(backend: Backend) {
     assert_eq!(server.put_category(-3, "Dogs").await.status, 201);
 }
 
-pub async fn categories_are_listed_by_id(backend: Backend) {
+async fn categories_are_listed_by_id(backend: Backend) {
     let server = Server::start(backend).await;
     let ids = [0, i64::MAX, -1, i64::MIN, 1, 9_007_199_254_740_993, 2, -2];
     for id in ids {
@@ -125,7 +135,7 @@ pub async fn categories_are_listed_by_id(backend: Backend) {
     assert!(tags[0] != tags[1] && tags[0] == tags[2], "{tags:?}");
 }
 
-pub async fn invalid_categories_are_rejected(backend: Backend) {
+async fn invalid_categories_are_rejected(backend: Backend) {
     let server = Server::start(backend).await;
     let put = |path: &str, body: &str| {
         let request = server.request(Method::PUT, path);
@@ -187,7 +197,7 @@ pub async fn invalid_categories_are_rejected(backend: Backend) {
     assert_eq!(response.json(), json!({"id": 1, "name": name}));
 }
 
-pub async fn names_are_unique_ignoring_case(backend: Backend) {
+async fn names_are_unique_ignoring_case(backend: Backend) {
     let server = Server::start(backend).await;
     for (id, (name, taken)) in [
         ("Dogs", &["dogs", "DOGS"][..]),
@@ -223,7 +233,7 @@ pub async fn names_are_unique_ignoring_case(backend: Backend) {
     assert_eq!(server.put_category(101, "DOGS").await.status, 201);
 }
 
-pub async fn preconditions_of_categories_are_evaluated(backend: Backend) {
+async fn preconditions_of_categories_are_evaluated(backend: Backend) {
     let server = Server::start(backend).await;
     let failed = |response: Response| response.assert_error(412, "precondition_failed");
     // Only create.
@@ -268,7 +278,7 @@ pub async fn preconditions_of_categories_are_evaluated(backend: Backend) {
     );
 }
 
-pub async fn concurrent_changes_of_categories_are_serialized(backend: Backend) {
+async fn concurrent_changes_of_categories_are_serialized(backend: Backend) {
     let server = Server::start(backend).await;
     for round in 0..5 {
         // One name for many ids: exactly one wins.
@@ -319,7 +329,7 @@ pub async fn concurrent_changes_of_categories_are_serialized(backend: Backend) {
 }
 
 /// Puts and deletes of one category: the responses have an order in which they are true.
-pub async fn races_of_put_and_delete_have_an_order(backend: Backend) {
+async fn races_of_put_and_delete_have_an_order(backend: Backend) {
     let server = Server::start(backend).await;
     for round in 0..10 {
         let path = format!("/v1/categories/{round}");

@@ -14,13 +14,14 @@ use hyper::client::{self, conn::http2::SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ClientConfig;
 use serde_json::Value;
+use support::Identity;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpSocket, TcpStream},
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::{contract, harness::Server, identity::Identity};
+use crate::{contract, harness::Server};
 
 /// A request to build and send.
 pub struct Request<'a> {

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use futures_util::future::join_all;
 use http::{Method, Version};
+use support::{Backend, TIMEOUT, eventually};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
@@ -11,10 +12,24 @@ use tokio::{
 
 use crate::{
     client::Stream,
-    harness::{Backend, Server, ServerConfig, TIMEOUT, eventually},
+    harness::{Server, ServerConfig},
     http1::RawConnection,
     http2::{PREFACE, SETTINGS},
 };
+
+support::cases! {
+    ALL: [
+        health_is_served_when_all_connections_are_busy,
+        silent_connections_do_not_keep_health_checks_out,
+        bursts_of_connections_get_200_or_503,
+        evicted_connections_without_a_response_get_503,
+        the_address_that_holds_most_loses_its_longest_idle_connection,
+        an_address_can_be_limited,
+        evicted_http2_connections_get_goaway,
+        draining_connections_close_after_their_next_response,
+        draining_http2_connections_get_goaway,
+    ],
+}
 
 const LIST: &str = "GET /v1/pets";
 const GET_LIST: &str = "GET /v1/pets HTTP/1.1\r\nHost: x\r\nKEY\r\n\r\n";
@@ -97,7 +112,7 @@ async fn busy(server: &Server) -> RawConnection<'_> {
     conn
 }
 
-pub async fn health_is_served_when_all_connections_are_busy(backend: Backend) {
+async fn health_is_served_when_all_connections_are_busy(backend: Backend) {
     let server = Server::start_with(backend, limited_to(2)).await;
     let streams = [busy(&server).await, busy(&server).await];
     let mut conn = RawConnection::connect(&server).await;
@@ -123,7 +138,7 @@ pub async fn health_is_served_when_all_connections_are_busy(backend: Backend) {
     assert_eq!(server.get("/v1/pets").await.status, 200);
 }
 
-pub async fn silent_connections_do_not_keep_health_checks_out(backend: Backend) {
+async fn silent_connections_do_not_keep_health_checks_out(backend: Backend) {
     let server = Server::start_with(backend, limited_to(1)).await;
     let _stream = busy(&server).await;
     let mut silent = Vec::new();
@@ -141,7 +156,7 @@ pub async fn silent_connections_do_not_keep_health_checks_out(backend: Backend) 
 
 /// Behind a proxy all clients share an address. A connection beyond the limit must not
 /// take the place of another that has not been served yet.
-pub async fn bursts_of_connections_get_200_or_503(backend: Backend) {
+async fn bursts_of_connections_get_200_or_503(backend: Backend) {
     let server = Server::start_with(backend, limited_to(4)).await;
     let mut statuses = BTreeMap::new();
     for _ in 0..20 {
@@ -161,7 +176,7 @@ pub async fn bursts_of_connections_get_200_or_503(backend: Backend) {
 }
 
 /// A client that has waited for too long, or is too slow, learns why it is not served.
-pub async fn evicted_connections_without_a_response_get_503(backend: Backend) {
+async fn evicted_connections_without_a_response_get_503(backend: Backend) {
     let server = Server::start_with(backend, limited_to(1)).await;
     for (number, sent) in (1..).zip(["", "GET /v1/pets HTTP/1.1\r\nHost:"]) {
         let mut waiting = connect(&server, 2).await;
@@ -180,7 +195,7 @@ pub async fn evicted_connections_without_a_response_get_503(backend: Backend) {
     }
 }
 
-pub async fn the_address_that_holds_most_loses_its_longest_idle_connection(backend: Backend) {
+async fn the_address_that_holds_most_loses_its_longest_idle_connection(backend: Backend) {
     let server = Server::start_with(backend, limited_to(5)).await;
     let mut few = connect(&server, 2).await;
     assert_served(&mut few).await;
@@ -201,7 +216,7 @@ pub async fn the_address_that_holds_most_loses_its_longest_idle_connection(backe
     assert_eq!(server.metric("petstore_open_connections").await, 5.0);
 }
 
-pub async fn an_address_can_be_limited(backend: Backend) {
+async fn an_address_can_be_limited(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.server.max_connections_per_address = Some(2);
     })
@@ -220,7 +235,7 @@ pub async fn an_address_can_be_limited(backend: Backend) {
     }
 }
 
-pub async fn evicted_http2_connections_get_goaway(backend: Backend) {
+async fn evicted_http2_connections_get_goaway(backend: Backend) {
     let server = Server::start_with(backend, limited_to(1)).await;
     let mut idle = server.connect(Version::HTTP_2).await;
     let start = [PREFACE, SETTINGS, &get_root(1)].concat();
@@ -243,7 +258,7 @@ const DRAIN_DELAY: Duration = Duration::from_secs(600);
 
 /// Until the end of the drain delay nothing is closed that a client may be about to use:
 /// it learns from a response that the connection closes.
-pub async fn draining_connections_close_after_their_next_response(backend: Backend) {
+async fn draining_connections_close_after_their_next_response(backend: Backend) {
     let mut server = Server::start_with(backend, |config| {
         config.service.server.drain_delay = DRAIN_DELAY;
     })
@@ -272,7 +287,7 @@ pub async fn draining_connections_close_after_their_next_response(backend: Backe
     }
 }
 
-pub async fn draining_http2_connections_get_goaway(backend: Backend) {
+async fn draining_http2_connections_get_goaway(backend: Backend) {
     let mut server = Server::start_with(backend, |config| {
         config.service.server.drain_delay = DRAIN_DELAY;
     })

@@ -1,11 +1,15 @@
 //! CORS: preflight requests and the headers that let allowed origins read responses.
 
 use http::Method;
+use support::Backend;
 
-use crate::{
-    client::Request,
-    harness::{Backend, Server},
-};
+use crate::{client::Request, harness::Server};
+
+support::cases! {
+    ALL: [
+        only_allowed_origins_get_cors_headers,
+    ],
+}
 
 /// The preflight request that a browser sends before a page on `origin` may create a pet.
 fn preflight<'a>(server: &'a Server, origin: &str) -> Request<'a> {
@@ -18,7 +22,7 @@ fn preflight<'a>(server: &'a Server, origin: &str) -> Request<'a> {
     )
 }
 
-pub async fn only_allowed_origins_get_cors_headers(backend: Backend) {
+async fn only_allowed_origins_get_cors_headers(backend: Backend) {
     let disabled = Server::start(backend).await;
     let shop = "https://shop.example";
     preflight(&disabled, shop)

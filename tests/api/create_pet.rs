@@ -4,13 +4,26 @@ use std::collections::BTreeSet;
 
 use http::Method;
 use serde_json::{Value, json};
+use support::Backend;
 
-use crate::{
-    contract,
-    harness::{Backend, Server},
-};
+use crate::{contract, harness::Server};
 
-pub async fn create_returns_201_with_the_pet_and_its_location(backend: Backend) {
+support::cases! {
+    DATABASES: [
+        create_returns_201_with_the_pet_and_its_location,
+        names_and_category_ids_round_trip_exactly,
+        an_omitted_status_stays_absent,
+        unknown_members_are_ignored,
+        integers_are_accepted_in_any_json_notation,
+        invalid_bodies_get_400_and_store_nothing,
+        content_types_other_than_json_get_415,
+        content_encodings_get_415,
+        oversized_bodies_get_413,
+        concurrent_creates_get_unique_ascending_ids,
+    ],
+}
+
+async fn create_returns_201_with_the_pet_and_its_location(backend: Backend) {
     let server = Server::start(backend).await;
     for id in 1..=3 {
         let body = json!({"name": "Biscuit", "categoryId": 3, "status": "available"});
@@ -24,7 +37,7 @@ pub async fn create_returns_201_with_the_pet_and_its_location(backend: Backend) 
     }
 }
 
-pub async fn names_and_category_ids_round_trip_exactly(backend: Backend) {
+async fn names_and_category_ids_round_trip_exactly(backend: Backend) {
     let server = Server::start(backend).await;
     let long = "ü".repeat(255);
     let names = [
@@ -66,7 +79,7 @@ pub async fn names_and_category_ids_round_trip_exactly(backend: Backend) {
     assert_eq!(server.post("/v1/pets", escaped).await.json()["name"], "A🐈");
 }
 
-pub async fn an_omitted_status_stays_absent(backend: Backend) {
+async fn an_omitted_status_stays_absent(backend: Backend) {
     let server = Server::start(backend).await;
     let created = server
         .post("/v1/pets", r#"{"name":"Moss","categoryId":7}"#)
@@ -86,7 +99,7 @@ pub async fn an_omitted_status_stays_absent(backend: Backend) {
     }
 }
 
-pub async fn unknown_members_are_ignored(backend: Backend) {
+async fn unknown_members_are_ignored(backend: Backend) {
     let server = Server::start(backend).await;
     let body =
         r#"{"id":999,"x":{"y":[null,1e5,"\u00e9",{}]},"Name":"no","name":"A","categoryId":1,"":0}"#;
@@ -97,7 +110,7 @@ pub async fn unknown_members_are_ignored(backend: Backend) {
     );
 }
 
-pub async fn integers_are_accepted_in_any_json_notation(backend: Backend) {
+async fn integers_are_accepted_in_any_json_notation(backend: Backend) {
     let server = Server::start(backend).await;
     for (written, value) in [
         ("1.0", 1),
@@ -118,7 +131,7 @@ pub async fn integers_are_accepted_in_any_json_notation(backend: Backend) {
     }
 }
 
-pub async fn invalid_bodies_get_400_and_store_nothing(backend: Backend) {
+async fn invalid_bodies_get_400_and_store_nothing(backend: Backend) {
     let server = Server::start(backend).await;
     let malformed: &[&[u8]] = &[
         b"",
@@ -268,7 +281,7 @@ pub async fn invalid_bodies_get_400_and_store_nothing(backend: Backend) {
     assert_eq!(server.count_pets().await, 0);
 }
 
-pub async fn content_types_other_than_json_get_415(backend: Backend) {
+async fn content_types_other_than_json_get_415(backend: Backend) {
     let server = Server::start(backend).await;
     let body = r#"{"name":"A","categoryId":1}"#;
     let post = |types: &[&str]| {
@@ -309,7 +322,7 @@ pub async fn content_types_other_than_json_get_415(backend: Backend) {
     }
 }
 
-pub async fn content_encodings_get_415(backend: Backend) {
+async fn content_encodings_get_415(backend: Backend) {
     let server = Server::start(backend).await;
     let body = r#"{"name":"A","categoryId":1,"petId":1}"#;
     for (method, path) in [
@@ -347,7 +360,7 @@ pub async fn content_encodings_get_415(backend: Backend) {
     response.assert_error(415, "unsupported_media_type");
 }
 
-pub async fn oversized_bodies_get_413(backend: Backend) {
+async fn oversized_bodies_get_413(backend: Backend) {
     let server = Server::start(backend).await;
     let body = |size: usize| {
         let start = r#"{"name":"A","categoryId":1,"x":""#;
@@ -365,7 +378,7 @@ pub async fn oversized_bodies_get_413(backend: Backend) {
     assert_eq!(server.count_pets().await, 1);
 }
 
-pub async fn concurrent_creates_get_unique_ascending_ids(backend: Backend) {
+async fn concurrent_creates_get_unique_ascending_ids(backend: Backend) {
     let server = Server::start(backend).await;
     let server = &server;
     let clients = (0..32).map(|client| async move {

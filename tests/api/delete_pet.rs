@@ -3,11 +3,18 @@
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
+use support::Backend;
 
-use crate::{
-    client::Response,
-    harness::{Backend, Server},
-};
+use crate::{client::Response, harness::Server};
+
+support::cases! {
+    DATABASES: [
+        a_deleted_pet_is_gone_everywhere,
+        preconditions_prevent_a_deletion,
+        a_reserved_pet_is_kept_and_a_sold_one_leaves_its_order,
+        deletions_and_orders_are_serialized,
+    ],
+}
 
 async fn create(server: &Server) -> i64 {
     let pet = json!({"name": "Rex", "categoryId": 1, "status": "available"});
@@ -18,7 +25,7 @@ async fn delete(server: &Server, pet: i64) -> Response {
     server.delete(&format!("/v1/pets/{pet}")).await
 }
 
-pub async fn a_deleted_pet_is_gone_everywhere(backend: Backend) {
+async fn a_deleted_pet_is_gone_everywhere(backend: Backend) {
     let server = Server::start(backend).await;
     for _ in 0..3 {
         create(&server).await;
@@ -94,7 +101,7 @@ pub async fn a_deleted_pet_is_gone_everywhere(backend: Backend) {
     assert_eq!(*total, 3);
 }
 
-pub async fn preconditions_prevent_a_deletion(backend: Backend) {
+async fn preconditions_prevent_a_deletion(backend: Backend) {
     let server = Server::start(backend).await;
     create(&server).await;
     let old = server.get("/v1/pets/1").await;
@@ -152,7 +159,7 @@ pub async fn preconditions_prevent_a_deletion(backend: Backend) {
     }
 }
 
-pub async fn a_reserved_pet_is_kept_and_a_sold_one_leaves_its_order(backend: Backend) {
+async fn a_reserved_pet_is_kept_and_a_sold_one_leaves_its_order(backend: Backend) {
     let server = Server::start(backend).await;
     let pet = create(&server).await;
     let order = server.place_order(pet).await;
@@ -214,7 +221,7 @@ pub async fn a_reserved_pet_is_kept_and_a_sold_one_leaves_its_order(backend: Bac
 }
 
 /// There is never an open order without its pet.
-pub async fn deletions_and_orders_are_serialized(backend: Backend) {
+async fn deletions_and_orders_are_serialized(backend: Backend) {
     let server = Server::start(backend).await;
     let status = |response: &Response| response.status.as_u16();
     for round in 0..10 {

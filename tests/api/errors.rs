@@ -8,10 +8,17 @@ use petstore::{
     page::{ListQuery, Position},
     pet::PetFilter,
 };
+use support::Backend;
 
-use crate::harness::{Backend, Server};
+use crate::harness::Server;
 
-pub async fn error_bodies_match_the_snapshot(backend: Backend) {
+support::cases! {
+    ALL: [
+        error_bodies_match_the_snapshot,
+    ],
+}
+
+async fn error_bodies_match_the_snapshot(backend: Backend) {
     let server = Server::start(backend).await;
     let orders_only = server.create_key(&[Scope::OrdersRead], None).await;
     let get = |path: &str| server.request(Method::GET, path);

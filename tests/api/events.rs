@@ -18,12 +18,34 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use jiff::{SignedDuration, Timestamp};
 use petstore::{api_key::Scope, clock::Clock};
 use serde_json::{Value, json};
+use support::{Backend, TIMEOUT, eventually};
 use tokio::time::timeout;
 
-use crate::{
-    client::Response,
-    harness::{Backend, Server, TIMEOUT, eventually},
-};
+use crate::{client::Response, harness::Server};
+
+support::cases! {
+    ALL: [
+        every_change_is_an_event,
+        an_expired_order_is_an_event_without_a_key,
+        filters_and_scopes_select_events,
+        a_long_poll_waits_for_an_event,
+        a_long_poll_ends_with_its_client,
+        a_stalled_http2_stream_is_closed,
+        events_are_listed_newest_first,
+        a_position_that_is_gone_gets_410,
+        invalid_event_queries_get_400,
+        a_stream_sends_events_as_they_happen,
+        a_quiet_stream_has_heartbeats,
+        a_stream_ends_by_age,
+        a_stalled_stream_delays_nobody,
+        a_resumed_stream_misses_and_repeats_nothing,
+        streams_end_with_their_api_key_and_at_shutdown,
+        streams_are_limited_by_key_address_and_in_all,
+        a_filtered_page_does_bounded_work,
+        a_long_log_without_a_match_is_read_to_its_end,
+        scans_are_charged_to_the_rate_limit,
+    ],
+}
 
 /// A position that no test reaches: well-formed, and not of any event.
 const UNKNOWN: &str = "evt_AQAAAAAAAAAJ5l4wFyTHhJuBh9G5";
@@ -90,7 +112,7 @@ fn position(page: &Response) -> String {
     after.split('&').next().unwrap().into()
 }
 
-pub async fn every_change_is_an_event(backend: Backend) {
+async fn every_change_is_an_event(backend: Backend) {
     let server = Server::start(backend).await;
     let pet = server.create(json!({"name": "Rex", "categoryId": 3, "status": "available"}));
     let pet = pet.await;
@@ -177,7 +199,7 @@ pub async fn every_change_is_an_event(backend: Backend) {
 }
 
 /// The service makes the change itself.
-pub async fn an_expired_order_is_an_event_without_a_key(backend: Backend) {
+async fn an_expired_order_is_an_event_without_a_key(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.api.reserve_for = Some(SignedDuration::from_secs(1));
     })
@@ -202,7 +224,7 @@ pub async fn an_expired_order_is_an_event_without_a_key(backend: Backend) {
     assert_eq!(by_a_key, [true, false, false], "{events:?}");
 }
 
-pub async fn filters_and_scopes_select_events(backend: Backend) {
+async fn filters_and_scopes_select_events(backend: Backend) {
     let server = Server::start(backend).await;
     let pet = server
         .create(json!({"name": "A", "categoryId": 1, "status": "available"}))
@@ -275,7 +297,7 @@ pub async fn filters_and_scopes_select_events(backend: Backend) {
     assert_eq!(types(seen.as_array().unwrap()), ["order.placed"]);
 }
 
-pub async fn a_long_poll_waits_for_an_event(backend: Backend) {
+async fn a_long_poll_waits_for_an_event(backend: Backend) {
     let server = Server::start(backend).await;
     let start = server.get("/v1/events?after=now").await;
     assert_eq!(start.json(), json!([]));
@@ -312,7 +334,7 @@ pub async fn a_long_poll_waits_for_an_event(backend: Backend) {
     assert_eq!(types(page.json().as_array().unwrap()), ["pet.created"]);
 }
 
-pub async fn events_are_listed_newest_first(backend: Backend) {
+async fn events_are_listed_newest_first(backend: Backend) {
     let server = Server::start(backend).await;
     assert!(read_desc(&server, DESC).await.is_empty());
     let start = position(&server.get("/v1/events").await);
@@ -370,7 +392,7 @@ pub async fn events_are_listed_newest_first(backend: Backend) {
     assert_eq!(types(&found), ["pet.updated", "pet.updated", "pet.created"]);
 }
 
-pub async fn a_position_that_is_gone_gets_410(backend: Backend) {
+async fn a_position_that_is_gone_gets_410(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.event_retention.count = 3;
     })
@@ -422,7 +444,7 @@ pub async fn a_position_that_is_gone_gets_410(backend: Backend) {
     stream(UNKNOWN).await.assert_error(410, "cursor_unknown");
 }
 
-pub async fn invalid_event_queries_get_400(backend: Backend) {
+async fn invalid_event_queries_get_400(backend: Backend) {
     let server = Server::start(backend).await;
     for query in [
         "after=",
@@ -481,7 +503,7 @@ pub async fn invalid_event_queries_get_400(backend: Backend) {
 }
 
 /// A client that gives up makes room for others, although nothing was sent to it.
-pub async fn a_long_poll_ends_with_its_client(backend: Backend) {
+async fn a_long_poll_ends_with_its_client(backend: Backend) {
     let server =
         Server::start_with(backend, |config| config.service.api.streams.max_open = 1).await;
     for http2 in [false, true] {
@@ -508,7 +530,7 @@ pub async fn a_long_poll_ends_with_its_client(backend: Backend) {
 }
 
 /// A client that never reads cannot keep its place for ever.
-pub async fn a_stalled_http2_stream_is_closed(backend: Backend) {
+async fn a_stalled_http2_stream_is_closed(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.server.write_timeout = Duration::from_secs(1);
         config.service.api.streams.heartbeat_interval = Duration::from_millis(100);
@@ -633,7 +655,7 @@ impl EventStream {
 
 const STREAM: &str = "/v1/events/stream";
 
-pub async fn a_stream_sends_events_as_they_happen(backend: Backend) {
+async fn a_stream_sends_events_as_they_happen(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_pets(1).await;
     for http2 in [false, true] {
@@ -671,7 +693,7 @@ pub async fn a_stream_sends_events_as_they_happen(backend: Backend) {
 }
 
 /// A quiet stream stays alive, and its position moves past what is filtered out.
-pub async fn a_quiet_stream_has_heartbeats(backend: Backend) {
+async fn a_quiet_stream_has_heartbeats(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.api.streams.heartbeat_interval = Duration::from_millis(50);
     })
@@ -692,7 +714,7 @@ pub async fn a_quiet_stream_has_heartbeats(backend: Backend) {
     assert_eq!(moved, position);
 }
 
-pub async fn a_stream_ends_by_age(backend: Backend) {
+async fn a_stream_ends_by_age(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.api.streams.max_age = Duration::from_secs(1);
     })
@@ -702,7 +724,7 @@ pub async fn a_stream_ends_by_age(backend: Backend) {
 }
 
 /// A client that does not read delays nobody, and gets everything when it reads again.
-pub async fn a_stalled_stream_delays_nobody(backend: Backend) {
+async fn a_stalled_stream_delays_nobody(backend: Backend) {
     let server = Server::start(backend).await;
     let path = format!("{STREAM}?types=pet.created");
     let mut stalled = EventStream::open(&server, &path, &[], true).await;
@@ -719,7 +741,7 @@ pub async fn a_stalled_stream_delays_nobody(backend: Backend) {
 }
 
 /// A client that is cut off resumes where it was, wherever that was.
-pub async fn a_resumed_stream_misses_and_repeats_nothing(backend: Backend) {
+async fn a_resumed_stream_misses_and_repeats_nothing(backend: Backend) {
     let server = Server::start(backend).await;
     let mut stream = EventStream::open(&server, STREAM, &[], false).await;
     // Before the first event, too.
@@ -742,7 +764,7 @@ pub async fn a_resumed_stream_misses_and_repeats_nothing(backend: Backend) {
     assert_eq!(received, read(&server, "/v1/events").await.0);
 }
 
-pub async fn streams_end_with_their_api_key_and_at_shutdown(backend: Backend) {
+async fn streams_end_with_their_api_key_and_at_shutdown(backend: Backend) {
     let offset = Arc::new(AtomicI64::new(0));
     let hours = offset.clone();
     let mut server = Server::start_with(backend, |config| {
@@ -785,7 +807,7 @@ pub async fn streams_end_with_their_api_key_and_at_shutdown(backend: Backend) {
 }
 
 /// One key cannot take all streams, nor can one address. Behind a proxy, clients share one.
-pub async fn streams_are_limited_by_key_address_and_in_all(backend: Backend) {
+async fn streams_are_limited_by_key_address_and_in_all(backend: Backend) {
     let server =
         Server::start_with(backend, |config| config.service.api.streams.max_open = 4).await;
     let mut others = Vec::new();
@@ -839,7 +861,7 @@ pub async fn streams_are_limited_by_key_address_and_in_all(backend: Backend) {
 }
 
 /// A page that finds nothing ends after some events, and its link leads on.
-pub async fn a_filtered_page_does_bounded_work(backend: Backend) {
+async fn a_filtered_page_does_bounded_work(backend: Backend) {
     let server = Server::start(backend).await;
     add_events(&server, 25_000).await;
     for (parameters, size) in [("limit=100", 9_100.0), ("limit=1000&sort=desc", 10_000.0)] {
@@ -861,7 +883,7 @@ pub async fn a_filtered_page_does_bounded_work(backend: Backend) {
 
 /// A long poll waits at the end of the log, and so does a stream, however much they have to
 /// skip.
-pub async fn a_long_log_without_a_match_is_read_to_its_end(backend: Backend) {
+async fn a_long_log_without_a_match_is_read_to_its_end(backend: Backend) {
     let server = Server::start(backend).await;
     add_events(&server, 25_000).await;
     let filter = "types=order.placed,order.cancelled";
@@ -884,7 +906,7 @@ pub async fn a_long_log_without_a_match_is_read_to_its_end(backend: Backend) {
 
 /// Reading on without a match is charged to the key, like the pages that it would take, and
 /// leaves half of the quota for requests.
-pub async fn scans_are_charged_to_the_rate_limit(backend: Backend) {
+async fn scans_are_charged_to_the_rate_limit(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.api.rate_limit = Some("12/24h".parse().unwrap());
     })

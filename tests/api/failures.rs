@@ -7,11 +7,19 @@ use petstore::{
     api_key::{ApiKeySecret, Scope},
     clock::Clock,
 };
+use support::{Backend, eventually};
 
-use crate::{
-    contract,
-    harness::{Backend, Server, eventually},
-};
+use crate::{contract, harness::Server};
+
+support::cases! {
+    ALL: [
+        a_panic_returns_500,
+        broken_storage_returns_503,
+        keys_are_not_rejected_while_the_key_table_is_unreadable,
+        requests_over_the_in_flight_limit_are_shed,
+        a_full_write_queue_returns_503_and_stores_nothing,
+    ],
+}
 
 /// Sends every operation a valid request and expects the error.
 async fn assert_every_operation_fails(server: &Server, status: u16, code: &str) {
@@ -33,7 +41,7 @@ async fn assert_operations_fail(
     }
 }
 
-pub async fn a_panic_returns_500(backend: Backend) {
+async fn a_panic_returns_500(backend: Backend) {
     let mut server = Server::start_with(backend, |config| {
         config.service.api.clock = Clock::new(|| panic!("this clock is broken"));
     })
@@ -55,7 +63,7 @@ pub async fn a_panic_returns_500(backend: Backend) {
     );
 }
 
-pub async fn broken_storage_returns_503(backend: Backend) {
+async fn broken_storage_returns_503(backend: Backend) {
     let server = Server::start(backend).await;
     // Loads the API key into memory.
     server
@@ -75,7 +83,7 @@ pub async fn broken_storage_returns_503(backend: Backend) {
 }
 
 /// A key missing from the cache may be new: without the database it is a 500, not a 401.
-pub async fn keys_are_not_rejected_while_the_key_table_is_unreadable(backend: Backend) {
+async fn keys_are_not_rejected_while_the_key_table_is_unreadable(backend: Backend) {
     let server = Server::start(backend).await;
     server
         .get("/v1/nothing")
@@ -102,7 +110,7 @@ pub async fn keys_are_not_rejected_while_the_key_table_is_unreadable(backend: Ba
 
 /// Load shedding: requests over the in-flight limit fail at once with 503 and do not
 /// affect those in flight. Health checks and authentication errors are still served.
-pub async fn requests_over_the_in_flight_limit_are_shed(backend: Backend) {
+async fn requests_over_the_in_flight_limit_are_shed(backend: Backend) {
     let server = |limit| {
         Server::start_with(backend, move |config| {
             config.service.api.limits.max_in_flight = limit;
@@ -134,7 +142,7 @@ pub async fn requests_over_the_in_flight_limit_are_shed(backend: Backend) {
     assert_eq!(server.count_pets().await, 4);
 }
 
-pub async fn a_full_write_queue_returns_503_and_stores_nothing(backend: Backend) {
+async fn a_full_write_queue_returns_503_and_stores_nothing(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.options.write_queue_capacity = 2;
         let fixed = Timestamp::now();

@@ -10,8 +10,21 @@ use petstore::{
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
+use support::Backend;
 
-use crate::harness::{Backend, Server};
+use crate::harness::Server;
+
+support::cases! {
+    DATABASES: [
+        every_combination_of_filters_finds_exactly_its_pets,
+        names_are_found_ignoring_case,
+        short_pages_lead_to_all_items,
+        changes_during_a_walk_hide_no_pet,
+        a_cursor_belongs_to_its_query,
+        ids_and_categories_are_found,
+        invalid_filters_get_400,
+    ],
+}
 
 /// Parts of names, each with its folded form. None of them changes its neighbours.
 const PARTS: &[(&str, &str)] = &[
@@ -71,7 +84,7 @@ fn ids(pets: &[Value]) -> Vec<i64> {
 }
 
 /// Every combination of filters, in both directions, compared with a naive search.
-pub async fn every_combination_of_filters_finds_exactly_its_pets(backend: Backend) {
+async fn every_combination_of_filters_finds_exactly_its_pets(backend: Backend) {
     let server = Server::start(backend).await;
     let seed = rand::random::<u64>();
     println!("seed {seed}");
@@ -162,7 +175,7 @@ pub async fn every_combination_of_filters_finds_exactly_its_pets(backend: Backen
 }
 
 /// Case is ignored, accents are not, and nothing is a wildcard.
-pub async fn names_are_found_ignoring_case(backend: Backend) {
+async fn names_are_found_ignoring_case(backend: Backend) {
     let server = Server::start(backend).await;
     let long = "y".repeat(255);
     let names = [
@@ -247,7 +260,7 @@ const MANY: &str = "
     FROM n;";
 
 /// A page examines at most 1,000 rows. Links lead to the rest.
-pub async fn short_pages_lead_to_all_items(backend: Backend) {
+async fn short_pages_lead_to_all_items(backend: Backend) {
     let server = Server::start_with(backend, |config| config.sql = MANY).await;
     let rare: Vec<_> = (1..=6).map(|n| n * 399).collect();
     for (filter, expected, is_short) in [
@@ -302,7 +315,7 @@ pub async fn short_pages_lead_to_all_items(backend: Backend) {
 }
 
 /// A walk visits every pet that exists and keeps its name throughout, once.
-pub async fn changes_during_a_walk_hide_no_pet(backend: Backend) {
+async fn changes_during_a_walk_hide_no_pet(backend: Backend) {
     let server = Server::start(backend).await;
     for filter in [
         "",
@@ -347,7 +360,7 @@ pub async fn changes_during_a_walk_hide_no_pet(backend: Backend) {
     }
 }
 
-pub async fn a_cursor_belongs_to_its_query(backend: Backend) {
+async fn a_cursor_belongs_to_its_query(backend: Backend) {
     let server = Server::start(backend).await;
     for _ in 0..3 {
         let pet = json!({"name": "Rex", "categoryId": 1, "status": "sold"});
@@ -417,7 +430,7 @@ pub async fn a_cursor_belongs_to_its_query(backend: Backend) {
     page.assert_error(400, "invalid_parameter");
 }
 
-pub async fn ids_and_categories_are_found(backend: Backend) {
+async fn ids_and_categories_are_found(backend: Backend) {
     let server = Server::start(backend).await;
     for category in [i64::MIN, -1, 0, i64::MAX, -1] {
         server
@@ -450,7 +463,7 @@ pub async fn ids_and_categories_are_found(backend: Backend) {
     assert_eq!(server.get("/v1/pets?id=6").await.json()[0]["id"], 6);
 }
 
-pub async fn invalid_filters_get_400(backend: Backend) {
+async fn invalid_filters_get_400(backend: Backend) {
     let server = Server::start(backend).await;
     let too_many: Vec<_> = (1..=101).map(|id| id.to_string()).collect();
     let too_many = [

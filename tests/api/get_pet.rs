@@ -3,10 +3,20 @@
 use jiff::Timestamp;
 use petstore::clock::Clock;
 use serde_json::json;
+use support::Backend;
 
-use crate::harness::{Backend, Server};
+use crate::harness::Server;
 
-pub async fn get_returns_the_pet(backend: Backend) {
+support::cases! {
+    DATABASES: [
+        get_returns_the_pet,
+        invalid_and_unknown_ids_get_404,
+        deprecation_and_sunset_headers_are_sent,
+        get_returns_410_from_the_sunset_date,
+    ],
+}
+
+async fn get_returns_the_pet(backend: Backend) {
     let server = Server::start(backend).await;
     let id = server
         .create(json!({"name": "Moss", "categoryId": 7, "status": "pending"}))
@@ -19,7 +29,7 @@ pub async fn get_returns_the_pet(backend: Backend) {
     assert_eq!(server.get("/v1/pets/1?limit=0").await.json(), expected);
 }
 
-pub async fn invalid_and_unknown_ids_get_404(backend: Backend) {
+async fn invalid_and_unknown_ids_get_404(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_pets(1).await;
     for id in [
@@ -58,7 +68,7 @@ pub async fn invalid_and_unknown_ids_get_404(backend: Backend) {
         .assert_error(404, "not_found");
 }
 
-pub async fn deprecation_and_sunset_headers_are_sent(backend: Backend) {
+async fn deprecation_and_sunset_headers_are_sent(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_pets(1).await;
     for path in ["/v1/pets/1", "/v1/pets/2"] {
@@ -74,7 +84,7 @@ pub async fn deprecation_and_sunset_headers_are_sent(backend: Backend) {
     }
 }
 
-pub async fn get_returns_410_from_the_sunset_date(backend: Backend) {
+async fn get_returns_410_from_the_sunset_date(backend: Backend) {
     for (now, gone) in [
         ("2030-12-04T23:59:59.999999Z", false),
         ("2030-12-05T00:00:00Z", true),

@@ -1,7 +1,7 @@
 //! Starts the real service on a free port with a fresh database, with helpers for
 //! common requests.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc};
 
 use http::Method;
 use jiff::Timestamp;
@@ -9,9 +9,10 @@ use petstore::{
     api_key::{ApiKeySecret, NewApiKey, Scope, Scopes},
     server::Tls,
     service::{self, Config, Listeners},
-    store::{Options, Role, Store},
+    store::{DatabaseUrl, Options, Role, Store},
 };
 use serde_json::Value;
+use support::{Backend, Database, Identity, eventually};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -20,28 +21,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{client::Response, database::Database, identity::Identity};
-
-/// A configuration that the whole suite runs on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Backend {
-    Sqlite,
-    Postgres,
-    /// SQLite, with every connection over TLS.
-    Tls,
-}
-
-impl Backend {
-    pub const ALL: [Self; 3] = [Self::Sqlite, Self::Postgres, Self::Tls];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sqlite => "sqlite",
-            Self::Postgres => "postgres",
-            Self::Tls => "tls",
-        }
-    }
-}
+use crate::client::Response;
 
 /// The configuration of a service, before it starts.
 pub struct ServerConfig {
@@ -61,21 +41,6 @@ pub struct Server {
     pub tls: Option<(Identity, TempDir)>,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
-}
-
-/// The time that a test waits for something that must happen. A safety net, not a performance
-/// requirement.
-pub const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Polls until the condition holds.
-pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let polling = async {
-        while !condition().await {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    let met = tokio::time::timeout(TIMEOUT, polling).await;
-    met.unwrap_or_else(|_| panic!("timed out waiting: {what}"));
 }
 
 impl Server {
@@ -99,7 +64,9 @@ impl Server {
         }
         configure(&mut config);
         let database = Database::new(backend);
-        let store = Store::open(&database.url(), &config.options).await.unwrap();
+        let store = Store::open(&database_url(&database), &config.options)
+            .await
+            .unwrap();
         database.execute(config.sql);
         let key = insert_key(&store, Scopes::all(), None).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -158,7 +125,7 @@ impl Server {
 
     /// Creates another API key the way `petstore keys create` does, while the service runs.
     pub async fn create_key(&self, scopes: &[Scope], expires_at: Option<Timestamp>) -> String {
-        let store = Store::open(&self.database.url(), &Options::new(Role::Command))
+        let store = Store::open(&database_url(&self.database), &Options::new(Role::Command))
             .await
             .unwrap();
         let key = insert_key(&store, scopes.iter().copied().collect(), expires_at).await;
@@ -277,6 +244,11 @@ impl Server {
         let response = self.get("/v1/pets?limit=100").await;
         response.json().as_array().unwrap().len()
     }
+}
+
+/// The URL of a test's database.
+pub fn database_url(database: &Database) -> DatabaseUrl {
+    database.url().parse().unwrap()
 }
 
 async fn insert_key(store: &Store, scopes: Scopes, expires_at: Option<Timestamp>) -> String {

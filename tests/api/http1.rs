@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
 use petstore::server::Limits;
 use serde_json::json;
+use support::{Backend, TIMEOUT};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpSocket,
@@ -14,8 +15,26 @@ use tokio::{
 use crate::{
     client::{Response, Stream},
     contract,
-    harness::{Backend, Server, ServerConfig, TIMEOUT},
+    harness::{Server, ServerConfig},
 };
+
+support::cases! {
+    ALL: [
+        keep_alive_pipelining_and_chunked_bodies_work,
+        malformed_requests_get_an_error_body,
+        oversized_heads_get_431,
+        idle_connections_time_out,
+        slowloris_heads_time_out,
+        partial_heads_behind_a_request_time_out,
+        slow_bodies_time_out,
+        clients_that_do_not_read_time_out,
+        clients_that_read_too_slowly_time_out,
+        a_rejected_upload_still_gets_its_response,
+        half_closed_connections_get_their_response,
+        rejections_after_an_upgrade_are_received,
+        shutdown_finishes_responses_in_flight,
+    ],
+}
 
 const LIST: &str = "GET /v1/pets";
 
@@ -124,7 +143,7 @@ fn with_short_timeouts(config: &mut ServerConfig) {
     config.service.api.limits.body_timeout = Duration::from_millis(200);
 }
 
-pub async fn keep_alive_pipelining_and_chunked_bodies_work(backend: Backend) {
+async fn keep_alive_pipelining_and_chunked_bodies_work(backend: Backend) {
     let server = Server::start(backend).await;
     let mut conn = RawConnection::connect(&server).await;
     for _ in 0..3 {
@@ -169,7 +188,7 @@ pub async fn keep_alive_pipelining_and_chunked_bodies_work(backend: Backend) {
     assert_eq!(conn.last_response("GET /v1/pets").await.status, 200);
 }
 
-pub async fn malformed_requests_get_an_error_body(backend: Backend) {
+async fn malformed_requests_get_an_error_body(backend: Backend) {
     let server = Server::start(backend).await;
     for text in [
         "garbage\r\n\r\n",
@@ -202,7 +221,7 @@ pub async fn malformed_requests_get_an_error_body(backend: Backend) {
     assert_eq!(server.count_pets().await, 0);
 }
 
-pub async fn oversized_heads_get_431(backend: Backend) {
+async fn oversized_heads_get_431(backend: Backend) {
     let server = Server::start(backend).await;
     let request = |size: usize| {
         let start = format!(
@@ -225,7 +244,7 @@ pub async fn oversized_heads_get_431(backend: Backend) {
     }
 }
 
-pub async fn idle_connections_time_out(backend: Backend) {
+async fn idle_connections_time_out(backend: Backend) {
     let server = Server::start_with(backend, with_short_timeouts).await;
     let mut silent = RawConnection::connect(&server).await;
     assert!(silent.next().await.is_none());
@@ -237,7 +256,7 @@ pub async fn idle_connections_time_out(backend: Backend) {
     assert!(idle.next().await.is_none());
 }
 
-pub async fn slowloris_heads_time_out(backend: Backend) {
+async fn slowloris_heads_time_out(backend: Backend) {
     let server = Server::start_with(backend, with_short_timeouts).await;
     let mut conn = RawConnection::connect(&server).await;
     conn.send("GET /v1/pets HTTP/1.1\r\nHost:").await;
@@ -266,7 +285,7 @@ pub async fn slowloris_heads_time_out(backend: Backend) {
 
 /// A part of a head that arrives with the previous request, or right behind it, has the
 /// head timeout, not the much longer idle timeout.
-pub async fn partial_heads_behind_a_request_time_out(backend: Backend) {
+async fn partial_heads_behind_a_request_time_out(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.server.head_timeout = SHORT_HEAD_TIMEOUT;
     })
@@ -328,7 +347,7 @@ pub async fn partial_heads_behind_a_request_time_out(backend: Backend) {
     join_all(cases).await;
 }
 
-pub async fn slow_bodies_time_out(backend: Backend) {
+async fn slow_bodies_time_out(backend: Backend) {
     let server = Server::start_with(backend, with_short_timeouts).await;
     for (method, path, _) in contract::operations_with("408") {
         let mut conn = RawConnection::connect(&server).await;
@@ -355,7 +374,7 @@ pub async fn slow_bodies_time_out(backend: Backend) {
 
 /// A client that reads at a trickle makes progress, but must not hold its connection
 /// for ever.
-pub async fn clients_that_read_too_slowly_time_out(backend: Backend) {
+async fn clients_that_read_too_slowly_time_out(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.server.write_timeout = Duration::from_secs(3);
         config.service.server.min_read_rate = 100 << 20;
@@ -381,7 +400,7 @@ pub async fn clients_that_read_too_slowly_time_out(backend: Backend) {
 }
 
 /// Pipelined responses fill the socket buffers until the write timeout closes the connection.
-pub async fn clients_that_do_not_read_time_out(backend: Backend) {
+async fn clients_that_do_not_read_time_out(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.server.write_timeout = Duration::from_millis(200);
     })
@@ -405,7 +424,7 @@ pub async fn clients_that_do_not_read_time_out(backend: Backend) {
 
 /// A client that sends its whole body before it reads must see the 413, not a TCP
 /// reset: the service lingers and discards the body before it closes.
-pub async fn a_rejected_upload_still_gets_its_response(backend: Backend) {
+async fn a_rejected_upload_still_gets_its_response(backend: Backend) {
     let server = Server::start(backend).await;
     for _ in 0..5 {
         let mut conn = RawConnection::connect(&server).await;
@@ -424,7 +443,7 @@ pub async fn a_rejected_upload_still_gets_its_response(backend: Backend) {
 }
 
 /// A client may half-close (FIN) after its request and still read the response.
-pub async fn half_closed_connections_get_their_response(backend: Backend) {
+async fn half_closed_connections_get_their_response(backend: Backend) {
     let server = Server::start(backend).await;
     let body = r#"{"name":"A","categoryId":1}"#;
     for _ in 0..20 {
@@ -442,7 +461,7 @@ pub async fn half_closed_connections_get_their_response(backend: Backend) {
 
 /// The connection is closed gracefully even if hyper leaves that to the service, as it does
 /// after a request with `Upgrade`: a reset would discard the responses.
-pub async fn rejections_after_an_upgrade_are_received(backend: Backend) {
+async fn rejections_after_an_upgrade_are_received(backend: Backend) {
     let server = Server::start(backend).await;
     for _ in 0..20 {
         let mut conn = RawConnection::connect(&server).await;
@@ -460,7 +479,7 @@ pub async fn rejections_after_an_upgrade_are_received(backend: Backend) {
 }
 
 /// Graceful shutdown: a response that is being written when it begins arrives complete.
-pub async fn shutdown_finishes_responses_in_flight(backend: Backend) {
+async fn shutdown_finishes_responses_in_flight(backend: Backend) {
     let server = Server::start(backend).await;
     for _ in 0..100 {
         server

@@ -9,21 +9,32 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use petstore::server::Limits;
 use serde_json::json;
+use support::{Backend, TIMEOUT, eventually};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
 };
 
-use crate::{
-    client::Response,
-    harness::{Backend, Server, TIMEOUT, eventually},
-};
+use crate::{client::Response, harness::Server};
+
+support::cases! {
+    ALL: [
+        responses_match_http1,
+        requests_are_multiplexed,
+        a_fragmented_preface_is_accepted,
+        idle_connections_are_closed,
+        clients_that_do_not_read_are_closed,
+        oversized_heads_get_431,
+        shutdown_does_not_wait_for_unresponsive_clients,
+        shutdown_drains_requests_in_flight,
+    ],
+}
 
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// An empty SETTINGS frame, which a client sends after the preface (RFC 9113, 3.4).
 pub const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 
-pub async fn responses_match_http1(backend: Backend) {
+async fn responses_match_http1(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_pets(3).await;
     let tag = server.get("/v1/pets").await;
@@ -77,7 +88,7 @@ fn stable_headers(response: &Response) -> HeaderMap {
     headers
 }
 
-pub async fn requests_are_multiplexed(backend: Backend) {
+async fn requests_are_multiplexed(backend: Backend) {
     let server = Server::start(backend).await;
     let mut client = server.http2().await;
     // By the first response hyper knows SETTINGS_MAX_CONCURRENT_STREAMS.
@@ -97,7 +108,7 @@ pub async fn requests_are_multiplexed(backend: Backend) {
     assert_eq!(last.status, 200);
 }
 
-pub async fn a_fragmented_preface_is_accepted(backend: Backend) {
+async fn a_fragmented_preface_is_accepted(backend: Backend) {
     let server = Server::start(backend).await;
     let mut stream = server.connect(Version::HTTP_2).await;
     for piece in [
@@ -117,7 +128,7 @@ pub async fn a_fragmented_preface_is_accepted(backend: Backend) {
     assert_eq!(frame[3], 4);
 }
 
-pub async fn idle_connections_are_closed(backend: Backend) {
+async fn idle_connections_are_closed(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.server = Limits {
             idle_timeout: Duration::from_millis(200),
@@ -139,7 +150,7 @@ pub async fn idle_connections_are_closed(backend: Backend) {
 
 /// Flow control lets a client leave its responses unread without blocking a write. New
 /// requests do not keep such a connection open.
-pub async fn clients_that_do_not_read_are_closed(backend: Backend) {
+async fn clients_that_do_not_read_are_closed(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.server = Limits {
             write_timeout: Duration::from_secs(1),
@@ -166,7 +177,7 @@ pub async fn clients_that_do_not_read_are_closed(backend: Backend) {
 }
 
 /// On its own, hyper would send a 431 without a body, or only reset the stream.
-pub async fn oversized_heads_get_431(backend: Backend) {
+async fn oversized_heads_get_431(backend: Backend) {
     let server = Server::start(backend).await;
     let request = || server.request(Method::GET, "/v1/pets").over_http2();
     let long = request()
@@ -183,7 +194,7 @@ pub async fn oversized_heads_get_431(backend: Backend) {
 }
 
 /// A client that does not react to GOAWAY does not delay shutdown.
-pub async fn shutdown_does_not_wait_for_unresponsive_clients(backend: Backend) {
+async fn shutdown_does_not_wait_for_unresponsive_clients(backend: Backend) {
     let server = Server::start(backend).await;
     let mut silent = Vec::new();
     for sent in [PREFACE.to_vec(), [PREFACE, SETTINGS].concat()] {
@@ -198,7 +209,7 @@ pub async fn shutdown_does_not_wait_for_unresponsive_clients(backend: Backend) {
     assert!(stopped.is_ok(), "still running");
 }
 
-pub async fn shutdown_drains_requests_in_flight(backend: Backend) {
+async fn shutdown_drains_requests_in_flight(backend: Backend) {
     let server = Server::start(backend).await;
     let mut client = server.http2().await;
     let list = server.request(Method::GET, "/v1/pets").into_http();

@@ -5,19 +5,29 @@ use std::time::Duration;
 
 use http::Version;
 use serde_json::json;
+use support::{Backend, TIMEOUT, eventually};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
 };
 
 use crate::{
-    harness::{Backend, Server, TIMEOUT, eventually},
+    harness::Server,
     http1::SHORT_HEAD_TIMEOUT,
     http2::{PREFACE, SETTINGS},
 };
 
+support::cases! {
+    ALL: [
+        rapid_reset_continuation_and_data_floods_close_the_connection,
+        ping_and_settings_floods_close_the_connection,
+        cancelling_every_concurrent_request_is_allowed,
+        a_create_cancelled_in_flight_is_still_stored,
+    ],
+}
+
 /// Each flood ends with GOAWAY(ENHANCE_YOUR_CALM), and other clients are still served.
-pub async fn rapid_reset_continuation_and_data_floods_close_the_connection(backend: Backend) {
+async fn rapid_reset_continuation_and_data_floods_close_the_connection(backend: Backend) {
     let server = Server::start(backend).await;
     let open_head = frame(HEADERS, 0, 1, &request_head("GET", "/healthz"));
     let upload = frame(HEADERS, END_HEADERS, 1, &request_head("POST", "/v1/pets"));
@@ -59,7 +69,7 @@ pub async fn rapid_reset_continuation_and_data_floods_close_the_connection(backe
 /// PING and SETTINGS must be acknowledged (CVE-2019-9512, CVE-2019-9515), but they do not
 /// keep a connection without requests open, and the acknowledgements are not buffered
 /// without bound for a client that does not read.
-pub async fn ping_and_settings_floods_close_the_connection(backend: Backend) {
+async fn ping_and_settings_floods_close_the_connection(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.server.head_timeout = SHORT_HEAD_TIMEOUT;
         config.service.server.write_timeout = Duration::from_millis(200);
@@ -90,7 +100,7 @@ pub async fn ping_and_settings_floods_close_the_connection(backend: Backend) {
 }
 
 /// A client may cancel as many requests as it may have open; only more than that is a flood.
-pub async fn cancelling_every_concurrent_request_is_allowed(backend: Backend) {
+async fn cancelling_every_concurrent_request_is_allowed(backend: Backend) {
     let server = Server::start(backend).await;
     let mut stream = server.connect(Version::HTTP_2).await;
     let many: Vec<u8> = stream_ids(64).flat_map(request_and_cancel).collect();
@@ -114,7 +124,7 @@ pub async fn cancelling_every_concurrent_request_is_allowed(backend: Backend) {
 }
 
 /// A write that the store has accepted is executed even if its client has reset the stream.
-pub async fn a_create_cancelled_in_flight_is_still_stored(backend: Backend) {
+async fn a_create_cancelled_in_flight_is_still_stored(backend: Backend) {
     let server = Server::start(backend).await;
     assert_eq!(server.count_pets().await, 0);
     let lock = server.database.lock();

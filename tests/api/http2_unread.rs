@@ -5,6 +5,7 @@ use std::{net::IpAddr, time::Duration};
 
 use http::Version;
 use petstore::server::Limits;
+use support::{Backend, eventually};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split},
     time::{sleep, timeout},
@@ -12,11 +13,23 @@ use tokio::{
 
 use crate::{
     client::Stream,
-    harness::{Backend, Server, eventually},
+    harness::Server,
     http1::RawConnection,
     http2::PREFACE,
     http2_floods::{END_HEADERS, END_STREAM, HEADERS, frame, frames, literal_header, request_head},
 };
+
+support::cases! {
+    ALL: [
+        unread_responses_have_a_budget,
+        closing_connections_are_within_the_budget,
+        unread_http1_responses_have_a_budget,
+        requests_without_a_key_wait_for_earlier_ones,
+        pings_do_not_keep_unread_responses,
+        floods_of_control_frames_close_the_connection,
+        control_frames_of_a_busy_client_are_accepted,
+    ],
+}
 
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
@@ -150,7 +163,7 @@ impl Client {
 
 /// The clients of one address hold more than the budget. Their connections are closed, and
 /// not that of another address, which has an unread response too.
-pub async fn unread_responses_have_a_budget(backend: Backend) {
+async fn unread_responses_have_a_budget(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.server.max_held_bytes = 4 << 20;
         config.service.server.write_timeout = Duration::from_secs(600);
@@ -180,7 +193,7 @@ pub async fn unread_responses_have_a_budget(backend: Backend) {
 
 /// A connection that is closing because it is idle may take long, if its client reads slowly.
 /// It is reset like any other.
-pub async fn closing_connections_are_within_the_budget(backend: Backend) {
+async fn closing_connections_are_within_the_budget(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.server.max_held_bytes = 2 << 20;
         config.service.server.min_read_rate = 100;
@@ -214,7 +227,7 @@ pub async fn closing_connections_are_within_the_budget(backend: Backend) {
 }
 
 /// The same over HTTP/1.1, where the client does not read from its socket.
-pub async fn unread_http1_responses_have_a_budget(backend: Backend) {
+async fn unread_http1_responses_have_a_budget(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.server.max_held_bytes = 1 << 20;
     })
@@ -233,7 +246,7 @@ pub async fn unread_http1_responses_have_a_budget(backend: Backend) {
 
 /// Without an API key, few requests are open at a time. The others wait, and are served
 /// when the client reads.
-pub async fn requests_without_a_key_wait_for_earlier_ones(backend: Backend) {
+async fn requests_without_a_key_wait_for_earlier_ones(backend: Backend) {
     let server = Server::start(backend).await;
     let mut with_key = Client::connect(&server, ATTACKER, Some(&server.key)).await;
     let mut without = Client::connect(&server, ATTACKER, None).await;
@@ -264,7 +277,7 @@ pub async fn requests_without_a_key_wait_for_earlier_ones(backend: Backend) {
 
 /// Acknowledgements of pings are not responses: they do not keep a connection open whose
 /// client does not read its responses.
-pub async fn pings_do_not_keep_unread_responses(backend: Backend) {
+async fn pings_do_not_keep_unread_responses(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.server = Limits {
             write_timeout: Duration::from_secs(1),
@@ -309,7 +322,7 @@ pub async fn pings_do_not_keep_unread_responses(backend: Backend) {
 
 /// h2 reads any number of frames that ask for no response. With a stream open, a
 /// connection is never idle.
-pub async fn floods_of_control_frames_close_the_connection(backend: Backend) {
+async fn floods_of_control_frames_close_the_connection(backend: Backend) {
     let server = Server::start(backend).await;
     for (flood, frame) in [
         ("SETTINGS", frame(SETTINGS, 0, 0, &[])),
@@ -332,7 +345,7 @@ pub async fn floods_of_control_frames_close_the_connection(backend: Backend) {
 
 /// Some clients send a priority for each request and two window updates for each frame
 /// that they get.
-pub async fn control_frames_of_a_busy_client_are_accepted(backend: Backend) {
+async fn control_frames_of_a_busy_client_are_accepted(backend: Backend) {
     let server = Server::start(backend).await;
     let mut client = Client::connect(&server, ATTACKER, Some(&server.key)).await;
     let increment = 1000_u32.to_be_bytes();

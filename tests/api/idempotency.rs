@@ -5,11 +5,22 @@ use http::Method;
 use jiff::SignedDuration;
 use petstore::api_key::Scope;
 use serde_json::json;
+use support::{Backend, eventually};
 
 use crate::{
     client::{Request, Response},
-    harness::{Backend, Server, ServerConfig, eventually},
+    harness::{Server, ServerConfig},
 };
+
+support::cases! {
+    DATABASES: [
+        a_retry_replays_the_original_response,
+        an_idempotency_key_is_bound_to_one_request_and_api_key,
+        invalid_idempotency_keys_get_400,
+        concurrent_retries_execute_once,
+        idempotency_keys_expire_after_24_hours,
+    ],
+}
 
 const PET: &str = r#"{"name":"Rex","categoryId":1,"status":"available"}"#;
 
@@ -39,7 +50,7 @@ fn assert_replayed(response: &Response, first: &Response) {
     );
 }
 
-pub async fn a_retry_replays_the_original_response(backend: Backend) {
+async fn a_retry_replays_the_original_response(backend: Backend) {
     let server = Server::start(backend).await;
     let (mut pet, mut order) = (0, 0);
     for (key, path, body) in [
@@ -100,7 +111,7 @@ pub async fn a_retry_replays_the_original_response(backend: Backend) {
     assert_eq!(orders.as_array().unwrap().len(), 2);
 }
 
-pub async fn an_idempotency_key_is_bound_to_one_request_and_api_key(backend: Backend) {
+async fn an_idempotency_key_is_bound_to_one_request_and_api_key(backend: Backend) {
     let server = Server::start(backend).await;
     let first = idempotent_post(&server, "n", "/v1/pets", PET).send().await;
     assert_eq!(first.status, 201);
@@ -154,7 +165,7 @@ pub async fn an_idempotency_key_is_bound_to_one_request_and_api_key(backend: Bac
     assert_eq!(change.body("{}").send().await.status, 200);
 }
 
-pub async fn invalid_idempotency_keys_get_400(backend: Backend) {
+async fn invalid_idempotency_keys_get_400(backend: Backend) {
     let server = Server::start(backend).await;
     let paths = [
         ("/v1/pets", PET),
@@ -195,7 +206,7 @@ pub async fn invalid_idempotency_keys_get_400(backend: Backend) {
     }
 }
 
-pub async fn concurrent_retries_execute_once(backend: Backend) {
+async fn concurrent_retries_execute_once(backend: Backend) {
     let server = Server::start(backend).await;
     for round in 0..4 {
         let key = format!("round-{round}");
@@ -237,7 +248,7 @@ fn assert_executed_once(responses: &[Response], status: u16) -> &Response {
 }
 
 /// After retention, the same key may be used for another request.
-pub async fn idempotency_keys_expire_after_24_hours(backend: Backend) {
+async fn idempotency_keys_expire_after_24_hours(backend: Backend) {
     let at_once = |config: &mut ServerConfig| config.options.settling = SignedDuration::ZERO;
     let server = Server::start_with(backend, at_once).await;
     let pass_hours = |hours: i64| {

@@ -4,18 +4,23 @@ use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use petstore::api_key::Scope;
 use serde_json::{Value, json};
+use support::Backend;
 
-use crate::{
-    client::Response,
-    harness::{Backend, Server},
-};
+use crate::{client::Response, harness::Server};
+
+support::cases! {
+    DATABASES: [
+        a_key_can_be_fetched_with_itself,
+        the_names_of_keys_are_listed,
+    ],
+}
 
 async fn current(server: &Server, key: &str) -> Response {
     let request = server.request(Method::GET, "/v1/keys/current");
     request.with_key(key).send().await
 }
 
-pub async fn a_key_can_be_fetched_with_itself(backend: Backend) {
+async fn a_key_can_be_fetched_with_itself(backend: Backend) {
     let server = Server::start(backend).await;
     let first = current(&server, &server.key).await;
     assert_eq!(first.status, 200);
@@ -57,7 +62,7 @@ pub async fn a_key_can_be_fetched_with_itself(backend: Backend) {
         .assert_error(401, "invalid_api_key");
 }
 
-pub async fn the_names_of_keys_are_listed(backend: Backend) {
+async fn the_names_of_keys_are_listed(backend: Backend) {
     let server = Server::start(backend).await;
     for _ in 0..3 {
         server.create_key(&Scope::ALL, Some(Timestamp::now())).await;

@@ -9,10 +9,23 @@ use petstore::{
     pet::PetFilter,
 };
 use serde_json::json;
+use support::Backend;
 
-use crate::harness::{Backend, Server};
+use crate::harness::Server;
 
-pub async fn the_page_size_defaults_to_20(backend: Backend) {
+support::cases! {
+    DATABASES: [
+        the_page_size_defaults_to_20,
+        the_list_can_be_filtered_by_status,
+        keyset_pagination_visits_every_pet_once,
+        links_use_the_public_url,
+        invalid_query_parameters_get_400,
+        if_none_match_returns_304_for_an_unchanged_page,
+        reads_see_every_acknowledged_write,
+    ],
+}
+
+async fn the_page_size_defaults_to_20(backend: Backend) {
     let server = Server::start(backend).await;
     assert_eq!(server.get("/v1/pets").await.json(), json!([]));
     server.create_pets(101).await;
@@ -36,7 +49,7 @@ pub async fn the_page_size_defaults_to_20(backend: Backend) {
     }
 }
 
-pub async fn the_list_can_be_filtered_by_status(backend: Backend) {
+async fn the_list_can_be_filtered_by_status(backend: Backend) {
     let server = Server::start(backend).await;
     for status in ["sold", "available", "pending", "sold"] {
         server
@@ -67,7 +80,7 @@ pub async fn the_list_can_be_filtered_by_status(backend: Backend) {
     assert_eq!(server.count_pets().await, 5);
 }
 
-pub async fn keyset_pagination_visits_every_pet_once(backend: Backend) {
+async fn keyset_pagination_visits_every_pet_once(backend: Backend) {
     let server = Server::start(backend).await;
     for n in 0..10 {
         let status = if n % 2 == 0 { "sold" } else { "pending" };
@@ -109,7 +122,7 @@ pub async fn keyset_pagination_visits_every_pet_once(backend: Backend) {
     }
 }
 
-pub async fn links_use_the_public_url(backend: Backend) {
+async fn links_use_the_public_url(backend: Backend) {
     let address = "https://shop.example/api/v1";
     let server = Server::start_with(backend, |config| {
         config.service.api.public_url = Some(address.parse().unwrap());
@@ -144,7 +157,7 @@ pub async fn links_use_the_public_url(backend: Backend) {
     );
 }
 
-pub async fn invalid_query_parameters_get_400(backend: Backend) {
+async fn invalid_query_parameters_get_400(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_pets(3).await;
     let good = server.get("/v1/pets?limit=1").await.next().unwrap();
@@ -219,7 +232,7 @@ pub async fn invalid_query_parameters_get_400(backend: Backend) {
     );
 }
 
-pub async fn if_none_match_returns_304_for_an_unchanged_page(backend: Backend) {
+async fn if_none_match_returns_304_for_an_unchanged_page(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_pets(2).await;
     for path in [
@@ -287,7 +300,7 @@ pub async fn if_none_match_returns_304_for_an_unchanged_page(backend: Backend) {
 }
 
 /// Read-your-writes under concurrency: the response cache must never be staler than a 201.
-pub async fn reads_see_every_acknowledged_write(backend: Backend) {
+async fn reads_see_every_acknowledged_write(backend: Backend) {
     let server = Server::start(backend).await;
     let server = &server;
     let writers = (0..8).map(|writer| async move {

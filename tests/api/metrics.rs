@@ -5,8 +5,23 @@ use std::collections::BTreeSet;
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use petstore::api_key::{ApiKeySecret, Scope};
+use support::{Backend, eventually};
 
-use crate::harness::{Backend, Server, eventually};
+use crate::harness::Server;
+
+support::cases! {
+    ALL: [
+        requests_are_counted_by_operation_and_status,
+        auth_failures_are_counted_by_reason,
+        deprecated_requests_are_counted_per_key,
+        store_and_cache_metrics_are_exported,
+        active_requests_and_open_connections_are_exported,
+        the_metrics_listener_serves_metrics_and_health_checks,
+        the_metrics_listener_rejects_malformed_requests,
+        client_disconnects_are_counted_as_499,
+        the_dashboard_shows_exactly_the_exported_metrics,
+    ],
+}
 
 /// Operation, method, route and response status.
 type RequestLabels = (&'static str, &'static str, &'static str, u16);
@@ -30,7 +45,7 @@ async fn requests(server: &Server, labels: RequestLabels) -> f64 {
     server.metric(&duration_metric("_count", labels, "")).await
 }
 
-pub async fn requests_are_counted_by_operation_and_status(backend: Backend) {
+async fn requests_are_counted_by_operation_and_status(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_pets(3).await;
     server.get("/v1/pets?limit=2").await;
@@ -58,7 +73,7 @@ pub async fn requests_are_counted_by_operation_and_status(backend: Backend) {
     assert_eq!(server.metric(&all).await, 3.0);
 }
 
-pub async fn auth_failures_are_counted_by_reason(backend: Backend) {
+async fn auth_failures_are_counted_by_reason(backend: Backend) {
     let server = Server::start(backend).await;
     let expired = Timestamp::now() - SignedDuration::from_secs(1);
     let expired = server.create_key(&Scope::ALL, Some(expired)).await;
@@ -96,7 +111,7 @@ pub async fn auth_failures_are_counted_by_reason(backend: Backend) {
     assert_eq!(count("repeated").await, 1.0);
 }
 
-pub async fn deprecated_requests_are_counted_per_key(backend: Backend) {
+async fn deprecated_requests_are_counted_per_key(backend: Backend) {
     let server = Server::start(backend).await;
     let key = server.create_key(&Scope::ALL, None).await;
     for path in ["/v1/pets/1", "/v1/pets/2", "/v1/pets"] {
@@ -107,7 +122,7 @@ pub async fn deprecated_requests_are_counted_per_key(backend: Backend) {
     assert_eq!(server.metric(calls).await, 2.0);
 }
 
-pub async fn store_and_cache_metrics_are_exported(backend: Backend) {
+async fn store_and_cache_metrics_are_exported(backend: Backend) {
     let server = Server::start(backend).await;
     let creates = (0..20).map(|_| server.post("/v1/pets", r#"{"name":"A","categoryId":1}"#));
     futures_util::future::join_all(creates).await;
@@ -133,7 +148,7 @@ pub async fn store_and_cache_metrics_are_exported(backend: Backend) {
     }
 }
 
-pub async fn active_requests_and_open_connections_are_exported(backend: Backend) {
+async fn active_requests_and_open_connections_are_exported(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_pets(1).await;
     let lock = server.database.lock();
@@ -151,7 +166,7 @@ pub async fn active_requests_and_open_connections_are_exported(backend: Backend)
 }
 
 /// Malformed requests get the same error body as on the API listener.
-pub async fn the_metrics_listener_rejects_malformed_requests(backend: Backend) {
+async fn the_metrics_listener_rejects_malformed_requests(backend: Backend) {
     let server = Server::start(backend).await;
     let response = server.metrics_bytes("nonsense\r\n\r\n").await;
     assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
@@ -171,7 +186,7 @@ pub async fn the_metrics_listener_rejects_malformed_requests(backend: Backend) {
     );
 }
 
-pub async fn the_metrics_listener_serves_metrics_and_health_checks(backend: Backend) {
+async fn the_metrics_listener_serves_metrics_and_health_checks(backend: Backend) {
     let server = Server::start(backend).await;
     for (method, path, status) in [
         (Method::GET, "/metrics", 200),
@@ -194,7 +209,7 @@ pub async fn the_metrics_listener_serves_metrics_and_health_checks(backend: Back
 }
 
 /// A client that disconnects before its response is counted under status 499.
-pub async fn client_disconnects_are_counted_as_499(backend: Backend) {
+async fn client_disconnects_are_counted_as_499(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_pets(1).await;
     let lock = server.database.lock();
@@ -219,7 +234,7 @@ pub async fn client_disconnects_are_counted_as_499(backend: Backend) {
 }
 
 /// The Grafana dashboard and the exporter must not drift apart.
-pub async fn the_dashboard_shows_exactly_the_exported_metrics(backend: Backend) {
+async fn the_dashboard_shows_exactly_the_exported_metrics(backend: Backend) {
     let server = Server::start(backend).await;
     let text = server.metrics_request(Method::GET, "/metrics").await;
     let text = text.text().await.unwrap();

@@ -6,8 +6,30 @@ use futures_util::future::join_all;
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use support::{Backend, eventually};
 
-use crate::harness::{Backend, Server, eventually};
+use crate::harness::Server;
+
+support::cases! {
+    DATABASES: [
+        orders_are_listed,
+        orders_are_filtered_and_paginated,
+        an_order_is_placed_then_completed_or_cancelled,
+        if_none_match_returns_304_for_orders_and_inventory,
+        unavailable_pets_cannot_be_ordered,
+        closed_orders_cannot_be_changed,
+        concurrent_orders_reserve_a_pet_once,
+        a_reserved_pet_keeps_its_status,
+        orders_and_status_updates_are_serialized,
+        a_completed_order_is_returned_once,
+        a_replay_shows_the_order_before_its_return,
+        a_pet_is_sold_again_after_each_return,
+        a_sold_pet_keeps_its_status,
+        concurrent_sales_and_returns_are_serialized,
+        expired_orders_are_cancelled,
+        the_inventory_matches_a_recount,
+    ],
+}
 
 /// Three pets with one order each: placed, completed, cancelled.
 const ORDERS: &str = "
@@ -29,7 +51,7 @@ async fn inventory(server: &Server) -> [i64; 3] {
     ["available", "pending", "sold"].map(|status| counts[status].as_i64().unwrap())
 }
 
-pub async fn orders_are_listed(backend: Backend) {
+async fn orders_are_listed(backend: Backend) {
     let empty = Server::start(backend).await;
     assert_eq!(empty.get("/v1/store/orders").await.json(), json!([]));
 
@@ -47,7 +69,7 @@ pub async fn orders_are_listed(backend: Backend) {
     assert_eq!(server.get("/v1/store/orders/2").await.json(), second);
 }
 
-pub async fn orders_are_filtered_and_paginated(backend: Backend) {
+async fn orders_are_filtered_and_paginated(backend: Backend) {
     let server = Server::start_with(backend, |config| config.sql = ORDERS).await;
     for (status, id) in [("placed", 1), ("completed", 2), ("cancelled", 3)] {
         let orders = server
@@ -79,7 +101,7 @@ pub async fn orders_are_filtered_and_paginated(backend: Backend) {
     }
 }
 
-pub async fn an_order_is_placed_then_completed_or_cancelled(backend: Backend) {
+async fn an_order_is_placed_then_completed_or_cancelled(backend: Backend) {
     let server = Server::start(backend).await;
     let (sold, kept) = (
         create_available_pet(&server).await,
@@ -123,7 +145,7 @@ pub async fn an_order_is_placed_then_completed_or_cancelled(backend: Backend) {
     assert_eq!(pending[0]["id"], kept);
 }
 
-pub async fn if_none_match_returns_304_for_orders_and_inventory(backend: Backend) {
+async fn if_none_match_returns_304_for_orders_and_inventory(backend: Backend) {
     let server = Server::start(backend).await;
     let pet = create_available_pet(&server).await;
     let order = server.place_order(pet).await;
@@ -146,7 +168,7 @@ pub async fn if_none_match_returns_304_for_orders_and_inventory(backend: Backend
     assert_eq!(changed.send().await.status, 200);
 }
 
-pub async fn unavailable_pets_cannot_be_ordered(backend: Backend) {
+async fn unavailable_pets_cannot_be_ordered(backend: Backend) {
     let server = Server::start(backend).await;
     server
         .create(json!({"name": "None", "categoryId": 1}))
@@ -189,7 +211,7 @@ pub async fn unavailable_pets_cannot_be_ordered(backend: Backend) {
     assert_eq!(inventory(&server).await, [0, 1, 1]);
 }
 
-pub async fn closed_orders_cannot_be_changed(backend: Backend) {
+async fn closed_orders_cannot_be_changed(backend: Backend) {
     let server = Server::start(backend).await;
     for (pet, action) in [(1, "complete"), (2, "cancel")] {
         create_available_pet(&server).await;
@@ -229,7 +251,7 @@ pub async fn closed_orders_cannot_be_changed(backend: Backend) {
     assert_eq!(odd.body("not json").send().await.status, 200);
 }
 
-pub async fn concurrent_orders_reserve_a_pet_once(backend: Backend) {
+async fn concurrent_orders_reserve_a_pet_once(backend: Backend) {
     let server = Server::start(backend).await;
     for round in 1..=5 {
         let pet = create_available_pet(&server).await;
@@ -256,7 +278,7 @@ pub async fn concurrent_orders_reserve_a_pet_once(backend: Backend) {
     }
 }
 
-pub async fn a_reserved_pet_keeps_its_status(backend: Backend) {
+async fn a_reserved_pet_keeps_its_status(backend: Backend) {
     let server = Server::start(backend).await;
     let pet = create_available_pet(&server).await;
     let order = server.place_order(pet).await;
@@ -286,7 +308,7 @@ pub async fn a_reserved_pet_keeps_its_status(backend: Backend) {
 }
 
 /// Either the order or the status update wins the race, never both.
-pub async fn orders_and_status_updates_are_serialized(backend: Backend) {
+async fn orders_and_status_updates_are_serialized(backend: Backend) {
     let server = Server::start(backend).await;
     for round in 0..20 {
         let pet = create_available_pet(&server).await;
@@ -304,7 +326,7 @@ pub async fn orders_and_status_updates_are_serialized(backend: Backend) {
     }
 }
 
-pub async fn a_completed_order_is_returned_once(backend: Backend) {
+async fn a_completed_order_is_returned_once(backend: Backend) {
     let server = Server::start(backend).await;
     for (pet, action) in [(1, ""), (2, "cancel"), (3, "complete")] {
         create_available_pet(&server).await;
@@ -371,7 +393,7 @@ pub async fn a_completed_order_is_returned_once(backend: Backend) {
     }
 }
 
-pub async fn a_replay_shows_the_order_before_its_return(backend: Backend) {
+async fn a_replay_shows_the_order_before_its_return(backend: Backend) {
     let server = Server::start(backend).await;
     let pet = create_available_pet(&server).await;
     let send = |key: &str, path: &str, body: &str| {
@@ -412,7 +434,7 @@ pub async fn a_replay_shows_the_order_before_its_return(backend: Backend) {
     }
 }
 
-pub async fn a_pet_is_sold_again_after_each_return(backend: Backend) {
+async fn a_pet_is_sold_again_after_each_return(backend: Backend) {
     let server = Server::start(backend).await;
     let pet = create_available_pet(&server).await;
     let mut earlier_orders = Vec::new();
@@ -442,7 +464,7 @@ pub async fn a_pet_is_sold_again_after_each_return(backend: Backend) {
     assert_eq!(returned.len(), 4);
 }
 
-pub async fn a_sold_pet_keeps_its_status(backend: Backend) {
+async fn a_sold_pet_keeps_its_status(backend: Backend) {
     let server = Server::start(backend).await;
     let pet = create_available_pet(&server).await;
     let order = server.place_order(pet).await;
@@ -478,7 +500,7 @@ pub async fn a_sold_pet_keeps_its_status(backend: Backend) {
 }
 
 /// However sales, returns and changes of a pet meet, it is sold to one buyer at a time.
-pub async fn concurrent_sales_and_returns_are_serialized(backend: Backend) {
+async fn concurrent_sales_and_returns_are_serialized(backend: Backend) {
     let server = Server::start(backend).await;
     for round in 0..5 {
         let pet = create_available_pet(&server).await;
@@ -510,7 +532,7 @@ pub async fn concurrent_sales_and_returns_are_serialized(backend: Backend) {
     }
 }
 
-pub async fn expired_orders_are_cancelled(backend: Backend) {
+async fn expired_orders_are_cancelled(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.api.reserve_for = Some(SignedDuration::from_mins(30));
     })
@@ -561,7 +583,7 @@ pub async fn expired_orders_are_cancelled(backend: Backend) {
 }
 
 /// Random concurrent operations: the maintained counts always equal a full recount.
-pub async fn the_inventory_matches_a_recount(backend: Backend) {
+async fn the_inventory_matches_a_recount(backend: Backend) {
     let server = Server::start(backend).await;
     let seed = rand::random::<u64>();
     println!("seed {seed}");

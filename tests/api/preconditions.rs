@@ -2,8 +2,17 @@
 
 use http::Method;
 use serde_json::json;
+use support::Backend;
 
-use crate::harness::{Backend, Server};
+use crate::harness::Server;
+
+support::cases! {
+    DATABASES: [
+        reads_evaluate_if_match_before_if_none_match,
+        updates_evaluate_if_none_match,
+        posts_with_preconditions_get_412,
+    ],
+}
 
 async fn start(backend: Backend) -> Server {
     let server = Server::start(backend).await;
@@ -13,7 +22,7 @@ async fn start(backend: Backend) -> Server {
     server
 }
 
-pub async fn reads_evaluate_if_match_before_if_none_match(backend: Backend) {
+async fn reads_evaluate_if_match_before_if_none_match(backend: Backend) {
     let server = start(backend).await;
     for path in [
         "/v1/pets",
@@ -68,7 +77,7 @@ pub async fn reads_evaluate_if_match_before_if_none_match(backend: Backend) {
     }
 }
 
-pub async fn updates_evaluate_if_none_match(backend: Backend) {
+async fn updates_evaluate_if_none_match(backend: Backend) {
     let server = start(backend).await;
     let tag = server.get("/v1/pets/1").await;
     let tag = tag.header("etag").unwrap().to_string();
@@ -100,7 +109,7 @@ pub async fn updates_evaluate_if_none_match(backend: Backend) {
 }
 
 /// A POST has no entity tag to match, and nothing is changed in doubt.
-pub async fn posts_with_preconditions_get_412(backend: Backend) {
+async fn posts_with_preconditions_get_412(backend: Backend) {
     let server = start(backend).await;
     server
         .create(json!({"name": "Max", "categoryId": 1, "status": "available"}))

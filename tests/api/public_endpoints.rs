@@ -4,13 +4,24 @@
 use http::Method;
 use petstore::api::Contract;
 use serde_json::{Value, json};
+use support::{Backend, eventually};
 
-use crate::{
-    harness::{Backend, Server, eventually},
-    http1::RawConnection,
-};
+use crate::{harness::Server, http1::RawConnection};
 
-pub async fn the_contract_names_its_server_urls(backend: Backend) {
+support::cases! {
+    ALL: [
+        the_contract_names_its_server_urls,
+        large_responses_are_compressed_on_request,
+        the_root_redirects_to_a_page,
+        pages_are_served_with_their_files,
+        security_headers_are_sent,
+        valid_request_ids_are_echoed,
+        unknown_paths_get_404_and_unsupported_methods_405,
+        health_checks_need_no_api_key,
+    ],
+}
+
+async fn the_contract_names_its_server_urls(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.api.public_url = Some("https://shop.example/v1".parse().unwrap());
         config.service.api.staging_url = Some("https://staging.shop.example/v1".parse().unwrap());
@@ -56,7 +67,7 @@ pub async fn the_contract_names_its_server_urls(backend: Backend) {
     assert_eq!(json, same);
 }
 
-pub async fn large_responses_are_compressed_on_request(backend: Backend) {
+async fn large_responses_are_compressed_on_request(backend: Backend) {
     let server = Server::start(backend).await;
     for number in 0..30 {
         let name = format!("Rex {number}");
@@ -140,7 +151,7 @@ pub async fn large_responses_are_compressed_on_request(backend: Backend) {
     assert_eq!(small.header("vary"), None);
 }
 
-pub async fn the_root_redirects_to_a_page(backend: Backend) {
+async fn the_root_redirects_to_a_page(backend: Backend) {
     for (console, docs, location) in [
         (true, true, Some("/console")),
         (true, false, Some("/console")),
@@ -164,7 +175,7 @@ pub async fn the_root_redirects_to_a_page(backend: Backend) {
 }
 
 /// Without a key, and only if they are turned on.
-pub async fn pages_are_served_with_their_files(backend: Backend) {
+async fn pages_are_served_with_their_files(backend: Backend) {
     let server = Server::start(backend).await;
     let get = |path: String| {
         let request = server.request(Method::GET, &path).without_key();
@@ -244,7 +255,7 @@ pub async fn pages_are_served_with_their_files(backend: Backend) {
 }
 
 /// Every response has `nosniff`, which each exchange of the suite checks.
-pub async fn security_headers_are_sent(backend: Backend) {
+async fn security_headers_are_sent(backend: Backend) {
     let server = Server::start(backend).await;
     let hsts = (backend == Backend::Tls).then_some("max-age=31536000");
     for path in ["/v1/pets", "/v1/nothing", "/docs", "/healthz"] {
@@ -261,7 +272,7 @@ pub async fn security_headers_are_sent(backend: Backend) {
     assert_eq!(rejected.header("strict-transport-security"), hsts);
 }
 
-pub async fn valid_request_ids_are_echoed(backend: Backend) {
+async fn valid_request_ids_are_echoed(backend: Backend) {
     let server = Server::start(backend).await;
     let send = |id: Vec<u8>| {
         server
@@ -289,7 +300,7 @@ pub async fn valid_request_ids_are_echoed(backend: Backend) {
     assert_eq!(error.send().await.header("x-request-id"), Some("mine"));
 }
 
-pub async fn unknown_paths_get_404_and_unsupported_methods_405(backend: Backend) {
+async fn unknown_paths_get_404_and_unsupported_methods_405(backend: Backend) {
     let server = Server::start(backend).await;
     for path in [
         "/v1",
@@ -360,7 +371,7 @@ pub async fn unknown_paths_get_404_and_unsupported_methods_405(backend: Backend)
         .assert_error(404, "not_found");
 }
 
-pub async fn health_checks_need_no_api_key(backend: Backend) {
+async fn health_checks_need_no_api_key(backend: Backend) {
     let server = Server::start(backend).await;
     for (path, status) in [("/healthz", "alive"), ("/readyz", "ready")] {
         let response = server.request(Method::GET, path).without_key().send().await;

@@ -8,12 +8,28 @@ use http::Method;
 use jiff::Timestamp;
 use petstore::api_key::{ApiKeySecret, Scope};
 use serde_json::json;
+use support::{Backend, eventually};
 
 use crate::{
     client::{Request, Response},
     contract,
-    harness::{Backend, Server, eventually},
+    harness::Server,
 };
+
+support::cases! {
+    ALL: [
+        no_rate_limit_headers_without_a_limit,
+        every_authenticated_response_reports_the_remaining_quota,
+        requests_over_the_limit_get_429_and_have_no_effect,
+        concurrent_requests_cannot_exceed_the_limit,
+        the_quota_is_replenished,
+        refreshing_the_keys_keeps_their_usage,
+        failed_authentication_is_limited_per_address,
+        failed_authentication_is_limited_by_default,
+        failed_authentication_is_limited_while_keys_cannot_be_read,
+        a_limited_address_triggers_no_key_lookup,
+    ],
+}
 
 async fn start_with_key_limit(backend: Backend, limit: &str) -> Server {
     Server::start_with(backend, |config| {
@@ -45,14 +61,14 @@ fn assert_limited(response: &Response, message: &str) {
     }
 }
 
-pub async fn no_rate_limit_headers_without_a_limit(backend: Backend) {
+async fn no_rate_limit_headers_without_a_limit(backend: Backend) {
     let server = Server::start(backend).await;
     for path in ["/v1/pets", "/v1/pets/1", "/v1/nothing"] {
         assert!(has_no_rate_limit_headers(&server.get(path).await), "{path}");
     }
 }
 
-pub async fn every_authenticated_response_reports_the_remaining_quota(backend: Backend) {
+async fn every_authenticated_response_reports_the_remaining_quota(backend: Backend) {
     let server = start_with_key_limit(backend, "100/24h").await;
     let orders_only = server.create_key(&[Scope::OrdersRead], None).await;
     let tag = server.get("/v1/pets").await;
@@ -96,7 +112,7 @@ pub async fn every_authenticated_response_reports_the_remaining_quota(backend: B
     assert!(has_no_rate_limit_headers(&response));
 }
 
-pub async fn requests_over_the_limit_get_429_and_have_no_effect(backend: Backend) {
+async fn requests_over_the_limit_get_429_and_have_no_effect(backend: Backend) {
     let server = start_with_key_limit(backend, "3/24h").await;
     let other = server.create_key(&Scope::ALL, None).await;
     let pet = json!({"name": "A", "categoryId": 1, "status": "available"});
@@ -142,7 +158,7 @@ pub async fn requests_over_the_limit_get_429_and_have_no_effect(backend: Backend
     assert_eq!(orders[0]["status"], "placed");
 }
 
-pub async fn concurrent_requests_cannot_exceed_the_limit(backend: Backend) {
+async fn concurrent_requests_cannot_exceed_the_limit(backend: Backend) {
     let server = start_with_key_limit(backend, "40/24h").await;
     let other = server.create_key(&Scope::ALL, None).await;
     let get = || server.request(Method::GET, "/v1/pets");
@@ -168,7 +184,7 @@ pub async fn concurrent_requests_cannot_exceed_the_limit(backend: Backend) {
     );
 }
 
-pub async fn the_quota_is_replenished(backend: Backend) {
+async fn the_quota_is_replenished(backend: Backend) {
     let server = start_with_key_limit(backend, "1/2s").await;
     let status = async || server.get("/v1/pets").await.status.as_u16();
     eventually("the quota is used up", async || status().await == 429).await;
@@ -176,7 +192,7 @@ pub async fn the_quota_is_replenished(backend: Backend) {
 }
 
 /// A refresh replaces the in-memory key table, but each key keeps its used quota.
-pub async fn refreshing_the_keys_keeps_their_usage(backend: Backend) {
+async fn refreshing_the_keys_keeps_their_usage(backend: Backend) {
     let server = start_with_key_limit(backend, "1/24h").await;
     assert_eq!(server.get("/v1/pets").await.status, 200);
     for _ in 0..3 {
@@ -201,7 +217,7 @@ async fn unauthenticated_requests(server: &Server) -> [Request<'_>; 5] {
     ]
 }
 
-pub async fn failed_authentication_is_limited_per_address(backend: Backend) {
+async fn failed_authentication_is_limited_per_address(backend: Backend) {
     const MESSAGE: &str = "rate limit of 5/86400s for requests without a valid API key exceeded for this \
                            address";
     let server = start_with_address_limit(backend, "5/24h").await;
@@ -240,7 +256,7 @@ pub async fn failed_authentication_is_limited_per_address(backend: Backend) {
 }
 
 /// Attempts count against the limit even while no key can be verified.
-pub async fn failed_authentication_is_limited_while_keys_cannot_be_read(backend: Backend) {
+async fn failed_authentication_is_limited_while_keys_cannot_be_read(backend: Backend) {
     let server = start_with_address_limit(backend, "5/24h").await;
     server.get("/v1/nothing").await;
     let away = "ALTER TABLE api_keys RENAME TO away";
@@ -259,7 +275,7 @@ pub async fn failed_authentication_is_limited_while_keys_cannot_be_read(backend:
 }
 
 /// The default limit tolerates a burst of failures.
-pub async fn failed_authentication_is_limited_by_default(backend: Backend) {
+async fn failed_authentication_is_limited_by_default(backend: Backend) {
     let server = Server::start(backend).await;
     // Loads the API key into memory.
     assert_eq!(server.get("/v1/pets").await.status, 200);
@@ -276,7 +292,7 @@ pub async fn failed_authentication_is_limited_by_default(backend: Backend) {
 }
 
 /// Unknown keys from a limited address do not reach the database; new keys still work there.
-pub async fn a_limited_address_triggers_no_key_lookup(backend: Backend) {
+async fn a_limited_address_triggers_no_key_lookup(backend: Backend) {
     let server = start_with_address_limit(backend, "1/24h").await;
     let get = || server.request(Method::GET, "/v1/pets");
     assert_eq!(server.get("/v1/pets").await.status, 200);

@@ -3,12 +3,22 @@
 use http::Method;
 use petstore::api_key::Scope;
 use serde_json::{Value, json};
+use support::Backend;
 
 use crate::{
     client::{Request, Response},
     contract,
-    harness::{Backend, Server},
+    harness::Server,
 };
+
+support::cases! {
+    DATABASES: [
+        unknown_parameters_are_rejected,
+        unknown_members_are_rejected,
+        every_response_says_that_handling_was_strict,
+        only_strict_handling_is_applied,
+    ],
+}
 
 fn strict<'a>(server: &'a Server, method: Method, path: &str) -> Request<'a> {
     let request = server.request(method, path);
@@ -26,7 +36,7 @@ fn message(response: &Response) -> String {
     response.json()["message"].as_str().unwrap().into()
 }
 
-pub async fn unknown_parameters_are_rejected(backend: Backend) {
+async fn unknown_parameters_are_rejected(backend: Backend) {
     let server = Server::start(backend).await;
     for (method, path, operation) in contract::callable_operations() {
         let path = format!("{path}?limt=1&Status&b%0A=2&limt=3");
@@ -83,7 +93,7 @@ pub async fn unknown_parameters_are_rejected(backend: Backend) {
     }
 }
 
-pub async fn unknown_members_are_rejected(backend: Backend) {
+async fn unknown_members_are_rejected(backend: Backend) {
     let server = Server::start(backend).await;
     let pet = json!({"name": "A", "categoryId": 1, "status": "available"});
     server.create(pet).await;
@@ -205,7 +215,7 @@ pub async fn unknown_members_are_rejected(backend: Backend) {
     assert_applied(&replayed, true);
 }
 
-pub async fn every_response_says_that_handling_was_strict(backend: Backend) {
+async fn every_response_says_that_handling_was_strict(backend: Backend) {
     let server = Server::start(backend).await;
     let orders_only = server.create_key(&[Scope::OrdersRead], None).await;
     for _ in 0..2 {
@@ -268,7 +278,7 @@ pub async fn every_response_says_that_handling_was_strict(backend: Backend) {
     }
 }
 
-pub async fn only_strict_handling_is_applied(backend: Backend) {
+async fn only_strict_handling_is_applied(backend: Backend) {
     let server = Server::start(backend).await;
     for (values, is_strict) in [
         (&["handling=strict"][..], true),

@@ -2,15 +2,26 @@
 //! (RFC 9110, RFC 9112, RFC 9113), on raw sockets.
 
 use http::Version;
+use support::Backend;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
-    harness::{Backend, Server},
+    harness::Server,
     http1::RawConnection,
     http2::{PREFACE, SETTINGS},
     http2_floods::{DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM},
     http2_floods::{frame, frames, literal_header},
 };
+
+support::cases! {
+    ALL: [
+        missing_repeated_and_invalid_hosts_get_400,
+        ambiguous_body_lengths_get_400,
+        ambiguous_targets_get_400,
+        http_versions_follow_rfc_9112,
+        http2_authorities_are_checked,
+    ],
+}
 
 const LIST: &str = "GET /v1/pets";
 /// A request that must not be executed.
@@ -36,7 +47,7 @@ async fn assert_rejected(server: &Server, request: &str, status: u16, code: &str
     assert_eq!(server.count_pets().await, 0, "{request:?}");
 }
 
-pub async fn missing_repeated_and_invalid_hosts_get_400(backend: Backend) {
+async fn missing_repeated_and_invalid_hosts_get_400(backend: Backend) {
     let server = Server::start(backend).await;
     // Also without a key: what is no valid HTTP is not authenticated.
     for headers in [
@@ -70,7 +81,7 @@ pub async fn missing_repeated_and_invalid_hosts_get_400(backend: Backend) {
     }
 }
 
-pub async fn ambiguous_body_lengths_get_400(backend: Backend) {
+async fn ambiguous_body_lengths_get_400(backend: Backend) {
     let server = Server::start(backend).await;
     for headers in [
         "Transfer-Encoding: gzip, chunked",
@@ -121,7 +132,7 @@ pub async fn ambiguous_body_lengths_get_400(backend: Backend) {
     }
 }
 
-pub async fn ambiguous_targets_get_400(backend: Backend) {
+async fn ambiguous_targets_get_400(backend: Backend) {
     let server = Server::start(backend).await;
     for target in [
         "/v1/pets#a",
@@ -151,7 +162,7 @@ pub async fn ambiguous_targets_get_400(backend: Backend) {
     }
 }
 
-pub async fn http_versions_follow_rfc_9112(backend: Backend) {
+async fn http_versions_follow_rfc_9112(backend: Backend) {
     let server = Server::start(backend).await;
     for version in ["2.0", "3.0", "0.9", "9.9"] {
         let request = format!("GET /v1/pets HTTP/{version}\r\nHost: x\r\nKEY\r\n\r\n");
@@ -222,7 +233,7 @@ async fn http2_response(server: &Server, fields: &[(&str, &str)]) -> Option<(u16
     Some((status, String::from_utf8(body).unwrap()))
 }
 
-pub async fn http2_authorities_are_checked(backend: Backend) {
+async fn http2_authorities_are_checked(backend: Backend) {
     let server = Server::start(backend).await;
     let path = (":path", "/v1/pets");
     let default_port = server.tls.as_ref().map_or("x:80", |_| "x:443");

@@ -10,6 +10,7 @@ use rustls::{
     ClientConfig,
     version::{TLS12, TLS13},
 };
+use support::{Backend, eventually, self_signed};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -18,14 +19,26 @@ use tokio::{
 use tokio_rustls::client::TlsStream;
 
 use crate::{
-    harness::{Backend, Server, ServerConfig, eventually},
+    harness::{Server, ServerConfig},
     http1::RawConnection,
-    identity::make,
 };
+
+support::cases! {
+    TLS: [
+        alpn_selects_the_protocol,
+        tls_1_2_and_tls_1_3_are_supported,
+        connections_end_with_close_notify,
+        plain_http_clients_are_told_to_use_https,
+        stalled_handshakes_time_out,
+        a_first_request_during_shutdown_is_served,
+        renewed_certificates_are_reloaded,
+        a_failed_reload_keeps_the_current_certificate,
+    ],
+}
 
 const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
 
-pub async fn alpn_selects_the_protocol(backend: Backend) {
+async fn alpn_selects_the_protocol(backend: Backend) {
     let server = Server::start(backend).await;
     let client_offering = |protocols: &[&str]| {
         let mut client = server.identity().client();
@@ -55,7 +68,7 @@ pub async fn alpn_selects_the_protocol(backend: Backend) {
     assert_eq!(get().over_http2().send().await.status, 200);
 }
 
-pub async fn tls_1_2_and_tls_1_3_are_supported(backend: Backend) {
+async fn tls_1_2_and_tls_1_3_are_supported(backend: Backend) {
     let server = Server::start(backend).await;
     for version in [&TLS12, &TLS13] {
         let client = server.identity().client_with_versions(&[version]);
@@ -70,7 +83,7 @@ pub async fn tls_1_2_and_tls_1_3_are_supported(backend: Backend) {
 
 /// The service sends close_notify after the last response, also after one to a
 /// malformed request, so that a client can rule out truncation.
-pub async fn connections_end_with_close_notify(backend: Backend) {
+async fn connections_end_with_close_notify(backend: Backend) {
     let with_short_timeouts =
         |config: &mut ServerConfig| config.service.server.head_timeout = Duration::from_millis(200);
     let server = Server::start_with(backend, with_short_timeouts).await;
@@ -95,7 +108,7 @@ pub async fn connections_end_with_close_notify(backend: Backend) {
 }
 
 /// Plain HTTP on the TLS port gets a 400 that names the https:// URL.
-pub async fn plain_http_clients_are_told_to_use_https(backend: Backend) {
+async fn plain_http_clients_are_told_to_use_https(backend: Backend) {
     let server = Server::start(backend).await;
     for bytes in [REQUEST, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\0\0\0\0"] {
         let mut conn = RawConnection::over(&server, Box::new(connect(&server).await));
@@ -109,7 +122,7 @@ pub async fn plain_http_clients_are_told_to_use_https(backend: Backend) {
 }
 
 /// A stalled handshake times out, and does not delay shutdown.
-pub async fn stalled_handshakes_time_out(backend: Backend) {
+async fn stalled_handshakes_time_out(backend: Backend) {
     // Nothing at all, and the header of a handshake record of 512 bytes.
     let stalled: [&[u8]; 2] = [b"", &[0x16, 3, 1, 2, 0, 1]];
     let with_short_timeouts =
@@ -135,7 +148,7 @@ pub async fn stalled_handshakes_time_out(backend: Backend) {
 }
 
 /// After the handshake, a client may be about to send its first request.
-pub async fn a_first_request_during_shutdown_is_served(backend: Backend) {
+async fn a_first_request_during_shutdown_is_served(backend: Backend) {
     // The service does not wait for long: on a slow machine, too short for the client.
     for _ in 0..20 {
         let mut server = Server::start(backend).await;
@@ -160,10 +173,10 @@ pub async fn a_first_request_during_shutdown_is_served(backend: Backend) {
 }
 
 /// New connections get the renewed certificate; open ones stay up.
-pub async fn renewed_certificates_are_reloaded(backend: Backend) {
+async fn renewed_certificates_are_reloaded(backend: Backend) {
     let server = Server::start_with(backend, reload_often).await;
     let mut old = RawConnection::connect(&server).await;
-    let (certificate, key) = make();
+    let (certificate, key) = self_signed();
     let identity = server.identity();
     identity.replace_key(&key);
     identity.replace_certificate(&certificate);
@@ -176,7 +189,7 @@ pub async fn renewed_certificates_are_reloaded(backend: Backend) {
 }
 
 /// A certificate that cannot be loaded is ignored until a valid one replaces it.
-pub async fn a_failed_reload_keeps_the_current_certificate(backend: Backend) {
+async fn a_failed_reload_keeps_the_current_certificate(backend: Backend) {
     let server = Server::start_with(backend, reload_often).await;
     let identity = server.identity().clone();
     let first = identity.client();
@@ -187,7 +200,7 @@ pub async fn a_failed_reload_keeps_the_current_certificate(backend: Backend) {
         let trusted = tls_handshake(&server, first.clone()).await;
         trusted.expect("the first certificate is still in use");
     };
-    let (certificate, key) = make();
+    let (certificate, key) = self_signed();
     identity.replace_key(&key);
     assert_first_certificate_in_use().await;
     identity.replace_key("no key");

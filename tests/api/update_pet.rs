@@ -2,8 +2,18 @@
 
 use http::Method;
 use serde_json::json;
+use support::Backend;
 
-use crate::harness::{Backend, Server};
+use crate::harness::Server;
+
+support::cases! {
+    DATABASES: [
+        merge_patch_changes_only_the_given_members,
+        invalid_patches_and_unknown_ids_are_rejected,
+        only_json_and_merge_patch_are_accepted,
+        if_match_prevents_lost_updates,
+    ],
+}
 
 async fn start(backend: Backend) -> Server {
     let server = Server::start(backend).await;
@@ -12,7 +22,7 @@ async fn start(backend: Backend) -> Server {
     server
 }
 
-pub async fn merge_patch_changes_only_the_given_members(backend: Backend) {
+async fn merge_patch_changes_only_the_given_members(backend: Backend) {
     let server = start(backend).await;
     for (patch, name, category, status) in [
         (r#"{"name":"Max"}"#, "Max", 7, Some("available")),
@@ -47,7 +57,7 @@ pub async fn merge_patch_changes_only_the_given_members(backend: Backend) {
     assert_eq!(pending[0]["id"], 1);
 }
 
-pub async fn invalid_patches_and_unknown_ids_are_rejected(backend: Backend) {
+async fn invalid_patches_and_unknown_ids_are_rejected(backend: Backend) {
     let server = start(backend).await;
     let before = server.get("/v1/pets/1").await.json();
     for patch in [
@@ -76,7 +86,7 @@ pub async fn invalid_patches_and_unknown_ids_are_rejected(backend: Backend) {
     assert_eq!(server.get("/v1/pets/1").await.json(), before);
 }
 
-pub async fn only_json_and_merge_patch_are_accepted(backend: Backend) {
+async fn only_json_and_merge_patch_are_accepted(backend: Backend) {
     let server = start(backend).await;
     let patch = |types: &[&str]| {
         let request = server.request(Method::PATCH, "/v1/pets/1").body("{}");
@@ -106,7 +116,7 @@ pub async fn only_json_and_merge_patch_are_accepted(backend: Backend) {
     }
 }
 
-pub async fn if_match_prevents_lost_updates(backend: Backend) {
+async fn if_match_prevents_lost_updates(backend: Backend) {
     let server = start(backend).await;
     let tag = server.get("/v1/pets/1").await;
     let tag = tag.header("etag").unwrap();

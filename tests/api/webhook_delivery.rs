@@ -24,11 +24,30 @@ use petstore::{
     },
 };
 use serde_json::{Value, json};
+use support::{Backend, Receiver, Reply, eventually};
 
-use crate::{
-    harness::{Backend, Server, eventually},
-    receiver::{Receiver, Reply},
-};
+use crate::harness::{Server, database_url};
+
+support::cases! {
+    DATABASES: [
+        events_are_delivered_in_order_and_signed,
+        only_the_types_of_a_webhook_are_delivered,
+        a_failed_delivery_is_retried,
+        an_endpoint_that_fails_backs_off_without_failed_deliveries,
+        a_410_disables_a_webhook_and_enabling_it_continues,
+        retry_after_pauses_an_endpoint,
+        deleting_or_disabling_a_webhook_ends_its_requests,
+        a_replay_delivers_again,
+        a_webhook_that_fell_out_of_the_log_is_disabled,
+        a_webhook_continues_after_a_quiet_time,
+        a_type_that_is_no_longer_asked_for_is_not_retried,
+        a_rotation_interrupts_no_request,
+        a_webhook_at_the_service_itself_makes_no_loop,
+        a_shutdown_saves_what_was_delivered,
+        a_stalled_receiver_delays_no_other,
+        a_webhook_skips_a_long_log_in_turns,
+    ],
+}
 
 /// A service that delivers to this host, with a store beside it to change webhooks, and a
 /// clock that the test advances.
@@ -66,7 +85,7 @@ impl Setup {
         })
         .await;
         let options = Options::new(Role::Command);
-        let store = Store::open(&server.database.url(), &options).await;
+        let store = Store::open(&database_url(&server.database), &options).await;
         Self {
             server,
             store: store.unwrap(),
@@ -160,7 +179,7 @@ fn event_id(event: &Value) -> EventId {
     EventId::parse(event["id"].as_str().unwrap()).unwrap()
 }
 
-pub async fn events_are_delivered_in_order_and_signed(backend: Backend) {
+async fn events_are_delivered_in_order_and_signed(backend: Backend) {
     let setup = Setup::start(backend).await;
     let (id, secret) = setup.create(&setup.receiver.url(), None).await;
     for count in 1..=3 {
@@ -187,7 +206,7 @@ pub async fn events_are_delivered_in_order_and_signed(backend: Backend) {
     assert_eq!(setup.server.metric(&lag).await, 0.0);
 }
 
-pub async fn only_the_types_of_a_webhook_are_delivered(backend: Backend) {
+async fn only_the_types_of_a_webhook_are_delivered(backend: Backend) {
     let setup = Setup::start(backend).await;
     let types = [EventType::OrderPlaced, EventType::PetDeleted];
     let (id, _) = setup.create(&setup.receiver.url(), Some(&types)).await;
@@ -207,7 +226,7 @@ pub async fn only_the_types_of_a_webhook_are_delivered(backend: Backend) {
     setup.wait_for_position(id).await;
 }
 
-pub async fn a_failed_delivery_is_retried(backend: Backend) {
+async fn a_failed_delivery_is_retried(backend: Backend) {
     let setup = Setup::start(backend).await;
     let types = [EventType::PetCreated];
     let (id, _) = setup.create(&setup.receiver.url(), Some(&types)).await;
@@ -241,7 +260,7 @@ pub async fn a_failed_delivery_is_retried(backend: Backend) {
     assert_eq!(setup.metric("attempts", "failed").await, 1.0);
 }
 
-pub async fn an_endpoint_that_fails_backs_off_without_failed_deliveries(backend: Backend) {
+async fn an_endpoint_that_fails_backs_off_without_failed_deliveries(backend: Backend) {
     let setup = Setup::start(backend).await;
     setup.receiver.respond(|_| Reply::Status(500));
     setup.server.create_pets(10).await;
@@ -270,7 +289,7 @@ pub async fn an_endpoint_that_fails_backs_off_without_failed_deliveries(backend:
     assert_eq!(setup.metric("deliveries", "delivered").await, 10.0);
 }
 
-pub async fn a_410_disables_a_webhook_and_enabling_it_continues(backend: Backend) {
+async fn a_410_disables_a_webhook_and_enabling_it_continues(backend: Backend) {
     let setup = Setup::start(backend).await;
     setup.receiver.respond(|_| Reply::Status(410));
     let (id, _) = setup.create(&setup.receiver.url(), None).await;
@@ -288,7 +307,7 @@ pub async fn a_410_disables_a_webhook_and_enabling_it_continues(backend: Backend
     assert_eq!(setup.receiver.ids().len(), 3);
 }
 
-pub async fn retry_after_pauses_an_endpoint(backend: Backend) {
+async fn retry_after_pauses_an_endpoint(backend: Backend) {
     let setup = Setup::start(backend).await;
     setup.receiver.respond(|_| Reply::Busy(3600));
     let (id, _) = setup.create(&setup.receiver.url(), None).await;
@@ -315,7 +334,7 @@ pub async fn retry_after_pauses_an_endpoint(backend: Backend) {
     .await;
 }
 
-pub async fn deleting_or_disabling_a_webhook_ends_its_requests(backend: Backend) {
+async fn deleting_or_disabling_a_webhook_ends_its_requests(backend: Backend) {
     let setup = Setup::start(backend).await;
     setup.receiver.respond(|_| Reply::Never);
     setup.server.create_pets(6).await;
@@ -341,7 +360,7 @@ pub async fn deleting_or_disabling_a_webhook_ends_its_requests(backend: Backend)
     assert_eq!(setup.receiver.count(), 14);
 }
 
-pub async fn a_replay_delivers_again(backend: Backend) {
+async fn a_replay_delivers_again(backend: Backend) {
     let setup = Setup::start(backend).await;
     let (id, _) = setup.create(&setup.receiver.url(), None).await;
     setup.server.create_pets(3).await;
@@ -355,7 +374,7 @@ pub async fn a_replay_delivers_again(backend: Backend) {
     assert_eq!(counts, [1, 2, 2]);
 }
 
-pub async fn a_webhook_that_fell_out_of_the_log_is_disabled(backend: Backend) {
+async fn a_webhook_that_fell_out_of_the_log_is_disabled(backend: Backend) {
     let setup = Setup::start(backend).await;
     setup.server.create_pets(1).await;
     let unknown = EventId::parse("evt_AQAAAAAAAAAJ5l4wFyTHhJuBh9G5").unwrap();
@@ -367,7 +386,7 @@ pub async fn a_webhook_that_fell_out_of_the_log_is_disabled(backend: Backend) {
 
 /// Nothing had happened for longer than events are kept, so the next event has the last one
 /// purged, which the webhook is at.
-pub async fn a_webhook_continues_after_a_quiet_time(backend: Backend) {
+async fn a_webhook_continues_after_a_quiet_time(backend: Backend) {
     let setup = Setup::start(backend).await;
     let (id, _) = setup.create(&setup.receiver.url(), None).await;
     setup.server.create_pets(1).await;
@@ -417,7 +436,7 @@ pub async fn a_webhook_continues_after_a_quiet_time(backend: Backend) {
 }
 
 /// Otherwise a key could have events sent to itself that it cannot read.
-pub async fn a_type_that_is_no_longer_asked_for_is_not_retried(backend: Backend) {
+async fn a_type_that_is_no_longer_asked_for_is_not_retried(backend: Backend) {
     let setup = Setup::start(backend).await;
     setup.receiver.respond(|_| Reply::Status(500));
     let (id, _) = setup.create(&setup.receiver.url(), None).await;
@@ -445,7 +464,7 @@ pub async fn a_type_that_is_no_longer_asked_for_is_not_retried(backend: Backend)
 }
 
 /// A request in flight need not be sent again because the secret changes.
-pub async fn a_rotation_interrupts_no_request(backend: Backend) {
+async fn a_rotation_interrupts_no_request(backend: Backend) {
     let setup = Setup::start(backend).await;
     setup.receiver.respond(|_| Reply::Never);
     let (id, _) = setup.create(&setup.receiver.url(), None).await;
@@ -469,7 +488,7 @@ pub async fn a_rotation_interrupts_no_request(backend: Backend) {
 }
 
 /// Its requests have no API key.
-pub async fn a_webhook_at_the_service_itself_makes_no_loop(backend: Backend) {
+async fn a_webhook_at_the_service_itself_makes_no_loop(backend: Backend) {
     let setup = Setup::start(backend).await;
     let (id, _) = setup.create(&setup.server.url("/v1/pets"), None).await;
     setup.server.create_pets(1).await;
@@ -484,7 +503,7 @@ pub async fn a_webhook_at_the_service_itself_makes_no_loop(backend: Backend) {
     assert_eq!(setup.server.count_pets().await, 1);
 }
 
-pub async fn a_shutdown_saves_what_was_delivered(backend: Backend) {
+async fn a_shutdown_saves_what_was_delivered(backend: Backend) {
     let mut setup = Setup::start(backend).await;
     let (id, _) = setup.create(&setup.receiver.url(), None).await;
     setup.server.create_pets(1).await;
@@ -500,7 +519,7 @@ pub async fn a_shutdown_saves_what_was_delivered(backend: Backend) {
 }
 
 /// What one receiver does is not the others' concern.
-pub async fn a_stalled_receiver_delays_no_other(backend: Backend) {
+async fn a_stalled_receiver_delays_no_other(backend: Backend) {
     let setup = Setup::start(backend).await;
     let stalled = Receiver::start().await;
     stalled.respond(|_| Reply::Never);
@@ -525,7 +544,7 @@ pub async fn a_stalled_receiver_delays_no_other(backend: Backend) {
 
 /// A shutdown does not wait until a webhook has read the whole log, and saves what it has
 /// skipped.
-pub async fn a_webhook_skips_a_long_log_in_turns(backend: Backend) {
+async fn a_webhook_skips_a_long_log_in_turns(backend: Backend) {
     const COUNT: i64 = 100_000;
     // The whole log may have been read before the shutdown.
     for _ in 0..20 {

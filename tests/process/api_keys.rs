@@ -4,6 +4,7 @@ use std::{fs, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use rusqlite::Connection;
+use support::{Cluster, Finished, TIMEOUT, eventually};
 use tokio::{
     task::spawn_blocking,
     time::{Instant, sleep},
@@ -11,8 +12,7 @@ use tokio::{
 
 use crate::{
     client::{Client, LoadGenerator},
-    harness::{Finished, Home, PETSTORE, Service, TIMEOUT, eventually},
-    postgres::Cluster,
+    harness::{Home, PETSTORE, Service},
     torture::disk::{self, Faults, Trace},
 };
 

@@ -3,11 +3,11 @@
 use std::{fs, thread};
 
 use rusqlite::Connection;
+use support::{Cluster, Finished, signal, wait_for};
 
 use crate::{
     client::{Client, LoadGenerator},
-    harness::{Finished, Home, signal, wait_for},
-    postgres::Cluster,
+    harness::Home,
 };
 
 fn backup(home: &Home, file: &str) -> Finished {

@@ -2,9 +2,11 @@
 
 use std::{ffi::OsStr, fs::File, net::TcpListener, os::unix::ffi::OsStrExt};
 
+use support::Finished;
+
 use crate::{
     client::Client,
-    harness::{Finished, Home, PETSTORE, Service},
+    harness::{Home, PETSTORE, Service},
 };
 
 /// Every command has help, which shows the environment variable of every option.

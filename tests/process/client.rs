@@ -11,6 +11,7 @@ use std::{
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use support::{TIMEOUT, eventually};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
@@ -18,7 +19,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::harness::{Service, TIMEOUT, eventually};
+use crate::harness::Service;
 
 /// An HTTP client with an API key.
 #[derive(Clone)]

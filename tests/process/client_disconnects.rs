@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use support::TIMEOUT;
 use tokio::time::{Instant, sleep};
 
 use crate::{
     client::{Client, RawConnection, create_request},
-    harness::{Home, Service, TIMEOUT},
+    harness::{Home, Service},
 };
 
 /// The client disconnects right after its request; the pet is stored anyway.

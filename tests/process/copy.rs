@@ -3,12 +3,9 @@
 use reqwest::Method;
 use rusqlite::Connection;
 use serde_json::{Value, json};
+use support::{Cluster, Finished};
 
-use crate::{
-    client::Client,
-    harness::{Finished, Home},
-    postgres::Cluster,
-};
+use crate::{client::Client, harness::Home};
 
 const ORDERS: &str = "/v1/store/orders";
 

@@ -1,11 +1,12 @@
 //! Crash recovery after SIGKILL.
 
 use rusqlite::Connection;
+use support::Finished;
 
 use crate::{
     client::{Client, LoadGenerator, WriteResults},
     event_log::assert_logged,
-    harness::{Finished, Home},
+    harness::Home,
 };
 
 /// Repeated kills under load: every acknowledged pet is stored exactly once

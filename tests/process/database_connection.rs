@@ -9,10 +9,9 @@ use std::{
     thread,
 };
 
-use crate::{
-    harness::{Finished, Home, PETSTORE, Service},
-    postgres::Cluster,
-};
+use support::{Cluster, Finished};
+
+use crate::harness::{Home, PETSTORE, Service};
 
 const UNVERIFIED: &str = "is not verified";
 

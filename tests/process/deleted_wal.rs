@@ -4,10 +4,11 @@
 use std::{fs, os::unix::fs::MetadataExt};
 
 use rusqlite::{Connection, OpenFlags};
+use support::eventually;
 
 use crate::{
     client::{Client, WriteResults},
-    harness::{Home, Service, eventually},
+    harness::{Home, Service},
 };
 
 /// Creates a pet and expects this status.

@@ -4,10 +4,12 @@
 //! strace injects most errors. It counts system calls per thread; the counts let
 //! the service start and complete its first writes.
 
+use support::eventually;
+
 use crate::{
     client::{Client, LoadGenerator, WriteResults},
     event_log::assert_logged,
-    harness::{Home, Service, eventually},
+    harness::{Home, Service},
     strace,
     torture::disk::{Failures, Faults},
 };

@@ -12,12 +12,9 @@ use std::{
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rusqlite::Connection;
 use serde_json::Value;
+use support::{Cluster, Finished, Identity};
 
-use crate::{
-    harness::{Finished, Home, PETSTORE, Service},
-    identity::{self, Identity},
-    postgres::Cluster,
-};
+use crate::harness::{Home, PETSTORE, Service};
 
 fn doctor(home: &Home, address: SocketAddr, options: &[&str]) -> Finished {
     let mut command = home.command(PETSTORE);
@@ -355,7 +352,7 @@ fn certificates_are_checked() {
         "certificate",
         &["not valid before 2100-01-01"],
     );
-    let (_, key) = identity::make();
+    let (_, key) = support::self_signed();
     files.replace_key(&key);
     assert_found(
         &check(),

@@ -21,12 +21,12 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use reqwest::Method;
 use rusqlite::Connection;
 use serde_json::{Value, json};
+use support::{Cluster, eventually};
 use tokio::task::JoinSet;
 
 use crate::{
     client::{Client, Response},
-    harness::{Home, Service, eventually},
-    postgres::Cluster,
+    harness::{Home, Service},
 };
 
 const WRITERS: u64 = 12;

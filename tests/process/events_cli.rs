@@ -9,11 +9,11 @@ use std::{
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use support::{Finished, Identity, eventually, signal, wait_for};
 
 use crate::{
     client::{Client, LoadGenerator},
-    harness::{Finished, Home, PETSTORE, Service, eventually, signal, wait_for},
-    identity::Identity,
+    harness::{Home, PETSTORE, Service},
 };
 
 /// `petstore events` on a service.

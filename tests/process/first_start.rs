@@ -2,9 +2,11 @@
 
 use std::{env, path::Path};
 
+use support::Finished;
+
 use crate::{
     client::Client,
-    harness::{Finished, Home, PETSTORE, Service},
+    harness::{Home, PETSTORE, Service},
 };
 
 /// Without a terminal, the log has the command that creates a key, and that command

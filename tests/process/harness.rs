@@ -2,55 +2,21 @@
 
 use std::{
     collections::BTreeMap,
-    env, fs,
-    io::{self, BufRead, BufReader, Read, Write},
+    fs,
+    io::{BufRead, BufReader, Read, Write},
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Output, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
 };
 
 use petstore::store::{DatabaseUrl, Options, Role, Store};
 use rusqlite::Connection;
+use support::{Finished, signal, wait_for};
 use tempfile::TempDir;
 
 pub const PETSTORE: &str = env!("CARGO_BIN_EXE_petstore");
-
-/// How long a test waits for something that must happen. A safety net, not a
-/// performance requirement.
-pub const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Reports that a test is skipped. Not by `eprintln!`, whose output is only shown if a test
-/// fails. `make test` repeats these notes at the end.
-pub fn note_skipped(test: &str, reason: &str) {
-    let _ = writeln!(io::stderr(), "note: {test} was skipped: {reason}");
-}
-
-/// Polls until the closure returns a value.
-#[track_caller]
-pub fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
-    let started = Instant::now();
-    loop {
-        if let Some(value) = poll() {
-            return value;
-        }
-        assert!(started.elapsed() < TIMEOUT, "timed out waiting for {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// Polls an asynchronous condition until it holds.
-pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let polling = async {
-        while !condition().await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    let polled = tokio::time::timeout(TIMEOUT, polling).await;
-    polled.unwrap_or_else(|_| panic!("timed out waiting for {what}"));
-}
 
 /// A temporary working directory for the binary, and the database it uses.
 pub struct Home {
@@ -127,15 +93,8 @@ impl Home {
     /// A command that runs in the directory, without the `PETSTORE_*` variables
     /// of the test runner's environment.
     pub fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
-        for (name, _) in env::vars_os() {
-            if name.to_string_lossy().starts_with("PETSTORE_") {
-                command.env_remove(name);
-            }
-        }
+        let mut command = support::command(program);
         command
-            // Tests don't use a service that is installed on the machine.
-            .env("PETSTORE_PACKAGED_SETTINGS", "/dev/null/none")
             .current_dir(self.dir.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -233,58 +192,6 @@ impl Home {
 /// The database URL of a file.
 pub fn url(path: &Path) -> String {
     format!("sqlite:{}", path.display())
-}
-
-/// The exit code and output of a finished process.
-#[derive(Debug)]
-pub struct Finished {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
-}
-
-impl Finished {
-    #[track_caller]
-    pub fn of(command: &mut Command) -> Self {
-        let name = command.get_program().to_owned();
-        match command.output() {
-            Ok(output) => output.into(),
-            Err(cause) => panic!("cannot run {}: {cause}", name.display()),
-        }
-    }
-
-    #[track_caller]
-    pub fn success(self) -> Self {
-        assert_eq!(self.code, Some(0), "{self:?}");
-        self
-    }
-
-    /// Asserts that it failed with this exit code and printed the reason.
-    #[track_caller]
-    pub fn assert_fails(&self, code: i32, reason: &str) {
-        assert_eq!(self.code, Some(code), "{self:?}");
-        assert!(self.stderr.contains(reason), "{self:?}");
-    }
-
-    /// The secret that `keys create` printed.
-    #[track_caller]
-    pub fn secret(&self) -> String {
-        let secret = self.stdout.strip_suffix('\n').unwrap_or_default();
-        let rest = secret.strip_prefix("psk_").unwrap_or_default();
-        let is_key = rest.len() == 38 && rest.bytes().all(|b| b.is_ascii_alphanumeric());
-        assert!(is_key, "not one secret on a line of its own: {self:?}");
-        secret.into()
-    }
-}
-
-impl From<Output> for Finished {
-    fn from(output: Output) -> Self {
-        Self {
-            code: output.status.code(),
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
 }
 
 /// A running service. Killed on drop.
@@ -464,13 +371,6 @@ pub fn without_colors(text: &str) -> String {
     let first = parts.next().unwrap_or_default();
     let rest = parts.map(|part| part.split_once('m').unwrap_or(("", part)).1);
     first.to_string() + &rest.collect::<String>()
-}
-
-/// Sends a signal to a process that the test has started.
-pub fn signal(pid: u32, name: &str) {
-    let mut kill = Command::new("sh");
-    kill.args(["-c", "kill -s \"$1\" \"$2\"", "sh", name]);
-    assert!(kill.arg(pid.to_string()).status().unwrap().success());
 }
 
 /// Collects the lines of a stream in the background while `go_on` says so.

@@ -8,11 +8,11 @@ use std::{
 };
 
 use futures_util::future::join_all;
+use support::{Cluster, eventually};
 
 use crate::{
     client::Client,
-    harness::{Home, Service, eventually},
-    postgres::Cluster,
+    harness::{Home, Service},
     torture::disk::Faults,
 };
 
@@ -22,7 +22,7 @@ async fn status(service: &Service, path: &str) -> u16 {
     response.status().as_u16()
 }
 
-fn probe(home: &Home, service: &Service) -> crate::harness::Finished {
+fn probe(home: &Home, service: &Service) -> support::Finished {
     home.petstore(&["healthcheck", "--listen", &service.address.to_string()])
 }
 

@@ -6,7 +6,9 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use crate::harness::{Finished, Home, PETSTORE};
+use support::Finished;
+
+use crate::harness::{Home, PETSTORE};
 
 /// The server gives up after so much: a command without a limit reads all of it.
 const MAX_SENT: usize = 64 << 20;

@@ -4,13 +4,9 @@ use std::{collections::BTreeMap, fs};
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use support::{Cluster, Finished};
 
-use crate::{
-    client::Client,
-    event_log::assert_logged,
-    harness::{Finished, Home},
-    postgres::Cluster,
-};
+use crate::{client::Client, event_log::assert_logged, harness::Home};
 
 pub fn run(home: &Home, arguments: &[&str]) -> Finished {
     let url = home.url();

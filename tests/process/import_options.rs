@@ -10,12 +10,12 @@ use reqwest::Method;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use support::{Cluster, Finished, signal};
 
 use crate::{
     client::Client,
-    harness::{Finished, Home, PETSTORE, Service, signal},
+    harness::{Home, PETSTORE, Service},
     import_export::{ANIMALS, exported, run},
-    postgres::Cluster,
 };
 
 /// Lines are counted as an editor does, whatever ends them.

@@ -14,12 +14,12 @@ use std::{
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
+use support::{Cluster, Finished, eventually, signal, wait_for};
 
 use crate::{
     client::{Client, LoadGenerator},
     event_log::{UNLOGGED, assert_logged},
-    harness::{Finished, Home, PETSTORE, eventually, signal, wait_for},
-    postgres::Cluster,
+    harness::{Home, PETSTORE},
 };
 
 /// More than the animals of a chunk.

@@ -14,10 +14,11 @@ use std::{collections::BTreeMap, env, fmt::Write as _, fs, process::Command};
 
 use futures_util::future::join_all;
 use serde_json::json;
+use support::{Finished, note_skipped};
 
 use crate::{
     client::{RawConnection, header},
-    harness::{Finished, Home, PETSTORE, Service, note_skipped},
+    harness::{Home, PETSTORE, Service},
 };
 
 /// The counts that are compared with, and what they were counted with.

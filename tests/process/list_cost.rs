@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use crate::{harness::wait_for, replicas::Deployment};
+use support::wait_for;
+
+use crate::replicas::Deployment;
 
 /// As in a shop with a history: old pets are sold, new ones are not.
 const FILL: &str = "

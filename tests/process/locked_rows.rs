@@ -6,11 +6,12 @@ use std::process::{Child, Stdio};
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
+use support::{TIMEOUT, eventually, wait_for};
 use tokio::{task::JoinSet, time::timeout};
 
 use crate::{
     client::{Client, Response},
-    harness::{Service, TIMEOUT, eventually, wait_for},
+    harness::Service,
     replicas::Deployment,
 };
 

@@ -6,10 +6,11 @@ use std::{
 };
 
 use serde_json::Value;
+use support::eventually;
 
 use crate::{
     client::Client,
-    harness::{Home, Service, eventually},
+    harness::{Home, Service},
     strace,
     terminal::Terminal,
 };

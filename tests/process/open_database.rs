@@ -3,10 +3,11 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, thread};
 
 use rusqlite::Connection;
+use support::Finished;
 
 use crate::{
     client::Client,
-    harness::{Finished, Home, PETSTORE, Service, url},
+    harness::{Home, PETSTORE, Service, url},
 };
 
 /// Neither `serve` nor `keys create` accepts the file. Both name it in the

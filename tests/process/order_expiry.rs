@@ -5,11 +5,11 @@ use std::{process::Stdio, time::Duration};
 use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
+use support::{Cluster, eventually};
 
 use crate::{
     client::Client,
-    harness::{Home, Service, eventually},
-    postgres::Cluster,
+    harness::{Home, Service},
 };
 
 fn serve(home: &Home) -> Service {

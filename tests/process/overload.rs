@@ -7,10 +7,11 @@ use std::{
 };
 
 use rustix::process::{Resource, getrlimit, setrlimit};
+use support::wait_for;
 
 use crate::{
     client::Client,
-    harness::{Home, Service, wait_for},
+    harness::{Home, Service},
 };
 
 /// Peak resident memory (VmHWM) of a service, in megabytes.

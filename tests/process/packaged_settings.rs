@@ -2,7 +2,9 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
-use crate::harness::{Finished, Home, PETSTORE, Service};
+use support::Finished;
+
+use crate::harness::{Home, PETSTORE, Service};
 
 const VARIABLE: &str = "PETSTORE_PACKAGED_SETTINGS";
 

@@ -7,9 +7,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use support::Finished;
+
 use crate::{
     cli::commands,
-    harness::{Finished, Home, PETSTORE},
+    harness::{Home, PETSTORE},
 };
 
 /// A path in the repository.

@@ -7,13 +7,13 @@ use std::{
     process::{Child, Stdio},
 };
 
+use support::{Cluster, postgres::as_owner, wait_for};
 use tempfile::TempDir;
 
 use crate::{
     client::{Client, LoadGenerator},
     event_log::UNLOGGED,
-    harness::{Home, wait_for},
-    postgres::{Cluster, as_owner},
+    harness::Home,
 };
 
 /// Fewer than the connections that one service opens.

@@ -1,21 +1,12 @@
-//! The event log on PostgreSQL: whoever makes a change, it is logged once; and nothing
-//! appears behind what may be read.
+//! The event log on PostgreSQL: every change is logged once, also those of other programs. Which
+//! events may be read is tested in `tests/store/events.rs`.
 
 use futures_util::future::join_all;
-use petstore::{
-    event::EventRetention,
-    page::Sort,
-    store::{DatabaseUrl, Options, Role, Store},
-};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio_postgres::NoTls;
 
-use crate::{
-    client::Client,
-    harness::{eventually, signal},
-    replicas::Deployment,
-};
+use crate::{client::Client, replicas::Deployment};
 
 /// All events, oldest first: type, id of the resource, and API key if any.
 const EVENTS: &str = "SELECT concat_ws(' ', type, resource_id, 'by ' || api_key_id)
@@ -25,31 +16,6 @@ async fn change(client: &Client, method: Method, path: &str, body: Value) -> Val
     let response = client.send_json(method, path, &body, None).await.unwrap();
     assert!(response.status < 300, "{path}: {response:?}");
     response.body
-}
-
-async fn open(deployment: &Deployment) -> Store {
-    let url: DatabaseUrl = deployment.home.url().parse().unwrap();
-    Store::open(&url, &Options::new(Role::Command))
-        .await
-        .unwrap()
-}
-
-/// The names of the pets whose events may be read, in either direction.
-async fn names(store: &Store) -> Vec<String> {
-    let events = store
-        .event_read(None, Sort::Asc, 1000)
-        .await
-        .unwrap()
-        .unwrap();
-    let newest_first = store.event_read(None, Sort::Desc, 1000).await;
-    let mut newest_first = newest_first.unwrap().unwrap();
-    newest_first.reverse();
-    assert_eq!(newest_first, events);
-    let data = events
-        .iter()
-        .map(|event| serde_json::from_str::<Value>(event.data.as_json()).unwrap());
-    data.map(|pet| pet["name"].as_str().unwrap().into())
-        .collect()
 }
 
 /// A session of another program.
@@ -162,100 +128,7 @@ async fn changes_by_other_programs_are_logged() {
     );
 }
 
-/// A transaction in progress has drawn a number: what has been drawn after it must not be
-/// read yet, or its event would be skipped.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn a_transaction_in_progress_holds_back_later_events() {
-    let deployment = Deployment::start(1);
-    let store = open(&deployment).await;
-    let client = deployment.client(0);
-    client.create("first").await.unwrap();
-    store.event_sync().await.unwrap();
-    let program = session(&deployment).await;
-    let begin = format!("BEGIN; {}", insert("second"));
-    program.batch_execute(&begin).await.unwrap();
-    client.create("third").await.unwrap();
-
-    let visible = "SELECT string_agg(data::json ->> 'name', ' ' ORDER BY sequence) FROM events";
-    assert_eq!(deployment.sql(visible), "first third");
-    store.event_sync().await.unwrap();
-    assert_eq!(names(&store).await, ["first"]);
-
-    program.batch_execute("COMMIT").await.unwrap();
-    store.event_sync().await.unwrap();
-    assert_eq!(names(&store).await, ["first", "second", "third"]);
-}
-
-/// A crash gives a prepared transaction another virtual id, and the server keeps its start
-/// time.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn a_prepared_transaction_holds_back_later_events_through_a_crash() {
-    let deployment = Deployment::start(1);
-    deployment.cluster.set("max_prepared_transactions = 4");
-    deployment.cluster.crash();
-    deployment.cluster.restart();
-    let store = open(&deployment).await;
-    deployment.sql(&insert("first"));
-    store.event_sync().await.unwrap();
-    let prepare = format!("BEGIN; {}; PREPARE TRANSACTION 'held'", insert("second"));
-    deployment.sql(&prepare);
-    deployment.sql(&insert("third"));
-    store.event_sync().await.unwrap();
-    assert_eq!(names(&store).await, ["first"]);
-
-    let (program, other) = (session(&deployment).await, session(&deployment).await);
-    let pid = program.query_one("SELECT pg_backend_pid()", &[]).await;
-    signal(pid.unwrap().get::<_, i32>(0).unsigned_abs(), "KILL");
-    eventually("the server ends all sessions", async || other.is_closed()).await;
-    eventually("the server has recovered", async || {
-        store.event_sync().await.is_ok() && store.ping().await.is_ok()
-    })
-    .await;
-    store.event_sync().await.unwrap();
-    let after_crash = names(&store).await;
-    assert!(!after_crash.contains(&"third".into()), "{after_crash:?}");
-    deployment.sql("COMMIT PREPARED 'held'");
-    store.event_sync().await.unwrap();
-    assert_eq!(names(&store).await, ["first", "second", "third"]);
-}
-
-/// What others have decided is readable at once, also while a transaction is open.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn a_replica_that_starts_knows_what_is_decided() {
-    let deployment = Deployment::start(1);
-    for name in ["a", "b"] {
-        deployment.sql(&insert(name));
-    }
-    let store = open(&deployment).await;
-    // The service has background tasks: until a transaction of theirs ends, nothing newer is
-    // decided.
-    eventually("an event is purged", async || {
-        let keep_one = EventRetention {
-            count: 1,
-            ..EventRetention::default()
-        };
-        store.event_purge(keep_one).await.unwrap() == 1
-    })
-    .await;
-    let program = session(&deployment).await;
-    let begin = format!("BEGIN; {}", insert("open"));
-    program.batch_execute(&begin).await.unwrap();
-    deployment.sql(&insert("later"));
-
-    let new = open(&deployment).await;
-    new.event_sync().await.unwrap();
-    assert_eq!(names(&new).await, ["b"]);
-    let newest = new.event_newest().await.unwrap().unwrap().id();
-    assert_eq!(
-        new.event_read(Some(newest), Sort::Asc, 10).await.unwrap(),
-        Ok(vec![])
-    );
-}
-
-/// Nobody reads, and yet the operator learns of it.
+/// The operator learns of it, even if there are no readers.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
 async fn a_transaction_that_is_left_open_is_reported() {
@@ -272,89 +145,4 @@ async fn a_transaction_that_is_left_open_is_reported() {
     service.event("the event log is no longer held back");
     let events = deployment.client(0).get("/v1/events").await.body;
     assert_eq!(events[0]["data"]["name"], "open");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn the_head_moves_while_it_is_followed() {
-    let deployment = Deployment::start(1);
-    let store = open(&deployment).await;
-    let mut head = store.event_head();
-    let follow = async {
-        for expected in 1..=3 {
-            deployment.sql(&insert("Rex"));
-            head.wait_for(|head| *head == expected).await.unwrap();
-        }
-    };
-    tokio::select! {
-        () = store.event_follow() => unreachable!(),
-        () = follow => {}
-    }
-}
-
-/// Positions are verified, and what is decided holds for one run of the server only.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn positions_survive_other_replicas_and_restarts_but_not_a_purge() {
-    let deployment = Deployment::start(1);
-    let (store, lagging) = (open(&deployment).await, open(&deployment).await);
-    for name in ["a", "b", "c"] {
-        deployment.sql(&insert(name));
-    }
-    store.event_sync().await.unwrap();
-    let newest = store.event_newest().await.unwrap().unwrap().id();
-    // This one has decided nothing yet.
-    assert_eq!(
-        lagging
-            .event_read(Some(newest), Sort::Asc, 10)
-            .await
-            .unwrap(),
-        Ok(vec![])
-    );
-    let before = lagging.event_read(Some(newest), Sort::Desc, 10).await;
-    assert_eq!(before.unwrap().unwrap().len(), 2);
-
-    deployment.cluster.crash();
-    deployment.cluster.restart();
-    eventually("the store reconnects", async || store.ping().await.is_ok()).await;
-    store.event_sync().await.unwrap();
-    assert_eq!(names(&store).await, ["a", "b", "c"]);
-
-    // The event is another one now.
-    deployment.sql("UPDATE events SET data = replace(data, '\"c\"', '\"x\"') WHERE data::json ->> 'name' = 'c'");
-    let read = store.event_read(Some(newest), Sort::Asc, 10).await.unwrap();
-    assert_eq!(format!("{read:?}"), "Err(Unknown)");
-
-    let all = store
-        .event_read(None, Sort::Asc, 10)
-        .await
-        .unwrap()
-        .unwrap();
-    let second = all[1].id();
-    let keep = |count| EventRetention {
-        count,
-        ..EventRetention::default()
-    };
-    assert_eq!(store.event_purge(keep(10)).await.unwrap(), 0);
-    assert_eq!(store.event_purge(keep(2)).await.unwrap(), 1);
-    assert_eq!(names(&store).await, ["b", "x"]);
-    let read = store
-        .event_read(Some(second), Sort::Asc, 10)
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(read, all[2..]);
-    // Never the newest.
-    assert_eq!(store.event_purge(keep(0)).await.unwrap(), 1);
-    assert_eq!(store.event_purge(keep(0)).await.unwrap(), 0);
-    let read = store.event_read(Some(second), Sort::Asc, 10).await.unwrap();
-    assert_eq!(format!("{read:?}"), "Err(Expired)");
-    assert_eq!(names(&store).await, ["x"]);
-    deployment.sql("UPDATE events SET at = 0");
-    deployment.sql(&insert("d"));
-    eventually("an event is purged", async || {
-        store.event_purge(keep(10)).await.unwrap() == 1
-    })
-    .await;
-    assert_eq!(names(&store).await, ["d"]);
 }

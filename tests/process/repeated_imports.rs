@@ -3,15 +3,12 @@
 
 use std::fs;
 
-use jiff::SignedDuration;
-use petstore::store::{DatabaseUrl, Options, Role, Store};
 use rusqlite::Connection;
+use support::{Cluster, Finished, rounds, wait_for};
 
 use crate::{
-    harness::{Finished, Home, wait_for},
+    harness::Home,
     import_export::{exported, run},
-    postgres::Cluster,
-    torture::rounds,
 };
 
 /// More than the animals of a chunk.
@@ -31,10 +28,6 @@ const CALLS: [&str; 11] = [
     "close",
     "exit_group",
 ];
-
-/// The number of imports that are remembered, and the time that each is remembered for.
-const MAX_REMEMBERED: i64 = 10_000;
-const RETENTION: SignedDuration = SignedDuration::from_hours(90 * 24);
 
 /// Writes a file whose content is that of no other.
 fn write_animals(home: &Home, file: &str) {
@@ -213,58 +206,4 @@ fn a_finished_import_is_remembered_on_postgres() {
     let repeated = run(&there, &["import", "a.csv"]).success();
     assert!(repeated.stderr.contains("already imported"), "{repeated:?}");
     assert_eq!(count(&there), 1);
-}
-
-/// The records of imports are bounded by their age and number. `digest` is an expression of a
-/// number `n`, and `now` of the time.
-async fn records_are_purged(home: &Home, sql: impl Fn(&str) -> String, digest: &str, now: &str) {
-    home.create_store();
-    sql(&format!(
-        "WITH RECURSIVE numbers (n) AS (
-             SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {MAX_REMEMBERED} + 2
-         )
-         INSERT INTO imports
-         SELECT {digest}, 1, 1, CASE WHEN n > {MAX_REMEMBERED} THEN n ELSE {now} - n END, NULL
-         FROM numbers"
-    ));
-    let url: DatabaseUrl = home.url().parse().unwrap();
-    let store = Store::open(&url, &Options::new(Role::Command))
-        .await
-        .unwrap();
-    let purge = async || store.import_purge(RETENTION).await.unwrap();
-    assert_eq!(purge().await, 2);
-    sql(&format!(
-        "INSERT INTO imports
-         SELECT {digest}, 1, 1, {now}, {now} FROM (SELECT 0 AS n) AS newest"
-    ));
-    assert_eq!(purge().await, 1);
-    assert_eq!(purge().await, 0);
-    let newest = "SELECT CAST(count(*) AS text) FROM imports WHERE finished_at IS NOT NULL";
-    assert_eq!(sql(newest), "1");
-}
-
-#[tokio::test]
-async fn records_are_purged_on_sqlite() {
-    let home = Home::new();
-    let sql = |sql: &str| {
-        let db = Connection::open(home.database()).unwrap();
-        if sql.starts_with("SELECT") {
-            return db.query_row(sql, [], |row| row.get(0)).unwrap();
-        }
-        db.execute_batch(sql).unwrap();
-        String::new()
-    };
-    let digest = "CAST(printf('%032d', n) AS BLOB)";
-    records_are_purged(&home, sql, digest, "(unixepoch() * 1000000)").await;
-}
-
-#[tokio::test]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn records_are_purged_on_postgres() {
-    let cluster = Cluster::start();
-    let database = cluster.create_database();
-    let home = Home::with_database(cluster.url(&database));
-    let digest = "decode(lpad(n::text, 64, '0'), 'hex')";
-    let now = "(extract(epoch FROM now()) * 1000000)::bigint";
-    records_are_purged(&home, |sql| cluster.psql(&database, sql), digest, now).await;
 }

@@ -4,13 +4,13 @@ use std::{thread, time::Duration};
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use support::{Cluster, Finished, eventually, signal, wait_for};
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_postgres::NoTls;
 
 use crate::{
     client::{Client, LoadGenerator, Pet, Response, WriteResults},
-    harness::{Finished, Home, PETSTORE, Service, eventually, signal, wait_for},
-    postgres::Cluster,
+    harness::{Home, PETSTORE, Service},
 };
 
 /// Replicas on one database, and an API key for them.

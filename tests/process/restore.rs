@@ -7,8 +7,9 @@ use std::{
 };
 
 use rusqlite::Connection;
+use support::{Finished, note_skipped, signal, wait_for};
 
-use crate::harness::{Finished, Home, note_skipped, signal, url, wait_for};
+use crate::harness::{Home, url};
 
 fn restore(home: &Home, file: &str) -> Finished {
     home.petstore(&["restore", file, "--database", &home.url()])

@@ -19,11 +19,9 @@ use rustix::{
     process::{Gid, Uid, geteuid},
     thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid},
 };
+use support::{Finished, rounds, signal, wait_for};
 
-use crate::{
-    harness::{Finished, Home, PETSTORE, Service, signal, url, wait_for},
-    torture::rounds,
-};
+use crate::harness::{Home, PETSTORE, Service, url};
 
 const OWNER: u32 = 1234;
 const GROUP: u32 = 4321;

@@ -17,13 +17,13 @@ use std::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
+use support::Cluster;
 use tokio::task::JoinSet;
 
 use crate::{
     client::{Client, Response},
     harness::{Home, Service},
     linearizability::{Invocation, Operation, Outcome, Status, check_linearizable},
-    postgres::Cluster,
 };
 
 const CLIENTS: usize = 12;

@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeSet, fs, io::ErrorKind};
 
+use support::wait_for;
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::{
     client::{Client, LoadGenerator, RawConnection, create_request},
-    harness::{Home, Service, wait_for},
+    harness::{Home, Service},
 };
 
 #[tokio::test]

@@ -1,10 +1,9 @@
 //! `petstore statements`: every statement can be printed and explained, and none that runs with
 //! a request scans a table that grows.
 
-use crate::{
-    harness::{Finished, Home},
-    postgres::Cluster,
-};
+use support::{Cluster, Finished};
+
+use crate::harness::Home;
 
 /// The statements by name, with their plans.
 fn statements(finished: &Finished) -> Vec<(String, String)> {

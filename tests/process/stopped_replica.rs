@@ -13,14 +13,13 @@ use futures_util::future::join_all;
 use rand::{RngExt, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
+use support::{eventually, random, rounds};
 use tokio::{task::JoinSet, time::sleep};
 use tokio_postgres::NoTls;
 
 use crate::{
     client::{Client, Response},
-    harness::eventually,
     replicas::Deployment,
-    torture::{random, rounds},
 };
 
 const PETS: usize = 4;

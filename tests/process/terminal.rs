@@ -2,10 +2,11 @@
 
 use std::process::Stdio;
 
+use support::{Identity, signal};
+
 use crate::{
     first_start::shell,
-    harness::{Home, PETSTORE, Service, signal, without_colors},
-    identity::Identity,
+    harness::{Home, PETSTORE, Service, without_colors},
 };
 
 /// A service on a pseudo-terminal.
@@ -177,7 +178,7 @@ fn the_demo_leaves_nothing_behind() {
         assert_eq!(std::fs::read_dir(home.dir()).unwrap().count(), 1);
         demo.press_ctrl_c();
         if presses == 2 {
-            crate::harness::wait_for("the first Ctrl-C", || {
+            support::wait_for("the first Ctrl-C", || {
                 demo.screen().contains("Press Ctrl-C again").then_some(())
             });
             demo.press_ctrl_c();

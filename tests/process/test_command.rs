@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::harness::{Finished, Home};
+use support::Finished;
+
+use crate::harness::Home;
 
 const FAILING_RUST: &str = r#"
     #[test] fn rust_test_that_passes() {}

@@ -2,10 +2,9 @@
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
-use crate::{
-    harness::{Finished, Home, PETSTORE, Service, wait_for},
-    identity::{Identity, make},
-};
+use support::{Finished, Identity, self_signed, wait_for};
+
+use crate::harness::{Home, PETSTORE, Service};
 
 /// Starts a service with TLS and a self-signed certificate.
 fn serve_tls(home: &Home) -> (Identity, Service) {
@@ -58,7 +57,7 @@ fn unusable_files_are_reported() {
     let (certificate, key) = (text(&good.certificate), text(&good.key));
     for (name, text) in [
         ("empty.pem", String::new()),
-        ("other.pem", make().1),
+        ("other.pem", self_signed().1),
         ("cut.pem", certificate[..certificate.len() / 2].into()),
         ("cut-key.pem", key[..key.len() / 2].into()),
         ("odd.pem", pem("CERTIFICATE")),
@@ -152,7 +151,7 @@ fn certificate_and_key_are_required_together() {
 fn a_renewed_certificate_is_reloaded() {
     let home = Home::new();
     let (identity, service) = serve_tls(&home);
-    let (certificate, key) = make();
+    let (certificate, key) = self_signed();
     let says = |what: &str| {
         wait_for(what, || service.output().contains(what).then_some(()));
     };
@@ -178,7 +177,7 @@ fn a_public_key_is_reported() {
     let files = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"];
     let service = Service::start(home.serve_command().args(files));
     assert!(!service.output().contains("readable"));
-    let (certificate, key) = make();
+    let (certificate, key) = self_signed();
     identity.replace_key(&key);
     fs::set_permissions(&identity.key, fs::Permissions::from_mode(0o644)).unwrap();
     identity.replace_certificate(&certificate);

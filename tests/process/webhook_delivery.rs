@@ -14,13 +14,13 @@ use std::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
+use support::{Cluster, eventually};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::{
     client::{Client, Response},
     event_log::{Changes, Clients, write},
-    harness::{Home, Service, eventually},
-    postgres::Cluster,
+    harness::{Home, Service},
     webhook_receiver::{Behaviour, Received, Receiver},
 };
 

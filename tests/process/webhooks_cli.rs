@@ -12,10 +12,11 @@ use std::{
 };
 
 use serde_json::Value;
+use support::{Finished, wait_for};
 
 use crate::{
     client::Client,
-    harness::{Finished, Home, PETSTORE, Service, wait_for},
+    harness::{Home, PETSTORE, Service},
 };
 
 /// Responds to every request with the same status.

@@ -2,12 +2,18 @@
 
 use http::Method;
 use serde_json::{Value, json};
+use support::{Backend, eventually};
 
 use super::{URL, create, get, message};
-use crate::{
-    client::Response,
-    harness::{Backend, Server, eventually},
-};
+use crate::{client::Response, harness::Server};
+
+support::cases! {
+    DATABASES: [
+        failed_deliveries_are_listed,
+        a_failed_delivery_is_retried_on_request,
+        a_webhook_is_moved_to_another_position,
+    ],
+}
 
 /// Well-formed, and not of any event.
 const UNKNOWN: &str = "evt_AQAAAAAAAAAJ5l4wFyTHhJuBh9G5";
@@ -46,7 +52,7 @@ async fn retry(server: &Server, webhook: i64, event: &str) -> Response {
     server.request(Method::POST, &path).send().await
 }
 
-pub async fn failed_deliveries_are_listed(backend: Backend) {
+async fn failed_deliveries_are_listed(backend: Backend) {
     let server = Server::start(backend).await;
     let body = json!({"url": URL, "types": ["order.returned"]});
     for _ in 0..2 {
@@ -113,7 +119,7 @@ pub async fn failed_deliveries_are_listed(backend: Backend) {
     assert_eq!(left, "0");
 }
 
-pub async fn a_failed_delivery_is_retried_on_request(backend: Backend) {
+async fn a_failed_delivery_is_retried_on_request(backend: Backend) {
     let server = Server::start(backend).await;
     let body = json!({"url": URL, "types": ["order.returned"]});
     create(&server, body.clone()).await;
@@ -159,7 +165,7 @@ pub async fn a_failed_delivery_is_retried_on_request(backend: Backend) {
     assert_eq!(untouched[0]["state"], "failed");
 }
 
-pub async fn a_webhook_is_moved_to_another_position(backend: Backend) {
+async fn a_webhook_is_moved_to_another_position(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         config.service.event_retention.count = 3;
     })

@@ -6,11 +6,27 @@ pub mod testing;
 use http::Method;
 use petstore::api_key::Scope;
 use serde_json::{Value, json};
+use support::Backend;
 
 use crate::{
     client::Response,
-    harness::{Backend, Server, ServerConfig},
+    harness::{Server, ServerConfig},
 };
+
+support::cases! {
+    DATABASES: [
+        webhooks_are_created_changed_and_deleted,
+        webhooks_are_listed_by_page,
+        invalid_webhooks_get_400,
+        only_allowed_urls_are_accepted,
+        secrets_are_shown_once,
+        a_key_must_be_able_to_read_what_a_webhook_delivers,
+        retries_create_and_rotate_once,
+        a_replay_shows_no_later_changes,
+        there_are_at_most_1000_webhooks,
+        preconditions_of_webhooks_do_not_hold,
+    ],
+}
 
 /// A receiver that is never contacted: its address is not allowed.
 const URL: &str = "https://localhost/petstore";
@@ -54,7 +70,7 @@ fn assert_not_stored(response: &Response) {
     assert_eq!(response.header("etag"), None);
 }
 
-pub async fn webhooks_are_created_changed_and_deleted(backend: Backend) {
+async fn webhooks_are_created_changed_and_deleted(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_pets(1).await;
     let newest = server.get("/v1/events").await.json()[0]["id"].clone();
@@ -163,7 +179,7 @@ pub async fn webhooks_are_created_changed_and_deleted(backend: Backend) {
     }
 }
 
-pub async fn webhooks_are_listed_by_page(backend: Backend) {
+async fn webhooks_are_listed_by_page(backend: Backend) {
     let server = Server::start(backend).await;
     assert_eq!(server.get("/v1/webhooks").await.json(), json!([]));
     for n in 1..=5 {
@@ -200,7 +216,7 @@ pub async fn webhooks_are_listed_by_page(backend: Backend) {
     }
 }
 
-pub async fn invalid_webhooks_get_400(backend: Backend) {
+async fn invalid_webhooks_get_400(backend: Backend) {
     let server = Server::start(backend).await;
     create(&server, json!({"url": URL})).await;
     let types = "types: must be an array of one or more of pet.created,";
@@ -300,7 +316,7 @@ pub async fn invalid_webhooks_get_400(backend: Backend) {
     assert_eq!(server.walk("/v1/webhooks").await.len(), 1);
 }
 
-pub async fn only_allowed_urls_are_accepted(backend: Backend) {
+async fn only_allowed_urls_are_accepted(backend: Backend) {
     let refused = [
         ("http://a.example/", "must start with https://, got http://"),
         (
@@ -336,7 +352,7 @@ pub async fn only_allowed_urls_are_accepted(backend: Backend) {
 }
 
 /// A secret is in the responses that create it, and nowhere else.
-pub async fn secrets_are_shown_once(backend: Backend) {
+async fn secrets_are_shown_once(backend: Backend) {
     let server = Server::start(backend).await;
     let created = create(&server, json!({"url": URL})).await;
     let first = created["secret"].as_str().unwrap();
@@ -373,7 +389,7 @@ pub async fn secrets_are_shown_once(backend: Backend) {
 }
 
 /// Otherwise a key could have events sent to it that it cannot read.
-pub async fn a_key_must_be_able_to_read_what_a_webhook_delivers(backend: Backend) {
+async fn a_key_must_be_able_to_read_what_a_webhook_delivers(backend: Backend) {
     let server = Server::start(backend).await;
     let writer = server.create_key(&[Scope::WebhooksWrite], None).await;
     let pets = [Scope::WebhooksRead, Scope::WebhooksWrite, Scope::PetsRead];
@@ -451,7 +467,7 @@ pub async fn a_key_must_be_able_to_read_what_a_webhook_delivers(backend: Backend
     assert_eq!(delete.send().await.status, 204);
 }
 
-pub async fn retries_create_and_rotate_once(backend: Backend) {
+async fn retries_create_and_rotate_once(backend: Backend) {
     let server = Server::start(backend).await;
     let post = |path: &str, key: &str, body: &str| {
         let request = server.request(Method::POST, path).body(body);
@@ -525,7 +541,7 @@ pub async fn retries_create_and_rotate_once(backend: Backend) {
 }
 
 /// A replay shows nothing that another key has changed since and that this key may not read.
-pub async fn a_replay_shows_no_later_changes(backend: Backend) {
+async fn a_replay_shows_no_later_changes(backend: Backend) {
     let server = Server::start(backend).await;
     let writer = [Scope::WebhooksWrite, Scope::PetsRead];
     let writer = server.create_key(&writer, None).await;
@@ -561,7 +577,7 @@ pub async fn a_replay_shows_no_later_changes(backend: Backend) {
     }
 }
 
-pub async fn there_are_at_most_1000_webhooks(backend: Backend) {
+async fn there_are_at_most_1000_webhooks(backend: Backend) {
     let server = Server::start(backend).await;
     let first = create(&server, json!({"url": URL})).await;
     server.database.execute(
@@ -584,7 +600,7 @@ pub async fn there_are_at_most_1000_webhooks(backend: Backend) {
 }
 
 /// A webhook has no entity tag: nothing is changed in doubt.
-pub async fn preconditions_of_webhooks_do_not_hold(backend: Backend) {
+async fn preconditions_of_webhooks_do_not_hold(backend: Backend) {
     let server = Server::start(backend).await;
     let webhook = without(create(&server, json!({"url": URL})).await, "secret");
     let event = "evt_AQAAAAAAAAAJ5l4wFyTHhJuBh9G5";

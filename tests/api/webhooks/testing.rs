@@ -6,12 +6,18 @@ use futures_util::future::join_all;
 use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use support::{Backend, Receiver, Reply, eventually};
 
 use super::{allow_loopback, create, get, without};
-use crate::{
-    harness::{Backend, Server, eventually},
-    receiver::{Receiver, Reply},
-};
+use crate::harness::Server;
+
+support::cases! {
+    DATABASES: [
+        a_test_is_signed_and_delivered,
+        a_test_that_fails_says_why,
+        tests_over_the_limit_get_503,
+    ],
+}
 
 async fn test(server: &Server, id: &Value) -> Value {
     let path = format!("/v1/webhooks/{id}/test");
@@ -22,7 +28,7 @@ async fn test(server: &Server, id: &Value) -> Value {
 }
 
 /// Also with a disabled webhook, and with both secrets after a rotation.
-pub async fn a_test_is_signed_and_delivered(backend: Backend) {
+async fn a_test_is_signed_and_delivered(backend: Backend) {
     let server = Server::start_with(backend, allow_loopback).await;
     let receiver = Receiver::start().await;
     receiver.respond(|_| Reply::Status(202));
@@ -71,7 +77,7 @@ pub async fn a_test_is_signed_and_delivered(backend: Backend) {
 }
 
 /// The response says why; it has no effect on the webhook.
-pub async fn a_test_that_fails_says_why(backend: Backend) {
+async fn a_test_that_fails_says_why(backend: Backend) {
     let server = Server::start_with(backend, allow_loopback).await;
     let receiver = Receiver::start().await;
     let port = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -102,7 +108,7 @@ pub async fn a_test_that_fails_says_why(backend: Backend) {
     assert_eq!(result["error"], "address_not_allowed");
 }
 
-pub async fn tests_over_the_limit_get_503(backend: Backend) {
+async fn tests_over_the_limit_get_503(backend: Backend) {
     let server = Server::start_with(backend, |config| {
         allow_loopback(config);
         config.service.api.webhooks.limits.attempt_timeout = Duration::from_secs(5);

@@ -13,14 +13,12 @@ use petstore::{
 use rand::RngExt;
 use reqwest::Method;
 use serde_json::{Value, json};
+use support::{Cluster, Finished, eventually, random, rounds, wait_for};
 
 use crate::{
     client::{Client, Response},
-    harness::{Finished, Home, Service, eventually, wait_for},
-    postgres::Cluster,
+    harness::{Home, Service},
 };
-
-use super::{random, rounds};
 
 const ORDERS: &str = "/v1/store/orders";
 
@@ -110,7 +108,7 @@ async fn wait_until_all_expired(sql: impl Fn(&str) -> String) {
 /// Runs a statement on an SQLite file, and returns the text that it selects.
 fn sqlite(home: &Home, sql: &str) -> String {
     let db = rusqlite::Connection::open(home.database()).unwrap();
-    db.busy_timeout(crate::harness::TIMEOUT).unwrap();
+    db.busy_timeout(support::TIMEOUT).unwrap();
     match sql.starts_with("SELECT") {
         true => db.query_row(sql, [], |row| row.get(0)).unwrap(),
         false => db.execute_batch(sql).map(|()| String::new()).unwrap(),
@@ -301,50 +299,6 @@ async fn what_grows_old_while_a_store_is_closed_is_purged_in_the_end() {
     assert_eq!(purge(SignedDuration::from_hours(1)).await, (0, 0, 0));
     // The order, the keys of it and its animal, and the three events of both.
     assert_eq!(purge(SignedDuration::ZERO).await, (1, 2, 3));
-}
-
-/// The clock of the database decides, also if a client of it purges, and a service waits.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn keys_and_deliveries_are_purged_by_the_clock_of_the_database() {
-    let cluster = Cluster::start();
-    for offset in ["-2 days", "2 days"] {
-        let database = cluster.create_database();
-        let home = Home::with_database(cluster.url(&database));
-        let sql = |sql: &str| cluster.psql(&database, sql);
-        sql(&format!(
-            "CREATE FUNCTION public.now() RETURNS timestamptz LANGUAGE sql STABLE
-                 AS $$ SELECT pg_catalog.now() + interval '{offset}' $$;
-             CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql
-                 AS $$ SELECT pg_catalog.clock_timestamp() + interval '{offset}' $$;
-             ALTER DATABASE {database} SET search_path = public, pg_catalog;"
-        ));
-        let key = home.new_key();
-        let service = home.serve();
-        let client = Client::new(&service, &key);
-        create_pet(&client, "kept").await;
-        sql("INSERT INTO idempotency_keys
-             SELECT api_key_id, 'old', fingerprint, outcome, resource_id, 0
-             FROM idempotency_keys;
-             INSERT INTO webhooks (url, types, state, api_key_id, created_at, updated_at, secret,
-                                   position)
-             VALUES ('https://example.com', '', 'disabled', 1, 0, 0, '', '');
-             INSERT INTO webhook_deliveries
-             SELECT id, sequence, '', 'failed', 1,
-                    sequence * (extract(epoch FROM now()) * 1000000)::bigint, NULL, ''
-             FROM webhooks, generate_series(0, 1) AS sequence;");
-        let url: DatabaseUrl = home.url().parse().unwrap();
-        let age = EventRetention::default().age;
-        for (role, expected) in [(Role::Service, (0, 0)), (Role::Command, (1, 1))] {
-            let store = Store::open(&url, &Options::new(role)).await.unwrap();
-            let purged = (
-                store.idempotency_purge(RETENTION).await.unwrap(),
-                store.delivery_purge(age).await.unwrap(),
-            );
-            assert_eq!(purged, expected, "{offset} {role:?}");
-        }
-        assert_replayed(&client, "kept").await;
-    }
 }
 
 /// A delivery is retried in time by a replica whose clock differs from that of the one that

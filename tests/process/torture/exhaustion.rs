@@ -9,6 +9,7 @@ use std::{
 };
 
 use rand::RngExt;
+use support::{TIMEOUT, eventually, random, rounds};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -17,9 +18,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{random, rounds};
 use crate::{
-    harness::{Home, PETSTORE, Service, TIMEOUT, eventually},
+    harness::{Home, PETSTORE, Service},
     overload::raise_descriptor_limit,
 };
 

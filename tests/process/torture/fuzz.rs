@@ -17,16 +17,16 @@ use std::{
 };
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
+use support::{TIMEOUT, random, rounds};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     time::timeout,
 };
 
-use super::{random, rounds};
 use crate::{
     client::Client,
-    harness::{Home, Service, TIMEOUT},
+    harness::{Home, Service},
     overload::peak_memory,
 };
 

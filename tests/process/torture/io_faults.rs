@@ -3,11 +3,9 @@
 use std::fs;
 
 use rand::RngExt;
+use support::{random, rounds};
 
-use super::{
-    disk::{Faults, Trace},
-    random, rounds,
-};
+use super::disk::{Faults, Trace};
 use crate::{
     client::{Client, LoadGenerator, WriteResults},
     event_log::assert_logged,

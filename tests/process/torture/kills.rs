@@ -3,8 +3,8 @@
 use std::{panic::catch_unwind, time::Duration};
 
 use rand::RngExt;
+use support::{random, rounds};
 
-use super::{random, rounds};
 use crate::{
     client::{Client, LoadGenerator, WriteResults},
     event_log::assert_logged,

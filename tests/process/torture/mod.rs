@@ -15,26 +15,3 @@ mod postgres;
 mod power_cuts;
 mod rolling_restarts;
 mod unread;
-
-use std::env;
-
-use rand::{Rng, SeedableRng, rngs::StdRng};
-
-/// The random numbers of a campaign.
-pub fn random(campaign: &str) -> StdRng {
-    let seed = match env::var("SEED") {
-        Ok(seed) => seed.parse().expect("SEED is a number"),
-        Err(_) => rand::rng().next_u64(),
-    };
-    eprintln!("{campaign}: SEED={seed}");
-    StdRng::seed_from_u64(seed)
-}
-
-/// How often a campaign repeats: `short` times in `make test`, `long` times in
-/// `make torture`.
-pub fn rounds(short: usize, long: usize) -> usize {
-    match env::var_os("TORTURE") {
-        None => short,
-        Some(_) => long,
-    }
-}

@@ -19,6 +19,7 @@ use rand::{
 };
 use reqwest::Method;
 use serde_json::{Value, json};
+use support::{Cluster, eventually, random, rounds, signal};
 use tokio::{
     io::{self, AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -26,12 +27,10 @@ use tokio::{
     time::sleep,
 };
 
-use super::{random, rounds};
 use crate::{
     client::Client,
     event_log::UNLOGGED,
-    harness::{Home, Service, eventually, signal},
-    postgres::Cluster,
+    harness::{Home, Service},
 };
 
 const CLIENTS: u64 = 8;

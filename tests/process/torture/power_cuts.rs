@@ -16,16 +16,14 @@ use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
 use reqwest::Method;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::json;
+use support::{Finished, random, rounds};
 use tokio::task::JoinSet;
 
-use super::{
-    disk::{self, Failures, Faults, Image, Trace},
-    random, rounds,
-};
+use super::disk::{self, Failures, Faults, Image, Trace};
 use crate::{
     client::{Client, Response},
     event_log::UNLOGGED_IN_FILE,
-    harness::{Finished, Home, Service},
+    harness::{Home, Service},
 };
 
 const CLIENTS: usize = 2;

@@ -15,14 +15,13 @@ use std::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
+use support::{Cluster, eventually, random, rounds, wait_for};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::{random, rounds};
 use crate::{
     client::Client,
-    harness::{Home, PETSTORE, Service, eventually, wait_for},
-    postgres::Cluster,
+    harness::{Home, PETSTORE, Service},
 };
 
 const CLIENTS: usize = 12;

@@ -19,6 +19,7 @@ use http_body_util::Full;
 use hyper::{Response, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
+use support::{TIMEOUT, eventually, rounds};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -26,10 +27,10 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{fuzz::requests::frame, rounds};
+use super::fuzz::requests::frame;
 use crate::{
     client::Client,
-    harness::{Home, Service, TIMEOUT, eventually},
+    harness::{Home, Service},
     overload::{peak_memory, raise_descriptor_limit},
 };
 

@@ -28,7 +28,7 @@ impl Identity {
             certificate: dir.join("cert.pem"),
             key: dir.join("key.pem"),
         };
-        let (certificate, key) = make();
+        let (certificate, key) = self_signed();
         identity.replace_certificate(&certificate);
         identity.replace_key(&key);
         identity
@@ -43,12 +43,10 @@ impl Identity {
     }
 
     /// A client configuration that trusts only the certificate now in the file.
-    #[allow(dead_code, reason = "not every test binary uses it")]
     pub fn client(&self) -> ClientConfig {
         self.client_with_versions(rustls::DEFAULT_VERSIONS)
     }
 
-    #[allow(dead_code, reason = "not every test binary uses it")]
     pub fn client_with_versions(
         &self,
         versions: &[&'static SupportedProtocolVersion],
@@ -65,7 +63,7 @@ impl Identity {
 }
 
 /// Generates a self-signed certificate and its private key as PEM.
-pub fn make() -> (String, String) {
+pub fn self_signed() -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(["localhost".into(), "127.0.0.1".into()]).unwrap();
     let certificate = certificate.self_signed(&key).unwrap();

@@ -14,11 +14,22 @@ use petstore::{
         url::WebhookUrl,
     },
 };
-use tokio_postgres::NoTls;
+use support::Backend;
 
-use super::{Database, executed, first, new, open, progress, retrying};
-use crate::postgres::Cluster;
+use super::{executed, first, new, progress, retrying};
+use crate::fixture::{TestStore, connect};
 
+support::cases! {
+    POSTGRES: [
+        an_expired_lease_moves_to_another_replica,
+        a_lease_is_renewed_before_it_expires,
+        only_enabled_webhooks_are_leased,
+        two_replicas_never_have_the_same_webhook,
+        concurrent_changes_of_a_webhook_are_all_made,
+        the_limit_holds_for_all_replicas_together,
+        a_locked_webhook_delays_no_other,
+    ],
+}
 async fn lease(store: &Store, owner: &str) -> Vec<i64> {
     let leased = store.webhook_lease(owner).await.unwrap();
     leased.iter().map(|leased| leased.id.get()).collect()
@@ -55,20 +66,17 @@ async fn describe(store: &Store, id: WebhookId, text: &str, is_enabled: Option<b
 }
 
 /// Lets all leases expire in so many seconds.
-fn expire_in(db: &Database<'_>, seconds: i64) {
-    db.sql(&format!(
+fn expire_in(db: &TestStore, seconds: i64) {
+    db.database.execute(&format!(
         "UPDATE webhooks SET lease_expires_at =
              (extract(epoch FROM now()) * 1000000)::bigint + {seconds} * 1000000
          WHERE lease_owner IS NOT NULL"
     ));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn an_expired_lease_moves_to_another_replica() {
-    let cluster = Cluster::start_without_sync();
-    let db = &Database::postgres(&cluster).await;
-    let (one, other) = (&db.store, &open(&db.home).await);
+async fn an_expired_lease_moves_to_another_replica(backend: Backend) {
+    let db = &TestStore::open(backend).await;
+    let (one, other) = (&db.store, &db.open_again().await);
     db.created().await;
     let events = db.events(2).await;
     assert_eq!(lease(one, "one").await, [1]);
@@ -90,36 +98,34 @@ async fn an_expired_lease_moves_to_another_replica() {
     assert_eq!(lease(one, "one").await, [1]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn a_lease_is_renewed_before_it_expires() {
-    let cluster = Cluster::start_without_sync();
-    let db = &Database::postgres(&cluster).await;
+async fn a_lease_is_renewed_before_it_expires(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     db.created().await;
     let expires_at = "SELECT lease_expires_at FROM webhooks";
     lease(&db.store, "one").await;
-    for (seconds, is_renewed) in [(100, false), (16, false), (14, true), (1, true), (-1, true)] {
+    for (seconds, is_renewed) in [(100, false), (25, false), (14, true), (1, true), (-1, true)] {
         expire_in(db, seconds);
-        let before = db.sql(expires_at);
+        let before = db.database.query(expires_at);
         assert_eq!(lease(&db.store, "one").await, [1]);
-        assert_eq!(db.sql(expires_at) != before, is_renewed, "{seconds}");
+        assert_eq!(
+            db.database.query(expires_at) != before,
+            is_renewed,
+            "{seconds}"
+        );
     }
     let left = "SELECT round((lease_expires_at / 1000000.0 - extract(epoch FROM now())) / 20)
                 FROM webhooks";
-    assert_eq!(db.sql(left), "1");
+    assert_eq!(db.database.query(left), "1");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn only_enabled_webhooks_are_leased() {
-    let cluster = Cluster::start_without_sync();
-    let db = &Database::postgres(&cluster).await;
-    let (one, other) = (&db.store, &open(&db.home).await);
+async fn only_enabled_webhooks_are_leased(backend: Backend) {
+    let db = &TestStore::open(backend).await;
+    let (one, other) = (&db.store, &db.open_again().await);
     let id = db.created().await.webhook.id;
     let owner = "SELECT coalesce(lease_owner, 'none') || lease_expires_at IS NULL FROM webhooks";
     lease(one, "one").await;
     describe(one, id, "on", None).await;
-    assert_eq!(db.sql(owner), "f");
+    assert_eq!(db.database.query(owner), "f");
     describe(one, id, "off", Some(false)).await;
     assert!(lease(one, "one").await.is_empty());
     describe(one, id, "on", Some(true)).await;
@@ -132,19 +138,16 @@ async fn only_enabled_webhooks_are_leased() {
     };
     let saved = other.webhook_save(id, "other", 3, disabled);
     assert!(saved.await.unwrap());
-    assert_eq!(db.sql(owner), "t");
+    assert_eq!(db.database.query(owner), "t");
     assert!(lease(other, "other").await.is_empty());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn two_replicas_never_have_the_same_webhook() {
-    let cluster = Cluster::start_without_sync();
-    let db = &Database::postgres(&cluster).await;
+async fn two_replicas_never_have_the_same_webhook(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let stores = [
-        &open(&db.home).await,
-        &open(&db.home).await,
-        &open(&db.home).await,
+        &db.open_again().await,
+        &db.open_again().await,
+        &db.open_again().await,
     ];
     let create = |_| db.created();
     join_all((0..50).map(create)).await;
@@ -160,12 +163,9 @@ async fn two_replicas_never_have_the_same_webhook() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn concurrent_changes_of_a_webhook_are_all_made() {
-    let cluster = Cluster::start_without_sync();
-    let db = &Database::postgres(&cluster).await;
-    let stores = [&open(&db.home).await, &open(&db.home).await];
+async fn concurrent_changes_of_a_webhook_are_all_made(backend: Backend) {
+    let db = &TestStore::open(backend).await;
+    let stores = [&db.open_again().await, &db.open_again().await];
     let id = db.created().await.webhook.id;
     let events = db.events(20).await;
     lease(&db.store, "one").await;
@@ -212,20 +212,17 @@ async fn concurrent_changes_of_a_webhook_are_all_made() {
     assert_eq!((stored.revision, stored.position), (21, saved));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn the_limit_holds_for_all_replicas_together() {
-    let cluster = Cluster::start_without_sync();
-    let db = &Database::postgres(&cluster).await;
+async fn the_limit_holds_for_all_replicas_together(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     db.fill_up_to(999).await;
     // All of them count before one of them commits.
-    db.sql(
+    db.database.execute(
         "CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS
          $$ BEGIN PERFORM pg_sleep(0.2); RETURN NEW; END $$;
          CREATE TRIGGER pause BEFORE INSERT ON webhooks
          FOR EACH ROW EXECUTE FUNCTION pause()",
     );
-    let stores = join_all((0..4).map(|_| open(&db.home))).await;
+    let stores = join_all((0..4).map(|_| db.open_again())).await;
     let create = async |store: &Store| {
         let secret = WebhookSecret::generate();
         let created = store.webhook_create(1, Scopes::all(), new(), secret, EventId::START, None);
@@ -236,11 +233,8 @@ async fn the_limit_holds_for_all_replicas_together() {
     assert_eq!(created.count(), 1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn a_locked_webhook_delays_no_other() {
-    let cluster = Cluster::start_without_sync();
-    let db = &Database::postgres(&cluster).await;
+async fn a_locked_webhook_delays_no_other(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let (locked, free) = (db.created().await.webhook.id, db.created().await.webhook.id);
     let event = db.events(1).await[0];
     let failures = vec![retrying(event, 1)];
@@ -252,11 +246,7 @@ async fn a_locked_webhook_delays_no_other() {
         },
     )
     .await;
-    let (_, database) = db.server.as_ref().unwrap();
-    let (session, connection) = tokio_postgres::connect(&cluster.url(database), NoTls)
-        .await
-        .unwrap();
-    tokio::spawn(connection);
+    let session = connect(&db.database.url()).await;
     session
         .batch_execute("BEGIN; SELECT FROM webhooks WHERE id = 1 FOR UPDATE")
         .await

@@ -14,13 +14,33 @@ use petstore::{
         secret::WebhookSecret,
     },
 };
+use support::Backend;
 use tokio::time::sleep;
-use tokio_postgres::NoTls;
 
-use super::{Database, failed, progress, retrying, second};
-use crate::postgres::Cluster;
+use super::{failed, progress, retrying, second};
+use crate::fixture::{TestStore, connect};
 
-pub async fn all_of_the_progress_is_saved(db: &Database<'_>) {
+support::cases! {
+    DATABASES: [
+        all_of_the_progress_is_saved,
+        nothing_is_saved_for_another_epoch,
+        progress_is_saved_after_changes_that_do_not_concern_it,
+        disabling_ends_the_delivery,
+        an_event_that_failed_and_was_delivered_is_delivered,
+        retries_are_ordered_by_the_time_they_are_due,
+        deliveries_are_listed_by_event,
+        a_delivery_is_retried_on_request,
+        only_old_failed_deliveries_are_purged,
+        a_webhook_is_deleted_with_its_deliveries,
+        an_event_is_found_by_its_id,
+        the_same_progress_is_saved_again,
+    ],
+    POSTGRES: [
+        a_delivery_that_is_purged_is_not_retried,
+    ],
+}
+async fn all_of_the_progress_is_saved(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let (id, other) = (db.created().await.webhook.id, db.created().await.webhook.id);
     let events = db.events(4).await;
     let health = EndpointHealth {
@@ -66,7 +86,8 @@ pub async fn all_of_the_progress_is_saved(db: &Database<'_>) {
     assert_eq!(db.get(other).await.position, EventId::START);
 }
 
-pub async fn nothing_is_saved_for_another_epoch(db: &Database<'_>) {
+async fn nothing_is_saved_for_another_epoch(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let id = db.created().await.webhook.id;
     let events = db.events(2).await;
     db.save(
@@ -95,7 +116,8 @@ pub async fn nothing_is_saved_for_another_epoch(db: &Database<'_>) {
     assert_eq!(db.deliveries(id).await, [retrying(events[0], 1)]);
 }
 
-pub async fn progress_is_saved_after_changes_that_do_not_concern_it(db: &Database<'_>) {
+async fn progress_is_saved_after_changes_that_do_not_concern_it(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let id = db.created().await.webhook.id;
     let events = db.events(1).await;
     let (new, all) = (WebhookSecret::generate(), Scopes::all());
@@ -111,7 +133,8 @@ pub async fn progress_is_saved_after_changes_that_do_not_concern_it(db: &Databas
 }
 
 /// Nanoseconds are not stored: the second time, nothing changes.
-pub async fn the_same_progress_is_saved_again(db: &Database<'_>) {
+async fn the_same_progress_is_saved_again(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let id = db.created().await.webhook.id;
     db.store.webhook_lease("owner").await.unwrap();
     let paused = Progress {
@@ -124,7 +147,8 @@ pub async fn the_same_progress_is_saved_again(db: &Database<'_>) {
     }
 }
 
-pub async fn disabling_ends_the_delivery(db: &Database<'_>) {
+async fn disabling_ends_the_delivery(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let (id, other) = (db.created().await.webhook.id, db.created().await.webhook.id);
     let position = db.events(1).await[0];
     let disabled = Progress {
@@ -143,7 +167,8 @@ pub async fn disabling_ends_the_delivery(db: &Database<'_>) {
     assert!(!saved.await.unwrap());
 }
 
-pub async fn an_event_that_failed_and_was_delivered_is_delivered(db: &Database<'_>) {
+async fn an_event_that_failed_and_was_delivered_is_delivered(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let id = db.created().await.webhook.id;
     let events = db.events(2).await;
     let twice = Progress {
@@ -161,7 +186,8 @@ pub async fn an_event_that_failed_and_was_delivered_is_delivered(db: &Database<'
     }
 }
 
-pub async fn retries_are_ordered_by_the_time_they_are_due(db: &Database<'_>) {
+async fn retries_are_ordered_by_the_time_they_are_due(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let (id, other) = (db.created().await.webhook.id, db.created().await.webhook.id);
     let none = db
         .store
@@ -206,7 +232,8 @@ pub async fn retries_are_ordered_by_the_time_they_are_due(db: &Database<'_>) {
     }
 }
 
-pub async fn deliveries_are_listed_by_event(db: &Database<'_>) {
+async fn deliveries_are_listed_by_event(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let id = db.created().await.webhook.id;
     let events = db.events(5).await;
     let is_failed = [true, false, true, true, false];
@@ -244,7 +271,8 @@ pub async fn deliveries_are_listed_by_event(db: &Database<'_>) {
     }
 }
 
-pub async fn a_delivery_is_retried_on_request(db: &Database<'_>) {
+async fn a_delivery_is_retried_on_request(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let id = db.created().await.webhook.id;
     let events = db.events(3).await;
     let failures = vec![failed(events[0], 100), retrying(events[1], 900)];
@@ -278,7 +306,7 @@ pub async fn a_delivery_is_retried_on_request(db: &Database<'_>) {
     assert_eq!(due.len(), 2);
     let missing = WebhookId::parse("99").unwrap();
     // Of another log: same sequence number, another event.
-    db.sql(&format!(
+    db.database.execute(&format!(
         "UPDATE webhook_deliveries SET event_id = '{}' WHERE sequence = {}",
         events[2], events[1].sequence
     ));
@@ -295,11 +323,8 @@ pub async fn a_delivery_is_retried_on_request(db: &Database<'_>) {
 }
 
 /// It is deleted while the retry, which has read it, waits to write it.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn a_delivery_that_is_purged_is_not_retried() {
-    let cluster = Cluster::start_without_sync();
-    let db = Database::postgres(&cluster).await;
+async fn a_delivery_that_is_purged_is_not_retried(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let id = db.created().await.webhook.id;
     let events = db.events(1).await;
     let failures = vec![failed(events[0], 100)];
@@ -311,10 +336,7 @@ async fn a_delivery_that_is_purged_is_not_retried() {
         },
     )
     .await;
-    let (session, connection) = tokio_postgres::connect(&db.home.url(), NoTls)
-        .await
-        .unwrap();
-    tokio::spawn(connection);
+    let session = connect(&db.database.url()).await;
     let delete = "BEGIN; DELETE FROM webhook_deliveries";
     session.batch_execute(delete).await.unwrap();
     let commit = async {
@@ -327,7 +349,8 @@ async fn a_delivery_that_is_purged_is_not_retried() {
     assert_eq!(retried.unwrap(), None);
 }
 
-pub async fn only_old_failed_deliveries_are_purged(db: &Database<'_>) {
+async fn only_old_failed_deliveries_are_purged(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let id = db.created().await.webhook.id;
     let events = db.events(4).await;
     let kept = [failed(events[1], 1_000_000), retrying(events[3], 1)];
@@ -347,7 +370,8 @@ pub async fn only_old_failed_deliveries_are_purged(db: &Database<'_>) {
     assert_eq!(db.deliveries(id).await, kept);
 }
 
-pub async fn a_webhook_is_deleted_with_its_deliveries(db: &Database<'_>) {
+async fn a_webhook_is_deleted_with_its_deliveries(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let (id, other) = (db.created().await.webhook.id, db.created().await.webhook.id);
     let event = db.events(1).await[0];
     for id in [id, other] {
@@ -362,15 +386,21 @@ pub async fn a_webhook_is_deleted_with_its_deliveries(db: &Database<'_>) {
         .await;
     }
     assert!(db.store.webhook_delete(id).await.unwrap());
-    let webhooks = db.sql("SELECT max(webhook_id) FROM webhook_deliveries");
+    let webhooks = db
+        .database
+        .query("SELECT max(webhook_id) FROM webhook_deliveries");
     assert_eq!(webhooks, other.get().to_string());
-    assert_eq!(db.sql("SELECT count(*) FROM webhook_deliveries"), "1");
+    assert_eq!(
+        db.database.query("SELECT count(*) FROM webhook_deliveries"),
+        "1"
+    );
     assert_eq!(db.deliveries(id).await, []);
     let saved = db.store.webhook_save(id, "owner", 1, progress(event));
     assert!(!saved.await.unwrap());
 }
 
-pub async fn an_event_is_found_by_its_id(db: &Database<'_>) {
+async fn an_event_is_found_by_its_id(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     assert_eq!(db.store.event_get(EventId::START).await.unwrap(), None);
     let events = db.events(2).await;
     for id in &events {
@@ -379,7 +409,7 @@ pub async fn an_event_is_found_by_its_id(db: &Database<'_>) {
     }
     // Another event has taken its number.
     let sequence = events[1].sequence;
-    db.sql(&format!(
+    db.database.execute(&format!(
         "UPDATE events SET data = '{{}}' WHERE sequence = {sequence}"
     ));
     assert_eq!(db.store.event_get(events[1]).await.unwrap(), None);

@@ -21,8 +21,7 @@ use petstore::{
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use tokio::task::JoinSet;
 
-/// The id of the first API key.
-const API_KEY: i64 = 1;
+use crate::fixture::API_KEY;
 
 /// Orders that clients try to change. Most of them are no longer active.
 const KNOWN_ORDERS: usize = 12;

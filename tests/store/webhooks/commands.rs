@@ -2,14 +2,23 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use petstore::event::EventId;
-use rusqlite::Connection;
+use petstore::{event::EventId, store::Role};
+use support::{Backend, Database, Finished};
 
-use super::{Database, first, open, progress, retrying};
-use crate::{harness::Home, postgres::Cluster};
+use super::{first, progress, retrying};
+use crate::fixture::{TestStore, open, petstore};
+
+support::cases! {
+    DATABASES: [check_finds_damaged_webhooks],
+    SQLITE: [
+        check_finds_deliveries_without_a_webhook,
+        a_backup_contains_webhooks_and_only_its_owner_can_read_it,
+    ],
+    POSTGRES: [a_copy_has_the_webhooks_at_the_start_of_the_new_log],
+}
 
 /// A webhook with a position and a delivery.
-async fn fill(db: &Database<'_>) {
+async fn fill(db: &TestStore) {
     let id = db.created().await.webhook.id;
     let event = db.events(1).await[0];
     let mut saved = progress(event);
@@ -17,11 +26,14 @@ async fn fill(db: &Database<'_>) {
     db.save(id, saved).await;
 }
 
-async fn check_finds_what_is_wrong(db: &Database<'_>) {
+fn check(db: &TestStore) -> Finished {
+    petstore(&["check", "--database", &db.database.url()])
+}
+
+async fn check_finds_damaged_webhooks(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     fill(db).await;
-    let url = db.home.url();
-    let check = || db.home.petstore(&["check", "--database", &url]);
-    check().success();
+    check(db).success();
     for (damage, problem) in [
         (
             "webhooks SET position = 'evt_7'",
@@ -52,76 +64,57 @@ async fn check_finds_what_is_wrong(db: &Database<'_>) {
             "deliveries with another sequence number",
         ),
     ] {
-        db.sql(&format!("UPDATE {damage}"));
-        let found = check();
+        db.database.execute(&format!("UPDATE {damage}"));
+        let found = check(db);
         assert_eq!(found.code, Some(1), "{found:?}");
         assert!(found.stdout.starts_with(problem), "{found:?}");
-        db.sql("DELETE FROM webhook_deliveries");
-        db.sql("DELETE FROM webhooks");
+        db.database.execute("DELETE FROM webhook_deliveries");
+        db.database.execute("DELETE FROM webhooks");
         fill(db).await;
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn check_finds_damaged_webhooks_on_sqlite() {
-    let db = Database::sqlite().await;
-    check_finds_what_is_wrong(&db).await;
-    // Only SQLite lets another program do this.
-    let other = Connection::open(db.home.database()).unwrap();
-    other.pragma_update(None, "foreign_keys", false).unwrap();
-    other.execute("DELETE FROM webhooks", []).unwrap();
-    let found = db.home.petstore(&["check", "--database", &db.home.url()]);
+/// Only SQLite lets another program delete them.
+async fn check_finds_deliveries_without_a_webhook(backend: Backend) {
+    let db = &TestStore::open(backend).await;
+    fill(db).await;
+    db.database
+        .execute("PRAGMA foreign_keys = OFF; DELETE FROM webhooks");
+    let found = check(db);
     let problem = "deliveries without a webhook: 1";
     assert!(found.stdout.starts_with(problem), "{found:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn check_finds_damaged_webhooks_on_postgres() {
-    let cluster = Cluster::start_without_sync();
-    check_finds_what_is_wrong(&Database::postgres(&cluster).await).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_backup_contains_webhooks_and_only_its_owner_can_read_it() {
-    let db = Database::sqlite().await;
+async fn a_backup_contains_webhooks_and_only_its_owner_can_read_it(backend: Backend) {
+    let db = TestStore::open(backend).await;
     fill(&db).await;
     let secret = db.get(first()).await.secrets.current.reveal();
-    let backup = db.home.path("backup.db");
+    let dir = tempfile::tempdir().unwrap();
+    let backup = dir.path().join("backup.db");
     let to = backup.to_str().unwrap();
-    let url = db.home.url();
-    db.home
-        .petstore(&["backup", "--database", &url, to])
-        .success();
+    petstore(&["backup", "--database", &db.database.url(), to]).success();
     let mode = backup.metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o077, 0, "{mode:o}");
-    let restored = Home::with_database(crate::harness::url(&backup));
-    let stored = open(&restored).await.webhook_get(first()).await;
-    let stored = stored.unwrap().unwrap();
+    let restored = open(&format!("sqlite:{to}"), Role::Command).await;
+    let stored = restored.webhook_get(first()).await.unwrap().unwrap();
     assert_eq!(stored.secrets.current.reveal(), secret);
     assert_ne!(stored.position, EventId::START);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn a_copy_has_the_webhooks_at_the_start_of_the_new_log() {
-    let cluster = Cluster::start_without_sync();
-    let database = cluster.create_database();
-    let there = Home::with_database(cluster.url(&database));
-    let db = Database::sqlite().await;
+async fn a_copy_has_the_webhooks_at_the_start_of_the_new_log(backend: Backend) {
+    let db = TestStore::open(Backend::Sqlite).await;
     fill(&db).await;
     let deleted = db.created().await.webhook.id;
     assert!(db.store.webhook_delete(deleted).await.unwrap());
     let before = db.get(first()).await;
     db.store.close().await;
-    let (from, to) = (db.home.url(), there.url());
-    let copied = db.home.petstore(&["copy", "--from", &from, "--to", &to]);
-    let copied = copied.success();
+    let there = Database::new(backend);
+    let (from, to) = (db.database.url(), there.url());
+    let copied = petstore(&["copy", "--from", &from, "--to", &to]).success();
     assert!(copied.stderr.contains(" and 1 webhook."), "{copied:?}");
-    let copy = Database {
-        store: open(&there).await,
-        home: there,
-        server: Some((&cluster, database)),
+    let copy = TestStore {
+        store: open(&to, Role::Command).await,
+        database: there,
     };
     let stored = copy.get(first()).await;
     assert_eq!(stored.webhook, before.webhook);

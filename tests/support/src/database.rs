@@ -4,21 +4,12 @@ use std::{
     io::Write,
     path::PathBuf,
     process::{Child, Stdio},
-    sync::OnceLock,
-    time::Duration,
 };
 
-use petstore::store::DatabaseUrl;
+use rusqlite::{Connection, types::Value};
 use tempfile::TempDir;
 
-use crate::{harness::Backend, postgres::Cluster};
-
-/// The PostgreSQL server that all tests share; each has its own database.
-pub static CLUSTER: OnceLock<Cluster> = OnceLock::new();
-
-fn cluster() -> &'static Cluster {
-    CLUSTER.get().expect("PostgreSQL is running")
-}
+use crate::{Backend, TIMEOUT, postgres::shared, wait_for};
 
 /// The database of one test.
 pub enum Database {
@@ -30,37 +21,35 @@ impl Database {
     pub fn new(backend: Backend) -> Self {
         match backend {
             Backend::Sqlite | Backend::Tls => Self::Sqlite(tempfile::tempdir().unwrap()),
-            Backend::Postgres => Self::Postgres(cluster().create_database()),
+            Backend::Postgres => Self::Postgres(shared().create_database()),
         }
     }
 
-    pub fn url(&self) -> DatabaseUrl {
+    /// The URL that petstore knows it by.
+    pub fn url(&self) -> String {
         match self {
-            Self::Sqlite(dir) => DatabaseUrl::Sqlite(database_file(dir)),
-            Self::Postgres(name) => cluster().url(name).parse().unwrap(),
+            Self::Sqlite(dir) => format!("sqlite:{}", database_file(dir).display()),
+            Self::Postgres(name) => shared().url(name),
         }
     }
 
     /// Runs SQL statements on a connection of its own, beside the service.
     pub fn execute(&self, sql: &str) {
         match self {
-            Self::Sqlite(dir) => {
-                let db = rusqlite::Connection::open(database_file(dir)).unwrap();
-                db.busy_timeout(Duration::from_secs(10)).unwrap();
-                db.execute_batch(sql).unwrap();
-            }
-            Self::Postgres(name) => drop(cluster().psql(name, sql)),
+            Self::Sqlite(dir) => connect(dir).execute_batch(sql).unwrap(),
+            Self::Postgres(name) => drop(shared().psql(name, sql)),
         }
     }
 
-    /// Runs a query that returns a single text value.
+    /// Runs a query that returns a single text or number.
     pub fn query(&self, sql: &str) -> String {
         match self {
-            Self::Sqlite(dir) => {
-                let db = rusqlite::Connection::open(database_file(dir)).unwrap();
-                db.query_row(sql, [], |row| row.get(0)).unwrap()
-            }
-            Self::Postgres(name) => cluster().psql(name, sql),
+            Self::Sqlite(dir) => match connect(dir).query_row(sql, [], |row| row.get(0)) {
+                Ok(Value::Text(text)) => text,
+                Ok(Value::Integer(number)) => number.to_string(),
+                other => panic!("{sql}: {other:?}"),
+            },
+            Self::Postgres(name) => shared().psql(name, sql),
         }
     }
 
@@ -68,13 +57,14 @@ impl Database {
     pub fn lock(&self) -> Lock {
         match self {
             Self::Sqlite(dir) => {
-                let db = rusqlite::Connection::open(database_file(dir)).unwrap();
+                let db = connect(dir);
                 db.execute_batch("BEGIN IMMEDIATE").unwrap();
                 Lock::Sqlite(db)
             }
             Self::Postgres(name) => {
-                let mut psql = cluster().psql_command(name);
-                let lock = "BEGIN; LOCK pets IN EXCLUSIVE MODE; SELECT pg_sleep(60)";
+                let mut psql = shared().psql_command(name);
+                // Longer than any test; the session ends with the lock.
+                let lock = "BEGIN; LOCK pets IN EXCLUSIVE MODE; SELECT pg_sleep(3600)";
                 let child = psql
                     .arg(lock)
                     .stdout(Stdio::null())
@@ -82,11 +72,9 @@ impl Database {
                     .spawn();
                 let locked = "SELECT count(*) FROM pg_locks
                             WHERE relation = 'pets'::regclass AND mode = 'ExclusiveLock' AND granted";
-                let mut tries = 0..1000;
-                while cluster().psql(name, locked) == "0" {
-                    tries.next().expect("the lock is granted");
-                    std::thread::sleep(Duration::from_millis(10));
-                }
+                wait_for("the lock", || {
+                    (shared().psql(name, locked) != "0").then_some(())
+                });
                 Lock::Postgres(child.unwrap(), name.clone())
             }
         }
@@ -105,11 +93,17 @@ impl Database {
             }
             Self::Postgres(name) => {
                 let deny = format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false");
-                cluster().psql("postgres", &deny);
+                shared().psql("postgres", &deny);
                 terminate_sessions(name, "petstore");
             }
         }
     }
+}
+
+fn connect(dir: &TempDir) -> Connection {
+    let db = Connection::open(database_file(dir)).unwrap();
+    db.busy_timeout(TIMEOUT).unwrap();
+    db
 }
 
 fn database_file(dir: &TempDir) -> PathBuf {
@@ -122,12 +116,13 @@ fn terminate_sessions(database: &str, application: &str) {
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
          WHERE datname = '{database}' AND application_name = '{application}'"
     );
-    cluster().psql("postgres", &terminate);
+    shared().psql("postgres", &terminate);
 }
 
 /// Holds a write lock.
 pub enum Lock {
-    Sqlite(#[expect(dead_code, reason = "holds the transaction open")] rusqlite::Connection),
+    /// The connection holds the transaction open.
+    Sqlite(Connection),
     Postgres(Child, String),
 }
 

@@ -18,19 +18,26 @@ use std::{
 
 use petstore::{
     pet::PetId,
-    store::{Fault, Options, Role, Store},
+    store::{Fault, Options, Role},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+use support::{Backend, Database, random, rounds};
 use tokio::{task::JoinSet, time::sleep};
-use tokio_postgres::NoTls;
 
-use crate::{
-    harness::Home,
-    postgres::Cluster,
-    torture::{random, rounds},
-};
+use crate::fixture::{connect, new_database, open_with, petstore};
 use audit::Audit;
 use workload::Workload;
+
+support::cases! {
+    SQLITE: [the_only_process_makes_every_change_once_and_in_order],
+    POSTGRES: [
+        replicas_make_every_change_once_and_in_order,
+        rows_that_are_not_locked_are_detected,
+        claims_that_are_read_before_the_lock_are_detected,
+        no_request_starves_under_contention,
+        requests_that_starve_are_detected,
+    ],
+}
 
 const CLIENTS: usize = 24;
 const REQUESTS_PER_CLIENT: usize = 60;
@@ -40,39 +47,30 @@ struct Stress {
     // Fields drop in this order: the stores before their database.
     workload: Arc<Workload>,
     audit: Audit,
-    home: Home,
-    _cluster: Option<Cluster>,
+    database: Database,
 }
 
 impl Stress {
-    /// Opens stores on a new PostgreSQL database.
-    async fn on_postgres(replicas: usize, hot_pets: usize, fault: Option<Fault>) -> Self {
-        let cluster = Cluster::start_without_sync();
-        let home = Home::with_database(cluster.url(&cluster.create_database()));
-        let stress = Self::open(home, replicas, hot_pets, fault).await;
-        Self {
-            _cluster: Some(cluster),
-            ..stress
-        }
-    }
-
-    async fn open(home: Home, replicas: usize, hot_pets: usize, fault: Option<Fault>) -> Self {
+    /// Opens stores on a new database.
+    async fn open(
+        backend: Backend,
+        replicas: usize,
+        hot_pets: usize,
+        fault: Option<Fault>,
+    ) -> Self {
+        let database = new_database(backend).await;
         let options = Options {
             fault,
             ..Options::new(Role::Service)
         };
-        // Idempotency keys are scoped to it.
-        home.new_key();
-        let url = home.url().parse().unwrap();
         let mut stores = Vec::new();
         for _ in 0..replicas {
-            stores.push(Store::open(&url, &options).await.unwrap());
+            stores.push(open_with(&database.url(), &options).await);
         }
         Self {
             workload: Arc::new(Workload::new(stores, hot_pets)),
             audit: Audit::default(),
-            home,
-            _cluster: None,
+            database,
         }
     }
 
@@ -81,7 +79,7 @@ impl Stress {
         let is_done = Arc::new(AtomicBool::new(false));
         let operator = with_operator.then(|| {
             let operator = operate(
-                self.home.url(),
+                self.database.url(),
                 self.workload.clone(),
                 is_done.clone(),
                 StdRng::from_rng(random),
@@ -117,8 +115,7 @@ impl Stress {
         for store in &self.workload.stores {
             store.close().await;
         }
-        let check = ["check", "--database", &self.home.url()];
-        self.home.petstore(&check).success();
+        petstore(&["check", "--database", &self.database.url()]).success();
     }
 
     /// Runs rounds until one finds a problem.
@@ -132,12 +129,6 @@ impl Stress {
         }
         panic!("the fault was not detected");
     }
-}
-
-async fn connect(url: &str) -> tokio_postgres::Client {
-    let (session, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
-    tokio::spawn(connection);
-    session
 }
 
 /// Changes and locks rows in a session of its own, as an operator with psql does. Returns the
@@ -175,36 +166,29 @@ async fn operate(
     changes
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn replicas_make_every_change_once_and_in_order() {
+async fn replicas_make_every_change_once_and_in_order(backend: Backend) {
     let random = &mut random("stress of PostgreSQL");
-    let stress = Stress::on_postgres(3, 4, None).await;
+    let stress = Stress::open(backend, 3, 4, None).await;
     stress.run(rounds(2, 100), true, random).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_only_process_makes_every_change_once_and_in_order() {
+async fn the_only_process_makes_every_change_once_and_in_order(backend: Backend) {
     let random = &mut random("stress of SQLite");
-    let stress = Stress::open(Home::new(), 1, 4, None).await;
+    let stress = Stress::open(backend, 1, 4, None).await;
     stress.run(rounds(2, 100), false, random).await;
 }
 
 /// Tests the test.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn rows_that_are_not_locked_are_detected() {
+async fn rows_that_are_not_locked_are_detected(backend: Backend) {
     let random = &mut random("stress without locks");
-    let stress = Stress::on_postgres(3, 2, Some(Fault::UnlockedRows)).await;
+    let stress = Stress::open(backend, 3, 2, Some(Fault::UnlockedRows)).await;
     stress.assert_detected(random).await;
 }
 
 /// Tests the test.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn claims_that_are_read_before_the_lock_are_detected() {
+async fn claims_that_are_read_before_the_lock_are_detected(backend: Backend) {
     let random = &mut random("stress with early claims");
-    let stress = Stress::on_postgres(3, 2, Some(Fault::EarlyClaims)).await;
+    let stress = Stress::open(backend, 3, 2, Some(Fault::EarlyClaims)).await;
     stress.assert_detected(random).await;
 }
 
@@ -212,9 +196,9 @@ async fn claims_that_are_read_before_the_lock_are_detected() {
 /// while clients of several replicas rename it, each `renames` times or until a request of any
 /// of them fails. Others try to rename a pet that stays locked. Returns the number of requests
 /// for the first pet that failed.
-async fn rename_in_turn(fault: Option<Fault>, renames: usize) -> usize {
+async fn rename_in_turn(backend: Backend, fault: Option<Fault>, renames: usize) -> usize {
     let random = &mut random("contention");
-    let stress = Stress::on_postgres(3, 2, fault).await;
+    let stress = Stress::open(backend, 3, 2, fault).await;
     stress.workload.run(0, 0, random).await;
     let [pet, locked] = stress.workload.pets();
     let lock = |pet: PetId| {
@@ -223,7 +207,7 @@ async fn rename_in_turn(fault: Option<Fault>, renames: usize) -> usize {
             pet.get()
         )
     };
-    let holder = connect(&stress.home.url()).await;
+    let holder = connect(&stress.database.url()).await;
     holder.batch_execute(&lock(locked)).await.unwrap();
     let mut others = JoinSet::new();
     for client in 0..4 * stress.workload.stores.len() {
@@ -235,7 +219,7 @@ async fn rename_in_turn(fault: Option<Fault>, renames: usize) -> usize {
     }
     let mut holders = JoinSet::new();
     for _ in 0..3 {
-        let (url, lock) = (stress.home.url(), lock(pet));
+        let (url, lock) = (stress.database.url(), lock(pet));
         holders.spawn(async move {
             let session = connect(&url).await;
             loop {
@@ -266,15 +250,11 @@ async fn rename_in_turn(fault: Option<Fault>, renames: usize) -> usize {
     failures.load(Ordering::Relaxed)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn no_request_starves_under_contention() {
-    assert_eq!(rename_in_turn(None, rounds(5, 100)).await, 0);
+async fn no_request_starves_under_contention(backend: Backend) {
+    assert_eq!(rename_in_turn(backend, None, rounds(5, 100)).await, 0);
 }
 
 /// Tests the test. Where a session is slow to take over the lock, a request may be lucky.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PostgreSQL; make test installs it and runs this"]
-async fn requests_that_starve_are_detected() {
-    assert!(rename_in_turn(Some(Fault::Impatience), 1000).await > 0);
+async fn requests_that_starve_are_detected(backend: Backend) {
+    assert!(rename_in_turn(backend, Some(Fault::Impatience), 1000).await > 0);
 }

@@ -16,8 +16,28 @@ use petstore::{
         url::WebhookUrl,
     },
 };
+use support::Backend;
 
-use super::{Database, executed, first, new, open, progress, replayed, request, second};
+use super::{executed, first, new, progress, replayed, request, second};
+use crate::fixture::TestStore;
+
+support::cases! {
+    DATABASES: [
+        webhooks_are_created_and_listed_in_order,
+        ids_are_never_reused,
+        the_number_of_webhooks_is_limited,
+        a_change_changes_what_it_names,
+        a_key_must_be_able_to_read_what_a_webhook_delivers,
+        enabling_again_forgets_failures,
+        a_new_url_forgets_failures,
+        enabling_after_events_expired_continues_with_the_newest,
+        replaying_moves_the_position,
+        rotating_keeps_only_the_previous_secret,
+        a_retried_create_is_replayed,
+        a_retried_rotation_is_replayed,
+        concurrent_retries_are_executed_once,
+    ],
+}
 
 const UNCHANGED: WebhookChange = WebhookChange {
     url: None,
@@ -27,7 +47,7 @@ const UNCHANGED: WebhookChange = WebhookChange {
 };
 
 async fn update(
-    db: &Database<'_>,
+    db: &TestStore,
     id: WebhookId,
     change: WebhookChange,
 ) -> Result<StoredWebhook, WebhookRejection> {
@@ -36,7 +56,7 @@ async fn update(
     updated.await.unwrap()
 }
 
-async fn set_enabled(db: &Database<'_>, id: WebhookId, newest: EventId, enabled: bool) {
+async fn set_enabled(db: &TestStore, id: WebhookId, newest: EventId, enabled: bool) {
     let change = WebhookChange {
         is_enabled: Some(enabled),
         ..UNCHANGED
@@ -64,7 +84,8 @@ fn secrets(stored: &StoredWebhook) -> (String, Option<String>) {
     (stored.secrets.current.reveal(), previous)
 }
 
-pub async fn webhooks_are_created_and_listed_in_order(db: &Database<'_>) {
+async fn webhooks_are_created_and_listed_in_order(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let position = db.events(1).await[0];
     let full = NewWebhook {
         url: WebhookUrl::parse("https://example.com:8443/%C3%A5?a=b&c").unwrap(),
@@ -109,7 +130,8 @@ pub async fn webhooks_are_created_and_listed_in_order(db: &Database<'_>) {
     assert_eq!((ids(&second.items), second.next), (vec![4], None));
 }
 
-pub async fn ids_are_never_reused(db: &Database<'_>) {
+async fn ids_are_never_reused(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let id = db.created().await.webhook.id;
     assert!(db.store.webhook_delete(id).await.unwrap());
     assert!(!db.store.webhook_delete(id).await.unwrap());
@@ -119,9 +141,10 @@ pub async fn ids_are_never_reused(db: &Database<'_>) {
     assert_eq!(rejected, Some(WebhookRejection::NoSuchWebhook));
 }
 
-pub async fn the_number_of_webhooks_is_limited(db: &Database<'_>) {
+async fn the_number_of_webhooks_is_limited(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     db.fill_up_to(998).await;
-    let other = open(&db.home).await;
+    let other = db.open_again().await;
     let create = async |store: &Store| {
         let (new, secret) = (new(), WebhookSecret::generate());
         let created = store.webhook_create(1, Scopes::all(), new, secret, EventId::START, None);
@@ -131,7 +154,7 @@ pub async fn the_number_of_webhooks_is_limited(db: &Database<'_>) {
     let mut rejections = join_all(stores.map(create)).await;
     rejections.retain(Option::is_some);
     assert_eq!(rejections, [Some(WebhookRejection::TooMany); 6]);
-    assert_eq!(db.sql("SELECT count(*) FROM webhooks"), "1000");
+    assert_eq!(db.database.query("SELECT count(*) FROM webhooks"), "1000");
     let rejected = executed(db.create(request("full", 1)).await);
     assert_eq!(rejected.err(), Some(WebhookRejection::TooMany));
     assert!(db.store.webhook_delete(first()).await.unwrap());
@@ -140,7 +163,8 @@ pub async fn the_number_of_webhooks_is_limited(db: &Database<'_>) {
     db.created().await;
 }
 
-pub async fn a_change_changes_what_it_names(db: &Database<'_>) {
+async fn a_change_changes_what_it_names(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let before = db.created().await;
     let id = before.webhook.id;
     let unchanged = update(db, id, UNCHANGED).await.unwrap();
@@ -176,7 +200,8 @@ pub async fn a_change_changes_what_it_names(db: &Database<'_>) {
     assert_eq!((removed.webhook.description, removed.revision), (None, 3));
 }
 
-pub async fn a_key_must_be_able_to_read_what_a_webhook_delivers(db: &Database<'_>) {
+async fn a_key_must_be_able_to_read_what_a_webhook_delivers(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let pets: Scopes = [Scope::PetsRead].into_iter().collect();
     let id = db.created().await.webhook.id;
     let missing = Some(WebhookRejection::MissingScope(Scope::OrdersRead));
@@ -205,11 +230,15 @@ pub async fn a_key_must_be_able_to_read_what_a_webhook_delivers(db: &Database<'_
         db.store
             .webhook_create(1, pets, orders, secret, EventId::START, request("new", 1));
     assert_eq!(executed(created.await.unwrap()).err(), missing);
-    assert_eq!(db.sql("SELECT count(*) FROM webhooks"), "1");
-    assert_eq!(db.sql("SELECT count(*) FROM idempotency_keys"), "1");
+    assert_eq!(db.database.query("SELECT count(*) FROM webhooks"), "1");
+    assert_eq!(
+        db.database.query("SELECT count(*) FROM idempotency_keys"),
+        "1"
+    );
 }
 
-pub async fn enabling_again_forgets_failures(db: &Database<'_>) {
+async fn enabling_again_forgets_failures(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let id = db.created().await.webhook.id;
     let [position, newest] = db.events(2).await[..] else {
         panic!("there are two events")
@@ -238,7 +267,8 @@ pub async fn enabling_again_forgets_failures(db: &Database<'_>) {
     }
 }
 
-pub async fn a_new_url_forgets_failures(db: &Database<'_>) {
+async fn a_new_url_forgets_failures(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let id = db.created().await.webhook.id;
     let position = db.events(1).await[0];
     db.save(id, failing(position)).await;
@@ -252,7 +282,8 @@ pub async fn a_new_url_forgets_failures(db: &Database<'_>) {
     assert_eq!((moved.paused_until, moved.position), (None, position));
 }
 
-pub async fn enabling_after_events_expired_continues_with_the_newest(db: &Database<'_>) {
+async fn enabling_after_events_expired_continues_with_the_newest(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let id = db.created().await.webhook.id;
     let newest = *db.events(2).await.last().unwrap();
     let expired = Progress {
@@ -274,7 +305,8 @@ pub async fn enabling_after_events_expired_continues_with_the_newest(db: &Databa
     assert_eq!(db.get(id).await.position, chosen);
 }
 
-pub async fn replaying_moves_the_position(db: &Database<'_>) {
+async fn replaying_moves_the_position(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let before = db.created().await;
     let id = before.webhook.id;
     let [first, last] = db.events(2).await[..] else {
@@ -296,7 +328,8 @@ pub async fn replaying_moves_the_position(db: &Database<'_>) {
     assert_eq!(rejected, Some(WebhookRejection::NoSuchWebhook));
 }
 
-pub async fn rotating_keeps_only_the_previous_secret(db: &Database<'_>) {
+async fn rotating_keeps_only_the_previous_secret(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let before = db.created().await;
     let id = before.webhook.id;
     let mut previous = secrets(&before).0;
@@ -317,20 +350,22 @@ pub async fn rotating_keeps_only_the_previous_secret(db: &Database<'_>) {
     }
 }
 
-pub async fn a_retried_create_is_replayed(db: &Database<'_>) {
+async fn a_retried_create_is_replayed(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let created = executed(db.create(request("till-1", 1)).await).unwrap();
     let again = replayed(db.create(request("till-1", 1)).await).unwrap();
     assert_eq!(again.webhook, created.webhook);
     assert_eq!(secrets(&again), secrets(&created));
     let reused = db.create(request("till-1", 2)).await;
     assert!(matches!(reused, Idempotent::KeyReused));
-    assert_eq!(db.sql("SELECT count(*) FROM webhooks"), "1");
+    assert_eq!(db.database.query("SELECT count(*) FROM webhooks"), "1");
     assert!(db.store.webhook_delete(created.webhook.id).await.unwrap());
     let deleted = replayed(db.create(request("till-1", 1)).await);
     assert_eq!(deleted.err(), Some(WebhookRejection::NoSuchWebhook));
 }
 
-pub async fn a_retried_rotation_is_replayed(db: &Database<'_>) {
+async fn a_retried_rotation_is_replayed(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let rotate = async |id, key, fingerprint| {
         let (new, scopes) = (WebhookSecret::generate(), Scopes::all());
         let request = request(key, fingerprint);
@@ -351,13 +386,14 @@ pub async fn a_retried_rotation_is_replayed(db: &Database<'_>) {
     assert!(matches!(rotate(id, "late", 2).await, Idempotent::KeyReused));
 }
 
-pub async fn concurrent_retries_are_executed_once(db: &Database<'_>) {
+async fn concurrent_retries_are_executed_once(backend: Backend) {
+    let db = &TestStore::open(backend).await;
     let created = join_all((0..8).map(|_| db.create(request("create", 1)))).await;
     let is_executed = |result: &&Idempotent<_>| matches!(result, Idempotent::Executed(_));
     assert_eq!(created.iter().filter(is_executed).count(), 1);
-    assert_eq!(db.sql("SELECT count(*) FROM webhooks"), "1");
+    assert_eq!(db.database.query("SELECT count(*) FROM webhooks"), "1");
     // One that was not executed may have taken the first id.
-    let id = db.sql("SELECT id FROM webhooks");
+    let id = db.database.query("SELECT id FROM webhooks");
     let id = WebhookId::parse(&id).unwrap();
     let rotate = |_| async {
         let (new, scopes) = (WebhookSecret::generate(), Scopes::all());

@@ -9,16 +9,45 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
-        Mutex,
+        Mutex, OnceLock,
         atomic::{AtomicU32, Ordering},
+        mpsc,
     },
-    thread::sleep,
-    time::Duration,
+    thread,
 };
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::{NamedTempFile, TempDir};
+
+use crate::wait_for;
+
+static SHARED: OnceLock<Cluster> = OnceLock::new();
+
+/// The server that all tests of a process share, each with a database of its own. The first one
+/// starts it, and [`delete_shared`] ends it.
+pub fn shared() -> &'static Cluster {
+    SHARED.get_or_init(|| {
+        let (started, cluster) = mpsc::channel();
+        thread::spawn(move || {
+            started.send(Cluster::start_without_sync()).unwrap();
+            // The kernel kills the server when this thread exits.
+            loop {
+                thread::park();
+            }
+        });
+        cluster.recv().expect("PostgreSQL starts")
+    })
+}
+
+/// Stops the shared server, if there is one, and deletes its files: a static variable is never
+/// dropped.
+pub(crate) fn delete_shared() {
+    if let Some(cluster) = SHARED.get() {
+        cluster.crash();
+        fs::remove_dir_all(cluster.dir.path()).unwrap();
+    }
+}
 
 /// A running PostgreSQL server.
 pub struct Cluster {
@@ -38,7 +67,6 @@ impl Cluster {
 
     /// Starts a server that does not survive a crash of the operating system, for tests
     /// that are not about durability: it does not wait for the disk.
-    #[allow(dead_code, reason = "not every test binary uses it")]
     pub fn start_without_sync() -> Self {
         let settings = ["fsync=off", "full_page_writes=off", "max_wal_size=64MB"];
         Self::start_from(&mut copy_data(), &settings)
@@ -46,7 +74,6 @@ impl Cluster {
 
     /// Starts a server with a TLS certificate for `localhost`, and returns the CA
     /// certificate that signed it.
-    #[allow(dead_code, reason = "not every test binary uses it")]
     pub fn start_with_tls() -> (Self, NamedTempFile) {
         let key = KeyPair::generate().unwrap();
         let mut authority = CertificateParams::new([]).unwrap();
@@ -70,16 +97,15 @@ impl Cluster {
             }
         }
         cluster.set("ssl = on");
-        while cluster.psql("postgres", "SHOW ssl") == "off" {
-            sleep(Duration::from_millis(20));
-        }
+        wait_for("PostgreSQL to offer TLS", || {
+            (cluster.psql("postgres", "SHOW ssl") == "on").then_some(())
+        });
         let mut file = NamedTempFile::new().unwrap();
         file.write_all(authority.pem().as_bytes()).unwrap();
         (cluster, file)
     }
 
     /// Starts a streaming replication standby of this server.
-    #[allow(dead_code, reason = "not every test binary uses it")]
     pub fn start_standby(&self) -> Self {
         Self::start_from(
             as_owner("pg_basebackup")
@@ -111,7 +137,7 @@ impl Cluster {
             databases: AtomicU32::new(0),
         };
         while !cluster.becomes_ready() {
-            // Somebody else took the port in the meantime.
+            // Another process took the port in the meantime.
             cluster.port = free_port();
             cluster.settings.pop();
             cluster.settings.push(format!("port={}", cluster.port));
@@ -132,7 +158,6 @@ impl Cluster {
     }
 
     /// Restarts the server; call it on the thread that started it.
-    #[allow(dead_code, reason = "not every test binary uses it")]
     pub fn restart(&self) {
         *self.server.lock().unwrap() = spawn(self.dir.path(), &self.settings);
         // A client may have the port for a moment.
@@ -144,31 +169,23 @@ impl Cluster {
     /// Waits until the server accepts connections. False if it ended because its port is
     /// in use.
     fn becomes_ready(&self) -> bool {
-        let log = || fs::read_to_string(self.dir.path().join("log")).unwrap();
-        for _ in 0..600 {
+        wait_for("PostgreSQL to start", || {
             let ready = Command::new(program("pg_isready"))
                 .args(["--quiet", "--username=petstore", "--host"])
                 .arg(self.dir.path())
                 .arg(format!("--port={}", self.port))
                 .status();
             if ready.unwrap().success() {
-                return true;
+                return Some(true);
             }
-            let ended = self.server.lock().unwrap().try_wait().unwrap();
-            if ended.is_some() && log().contains("Address already in use") {
-                return false;
-            }
-            sleep(Duration::from_millis(50));
-        }
-        panic!("PostgreSQL did not start:\n{}", log());
-    }
-
-    /// Stops the server and deletes its files. For a server in a static variable, which is
-    /// never dropped.
-    #[allow(dead_code, reason = "not every test binary uses it")]
-    pub fn delete(&self) {
-        self.crash();
-        fs::remove_dir_all(self.dir.path()).unwrap();
+            self.server.lock().unwrap().try_wait().unwrap()?;
+            let log = fs::read_to_string(self.dir.path().join("log")).unwrap();
+            assert!(
+                log.contains("Address already in use"),
+                "PostgreSQL did not start:\n{log}"
+            );
+            Some(false)
+        })
     }
 
     /// Creates an empty database and returns its name.
@@ -191,7 +208,6 @@ impl Cluster {
     }
 
     /// Changes a setting of the running server and reloads its configuration.
-    #[allow(dead_code, reason = "not every test binary uses it")]
     pub fn set(&self, setting: &str) {
         self.psql("postgres", &format!("ALTER SYSTEM SET {setting}"));
         self.psql("postgres", "SELECT pg_reload_conf()");
@@ -222,8 +238,8 @@ fn copy_data() -> Command {
     let version = Command::new(program("postgres")).arg("--version").output();
     let version = String::from_utf8(version.unwrap().stdout).unwrap();
     let version = version.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-    let initialized = Path::new(env!("CARGO_TARGET_TMPDIR")).join(version);
     let _only_once = INITIALIZING.lock().unwrap();
+    let initialized = target_dir().join(version);
     if !initialized.exists() {
         // Not every user that PostgreSQL runs as may enter the target directory.
         let dir = temporary_dir();
@@ -243,6 +259,14 @@ fn copy_data() -> Command {
     let mut copy = copy();
     copy.arg(initialized);
     copy
+}
+
+/// A directory in the target directory, which has the test program in `debug/deps`.
+fn target_dir() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let dir = program.ancestors().nth(3).unwrap().join("tmp");
+    fs::create_dir_all(&dir).unwrap();
+    dir
 }
 
 fn copy() -> Command {

@@ -1,10 +1,11 @@
-//! Webhooks and their deliveries in the store. The same cases run on both databases.
+//! Webhooks and their deliveries in the store.
 
-mod changes;
-mod commands;
-mod deliveries;
-mod leases;
+pub mod changes;
+pub mod commands;
+pub mod deliveries;
+pub mod leases;
 
+use crate::fixture::{API_KEY, TestStore};
 use jiff::Timestamp;
 use petstore::{
     api_key::Scopes,
@@ -12,7 +13,6 @@ use petstore::{
     idempotency::{IdempotencyKey, Idempotent, IdempotentRequest},
     page::{ListQuery, Sort},
     pet::{NewPet, PetName},
-    store::{DatabaseUrl, Options, Role, Store},
     webhook::{
         NewWebhook, WebhookId, WebhookRejection,
         delivery::{
@@ -23,64 +23,20 @@ use petstore::{
         url::WebhookUrl,
     },
 };
-use rusqlite::Connection;
-
-use crate::{harness::Home, postgres::Cluster};
 
 type WebhookResult = Result<StoredWebhook, WebhookRejection>;
 
-/// A store with an API key, and a second connection to its database.
-struct Database<'c> {
-    store: Store,
-    home: Home,
-    server: Option<(&'c Cluster, String)>,
-}
-
-impl<'c> Database<'c> {
-    async fn sqlite() -> Self {
-        Self::open(Home::new(), None).await
-    }
-
-    async fn postgres(cluster: &'c Cluster) -> Self {
-        let database = cluster.create_database();
-        let home = Home::with_database(cluster.url(&database));
-        Self::open(home, Some((cluster, database))).await
-    }
-
-    async fn open(home: Home, server: Option<(&'c Cluster, String)>) -> Self {
-        home.new_key();
-        Self {
-            store: open(&home).await,
-            home,
-            server,
-        }
-    }
-
-    /// Runs a statement and returns its only value, if it has one.
-    fn sql(&self, sql: &str) -> String {
-        if let Some((cluster, database)) = &self.server {
-            return cluster.psql(database, sql);
-        }
-        let db = Connection::open(self.home.database()).unwrap();
-        db.pragma_update(None, "foreign_keys", true).unwrap();
-        let mut statement = db.prepare(sql).unwrap();
-        if statement.column_count() == 0 {
-            statement.execute([]).unwrap();
-            return String::new();
-        }
-        let value: rusqlite::types::Value = statement.query_row([], |row| row.get(0)).unwrap();
-        match value {
-            rusqlite::types::Value::Integer(number) => number.to_string(),
-            rusqlite::types::Value::Text(text) => text,
-            other => panic!("{other:?}"),
-        }
-    }
-
+impl TestStore {
     async fn create(&self, idempotency: Option<IdempotentRequest>) -> Idempotent<WebhookResult> {
         let (new, secret) = (new(), WebhookSecret::generate());
-        let created =
-            self.store
-                .webhook_create(1, Scopes::all(), new, secret, EventId::START, idempotency);
+        let created = self.store.webhook_create(
+            API_KEY,
+            Scopes::all(),
+            new,
+            secret,
+            EventId::START,
+            idempotency,
+        );
         created.await.unwrap()
     }
 
@@ -92,7 +48,7 @@ impl<'c> Database<'c> {
     /// Creates so many webhooks.
     async fn fill_up_to(&self, count: usize) {
         self.created().await;
-        self.sql(&format!(
+        self.database.execute(&format!(
             "WITH RECURSIVE numbers AS (
                  SELECT 2 AS number UNION ALL SELECT number + 1 FROM numbers WHERE number < {count})
              INSERT INTO webhooks (url, types, state, api_key_id, created_at, updated_at, secret,
@@ -110,7 +66,7 @@ impl<'c> Database<'c> {
     async fn events(&self, count: usize) -> Vec<EventId> {
         for _ in 0..count {
             let pet = NewPet::new(PetName::parse("Rex").unwrap(), 1);
-            self.store.pet_create(1, pet, None).await.unwrap();
+            self.store.pet_create(API_KEY, pet, None).await.unwrap();
         }
         self.store.event_sync().await.unwrap();
         let events = self
@@ -137,16 +93,6 @@ impl<'c> Database<'c> {
         assert_eq!(page.next, None);
         page.items
     }
-}
-
-async fn open(home: &Home) -> Store {
-    let url: DatabaseUrl = home.url().parse().unwrap();
-    let options = Options {
-        create: true,
-        ..Options::new(Role::Command)
-    };
-    let store = Store::open(&url, &options).await;
-    store.unwrap()
 }
 
 /// The id of the first webhook.
@@ -180,7 +126,7 @@ fn replayed<T>(result: Idempotent<T>) -> T {
 
 fn request(key: &str, fingerprint: u8) -> Option<IdempotentRequest> {
     Some(IdempotentRequest {
-        api_key_id: 1,
+        api_key_id: API_KEY,
         key: IdempotencyKey::parse(key.as_bytes()).unwrap(),
         fingerprint: [fingerprint; 32],
     })
@@ -226,53 +172,3 @@ fn failed(event_id: EventId, at: i64) -> Delivery {
         ..retrying(event_id, 0)
     }
 }
-
-macro_rules! on_both_databases {
-    ($($case:path),* $(,)?) => {
-        #[tokio::test(flavor = "multi_thread")]
-        async fn webhooks_on_sqlite() {
-            $(
-                eprintln!("{}", stringify!($case));
-                $case(&Database::sqlite().await).await;
-            )*
-        }
-
-        #[tokio::test(flavor = "multi_thread")]
-        #[ignore = "needs PostgreSQL; make test installs it and runs this"]
-        async fn webhooks_on_postgres() {
-            let cluster = Cluster::start_without_sync();
-            $(
-                eprintln!("{}", stringify!($case));
-                $case(&Database::postgres(&cluster).await).await;
-            )*
-        }
-    };
-}
-
-on_both_databases![
-    changes::webhooks_are_created_and_listed_in_order,
-    changes::ids_are_never_reused,
-    changes::the_number_of_webhooks_is_limited,
-    changes::a_change_changes_what_it_names,
-    changes::a_key_must_be_able_to_read_what_a_webhook_delivers,
-    changes::enabling_again_forgets_failures,
-    changes::a_new_url_forgets_failures,
-    changes::enabling_after_events_expired_continues_with_the_newest,
-    changes::replaying_moves_the_position,
-    changes::rotating_keeps_only_the_previous_secret,
-    changes::a_retried_create_is_replayed,
-    changes::a_retried_rotation_is_replayed,
-    changes::concurrent_retries_are_executed_once,
-    deliveries::all_of_the_progress_is_saved,
-    deliveries::nothing_is_saved_for_another_epoch,
-    deliveries::progress_is_saved_after_changes_that_do_not_concern_it,
-    deliveries::disabling_ends_the_delivery,
-    deliveries::an_event_that_failed_and_was_delivered_is_delivered,
-    deliveries::retries_are_ordered_by_the_time_they_are_due,
-    deliveries::deliveries_are_listed_by_event,
-    deliveries::a_delivery_is_retried_on_request,
-    deliveries::only_old_failed_deliveries_are_purged,
-    deliveries::a_webhook_is_deleted_with_its_deliveries,
-    deliveries::an_event_is_found_by_its_id,
-    deliveries::the_same_progress_is_saved_again,
-];

@@ -1,0 +1,79 @@
+//! Stores on new databases.
+
+use jiff::Timestamp;
+use petstore::{
+    api_key::{ApiKeySecret, NewApiKey, Scopes},
+    store::{Options, Role, Store},
+};
+use support::{Backend, Database, Finished, command};
+use tokio_postgres::NoTls;
+
+/// The id of the API key that every store of this suite has.
+pub const API_KEY: i64 = 1;
+
+/// A store with an API key, and its database.
+pub struct TestStore {
+    // Fields drop in this order: the store before its database.
+    pub store: Store,
+    pub database: Database,
+}
+
+impl TestStore {
+    pub async fn open(backend: Backend) -> Self {
+        let database = new_database(backend).await;
+        Self {
+            store: open(&database.url(), Role::Command).await,
+            database,
+        }
+    }
+
+    /// Opens the store once more, as another replica or command does.
+    pub async fn open_again(&self) -> Store {
+        open(&self.database.url(), Role::Command).await
+    }
+}
+
+/// Creates a database that has a store with an API key.
+pub async fn new_database(backend: Backend) -> Database {
+    let database = Database::new(backend);
+    create_store(&database.url()).await;
+    database
+}
+
+/// Creates a store with an API key, and closes it.
+pub async fn create_store(url: &str) {
+    let options = Options {
+        create: true,
+        ..Options::new(Role::Command)
+    };
+    let store = open_with(url, &options).await;
+    let key = NewApiKey {
+        name: "test".parse().unwrap(),
+        scopes: Scopes::all(),
+        created_at: Timestamp::now(),
+        expires_at: None,
+    };
+    let hash = ApiKeySecret::generate().hash();
+    store.api_key_create(key, hash).await.unwrap();
+    store.close().await;
+}
+
+pub async fn open(url: &str, role: Role) -> Store {
+    open_with(url, &Options::new(role)).await
+}
+
+pub async fn open_with(url: &str, options: &Options) -> Store {
+    Store::open(&url.parse().unwrap(), options).await.unwrap()
+}
+
+/// A session of another program with a PostgreSQL database.
+pub async fn connect(url: &str) -> tokio_postgres::Client {
+    let (session, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    session
+}
+
+/// Runs a command on stores.
+pub fn petstore(arguments: &[&str]) -> Finished {
+    Finished::of(command(env!("CARGO_BIN_EXE_petstore")).args(arguments))
+}
