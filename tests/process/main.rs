@@ -55,5 +55,4 @@ mod test_command;
 mod tls;
 mod torture;
 mod webhook_delivery;
-mod webhook_receiver;
 mod webhooks_cli;

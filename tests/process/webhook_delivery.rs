@@ -7,21 +7,20 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     env,
-    sync::{Arc, RwLock, atomic::Ordering},
+    sync::{Arc, Mutex, RwLock, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
-use support::{Cluster, eventually};
+use support::{Cluster, Received, Receiver, Reply, eventually};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::{
     client::{Client, Response},
     event_log::{Changes, Clients, write},
     harness::{Home, Service},
-    webhook_receiver::{Behaviour, Received, Receiver},
 };
 
 const WRITERS: u64 = 4;
@@ -67,22 +66,48 @@ async fn post(client: &Client, path: &str, body: &Value) -> Response {
         .unwrap()
 }
 
+/// The secrets of webhooks by the paths of their URLs.
+type Secrets = Arc<Mutex<BTreeMap<String, String>>>;
+
 /// Creates a webhook for a path of the receiver and returns its id.
 async fn create_webhook(
     client: &Client,
     receiver: &Receiver,
+    secrets: &Secrets,
     path: &str,
     types: &[&str],
-    behaviour: Behaviour,
 ) -> i64 {
-    let mut body = json!({"url": receiver.url(path)});
+    let mut body = json!({"url": receiver.url_of(path)});
     if !types.is_empty() {
         body["types"] = json!(types);
     }
     let created = post(client, "/v1/webhooks", &body).await;
     assert_eq!(created.status, 201, "{created:?}");
-    receiver.expect(path, created.body["secret"].as_str().unwrap(), behaviour);
+    let secret = created.body["secret"].as_str().unwrap();
+    secrets.lock().unwrap().insert(path.into(), secret.into());
     created.body["id"].as_i64().unwrap()
+}
+
+/// Fails, is slow, or closes the connection, at random.
+fn erratic(mut random: StdRng) -> impl FnMut(&Received) -> Reply {
+    move |_| match random.random_range(0..20) {
+        16 => Reply::Slow(Duration::from_millis(300)),
+        17 => Reply::Status(500),
+        18 => Reply::Busy(1),
+        19 => Reply::Close,
+        _ => Reply::Status(200),
+    }
+}
+
+/// The deliveries to a path, each of which must be signed.
+fn deliveries(receiver: &Receiver, secrets: &Secrets, path: &str) -> Vec<Received> {
+    let received = receiver.received_at(path);
+    let secrets = secrets.lock().unwrap();
+    for delivery in &received {
+        delivery.assert_signed_by(&secrets[path]);
+        assert_eq!(delivery.event()["id"], delivery.header("webhook-id"));
+    }
+    received
 }
 
 async fn run(home: &Home, replicas: usize, kills: usize) {
@@ -95,12 +120,13 @@ async fn run(home: &Home, replicas: usize, kills: usize) {
     let mut services: Vec<_> = (0..replicas).map(|_| serve(home)).collect();
     let clients: Vec<_> = services.iter().map(|it| Client::new(it, &key)).collect();
     let clients: Clients = Arc::new(RwLock::new(clients));
-    let receiver = Receiver::start(seed).await;
+    let receiver = Receiver::start().await;
+    receiver.respond(erratic(StdRng::seed_from_u64(seed)));
+    let secrets = Secrets::default();
     let mut ids = BTreeMap::new();
     let client = clients.read().unwrap()[0].clone();
     for (path, types) in WEBHOOKS {
-        let erratic = Behaviour::Erratic;
-        let id = create_webhook(&client, &receiver, path, types, erratic).await;
+        let id = create_webhook(&client, &receiver, &secrets, path, types).await;
         ids.insert(path, id);
     }
 
@@ -135,7 +161,7 @@ async fn run(home: &Home, replicas: usize, kills: usize) {
         ended.unwrap();
     }
 
-    receiver.behave(Behaviour::Healthy);
+    receiver.respond(|_| Reply::Status(200));
     let client = clients.read().unwrap()[0].clone();
     let log = read_log(&client).await;
     let mut waited = Instant::now();
@@ -143,7 +169,7 @@ async fn run(home: &Home, replicas: usize, kills: usize) {
     loop {
         let still_missing = WEBHOOKS
             .iter()
-            .map(|(path, types)| missing_events(&log, types, &receiver.received(path)).len())
+            .map(|(path, types)| missing_events(&log, types, &receiver.received_at(path)).len())
             .sum();
         if still_missing == 0 {
             break;
@@ -162,8 +188,8 @@ async fn run(home: &Home, replicas: usize, kills: usize) {
         sleep(Duration::from_millis(500)).await;
     }
     for (path, types) in WEBHOOKS {
-        let received = receiver.received(path);
-        for Received { event, .. } in &received {
+        let received = deliveries(&receiver, &secrets, path);
+        for event in received.iter().map(Received::event) {
             let kind = event["type"].as_str().unwrap();
             assert!(types.is_empty() || types.contains(&kind), "{path}: {event}");
             assert!(log.contains_key(event["id"].as_str().unwrap()), "{event}");
@@ -204,10 +230,8 @@ fn missing_events<'a>(
     types: &[&str],
     received: &[Received],
 ) -> BTreeSet<&'a String> {
-    let accepted = received.iter().filter(|it| it.accepted);
-    let accepted: BTreeSet<_> = accepted
-        .map(|it| it.event["id"].as_str().unwrap())
-        .collect();
+    let accepted = received.iter().filter(|it| it.is_accepted);
+    let accepted: BTreeSet<_> = accepted.map(|it| it.header("webhook-id")).collect();
     let wanted = log
         .iter()
         .filter(|(_, kind)| types.is_empty() || types.contains(&kind.as_str()));
@@ -219,14 +243,10 @@ fn missing_events<'a>(
 fn repeated_after_acceptance(received: &[Received]) -> usize {
     let mut accepted = BTreeSet::new();
     let mut repeated = 0;
-    for Received {
-        event,
-        accepted: is_accepted,
-    } in received
-    {
-        let id = event["id"].as_str().unwrap();
+    for delivery in received {
+        let id = delivery.header("webhook-id");
         repeated += usize::from(accepted.contains(id));
-        if *is_accepted {
+        if delivery.is_accepted {
             accepted.insert(id);
         }
     }
@@ -244,7 +264,7 @@ async fn retry_all(client: &Client, id: i64) {
     }
 }
 
-/// One of a thousand receivers never responds: all others get every event meanwhile.
+/// One of a thousand receivers never responds: all others get every event nevertheless.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stalled_receiver_delays_no_other() {
     const OTHERS: usize = 999;
@@ -252,18 +272,27 @@ async fn a_stalled_receiver_delays_no_other() {
     let key = home.new_key();
     let service = serve(&home);
     let client = Client::new(&service, &key);
-    let receiver = Receiver::start(0).await;
-    let stalled = Behaviour::Stalled;
-    create_webhook(&client, &receiver, "/stalled", &[], stalled).await;
+    let receiver = Receiver::start().await;
+    receiver.respond(|received| match received.target.as_str() {
+        "/stalled" => Reply::Never,
+        _ => Reply::Status(200),
+    });
+    let secrets = Secrets::default();
+    create_webhook(&client, &receiver, &secrets, "/stalled", &[]).await;
     let paths: Vec<_> = (0..OTHERS).map(|n| format!("/{n}")).collect();
     for path in &paths {
-        create_webhook(&client, &receiver, path, &[], Behaviour::Healthy).await;
+        create_webhook(&client, &receiver, &secrets, path, &[]).await;
     }
     for n in 0..3 {
         client.create(&format!("{n}")).await.unwrap();
-        let all_have_it = || paths.iter().all(|path| receiver.received(path).len() > n);
+        let all_have_it = || {
+            let mut paths = paths.iter();
+            paths.all(|path| receiver.received_at(path).len() > n)
+        };
         eventually("all others have the event", async || all_have_it()).await;
-        assert!(receiver.received("/stalled").is_empty());
-        assert!(receiver.open_requests("/stalled") > 0);
+        assert!(!receiver.received_at("/stalled").is_empty());
+    }
+    for path in &paths {
+        deliveries(&receiver, &secrets, path);
     }
 }

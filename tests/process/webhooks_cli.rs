@@ -1,61 +1,14 @@
 //! `petstore webhooks`: the webhooks of a service, managed from the command line.
 
-use std::{
-    io::{Read, Write},
-    net::TcpListener,
-    process::Command,
-    sync::{
-        Arc,
-        atomic::{AtomicU16, AtomicUsize, Ordering::SeqCst},
-    },
-    thread,
-};
+use std::process::Command;
 
 use serde_json::Value;
-use support::{Finished, wait_for};
+use support::{Finished, Receiver, Reply, wait_for};
 
 use crate::{
     client::Client,
     harness::{Home, PETSTORE, Service},
 };
-
-/// Responds to every request with the same status.
-struct Receiver {
-    url: String,
-    status: Arc<AtomicU16>,
-    requests: Arc<AtomicUsize>,
-}
-
-impl Receiver {
-    fn start(status: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let receiver = Self {
-            url: format!("http://{}/hook", listener.local_addr().unwrap()),
-            status: Arc::new(status.into()),
-            requests: Arc::default(),
-        };
-        let (status, requests) = (receiver.status.clone(), receiver.requests.clone());
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                let (mut stream, mut request) = (stream.unwrap(), Vec::new());
-                let mut buffer = [0; 4096];
-                // The body is a JSON object and ends the request.
-                while !request.ends_with(b"}") {
-                    let length = stream.read(&mut buffer).unwrap();
-                    assert_ne!(length, 0, "the request is incomplete");
-                    request.extend_from_slice(&buffer[..length]);
-                }
-                requests.fetch_add(1, SeqCst);
-                let status = status.load(SeqCst);
-                let response = format!(
-                    "HTTP/1.1 {status} x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-                );
-                stream.write_all(response.as_bytes()).unwrap();
-            }
-        });
-        receiver
-    }
-}
 
 struct Cli {
     home: Home,
@@ -99,17 +52,15 @@ impl Cli {
     }
 }
 
-#[test]
-fn webhooks_are_managed() {
+#[tokio::test(flavor = "multi_thread")]
+async fn webhooks_are_managed() {
     let cli = Cli::start();
-    let receiver = Receiver::start(204);
+    let receiver = Receiver::start().await;
+    receiver.respond(|_| Reply::Status(204));
     assert!(cli.json(&["list"]).is_empty());
     let types = ["--type", "pet.created", "--type", "pet.deleted"];
-    let created = [
-        &["create", &receiver.url, "--description", "Mirror"],
-        &types[..],
-    ]
-    .concat();
+    let url = receiver.url();
+    let created = [&["create", &url, "--description", "Mirror"], &types[..]].concat();
     let created = cli.run(&created).success();
     // The secret alone, so that a variable can take it.
     let secret = created.stdout.strip_suffix('\n').unwrap();
@@ -117,10 +68,7 @@ fn webhooks_are_managed() {
         secret.starts_with("whsec_") && !secret.contains('\n'),
         "{created:?}"
     );
-    let sends = format!(
-        "Created webhook 1: sends pet.created, pet.deleted to {}.",
-        receiver.url
-    );
+    let sends = format!("Created webhook 1: sends pet.created, pet.deleted to {url}.");
     assert!(created.stderr.contains(&sends), "{created:?}");
     assert!(!created.stderr.contains("whsec_"), "{created:?}");
     let second = cli
@@ -178,11 +126,12 @@ fn all_webhooks_are_listed() {
     assert_eq!(ids, (1..=101).map(Some).collect::<Vec<_>>());
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn deliveries_are_tested_retried_and_replayed() {
     let cli = Cli::start();
-    let receiver = Receiver::start(500);
-    cli.run(&["create", &receiver.url, "--type", "pet.created"])
+    let receiver = Receiver::start().await;
+    receiver.respond(|_| Reply::Status(500));
+    cli.run(&["create", &receiver.url(), "--type", "pet.created"])
         .success();
     let failed = cli.run(&["test", "1"]);
     failed.assert_fails(1, "not delivered: unsuccessful_status, response 500 after ");
@@ -200,7 +149,7 @@ async fn deliveries_are_tested_retried_and_replayed() {
             .is_empty()
     );
 
-    receiver.status.store(204, SeqCst);
+    receiver.respond(|_| Reply::Status(204));
     let passed = cli.run(&["test", "1"]).success();
     assert!(
         passed.stderr.starts_with("Delivered: response 204 after "),
@@ -214,11 +163,11 @@ async fn deliveries_are_tested_retried_and_replayed() {
     wait_for("the delivery", || {
         cli.json(&["deliveries", "1"]).is_empty().then_some(())
     });
-    let delivered = receiver.requests.load(SeqCst);
+    let delivered = receiver.count();
     let start = "evt_AQAAAAAAAAAAAAAAAAAAAABOSTr-";
     assert_eq!(cli.json(&["replay", "1", start]).len(), 1);
     wait_for("the replay", || {
-        (receiver.requests.load(SeqCst) > delivered).then_some(())
+        (receiver.count() > delivered).then_some(())
     });
     let moved = cli.json(&["replay", "1", "now"]).remove(0);
     assert_eq!(moved["position"], event);

@@ -2,12 +2,12 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    convert::Infallible,
     net::SocketAddr,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
+    time::Duration,
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -19,7 +19,13 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use sha2::Sha256;
-use tokio::net::TcpListener;
+use tokio::{
+    net::TcpListener,
+    task::{JoinHandle, JoinSet},
+    time::sleep,
+};
+
+use crate::eventually;
 
 /// A request that was received.
 #[derive(Debug, Clone)]
@@ -27,8 +33,10 @@ pub struct Received {
     pub target: String,
     pub headers: HeaderMap,
     pub body: Bytes,
-    /// Whether this message was received before.
+    /// This message was received before.
     pub is_repeated: bool,
+    /// It was accepted with 200. False until the response is sent.
+    pub is_accepted: bool,
 }
 
 impl Received {
@@ -40,11 +48,13 @@ impl Received {
         self.headers[name].to_str().unwrap()
     }
 
+    #[track_caller]
     pub fn assert_signed_by(&self, secret: &str) {
-        assert!(self.is_signed_by(secret));
+        assert!(self.is_signed_by(secret), "{self:?}");
     }
 
-    /// Verifies the signature as a receiver does.
+    /// Verifies the signature as a receiver does, but not the time, so that a test may look at
+    /// it much later.
     pub fn is_signed_by(&self, secret: &str) -> bool {
         let (id, timestamp) = (self.header("webhook-id"), self.header("webhook-timestamp"));
         let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap());
@@ -57,12 +67,16 @@ impl Received {
     }
 }
 
-/// How to respond.
-#[derive(Debug, Clone, Copy)]
+/// A reaction to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reply {
     Status(u16),
-    /// With `Retry-After` in seconds.
+    /// 503 with `Retry-After` in seconds.
     Busy(u32),
+    /// 200 after a delay.
+    Slow(Duration),
+    /// Closes the connection without a response.
+    Close,
     Never,
 }
 
@@ -72,57 +86,71 @@ type Respond = Box<dyn FnMut(&Received) -> Reply + Send>;
 pub struct Receiver {
     pub address: SocketAddr,
     state: Arc<State>,
+    serving: Mutex<JoinHandle<()>>,
 }
 
 struct State {
-    received: Mutex<Vec<Received>>,
-    ids: Mutex<HashSet<String>>,
+    log: Mutex<Log>,
     respond: Mutex<Respond>,
     in_flight: AtomicUsize,
 }
 
+#[derive(Default)]
+struct Log {
+    received: Vec<Received>,
+    /// The positions in `received` by target.
+    by_target: HashMap<String, Vec<usize>>,
+    ids: HashSet<String>,
+}
+
 impl Receiver {
+    /// Starts a receiver on the runtime of the caller.
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State {
-            received: Mutex::default(),
-            ids: Mutex::default(),
+            log: Mutex::default(),
             respond: Mutex::new(Box::new(|_| Reply::Status(200))),
             in_flight: AtomicUsize::new(0),
         });
-        let shared = state.clone();
-        tokio::spawn(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let state = shared.clone();
-                let service = service_fn(move |request| respond(state.clone(), request));
-                let connection = http1::Builder::new();
-                tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
-            }
-        });
-        Self { address, state }
+        Self {
+            address,
+            serving: Mutex::new(tokio::spawn(serve(listener, state.clone()))),
+            state,
+        }
     }
 
     pub fn url(&self) -> String {
-        format!("http://{}/hook", self.address)
+        self.url_of("/hook")
     }
 
-    /// Decides how to respond from now on.
+    /// The URL of a path; all paths are served.
+    pub fn url_of(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Decides the replies from now on.
     pub fn respond(&self, respond: impl FnMut(&Received) -> Reply + Send + 'static) {
         *self.state.respond.lock().unwrap() = Box::new(respond);
     }
 
     /// The number of requests that were received.
     pub fn count(&self) -> usize {
-        self.state.received.lock().unwrap().len()
+        self.state.log.lock().unwrap().received.len()
     }
 
     pub fn received(&self) -> Vec<Received> {
-        self.state.received.lock().unwrap().clone()
+        self.state.log.lock().unwrap().received.clone()
     }
 
-    /// How often each message was received.
+    /// The requests to one path.
+    pub fn received_at(&self, path: &str) -> Vec<Received> {
+        let log = self.state.log.lock().unwrap();
+        let positions = log.by_target.get(path).into_iter().flatten();
+        positions.map(|at| log.received[*at].clone()).collect()
+    }
+
+    /// The number of times that each message was received.
     pub fn ids(&self) -> HashMap<String, usize> {
         let mut ids = HashMap::new();
         for request in self.received() {
@@ -135,42 +163,89 @@ impl Receiver {
     pub fn in_flight(&self) -> usize {
         self.state.in_flight.load(SeqCst)
     }
+
+    /// Closes all connections and rejects new ones for a while.
+    pub async fn restart(&self, downtime: Duration) {
+        self.serving.lock().unwrap().abort();
+        sleep(downtime).await;
+        let mut listener = None;
+        // The port is free once the task has ended.
+        eventually("the port is free", async || {
+            listener = TcpListener::bind(self.address).await.ok();
+            listener.is_some()
+        })
+        .await;
+        let restarted = tokio::spawn(serve(listener.unwrap(), self.state.clone()));
+        *self.serving.lock().unwrap() = restarted;
+    }
 }
 
-struct InFlight(Arc<State>);
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.serving.lock().unwrap().abort();
+    }
+}
 
-impl Drop for InFlight {
+async fn serve(listener: TcpListener, state: Arc<State>) {
+    // Ends the connections when the task is aborted.
+    let mut connections = JoinSet::new();
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        let state = state.clone();
+        let service = service_fn(move |request| respond(state.clone(), request));
+        connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+struct InFlight<'a>(&'a State);
+
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, SeqCst);
     }
 }
 
+/// An error closes the connection.
 async fn respond(
     state: Arc<State>,
     request: Request<Incoming>,
-) -> Result<Response<Empty<Bytes>>, Infallible> {
+) -> Result<Response<Empty<Bytes>>, &'static str> {
     let (head, body) = request.into_parts();
-    let body = body.collect().await.unwrap().to_bytes();
-    let reply = {
-        let mut all = state.received.lock().unwrap();
+    let Ok(body) = body.collect().await else {
+        return Err("the client has gone");
+    };
+    let (reply, position) = {
+        let mut log = state.log.lock().unwrap();
         let id = head.headers["webhook-id"].to_str().unwrap().into();
         let received = Received {
             target: head.uri.to_string(),
-            is_repeated: !state.ids.lock().unwrap().insert(id),
+            is_repeated: !log.ids.insert(id),
+            is_accepted: false,
             headers: head.headers,
-            body,
+            body: body.to_bytes(),
         };
-        all.push(received.clone());
-        (state.respond.lock().unwrap())(&received)
+        let position = log.received.len();
+        let target = log.by_target.entry(received.target.clone());
+        target.or_default().push(position);
+        log.received.push(received.clone());
+        ((state.respond.lock().unwrap())(&received), position)
     };
     state.in_flight.fetch_add(1, SeqCst);
-    let _in_flight = InFlight(state);
+    let _in_flight = InFlight(&state);
     let response = match reply {
         Reply::Status(status) => Response::builder().status(status),
         Reply::Busy(seconds) => Response::builder()
             .status(503)
             .header("retry-after", seconds),
+        Reply::Slow(delay) => {
+            sleep(delay).await;
+            Response::builder()
+        }
+        Reply::Close => return Err("closed by the test"),
         Reply::Never => std::future::pending().await,
     };
-    Ok(response.body(Empty::new()).unwrap())
+    let response = response.body(Empty::new()).unwrap();
+    state.log.lock().unwrap().received[position].is_accepted = response.status() == 200;
+    Ok(response)
 }
