@@ -1,20 +1,18 @@
 //! The client side: requests, responses, and connections that use TLS if the suite does.
 
 use std::{
-    io::{self, Read},
+    io,
     net::{IpAddr, Ipv4Addr},
     sync::Arc,
 };
 
 use bytes::Bytes;
-use flate2::read::GzDecoder;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::client::{self, conn::http2::SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ClientConfig;
-use serde_json::Value;
-use support::Identity;
+use support::{Identity, Response};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpSocket, TcpStream},
@@ -117,7 +115,7 @@ impl Request<'_> {
             .body(self.body);
         let mut response = request.send().await.unwrap();
         assert_eq!(response.version() == Version::HTTP_2, self.http2);
-        let (status, headers) = (response.status(), response.headers().clone());
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let body = match is_stream(&headers) {
             true => response.chunk().await.unwrap().unwrap_or_default(),
             false => response.bytes().await.unwrap(),
@@ -135,58 +133,6 @@ fn is_stream(headers: &HeaderMap) -> bool {
     headers
         .get("content-type")
         .is_some_and(|media_type| media_type == "text/event-stream")
-}
-
-/// A response with its whole body, or the first chunk of a stream.
-#[derive(Debug, Clone)]
-pub struct Response {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    pub body: Vec<u8>,
-}
-
-impl Response {
-    /// The response with its content coding undone.
-    pub fn decoded(&self) -> Self {
-        let mut decoded = self.clone();
-        match self.header("content-encoding") {
-            Some("gzip") if !self.body.is_empty() => {
-                decoded.body.clear();
-                let mut gzip = GzDecoder::new(&self.body[..]);
-                gzip.read_to_end(&mut decoded.body).unwrap();
-            }
-            Some("zstd") if !self.body.is_empty() => {
-                decoded.body = zstd::decode_all(&self.body[..]).unwrap();
-            }
-            _ => {}
-        }
-        decoded
-    }
-
-    pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap()
-    }
-
-    pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body).into()
-    }
-
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).map(|value| value.to_str().unwrap())
-    }
-
-    /// The target of the link to the next page.
-    pub fn next(&self) -> Option<String> {
-        let link = self.header("link")?.strip_prefix('<')?;
-        link.strip_suffix(">; rel=\"next\"").map(String::from)
-    }
-
-    #[track_caller]
-    pub fn assert_error(&self, status: u16, code: &str) {
-        let expected = (status, code.to_string());
-        let code = self.json()["code"].as_str().unwrap_or_default().to_string();
-        assert_eq!((self.status.as_u16(), code), expected, "{}", self.text());
-    }
 }
 
 /// A byte stream, over TLS or plain TCP.
@@ -291,7 +237,7 @@ impl Server {
             false => body.collect().await.unwrap().to_bytes(),
         };
         Response {
-            status: head.status,
+            status: head.status.as_u16(),
             headers: head.headers,
             body: body.into(),
         }

@@ -164,7 +164,7 @@ async fn bursts_of_connections_get_200_or_503(backend: Backend) {
             let mut conn = RawConnection::connect(&server).await;
             conn.send(GET_LIST).await;
             let response = conn.response(LIST).await;
-            response.expect("a response").status.as_u16()
+            response.expect("a response").status
         });
         for status in join_all(burst).await {
             *statuses.entry(status).or_default() += 1;

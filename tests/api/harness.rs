@@ -12,7 +12,7 @@ use petstore::{
     store::{DatabaseUrl, Options, Role, Store},
 };
 use serde_json::Value;
-use support::{Backend, Database, Identity, eventually};
+use support::{Backend, Database, Identity, Response, eventually};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -20,8 +20,6 @@ use tokio::{
     sync::oneshot,
     task::JoinHandle,
 };
-
-use crate::client::Response;
 
 /// The configuration of a service, before it starts.
 pub struct ServerConfig {

@@ -9,13 +9,13 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use petstore::server::Limits;
 use serde_json::json;
-use support::{Backend, TIMEOUT, eventually};
+use support::{Backend, Response, TIMEOUT, eventually};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     time::timeout,
 };
 
-use crate::{client::Response, harness::Server};
+use crate::harness::{Server, ServerConfig};
 
 support::cases! {
     ALL: [
@@ -73,10 +73,7 @@ async fn responses_match_http1(backend: Backend) {
         .over_http2()
         .send()
         .await;
-    assert_eq!(
-        (created.status.as_u16(), &created.json()["id"]),
-        (201, &json!(4))
-    );
+    assert_eq!((created.status, &created.json()["id"]), (201, &json!(4)));
 }
 
 /// The headers that do not differ between responses to the same request.
@@ -195,7 +192,9 @@ async fn oversized_heads_get_431(backend: Backend) {
 
 /// A client that does not react to GOAWAY does not delay shutdown.
 async fn shutdown_does_not_wait_for_unresponsive_clients(backend: Backend) {
-    let server = Server::start(backend).await;
+    let with_long_drain =
+        |config: &mut ServerConfig| config.service.server.drain_timeout = 2 * TIMEOUT;
+    let server = Server::start_with(backend, with_long_drain).await;
     let mut silent = Vec::new();
     for sent in [PREFACE.to_vec(), [PREFACE, SETTINGS].concat()] {
         let mut stream = server.connect(Version::HTTP_2).await;
@@ -205,7 +204,7 @@ async fn shutdown_does_not_wait_for_unresponsive_clients(backend: Backend) {
         silent.push(stream);
     }
     // Well below the drain timeout, so the connections were not merely aborted.
-    let stopped = timeout(Duration::from_secs(20), server.stop()).await;
+    let stopped = timeout(TIMEOUT, server.stop()).await;
     assert!(stopped.is_ok(), "still running");
 }
 

@@ -4,9 +4,9 @@ use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use petstore::api_key::Scope;
 use serde_json::{Value, json};
-use support::Backend;
+use support::{Backend, Response};
 
-use crate::{client::Response, harness::Server};
+use crate::harness::Server;
 
 support::cases! {
     DATABASES: [

@@ -376,7 +376,7 @@ async fn health_checks_need_no_api_key(backend: Backend) {
     for (path, status) in [("/healthz", "alive"), ("/readyz", "ready")] {
         let response = server.request(Method::GET, path).without_key().send().await;
         assert_eq!(
-            (response.status.as_u16(), response.json()),
+            (response.status, response.json()),
             (200, json!({"status": status}))
         );
         assert_eq!(response.header("cache-control"), Some("no-store"));

@@ -8,13 +8,9 @@ use http::Method;
 use jiff::Timestamp;
 use petstore::api_key::{ApiKeySecret, Scope};
 use serde_json::json;
-use support::{Backend, eventually};
+use support::{Backend, Response, eventually};
 
-use crate::{
-    client::{Request, Response},
-    contract,
-    harness::Server,
-};
+use crate::{client::Request, contract, harness::Server};
 
 support::cases! {
     ALL: [
@@ -186,7 +182,7 @@ async fn concurrent_requests_cannot_exceed_the_limit(backend: Backend) {
 
 async fn the_quota_is_replenished(backend: Backend) {
     let server = start_with_key_limit(backend, "1/2s").await;
-    let status = async || server.get("/v1/pets").await.status.as_u16();
+    let status = async || server.get("/v1/pets").await.status;
     eventually("the quota is used up", async || status().await == 429).await;
     eventually("the quota is replenished", async || status().await == 200).await;
 }

@@ -265,7 +265,7 @@ async fn options_can_be_set_with_variables() {
         .env("PETSTORE_PUBLIC_URL", "https://pets.example/v1");
     let printed = Finished::of(openapi.arg("openapi")).success();
     let printed: serde_json::Value = serde_json::from_str(&printed.stdout).unwrap();
-    assert_eq!(client.get("/v1/openapi.json").await.body, printed);
+    assert_eq!(client.get("/v1/openapi.json").await.json(), printed);
 
     let mut wrong = home.command(PETSTORE);
     let wrong = Finished::of(wrong.env("PETSTORE_LISTEN", "here").arg("serve"));

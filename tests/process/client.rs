@@ -11,7 +11,7 @@ use std::{
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use support::{TIMEOUT, eventually};
+use support::{Response, TIMEOUT, eventually};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
@@ -27,34 +27,6 @@ pub struct Client {
     http: reqwest::Client,
     base: String,
     key: String,
-}
-
-#[derive(Debug)]
-pub struct Response {
-    pub status: u16,
-    pub headers: reqwest::header::HeaderMap,
-    pub body: Value,
-}
-
-impl Response {
-    /// Whether the service promises that it changed nothing.
-    pub fn is_rejected(&self) -> bool {
-        let message = self.body["message"].as_str().unwrap_or_default();
-        self.status == 503 && message.contains("nothing was changed")
-    }
-
-    /// The target of the link to the next page.
-    pub fn next(&self) -> Option<String> {
-        let link = self.headers.get("link")?.to_str().unwrap();
-        let target = link.strip_prefix('<').unwrap();
-        Some(target.strip_suffix(">; rel=\"next\"").unwrap().into())
-    }
-
-    #[track_caller]
-    pub fn assert_error(&self, status: u16, code: &str) {
-        let got = (self.status, self.body["code"].as_str());
-        assert_eq!(got, (status, Some(code)), "{self:?}");
-    }
 }
 
 /// A pet by its id and name.
@@ -136,14 +108,11 @@ impl Client {
     async fn send(&self, request: reqwest::RequestBuilder) -> reqwest::Result<Response> {
         let response = request.bearer_auth(&self.key).send().await?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let body = response.bytes().await?;
+        let body = response.bytes().await?.into();
         Ok(Response {
             status,
             headers,
-            body: match status {
-                204 => Value::Null,
-                _ => serde_json::from_slice(&body).unwrap(),
-            },
+            body,
         })
     }
 
@@ -171,7 +140,7 @@ impl Client {
             if page.status != 200 {
                 return Err(page);
             }
-            items.extend(page.body.as_array().unwrap().iter().cloned());
+            items.extend(page.json().as_array().unwrap().iter().cloned());
             next = page.next();
         }
         Ok(items)
@@ -201,7 +170,7 @@ impl WriteResults {
             return;
         };
         if response.status == 201 {
-            let id = response.body["id"].as_i64().unwrap();
+            let id = response.json()["id"].as_i64().unwrap();
             self.acknowledged.insert(name, id);
             self.consecutive_acks += 1;
             return;
@@ -310,7 +279,7 @@ impl LoadGenerator {
                         && deletes
                         && count % 4 == 3
                     {
-                        response = client.delete(created.body["id"].as_i64().unwrap()).await;
+                        response = client.delete(created.json()["id"].as_i64().unwrap()).await;
                         results.lock().unwrap().record_deletion(name, &response);
                     }
                     if response.is_err() || stop.load(Ordering::Relaxed) {

@@ -36,7 +36,7 @@ async fn copy_preserves_all_data() {
     busy.assert_fails(1, "in use by another petstore process");
     let before = (
         client.pets().await,
-        client.get("/v1/pets?limit=100").await.body,
+        client.get("/v1/pets?limit=100").await.json(),
     );
     service.stop();
     let db = Connection::open(home.database()).unwrap();
@@ -59,42 +59,42 @@ async fn copy_preserves_all_data() {
     // The event log starts after the copy.
     assert_eq!(cluster.psql(&database, "SELECT count(*) FROM events"), "0");
     assert_eq!(client.pets().await, before.0[..1233]);
-    let orders = client.get("/v1/store/orders").await.body;
+    let orders = client.get("/v1/store/orders").await.json();
     assert_eq!(
         (&orders[0]["id"], &orders[0]["petId"]),
         (&70.into(), &3.into())
     );
     assert_eq!(orders[0]["expiresAt"], "2096-10-02T07:06:40Z");
-    let categories = client.get("/v1/categories").await.body;
+    let categories = client.get("/v1/categories").await.json();
     assert_eq!(categories, json!([{"id": -5, "name": "Dogs"}]));
-    let pending = client.get("/v1/pets?status=pending").await.body;
+    let pending = client.get("/v1/pets?status=pending").await.json();
     assert_eq!(pending[0]["id"], 3);
     // The order reserves its pet, the inventory is right, and a retry with an
     // old idempotency key is replayed.
     let sold = json!({"status": "sold"});
     let update = client.send_json(Method::PATCH, "/v1/pets/3", &sold, None);
     update.await.unwrap().assert_error(409, "pet_reserved");
-    let inventory = client.get("/v1/store/inventory").await.body;
+    let inventory = client.get("/v1/store/inventory").await.json();
     assert_eq!(
         inventory,
         json!({"available": 0, "pending": 1, "sold": 0, "total": 1233})
     );
     let again = client.send_json(Method::POST, "/v1/pets", &pet, Some("till-1"));
     let again = again.await.unwrap();
-    assert_eq!((again.status, &again.body["id"]), (201, &json!(1)));
+    assert_eq!((again.status, &again.json()["id"]), (201, &json!(1)));
     assert!(again.headers.contains_key("idempotent-replayed"));
     let rejected = Client::new(&service, &revoked).get("/v1/pets").await;
     rejected.assert_error(401, "invalid_api_key");
     // The id of the deleted pet is not reused.
     let next = client.create("Rex").await.unwrap();
-    assert!(next.body["id"].as_i64().unwrap() > 1234, "{next:?}");
+    assert!(next.json()["id"].as_i64().unwrap() > 1234, "{next:?}");
     // New orders come after the one whose id was set by hand.
     let available = json!({"status": "available"});
     let updated = client.send_json(Method::PATCH, "/v1/pets/4", &available, None);
     assert_eq!(updated.await.unwrap().status, 200);
     let order = json!({"petId": 4});
     let placed = client.send_json(Method::POST, "/v1/store/orders", &order, None);
-    assert_eq!(placed.await.unwrap().body["id"], 71);
+    assert_eq!(placed.await.unwrap().json()["id"], 71);
 
     let again = copy(&home, &there.url());
     again.assert_fails(1, "its table pets has rows (1234)");
@@ -135,16 +135,16 @@ async fn sales_go_on_after_a_copy() {
         let n = n + 1;
         let pet = json!({"name": name, "categoryId": 0, "status": "available"});
         let created = send(&client, Method::POST, "/v1/pets", pet, None).await;
-        assert_eq!(created.body["id"], n);
+        assert_eq!(created.json()["id"], n);
         let place = json!({"petId": n});
         let key = format!("place-{n}");
         let placed = send(&client, Method::POST, ORDERS, place, Some(&key)).await;
-        assert_eq!((placed.status, &placed.body["id"]), (201, &json!(n)));
+        assert_eq!((placed.status, &placed.json()["id"]), (201, &json!(n)));
         for to in *history {
             let (path, key) = (format!("{ORDERS}/{n}/{to}"), format!("{to}-{n}"));
             let changed = send(&client, Method::POST, &path, Value::Null, Some(&key)).await;
             assert_eq!(changed.status, 200, "{changed:?}");
-            responses.push((path, key, changed.body));
+            responses.push((path, key, changed.json()));
         }
     }
     let deleted = send(&client, Method::DELETE, "/v1/pets/5", Value::Null, None).await;
@@ -160,7 +160,7 @@ async fn sales_go_on_after_a_copy() {
     let read = async |client: &Client| {
         let mut read = Vec::new();
         for list in lists {
-            read.push(client.get(list).await.body);
+            read.push(client.get(list).await.json());
         }
         read
     };
@@ -178,7 +178,8 @@ async fn sales_go_on_after_a_copy() {
     assert_eq!(read(&client).await, before);
     let expect = async |method, path: &str, body, expected| {
         let response = send(&client, method, path, body, None).await;
-        let got = (response.status, response.body["code"].as_str());
+        let body = response.json();
+        let got = (response.status, body["code"].as_str());
         assert_eq!(got, expected, "{path}: {response:?}");
     };
     // What the active orders claim.
@@ -202,14 +203,14 @@ async fn sales_go_on_after_a_copy() {
     let path = format!("{ORDERS}/1/return");
     let returned = send(&client, Method::POST, &path, Value::Null, Some("return-1")).await;
     assert_eq!(
-        (returned.status, &returned.body["status"]),
+        (returned.status, &returned.json()["status"]),
         (200, &json!("returned"))
     );
-    responses.push((path, "return-1".into(), returned.body));
+    responses.push((path, "return-1".into(), returned.json()));
     // Retries see the orders as they were, also those that were returned since.
     for (path, key, body) in responses {
         let again = send(&client, Method::POST, &path, Value::Null, Some(&key)).await;
-        assert_eq!((again.status, again.body), (200, body), "{path}");
+        assert_eq!((again.status, again.json()), (200, body), "{path}");
         assert!(again.headers.contains_key("idempotent-replayed"), "{path}");
     }
     expect(Method::POST, ORDERS, json!({"petId": 1}), (201, None)).await;

@@ -51,7 +51,7 @@ async fn ids_are_never_reused() {
         let client = Client::new(&service, &key);
         for _ in 0..3 {
             let created = client.create("Rex").await.unwrap();
-            let id = created.body["id"].as_i64().unwrap();
+            let id = created.json()["id"].as_i64().unwrap();
             assert!(id > last, "{id} after {last}");
             last = id;
         }

@@ -17,7 +17,7 @@ async fn create(client: &Client, results: &mut WriteResults, name: &str, status:
     assert_eq!(response.status, status, "{response:?}");
     match status {
         201 => {
-            let id = response.body["id"].as_i64().unwrap();
+            let id = response.json()["id"].as_i64().unwrap();
             results.acknowledged.insert(name.into(), id);
         }
         _ => assert!(response.is_rejected(), "{response:?}"),

@@ -29,8 +29,8 @@ async fn the_demo_has_believable_data() {
     let client = Client::new(&service, key);
     let values = async |path: &str, member: &str| -> BTreeSet<String> {
         let response = client.get(path).await;
-        let items = response
-            .body
+        let body = response.json();
+        let items = body
             .as_array()
             .unwrap_or_else(|| panic!("{path}: {response:?}"));
         let values = items

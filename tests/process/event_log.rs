@@ -21,11 +21,11 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use reqwest::Method;
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use support::{Cluster, eventually};
+use support::{Cluster, Response, eventually};
 use tokio::task::JoinSet;
 
 use crate::{
-    client::{Client, Response},
+    client::Client,
     harness::{Home, Service},
 };
 
@@ -70,7 +70,7 @@ async fn a_restored_backup_is_detected() {
     create(&client, "instead").await;
     let unknown = client.get(&after(&lost)).await;
     unknown.assert_error(410, "cursor_unknown");
-    let resumed = client.get(&after(&before)).await.body;
+    let resumed = client.get(&after(&before)).await.json();
     assert_eq!(resumed[0]["data"]["name"], "instead");
     let stream = client.stream(&lost).await.unwrap();
     assert_eq!(stream.status(), 410);
@@ -94,7 +94,7 @@ async fn rejected_streams_are_no_errors_in_the_log() {
     let poll = tokio::spawn(async move {
         loop {
             let response = poll.get(&path).await;
-            if response.body["message"]
+            if response.json()["message"]
                 .to_string()
                 .contains("shutting down")
             {
@@ -472,7 +472,7 @@ pub async fn write(clients: Clients, changes: Arc<Changes>, mut random: StdRng, 
             continue;
         }
         changes.made.fetch_add(1, Ordering::Relaxed);
-        let id = response.body["id"].as_i64();
+        let id = response.json()["id"].as_i64();
         match (collection, response.status, id) {
             ("pets", 201, Some(id)) => pets.push(id),
             ("orders", 201, Some(id)) => orders.push(id),
@@ -484,7 +484,7 @@ pub async fn write(clients: Clients, changes: Arc<Changes>, mut random: StdRng, 
                 .acknowledged
                 .lock()
                 .unwrap()
-                .push((subject, response.body));
+                .push((subject, response.json()));
         }
     }
 }
@@ -520,7 +520,7 @@ async fn follow_feed(
             .await
         {
             Ok(page) if page.status == 200 => {
-                log.extend(page.body.as_array().unwrap().iter().cloned());
+                log.extend(page.json().as_array().unwrap().iter().cloned());
                 after = position(&page);
             }
             Ok(page) => page.assert_error(503, "unavailable"),

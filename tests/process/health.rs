@@ -57,7 +57,7 @@ async fn readiness_fails_while_draining() {
     let draining = async || status(&service, "/readyz").await == 503;
     eventually("readiness to fail", draining).await;
     let response = client.get("/readyz").await;
-    assert_eq!(response.body["message"], "the service is shutting down");
+    assert_eq!(response.json()["message"], "the service is shutting down");
     assert_eq!(client.create("Rex").await.unwrap().status, 201);
     assert!(service.wait().success());
 }

@@ -383,7 +383,7 @@ async fn samples_have_categories(home: &Home) {
     let service = home.serve();
     let client = Client::new(&service, &key);
     let names = async |client: &Client| {
-        let categories = client.get("/v1/categories").await.body;
+        let categories = client.get("/v1/categories").await.json();
         let categories = categories.as_array().unwrap().clone();
         let name = |category: Value| category["name"].as_str().unwrap().to_string();
         categories.into_iter().map(name).collect::<Vec<_>>()
@@ -424,11 +424,11 @@ async fn orders_are_exported(home: &Home) {
     for name in ["=1+1", "Rex"] {
         let pet = json!({"name": name, "categoryId": 1, "status": "available"});
         let pet = client.send_json(Method::POST, "/v1/pets", &pet, None);
-        let body = json!({"petId": pet.await.unwrap().body["id"]});
+        let body = json!({"petId": pet.await.unwrap().json()["id"]});
         let order = client.send_json(Method::POST, "/v1/store/orders", &body, None);
         let order = order.await.unwrap();
         assert_eq!(order.status, 201, "{order:?}");
-        let get = |name: &str| order.body[name].to_string().replace('"', "");
+        let get = |name: &str| order.json()[name].to_string().replace('"', "");
         let columns = [
             "id",
             "petId",
@@ -448,7 +448,7 @@ async fn orders_are_exported(home: &Home) {
     let header = "id,petId,status,createdAt,updatedAt,expiresAt\n";
     assert_eq!(csv, format!("{header}{orders}"));
     let jsonl = run(home, &["export", "--orders"]).success().stdout;
-    let listed = client.get("/v1/store/orders").await.body;
+    let listed = client.get("/v1/store/orders").await.json();
     let lines = jsonl
         .lines()
         .map(|line| serde_json::from_str(line).unwrap());

@@ -67,12 +67,12 @@ fn assert_imported_once(home: &Home, file: &str, count: usize) {
 
 async fn total(client: &Client) -> i64 {
     let inventory = client.get("/v1/store/inventory").await;
-    inventory.body["total"].as_i64().unwrap()
+    inventory.json()["total"].as_i64().unwrap()
 }
 
 /// The highest id in the list.
 async fn newest_id(client: &Client) -> i64 {
-    let newest = client.get("/v1/pets?sort=desc&limit=1").await.body;
+    let newest = client.get("/v1/pets?sort=desc&limit=1").await.json();
     newest[0]["id"].as_i64().unwrap_or(0)
 }
 
@@ -165,7 +165,7 @@ async fn clients_see_every_chunk(home: &Home) {
     );
     let all = FEW as i64;
     assert_eq!((total(&client).await, newest_id(&client).await), (all, all));
-    let events = client.get("/v1/events?limit=100").await.body;
+    let events = client.get("/v1/events?limit=100").await.json();
     let subject = |event: &Value| event["subject"].as_str().unwrap().to_string();
     let subjects: Vec<_> = events.as_array().unwrap().iter().map(subject).collect();
     let expected: Vec<_> = (1..=100).map(|id| format!("pets/{id}")).collect();

@@ -69,7 +69,7 @@ async fn a_page_reads_a_bounded_number_of_rows() {
             for _ in 0..3 {
                 let Some(page) = path.take() else { break };
                 let response = client.get(&page).await;
-                assert_eq!(response.status, 200, "{page}: {}", response.body);
+                assert_eq!(response.status, 200, "{page}: {}", response.text());
                 pages += 1;
                 let link = response
                     .headers

@@ -6,14 +6,10 @@ use std::process::{Child, Stdio};
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
-use support::{TIMEOUT, eventually, wait_for};
+use support::{Response, TIMEOUT, eventually, wait_for};
 use tokio::{task::JoinSet, time::timeout};
 
-use crate::{
-    client::{Client, Response},
-    harness::Service,
-    replicas::Deployment,
-};
+use crate::{client::Client, harness::Service, replicas::Deployment};
 
 const ORDERS: &str = "/v1/store/orders";
 
@@ -58,7 +54,7 @@ impl<'a> OpenTransaction<'a> {
 async fn create_pet(client: &Client) -> i64 {
     let pet = json!({"name": "Rex", "categoryId": 1, "status": "available"});
     let created = client.send_json(Method::POST, "/v1/pets", &pet, None).await;
-    created.unwrap().body["id"].as_i64().unwrap()
+    created.unwrap().json()["id"].as_i64().unwrap()
 }
 
 /// Creates a pet and places an order for it. Returns the ids of both.
@@ -66,7 +62,7 @@ async fn create_order(client: &Client) -> (i64, i64) {
     let pet = create_pet(client).await;
     let placed = send(client, place(pet)).await;
     assert_eq!(placed.status, 201, "{placed:?}");
-    (pet, placed.body["id"].as_i64().unwrap())
+    (pet, placed.json()["id"].as_i64().unwrap())
 }
 
 type Request = (Method, String, Value);
@@ -106,7 +102,8 @@ async fn send(client: &Client, (method, path, body): Request) -> Response {
 #[track_caller]
 fn assert_locked(response: &Response) {
     response.assert_error(503, "unavailable");
-    let message = response.body["message"].as_str().unwrap();
+    let body = response.json();
+    let message = body["message"].as_str().unwrap();
     assert!(message.contains("nothing was changed"), "{message}");
 }
 
@@ -140,7 +137,7 @@ async fn change_others(client: &Client) {
             for round in 0..10 {
                 let placed = send(&client, place(pet)).await;
                 assert_eq!(placed.status, 201, "{placed:?}");
-                let order = placed.body["id"].as_i64().unwrap();
+                let order = placed.json()["id"].as_i64().unwrap();
                 let to = if round == 9 { "complete" } else { "cancel" };
                 let closed = send(&client, transition(order, to)).await;
                 assert_eq!(closed.status, 200, "{closed:?}");
@@ -322,7 +319,7 @@ async fn a_lock_timeout_is_reported() {
     let placed = order(pet, "second").await;
     assert_eq!(placed.status, 201, "{placed:?}");
     assert!(!placed.headers.contains_key("idempotent-replayed"));
-    assert_eq!(order(pet, "second").await.body, placed.body);
+    assert_eq!(order(pet, "second").await.json(), placed.json());
     // Nothing was changed.
     for (request, status) in [
         (transition(sale, "return"), 200),
@@ -353,7 +350,7 @@ async fn orders_expire_while_another_pet_is_locked() {
     let available = async |count| {
         let expected = json!({"available": count, "pending": 6 - count, "sold": 0, "total": 6});
         eventually("orders to expire", async || {
-            client.get("/v1/store/inventory").await.body == expected
+            client.get("/v1/store/inventory").await.json() == expected
         })
         .await;
     };

@@ -37,7 +37,7 @@ async fn place_orders(client: &Client, count: i64) {
 /// Waits until every pet is available again.
 async fn wait_until_available(client: &Client, count: i64) {
     let available = json!({"available": count, "pending": 0, "sold": 0, "total": count});
-    let all_available = async || client.get("/v1/store/inventory").await.body == available;
+    let all_available = async || client.get("/v1/store/inventory").await.json() == available;
     eventually("available pets", all_available).await;
 }
 
@@ -52,7 +52,7 @@ async fn orders_expire_after_a_restart() {
     let service = home.serve();
     let client = Client::new(&service, &key);
     wait_until_available(&client, 5).await;
-    let orders = client.get("/v1/store/orders").await.body;
+    let orders = client.get("/v1/store/orders").await.json();
     for order in orders.as_array().unwrap() {
         assert_eq!(order["status"], "cancelled");
         let [updated, expires] = ["updatedAt", "expiresAt"].map(|name| time(&order[name]));
@@ -64,7 +64,7 @@ async fn orders_expire_after_a_restart() {
     let order = json!({"petId": 1});
     let path = "/v1/store/orders";
     let placed = client.send_json(Method::POST, path, &order, None).await;
-    assert_eq!(placed.unwrap().body.get("expiresAt"), None::<&Value>);
+    assert_eq!(placed.unwrap().json().get("expiresAt"), None::<&Value>);
 }
 
 /// Three replicas expire the same orders concurrently; each order expires once.

@@ -15,7 +15,7 @@ const EVENTS: &str = "SELECT concat_ws(' ', type, resource_id, 'by ' || api_key_
 async fn change(client: &Client, method: Method, path: &str, body: Value) -> Value {
     let response = client.send_json(method, path, &body, None).await.unwrap();
     assert!(response.status < 300, "{path}: {response:?}");
-    response.body
+    response.json()
 }
 
 /// A session of another program.
@@ -143,6 +143,6 @@ async fn a_transaction_that_is_left_open_is_reported() {
     assert_eq!(warning["pid"], pid, "{warning}");
     program.batch_execute("COMMIT").await.unwrap();
     service.event("the event log is no longer held back");
-    let events = deployment.client(0).get("/v1/events").await.body;
+    let events = deployment.client(0).get("/v1/events").await.json();
     assert_eq!(events[0]["data"]["name"], "open");
 }

@@ -4,12 +4,12 @@ use std::{thread, time::Duration};
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use support::{Cluster, Finished, eventually, signal, wait_for};
+use support::{Cluster, Finished, Response, eventually, signal, wait_for};
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_postgres::NoTls;
 
 use crate::{
-    client::{Client, LoadGenerator, Pet, Response, WriteResults},
+    client::{Client, LoadGenerator, Pet, WriteResults},
     harness::{Home, PETSTORE, Service},
 };
 
@@ -151,7 +151,7 @@ async fn an_unresponsive_host_is_skipped() {
 async fn cached_responses_reflect_the_writes_of_all_replicas() {
     let deployment = Deployment::start_with(3, &["--metrics-listen", "127.0.0.1:0"]);
     let clients: Vec<_> = (0..3).map(|replica| deployment.client(replica)).collect();
-    let id = clients[0].create("Rex 0").await.unwrap().body["id"].clone();
+    let id = clients[0].create("Rex 0").await.unwrap().json()["id"].clone();
     let paths = [
         format!("/v1/pets?id={id}"),
         "/v1/pets?limit=1".into(),
@@ -162,7 +162,7 @@ async fn cached_responses_reflect_the_writes_of_all_replicas() {
             .iter()
             .flat_map(|c| paths.iter().map(move |p| (c, p)))
         {
-            assert_eq!(client.get(path).await.body[0]["name"], name, "{path}");
+            assert_eq!(client.get(path).await.json()[0]["name"], name, "{path}");
         }
     };
     for number in 1..=30 {
@@ -258,7 +258,8 @@ fn spawn_create(client: &Client, name: &'static str) -> JoinHandle<Response> {
 #[track_caller]
 fn assert_unknown(response: &Response) {
     response.assert_error(503, "unavailable");
-    let message = response.body["message"].as_str().unwrap();
+    let body = response.json();
+    let message = body["message"].as_str().unwrap();
     assert!(
         message.contains("may or may not have been made"),
         "{message}"
@@ -345,7 +346,7 @@ async fn a_timed_out_create_leaves_no_transaction_open() {
 async fn a_rejected_statement_leaves_no_transaction_open() {
     let deployment = Deployment::start(1);
     let client = deployment.client(0);
-    let id = client.create("Rex").await.unwrap().body["id"].clone();
+    let id = client.create("Rex").await.unwrap().json()["id"].clone();
     let path = format!("/v1/pets/{id}");
     let rename = async |name: &str| {
         let change = json!({ "name": name });
@@ -459,7 +460,8 @@ async fn follow(
         let page = client.send_json(Method::GET, &path, &Value::Null, None);
         match page.await.unwrap() {
             page if page.status == 200 => {
-                let events = page.body.as_array().unwrap().iter();
+                let page_of_events = page.json();
+                let events = page_of_events.as_array().unwrap().iter();
                 names.extend(events.map(|event| event["data"]["name"].as_str().unwrap().into()));
                 path = page.next().unwrap();
             }

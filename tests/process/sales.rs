@@ -17,11 +17,11 @@ use std::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
-use support::Cluster;
+use support::{Cluster, Response};
 use tokio::task::JoinSet;
 
 use crate::{
-    client::{Client, Response},
+    client::Client,
     harness::{Home, Service},
     linearizability::{Invocation, Operation, Outcome, Status, check_linearizable},
 };
@@ -159,7 +159,7 @@ impl Deployment<'_> {
         for _ in 0..PETS {
             let pet = json!({"name": "Rex", "categoryId": 1, "status": "available"});
             let created = client.send_json(Method::POST, "/v1/pets", &pet, None).await;
-            let id = created.unwrap().body["id"].as_i64().unwrap();
+            let id = created.unwrap().json()["id"].as_i64().unwrap();
             workload.pets.insert(id, Mutex::default());
         }
         let workload = Arc::new(workload);
@@ -344,7 +344,7 @@ impl Workload {
 
     /// A retry with the same idempotency key replays the first response.
     fn check_replay(&self, first: &Response, retried: &Response) {
-        let same = (first.status, &first.body) == (retried.status, &retried.body);
+        let same = (first.status, &first.json()) == (retried.status, &retried.json());
         if !same || !retried.headers.contains_key("idempotent-replayed") {
             let violation = format!("first {first:?}, then {retried:?}");
             self.violations.lock().unwrap().push(violation);
@@ -361,7 +361,7 @@ impl Workload {
         else {
             return;
         };
-        for order in found.body.as_array().into_iter().flatten() {
+        for order in found.json().as_array().into_iter().flatten() {
             let (id, pet) = (
                 order["id"].as_i64().unwrap(),
                 order["petId"].as_i64().unwrap(),
@@ -426,7 +426,10 @@ impl Workload {
                     (Invocation::Return(order), Outcome::Changed) => (order, &["returned"][..]),
                     _ => continue,
                 };
-                let now = client.get(&format!("/v1/store/orders/{order}")).await.body;
+                let now = client
+                    .get(&format!("/v1/store/orders/{order}"))
+                    .await
+                    .json();
                 let status = now["status"].as_str().unwrap_or_default();
                 if !statuses.contains(&status) || now["petId"] != *pet {
                     violations.push(format!("pet {pet}: {operation:?}, but the order is {now}"));
@@ -448,14 +451,18 @@ fn status_json(status: Status) -> Value {
 }
 
 fn outcome_of(invocation: Invocation, response: &Response) -> Outcome {
-    let status = match response.body["status"].as_str() {
+    let status = match response.json()["status"].as_str() {
         Some("available") => Status::Available,
         Some("pending") => Status::Pending,
         Some("sold") => Status::Sold,
         _ => Status::Absent,
     };
-    match (response.status, response.body["code"].as_str(), invocation) {
-        (201, _, Invocation::Place) => Outcome::Placed(response.body["id"].as_i64().unwrap()),
+    match (
+        response.status,
+        response.json()["code"].as_str(),
+        invocation,
+    ) {
+        (201, _, Invocation::Place) => Outcome::Placed(response.json()["id"].as_i64().unwrap()),
         (200, _, Invocation::Complete(_) | Invocation::Cancel(_) | Invocation::Return(_)) => {
             Outcome::Changed
         }

@@ -13,14 +13,11 @@ use futures_util::future::join_all;
 use rand::{RngExt, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
-use support::{eventually, random, rounds};
+use support::{Response, eventually, random, rounds};
 use tokio::{task::JoinSet, time::sleep};
 use tokio_postgres::NoTls;
 
-use crate::{
-    client::{Client, Response},
-    replicas::Deployment,
-};
+use crate::{client::Client, replicas::Deployment};
 
 const PETS: usize = 4;
 const CLIENTS: usize = 12;
@@ -65,7 +62,7 @@ impl Shop {
         }
         assert_eq!(placed.status, 201, "{placed:?}");
         self.placed.fetch_add(1, Ordering::Relaxed);
-        let path = format!("{ORDERS}/{}/cancel", placed.body["id"]);
+        let path = format!("{ORDERS}/{}/cancel", placed.json()["id"]);
         let cancelled = self.send(&path, &Value::Null).await;
         assert_eq!(cancelled.status, 200, "{cancelled:?}");
     }
@@ -116,7 +113,7 @@ async fn a_replica_that_is_stopped_inside_a_batch_fails_no_request_of_another() 
     for _ in 0..PETS {
         let pet = json!({"name": "Rex", "categoryId": 1, "status": "available"});
         let created = shop.send("/v1/pets", &pet).await;
-        pets.push(created.body["id"].as_i64().unwrap());
+        pets.push(created.json()["id"].as_i64().unwrap());
     }
     let rounds = rounds(6, 60);
     let mut unknown_rounds = 0;
@@ -158,7 +155,7 @@ async fn a_replica_that_is_stopped_inside_a_batch_fails_no_request_of_another() 
             }
             assert_eq!(ordered.status, 201, "{ordered:?}");
             shop.placed.fetch_add(1, Ordering::Relaxed);
-            let path = format!("{ORDERS}/{}/cancel", ordered.body["id"]);
+            let path = format!("{ORDERS}/{}/cancel", ordered.json()["id"]);
             let cancelled = shop
                 .other
                 .send_json(Method::POST, &path, &Value::Null, None);

@@ -14,11 +14,11 @@ use std::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use reqwest::Method;
 use serde_json::{Value, json};
-use support::{Cluster, Received, Receiver, Reply, eventually};
+use support::{Cluster, Received, Receiver, Reply, Response, eventually};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::{
-    client::{Client, Response},
+    client::Client,
     event_log::{Changes, Clients, write},
     harness::{Home, Service},
 };
@@ -83,9 +83,10 @@ async fn create_webhook(
     }
     let created = post(client, "/v1/webhooks", &body).await;
     assert_eq!(created.status, 201, "{created:?}");
-    let secret = created.body["secret"].as_str().unwrap();
+    let body = created.json();
+    let secret = body["secret"].as_str().unwrap();
     secrets.lock().unwrap().insert(path.into(), secret.into());
-    created.body["id"].as_i64().unwrap()
+    created.json()["id"].as_i64().unwrap()
 }
 
 /// Fails, is slow, or closes the connection, at random.
@@ -201,7 +202,7 @@ async fn run(home: &Home, replicas: usize, kills: usize) {
     for id in ids.values() {
         eventually("nothing is left to retry", async || {
             let path = format!("/v1/webhooks/{id}/deliveries");
-            client.get(&path).await.body == json!([])
+            client.get(&path).await.json() == json!([])
         })
         .await;
     }
@@ -213,7 +214,8 @@ async fn read_log(client: &Client) -> BTreeMap<String, String> {
     let mut next = "/v1/events?limit=1000".to_string();
     loop {
         let page = client.get(&next).await;
-        let events = page.body.as_array().unwrap();
+        let page_of_events = page.json();
+        let events = page_of_events.as_array().unwrap();
         if events.is_empty() {
             return log;
         }

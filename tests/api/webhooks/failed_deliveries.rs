@@ -2,10 +2,11 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use support::{Backend, eventually};
 
 use super::{URL, create, get, message};
-use crate::{client::Response, harness::Server};
+use support::{Backend, Response, eventually};
+
+use crate::harness::Server;
 
 support::cases! {
     DATABASES: [

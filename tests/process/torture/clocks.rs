@@ -13,10 +13,10 @@ use petstore::{
 use rand::RngExt;
 use reqwest::Method;
 use serde_json::{Value, json};
-use support::{Cluster, Finished, eventually, random, rounds, wait_for};
+use support::{Cluster, Finished, Response, eventually, random, rounds, wait_for};
 
 use crate::{
-    client::{Client, Response},
+    client::Client,
     harness::{Home, Service},
 };
 
@@ -67,10 +67,10 @@ async fn create_pet(client: &Client, name: &str) -> Response {
 async fn create_order(client: &Client, name: &str) -> String {
     let created = create_pet(client, name).await;
     assert_eq!(created.status, 201, "{created:?}");
-    let order = json!({"petId": created.body["id"]});
+    let order = json!({"petId": created.json()["id"]});
     let placed = post(client, ORDERS, &order, &format!("order-{name}")).await;
     assert_eq!(placed.status, 201, "{placed:?}");
-    format!("{ORDERS}/{}", placed.body["id"])
+    format!("{ORDERS}/{}", placed.json()["id"])
 }
 
 /// Asserts that neither the pet's idempotency key nor its order has expired.
@@ -89,7 +89,7 @@ async fn assert_replayed(client: &Client, name: &str) {
 }
 
 async fn wait_until_expired(client: &Client, order: &str) {
-    let is_cancelled = async || client.get(order).await.body["status"] == "cancelled";
+    let is_cancelled = async || client.get(order).await.json()["status"] == "cancelled";
     eventually("the order to expire", is_cancelled).await;
 }
 
@@ -277,7 +277,7 @@ async fn what_grows_old_while_a_store_is_closed_is_purged_in_the_end() {
     let client = Client::new(&service, &key);
     wait_until_all_expired(|sql| sqlite(&home, sql)).await;
     assert_replayed(&client, "old").await;
-    assert_eq!(client.get(&order).await.body["status"], "placed");
+    assert_eq!(client.get(&order).await.json()["status"], "placed");
     service.kill();
 
     let url: DatabaseUrl = home.url().parse().unwrap();
@@ -339,8 +339,8 @@ async fn deliveries_follow_the_clock_of_the_database() {
 
     sql(give_up);
     let (service, client) = replica(&fast);
-    let path = format!("/v1/webhooks/{}/deliveries", created.body["id"]);
-    let failed = &client.get(&path).await.body[0]["eventId"];
+    let path = format!("/v1/webhooks/{}/deliveries", created.json()["id"]);
+    let failed = &client.get(&path).await.json()[0]["eventId"];
     let path = format!("{path}/{}/retry", failed.as_str().unwrap());
     let retried = post(&client, &path, &Value::Null, "retry").await;
     assert_eq!(retried.status, 202, "{retried:?}");

@@ -115,8 +115,8 @@ async fn run(seed: u64, first: usize, end: usize) -> BTreeMap<u16, usize> {
     let ready = reqwest::get(service.url("/readyz")).await.unwrap();
     assert_eq!(ready.status(), 200);
     let created = client.create("Rex").await.unwrap();
-    let path = format!("/v1/pets/{}", created.body["id"]);
-    assert_eq!(client.get(&path).await.body, created.body);
+    let path = format!("/v1/pets/{}", created.json()["id"]);
+    assert_eq!(client.get(&path).await.json(), created.json());
     let memory = peak_memory(&service);
     assert!(memory <= MAX_MEGABYTES, "{memory} MB");
     for event in service.events() {

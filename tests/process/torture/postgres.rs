@@ -244,7 +244,7 @@ impl Campaign {
         let inventory = self.workload.clients[0]
             .get("/v1/store/inventory")
             .await
-            .body;
+            .json();
         if inventory != Value::Object(counted.into_iter().chain([total]).collect()) {
             violations.push(format!("the inventory is {inventory}"));
         }
@@ -282,12 +282,13 @@ impl Call {
             return None;
         };
         if response.status == 503 {
-            let message = response.body["message"].as_str().unwrap();
+            let body = response.json();
+            let message = body["message"].as_str().unwrap();
             self.may_be_executed |= !message.contains("nothing was changed");
             return None;
         }
         let is_replay = response.headers.contains_key("idempotent-replayed");
-        let got = (response.status, response.body);
+        let got = (response.status, response.json());
         let violation = match &self.response {
             Some(first) if *first != got || !is_replay => "differs from the first response",
             None if is_replay && !self.may_be_executed => {

@@ -16,12 +16,13 @@ use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
 use reqwest::Method;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::json;
-use support::{Finished, random, rounds};
 use tokio::task::JoinSet;
 
 use super::disk::{self, Failures, Faults, Image, Trace};
+use support::{Finished, Response, random, rounds};
+
 use crate::{
-    client::{Client, Response},
+    client::Client,
     event_log::UNLOGGED_IN_FILE,
     harness::{Home, Service},
 };
@@ -460,7 +461,7 @@ async fn change(client: &Client, id: i64, trace: &Path, random: &mut StdRng) -> 
 fn outcome(response: reqwest::Result<Response>) -> Outcome {
     let response = response.unwrap();
     match response.status {
-        201 => Outcome::Acknowledged(response.body["id"].as_i64().unwrap()),
+        201 => Outcome::Acknowledged(response.json()["id"].as_i64().unwrap()),
         _ => unavailable(&response),
     }
 }

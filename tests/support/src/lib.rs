@@ -9,6 +9,7 @@ mod database;
 mod identity;
 pub mod postgres;
 mod receiver;
+mod response;
 pub mod suite;
 mod wait;
 
@@ -18,5 +19,6 @@ pub use database::{Database, Lock};
 pub use identity::{Identity, self_signed};
 pub use postgres::Cluster;
 pub use receiver::{Received, Receiver, Reply};
+pub use response::Response;
 pub use suite::Backend;
 pub use wait::{TIMEOUT, eventually, wait_for};
