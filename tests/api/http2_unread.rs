@@ -5,7 +5,7 @@ use std::{net::IpAddr, time::Duration};
 
 use http::Version;
 use petstore::server::Limits;
-use support::{Backend, eventually};
+use support::{Backend, TIMEOUT, eventually};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split},
     time::{sleep, timeout},
@@ -129,7 +129,7 @@ impl Client {
                 sleep(Duration::from_millis(50)).await;
             }
         };
-        let read = timeout(Duration::from_secs(60), reading).await;
+        let read = timeout(TIMEOUT, reading).await;
         assert!(read.is_ok(), "the condition does not hold");
     }
 
@@ -141,7 +141,7 @@ impl Client {
                 assert_ne!(read.unwrap(), 0, "closed");
             }
         };
-        let read = timeout(Duration::from_secs(30), reading).await;
+        let read = timeout(TIMEOUT, reading).await;
         let responses = self.responses();
         assert!(read.is_ok(), "{responses} responses instead of {count}");
     }
@@ -156,7 +156,7 @@ impl Client {
                 .is_ok_and(|read| read > 0)
             {}
         };
-        let read = timeout(Duration::from_secs(60), reading).await;
+        let read = timeout(TIMEOUT, reading).await;
         assert!(read.is_ok(), "still open");
     }
 }

@@ -10,7 +10,7 @@ use rustls::{
     ClientConfig,
     version::{TLS12, TLS13},
 };
-use support::{Backend, eventually, self_signed};
+use support::{Backend, TIMEOUT, eventually, self_signed};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -134,7 +134,7 @@ async fn stalled_handshakes_time_out(backend: Backend) {
         assert!(conn.next().await.is_none());
     }
     let with_long_timeouts =
-        |config: &mut ServerConfig| config.service.server.head_timeout = Duration::from_secs(600);
+        |config: &mut ServerConfig| config.service.server.head_timeout = 2 * TIMEOUT;
     let server = Server::start_with(backend, with_long_timeouts).await;
     let mut streams = Vec::new();
     for bytes in stalled {
@@ -143,7 +143,7 @@ async fn stalled_handshakes_time_out(backend: Backend) {
         streams.push(stream);
     }
     // Well below the handshake timeout, so shutdown did not wait for it.
-    let stopped = timeout(Duration::from_secs(60), server.stop()).await;
+    let stopped = timeout(TIMEOUT, server.stop()).await;
     assert!(stopped.is_ok(), "still running");
 }
 

@@ -130,7 +130,8 @@ async fn a_prepared_transaction_holds_back_later_events_through_a_crash(_: Backe
     assert_eq!(names(&store).await, ["first", "second", "third"]);
 }
 
-/// What others have decided is readable at once, also while a transaction is open.
+/// Events that another replica has decided are readable at once, also while a transaction is
+/// open.
 async fn a_replica_that_starts_knows_what_is_decided(_: Backend) {
     let server = Server::new(shared()).await;
     for name in ["a", "b"] {

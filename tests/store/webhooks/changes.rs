@@ -293,7 +293,7 @@ async fn enabling_after_events_expired_continues_with_the_newest(backend: Backen
     db.save(id, expired.clone()).await;
     set_enabled(db, id, newest, true).await;
     assert_eq!(db.get(id).await.position, newest);
-    // Unless a client has chosen another position meanwhile.
+    // Unless a client has chosen another position in between.
     db.save(id, expired).await;
     let chosen = db.events(0).await[0];
     let replayed = db.store.webhook_replay(id, chosen, Scopes::all());

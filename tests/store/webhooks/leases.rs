@@ -83,7 +83,7 @@ async fn an_expired_lease_moves_to_another_replica(backend: Backend) {
     assert!(lease(other, "other").await.is_empty());
     assert!(save(one, "one", 1, events[0]).await);
     assert!(!save(other, "other", 1, events[1]).await);
-    // Still its own, as nobody else has it.
+    // Still its own, as no other replica has it.
     expire_in(db, -1);
     assert!(save(one, "one", 1, events[0]).await);
     assert_eq!(lease(other, "other").await, [1]);
@@ -179,7 +179,7 @@ async fn concurrent_changes_of_a_webhook_are_all_made(backend: Backend) {
         (n, update(stores[n % 2], id, change).await)
     };
     let changes = join_all((0..20).map(change));
-    // A replica that delivers meanwhile saves only what belongs to the current epoch.
+    // A replica that delivers at the same time saves only what belongs to the current epoch.
     let saves = async {
         let mut saved = EventId::START;
         for event in events {

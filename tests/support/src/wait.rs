@@ -9,8 +9,6 @@ use std::{
 /// requirement: it is far more than a busy machine needs.
 pub const TIMEOUT: Duration = Duration::from_secs(300);
 
-const INTERVAL: Duration = Duration::from_millis(10);
-
 /// Polls until the closure returns a value.
 #[track_caller]
 pub fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
@@ -20,15 +18,18 @@ pub fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
             return value;
         }
         assert!(started.elapsed() < TIMEOUT, "timed out waiting for {what}");
-        thread::sleep(INTERVAL);
+        thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// Polls an asynchronous condition until it holds.
+/// Polls an asynchronous condition until it holds. The intervals grow: a condition is often a
+/// request, and those of many tests would keep the machine busy.
 pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let polling = async {
+        let mut interval = Duration::from_millis(5);
         while !condition().await {
-            tokio::time::sleep(INTERVAL).await;
+            tokio::time::sleep(interval).await;
+            interval = (2 * interval).min(Duration::from_millis(50));
         }
     };
     let polled = tokio::time::timeout(TIMEOUT, polling).await;
