@@ -176,8 +176,8 @@ impl Store {
         Ok(self.execute_once(None, rotate).await?.ok())
     }
 
-    /// Records how API keys were used. Returns the ids of those for which it did: not of
-    /// those that another transaction has locked.
+    /// Records the usage of API keys. Returns the ids of the keys that were updated: those
+    /// that another transaction has locked are left out.
     pub async fn api_key_record_usage(
         &self,
         usage: Vec<ApiKeyUsage>,

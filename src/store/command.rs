@@ -51,7 +51,7 @@ pub(super) trait Command: Send + 'static {
     /// order that claims it, an order with its pet.
     fn keys(&self, keys: &mut Keys);
 
-    /// Decides what is changed. It may run more than once, and has no effect outside `draft`.
+    /// Decides the changes. It may run more than once, and has no effect outside `draft`.
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Self::Output, Self::Rejection>;
 
     /// The id that an idempotency key remembers.
@@ -108,7 +108,7 @@ pub(super) enum Reply<T, R> {
 }
 
 impl<T, R> Reply<T, R> {
-    /// The result of a command without an idempotency key.
+    /// Returns the result of a command without an idempotency key.
     pub(super) fn executed(self) -> Result<T, R> {
         match self {
             Self::Executed(result) => result,
@@ -118,8 +118,8 @@ impl<T, R> Reply<T, R> {
         }
     }
 
-    /// The result of a request. A retry gets the resource that `read` returns for the recorded
-    /// id.
+    /// Returns the result of a request. A retry gets the resource that `read` returns for the
+    /// recorded id.
     pub(super) async fn or_replay(
         self,
         read: impl AsyncFnOnce(i64) -> Result<Result<T, R>, Error>,
@@ -149,7 +149,7 @@ pub(super) trait PendingCommand: Send {
     fn finish(self: Box<Self>, committed: Result<(), Error>);
 }
 
-/// A command with those who wait for it.
+/// A queued command, with the channel for its result.
 pub(super) struct QueuedCommand<C: Command> {
     command: C,
     /// `None` if the service makes the change.
@@ -241,7 +241,7 @@ fn record_key(request: &IdempotentRequest) -> (i64, CompactString) {
     (request.api_key_id, request.key.as_str().into())
 }
 
-/// The recorded result of the first request with an idempotency key.
+/// Returns the recorded result of the first request with an idempotency key.
 fn replay<T, R: RecordedRejection>(
     record: &IdempotencyRecord,
     request: &IdempotentRequest,

@@ -1,4 +1,4 @@
-//! Deliveries: the progress of a webhook, what has failed, and retries.
+//! Deliveries: the progress of webhooks, failures, and retries.
 
 use jiff::Timestamp;
 
@@ -29,7 +29,8 @@ statements! {
         "SELECT {} FROM webhooks WHERE state = 'enabled' ORDER BY id",
         names(&LeasedWebhook::columns(""))
     );
-    /// At least one row, with the number of all and when the next one is due.
+    /// Returns at least one row, with the number of all retries and the time when the next one
+    /// is due.
     RETRIES(Int, Int, Int, Int) = format!(
         "SELECT count, next_at, {}
          FROM (
@@ -180,9 +181,9 @@ impl Store {
         }
     }
 
-    /// Saves what was achieved for a webhook, all or nothing. Returns `false`, and saves
-    /// nothing, if `owner` no longer has its lease, or its epoch is another. A lease that has
-    /// expired counts until another replica has it.
+    /// Saves the progress of a webhook, all or nothing. Returns `false`, and saves nothing, if
+    /// `owner` no longer has its lease, if it is disabled or deleted, or if its epoch has
+    /// changed. An expired lease counts until another replica has it.
     pub async fn webhook_save(
         &self,
         id: WebhookId,
@@ -199,7 +200,7 @@ impl Store {
         Ok(self.execute_once(None, save).await?.is_ok())
     }
 
-    /// The deliveries to be retried, at most `limit` of those that are due.
+    /// Returns the deliveries to be retried, at most `limit` of those that are due.
     pub async fn delivery_retries(
         &self,
         id: WebhookId,

@@ -13,7 +13,7 @@ use crate::privileges::successor_of_root;
 
 pub(super) type Cause = Arc<dyn error::Error + Send + Sync>;
 
-/// Why a store cannot be opened. Nothing was changed in it.
+/// The reason why a store cannot be opened. Nothing was changed in it.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(
@@ -95,7 +95,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// The error of a file, for `map_err`.
+    /// Converts the error of a file, for `map_err`.
     pub(super) fn file(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
         |cause| Self::File {
             path: path.into(),
@@ -103,7 +103,7 @@ impl OpenError {
         }
     }
 
-    /// The error of SQLite on a file, for `map_err`.
+    /// Converts the error of SQLite on a file, for `map_err`.
     pub(super) fn database(path: &Path) -> impl Fn(rusqlite::Error) -> Self + Copy {
         |cause| Self::Database {
             path: path.into(),
@@ -111,7 +111,7 @@ impl OpenError {
         }
     }
 
-    /// The error of a PostgreSQL server, for `map_err`.
+    /// Converts the error of a PostgreSQL server, for `map_err`.
     pub(super) fn postgres<E: Into<PostgresError>>(server: &str) -> impl Fn(E) -> Self + Copy {
         |cause| Self::Postgres {
             server: server.into(),
@@ -120,8 +120,8 @@ impl OpenError {
     }
 }
 
-/// Says what is in the way of using a file, and what to do about it, if that depends on its
-/// folder. The command line has words for the rest.
+/// Explains why a file cannot be used, and what to do about it, if that depends on its folder.
+/// The command line explains other errors.
 pub(crate) fn explain(path: &Path, cause: &io::Error) -> String {
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let current = env::current_dir().unwrap_or(".".into());
@@ -154,7 +154,7 @@ pub(crate) fn explain(path: &Path, cause: &io::Error) -> String {
     }
 }
 
-/// Says why SQLite failed, and what to do about it.
+/// Explains why SQLite failed, and what to do about it.
 pub(super) fn sqlite_reason(cause: &rusqlite::Error) -> String {
     use ErrorCode::*;
     const FULL: &str = "the disk is full; free some space and try again";
@@ -168,7 +168,7 @@ pub(super) fn sqlite_reason(cause: &rusqlite::Error) -> String {
             "it is a symbolic link, which is not followed; specify the file that it leads to"
         }
         Some(DiskFull) => FULL,
-        // It has no room for the index of the WAL.
+        // The disk has no room for the index of the WAL.
         Some(SystemIoFailure) if extended == Some(ffi::SQLITE_IOERR_SHMSIZE) => FULL,
         Some(ReadOnly | CannotOpen | PermissionDenied) => {
             "SQLite has to write to the file and to its folder, and cannot; run this as a user \
@@ -185,7 +185,7 @@ pub(super) fn sqlite_reason(cause: &rusqlite::Error) -> String {
     words.into()
 }
 
-/// Says why a call failed.
+/// Explains why a call failed.
 fn reason(cause: &Cause) -> String {
     match cause.downcast_ref() {
         Some(cause) => sqlite_reason(cause),
@@ -193,7 +193,7 @@ fn reason(cause: &Cause) -> String {
     }
 }
 
-/// Why a call to the store failed.
+/// The reason why a call to the store failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// The queue is full (backpressure). Nothing was changed.
@@ -211,7 +211,7 @@ pub enum Error {
 }
 
 impl From<PostgresError> for Error {
-    /// For an error after which nothing was changed.
+    /// Converts an error after which nothing was changed.
     fn from(error: PostgresError) -> Self {
         if error.is_bug() {
             Self::Internal(Arc::new(error))

@@ -25,7 +25,7 @@ pub(super) struct WriteChunk(pub(super) ImportChunk);
 impl Command for WriteChunk {
     const LANE: Lane = Lane::Bulk;
 
-    /// The sequence number of the newest event before it.
+    /// The sequence number of the newest event before the chunk.
     type Output = i64;
     /// The import is not where the chunk begins.
     type Rejection = NotFound;
@@ -92,7 +92,7 @@ impl Store {
         Ok(self.execute_once(None, WriteChunk(chunk)).await?.ok())
     }
 
-    /// The number of records of an import that are done.
+    /// Returns the number of records of an import that are done.
     pub async fn import_progress(&self, id: ImportId) -> Result<i64, Error> {
         let id = id.to_value().into_owned();
         let import: Option<Import> = self.find(&GET, vec![id]).await?;

@@ -1,9 +1,9 @@
 //! The statements of lists with keyset pagination, for both databases.
 //!
-//! A page is read from an index that has the list's order, from where the previous page
-//! ended, so its cost depends neither on the number of rows nor on the depth. Where no
-//! index has all filters, the rows of one are examined for the others, but only so many
-//! per page: it may have fewer items than its limit, and still a next page.
+//! A page is read from an index that has the list's order, from where the previous page ended,
+//! so its cost depends neither on the number of rows nor on the depth. Where no index has all
+//! filters, the rows of one are examined for the others, but at most `MAX_EXAMINED` per page:
+//! a page may have fewer items than its limit, and still a next page.
 
 use super::{
     statements::NamedSql,
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// How many rows are examined for a page.
+/// The maximum number of rows that are examined for a page.
 pub(super) const MAX_EXAMINED: i64 = 1000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,17 +35,17 @@ pub(super) enum Dialect {
 /// examines every row.
 #[derive(Debug)]
 pub(super) struct Select {
-    /// Depends on which filters there are, not on their values.
+    /// The text, which depends on which filters there are, not on their values.
     pub(super) sql: String,
-    /// Of `$1`, `$2` and so on, which first appear in this order.
+    /// The values of `$1`, `$2` and so on, which first appear in this order.
     pub(super) parameters: Vec<Value<'static>>,
     pub(super) examines: bool,
 }
 
 impl Select {
-    /// For a filter without ids. PostgreSQL has an index by category and status. SQLite has
-    /// one for each, as every change of a status would have to change that one too:
-    /// `walk_status` chooses between them if there are both filters.
+    /// Selects pets by a filter without ids. PostgreSQL has an index by category and status.
+    /// SQLite has one for each, because every change of a status would have to change a common
+    /// index too: `walk_status` chooses between them if there are both filters.
     pub(super) fn pets(query: &ListQuery<PetFilter>, dialect: Dialect, walk_status: bool) -> Self {
         let PetFilter {
             status,
@@ -105,12 +105,12 @@ impl Select {
         select.finish(query)
     }
 
-    /// For a list without a filter.
+    /// Selects the items of a list without a filter.
     pub(super) fn all<F: Filter<Item: Table>>(query: &ListQuery<F>, dialect: Dialect) -> Self {
         Builder::new::<F::Item>(dialect).finish(query)
     }
 
-    /// The deliveries of a webhook by the sequence number of their events.
+    /// Selects the deliveries of a webhook by the sequence number of their events.
     pub(super) fn deliveries(
         webhook: WebhookId,
         query: &ListQuery<DeliveryFilter>,
@@ -128,7 +128,7 @@ impl Select {
     }
 }
 
-/// The statements of a list, by the query strings that they are for.
+/// Returns the statements of a list, named after the query strings that they are for.
 pub(super) fn examples<F: Filter>(
     list: &str,
     queries: &[&str],
@@ -165,7 +165,7 @@ struct Builder {
     conditions: Vec<String>,
     /// The column of the index before the id, and the parameter that it equals, if any.
     key: Option<(&'static str, Option<String>)>,
-    /// What the index does not have.
+    /// The filters that the index does not have.
     examined: Vec<Equality>,
     parameters: Vec<Value<'static>>,
 }
@@ -189,7 +189,7 @@ impl Builder {
         format!("${}", self.parameters.len())
     }
 
-    /// The first column of an index by two columns.
+    /// Requires a value in the first column of an index by two columns.
     fn require(&mut self, (column, value): Equality) {
         let parameter = self.bind(value);
         self.conditions.push(format!("{column} = {parameter}"));
@@ -212,8 +212,8 @@ impl Builder {
         self.key = Some((column, Some(parameter)));
     }
 
-    /// Reads the names that start with a prefix. Where the previous page ended takes the
-    /// place of a bound.
+    /// Reads the names that start with a prefix. The position where the previous page ended
+    /// takes the place of a bound.
     fn walk_names(&mut self, prefix: &NamePrefix, is_continued: bool, sort: Sort) {
         if !is_continued || sort == Sort::Desc {
             let start = self.bind(Value::text(prefix.as_str().to_string()));
@@ -280,9 +280,9 @@ impl Builder {
         }
     }
 
-    /// The rows after the cursor, on SQLite. It would not enter the index of names at an
-    /// id, so the names that equal the last one are a range of their own, merged with the
-    /// others; ranges can be sorted only by what they return.
+    /// Selects the rows after the cursor, on SQLite. It would not enter the index of names at
+    /// an id, so the names that equal the last one are a range of their own, merged with the
+    /// others. Ranges can be sorted only by columns that they return.
     fn sqlite_rows<F: Filter>(&mut self, query: &ListQuery<F>) -> String {
         let (table, columns) = (self.table, self.columns.clone());
         let operator = after(query.sort);
@@ -305,7 +305,7 @@ impl Builder {
         )
     }
 
-    /// The conditions and the order of the rows after the cursor, on PostgreSQL.
+    /// Returns the conditions and the order of the rows after the cursor, on PostgreSQL.
     fn postgres_range<F: Filter>(&mut self, query: &ListQuery<F>) -> (String, String) {
         let operator = after(query.sort);
         let order = match &self.key {
@@ -330,8 +330,8 @@ impl Builder {
         (self.filter(&[is_after]), order)
     }
 
-    /// The pets of a category, on PostgreSQL: the first ones of each status, and of those
-    /// without one, merged.
+    /// Reads the pets of a category, on PostgreSQL: the first ones of each status, and of
+    /// those without one, merged.
     fn finish_category(mut self, query: &ListQuery<PetFilter>, category: Equality) -> Select {
         let category = self.bind(category.1);
         let position = query.after.as_ref();
@@ -368,7 +368,7 @@ impl Builder {
         }
     }
 
-    /// All conditions as a clause.
+    /// Returns all conditions as a clause.
     fn filter(&self, further: &[String]) -> String {
         let conditions = [&self.conditions, further].concat();
         if conditions.is_empty() {
@@ -378,7 +378,7 @@ impl Builder {
     }
 }
 
-/// Compares rows with the position that they come after.
+/// Returns the operator that compares rows with the position that they come after.
 fn after(sort: Sort) -> &'static str {
     match sort {
         Sort::Asc => ">",

@@ -12,8 +12,8 @@ use rustix::fs::{major, minor};
 
 use crate::atomic_file::side_file;
 
-/// Names the process that has a file locked, if it can be known, and says what to do: the end
-/// of a message that the file is in use by another petstore process.
+/// Names the process that has a file locked, if it can be known, and advises what to do: the
+/// end of a message that the file is in use by another petstore process.
 pub(super) fn holder_and_advice(database: &Path) -> String {
     // A service or an offline command locks the file itself, others only the index of the WAL.
     let paths = [database.into(), side_file(database, "-shm")];
@@ -34,8 +34,8 @@ pub(super) fn holder_and_advice(database: &Path) -> String {
     }
 }
 
-/// The process that has a file locked. Linux lists locks by device and inode, which some file
-/// systems, such as Btrfs, give other numbers there.
+/// Returns the process that has a file locked. Linux lists locks by device and inode; some
+/// file systems, such as Btrfs, show other numbers there.
 fn lock_holder(path: &Path) -> Option<u32> {
     let file = fs::metadata(path).ok()?;
     let device = file.dev();
@@ -51,7 +51,7 @@ fn lock_holder(path: &Path) -> Option<u32> {
     holders.find(|pid| ![0, process::id()].contains(pid))
 }
 
-/// The first argument of a petstore process. The others may be secret.
+/// Returns the first argument of a petstore process. The others may be secret.
 fn subcommand(pid: u32) -> Option<String> {
     let arguments = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let mut arguments = arguments.split(|byte| *byte == 0);

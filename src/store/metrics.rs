@@ -1,4 +1,4 @@
-//! What the store measures. Rendering is up to the caller.
+//! Metrics of the store. Rendering is up to the caller.
 
 use std::{
     sync::atomic::AtomicBool,
@@ -14,7 +14,7 @@ pub(crate) struct StoreMetrics<'a> {
     /// Empty on SQLite.
     pub(crate) pools: Vec<PoolMetrics>,
     pub(crate) commits: &'a CommitMetrics,
-    /// Only on SQLite.
+    /// `None` on PostgreSQL.
     pub(crate) wal: Option<&'a WalMetrics>,
     pub(crate) events: EventMetrics,
 }
@@ -23,7 +23,7 @@ pub(crate) struct StoreMetrics<'a> {
 pub(crate) struct EventMetrics {
     /// The last sequence number up to which the order of events is final.
     pub(crate) head: i64,
-    /// For how long a transaction in progress has held back the head; 0 on SQLite.
+    /// The time for which a transaction in progress has held back the head; 0 on SQLite.
     pub(crate) lag: Duration,
 }
 
@@ -85,6 +85,6 @@ pub(crate) struct WalMetrics {
     pub(crate) size: Gauge,
     pub(crate) checkpoints: Counter,
     pub(crate) checkpoint_failures: Counter,
-    /// Whether the last checkpoint failed.
+    /// True if the last checkpoint failed.
     pub(crate) failing: AtomicBool,
 }

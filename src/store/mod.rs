@@ -106,7 +106,7 @@ statements! {
     };
 }
 
-/// The statements that both databases execute, and the lists of one.
+/// Returns the statements that both databases execute, and the lists of one.
 fn shared_statements(dialect: Dialect) -> Vec<NamedSql> {
     let resources = [
         pets::ALL,
@@ -142,7 +142,7 @@ fn shared_statements(dialect: Dialect) -> Vec<NamedSql> {
     fixed.chain(lists.into_iter().flatten()).collect()
 }
 
-/// What a process opens the store for.
+/// The purpose for which a process opens the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Serves requests. An SQLite file has at most one such process.
@@ -151,12 +151,12 @@ pub enum Role {
     Command,
 }
 
-/// How to open a store.
+/// Options for opening a store.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub role: Role,
-    /// Whether to create the store if it does not exist. Only a service does: a command in
-    /// the wrong folder would create another one.
+    /// True to create the store if it does not exist. Only a service does: a command in the
+    /// wrong folder would create another one.
     pub create: bool,
     /// The capacity of each write queue. Writes beyond it are rejected.
     pub write_queue_capacity: usize,
@@ -207,10 +207,11 @@ pub struct Version {
     pub updates: u64,
 }
 
-/// Commands of the service that are queued at a time.
+/// The maximum number of commands of the service that are queued at a time.
 const MAX_CONCURRENT: usize = 64;
 
-/// How long a replica may deliver to a webhook after it has leased it or renewed the lease.
+/// The time for which a replica may deliver to a webhook after it has leased it or renewed the
+/// lease.
 pub const WEBHOOK_LEASE: SignedDuration = SignedDuration::from_secs(20);
 
 /// An open store on one of the databases.
@@ -236,8 +237,8 @@ impl Store {
         with!(self, db => db.close().await)
     }
 
-    /// Notes that the store is open now, for the next process: see [`Settling`]. On PostgreSQL
-    /// the clock of the server decides.
+    /// Records that the store is open now, for the next process: see [`Settling`]. On
+    /// PostgreSQL the clock of the server decides.
     pub async fn note_open(&self) -> Result<(), Error> {
         match self {
             Self::Sqlite(db) => db.note_open().await,
@@ -245,7 +246,7 @@ impl Store {
         }
     }
 
-    /// Limits a time of the clock of deliveries to what is certain to have passed.
+    /// Limits a time of the clock of deliveries to a time that has certainly passed.
     pub fn limit_to_certain(&self, time: Timestamp) -> Timestamp {
         match self {
             Self::Sqlite(db) => time.min(db.certain_time()),
@@ -258,7 +259,7 @@ impl Store {
         with!(self, db => db.ping().await)
     }
 
-    /// The failure of a client's call after which the store is not usable, until
+    /// Returns the failure of a client's call after which the store is not usable, until
     /// [`ping`](Self::ping) succeeds. `None` on PostgreSQL, where `ping` asks the server.
     pub fn failure(&self) -> Option<Error> {
         match self {
@@ -267,7 +268,7 @@ impl Store {
         }
     }
 
-    /// The current version, if this process is the only writer.
+    /// Returns the current version, if this process is the only writer.
     pub fn version(&self) -> Option<Version> {
         match self {
             Self::Sqlite(db) => Some(db.version()),
@@ -275,7 +276,7 @@ impl Store {
         }
     }
 
-    /// The version that is known without asking the database.
+    /// Returns the version that is known without asking the database.
     pub fn last_known_version(&self) -> Version {
         match self {
             Self::Sqlite(db) => db.version(),
@@ -283,7 +284,7 @@ impl Store {
         }
     }
 
-    /// The current version, as the database knows it.
+    /// Returns the current version, as the database knows it.
     pub async fn current_version(&self) -> Result<Version, Error> {
         match self {
             Self::Sqlite(db) => Ok(db.version()),
@@ -322,9 +323,9 @@ impl Store {
     }
 
     /// Executes commands of the service itself, a few at a time: other writes wait in the same
-    /// queues. Returns the results of those that were not rejected. A command whose row another
-    /// transaction has locked is left for the next time. Fails only if none was executed: what
-    /// was executed must not be repeated.
+    /// queues. Returns the results of those that were not rejected. A command whose row
+    /// another transaction has locked is left for the next time. Fails only if no command was
+    /// executed: those that were must not be repeated.
     async fn execute_all<C: Command>(
         &self,
         commands: impl Iterator<Item = C>,
@@ -364,8 +365,8 @@ impl Store {
         Ok(self.query(sql, parameters).await?.pop())
     }
 
-    /// Changes rows that no cached read depends on. Returns the number that the database reports:
-    /// on PostgreSQL, of rows that the statement returns.
+    /// Changes rows that no cached read depends on. Returns the number of rows that the
+    /// database reports: on PostgreSQL, of those that the statement returns.
     async fn write(
         &self,
         sql: &'static Sql,
@@ -404,7 +405,7 @@ impl Store {
         Ok(counts.ok_or(MissingRow)?)
     }
 
-    /// The source of all events: a URN with a random UUID of this store.
+    /// Returns the source of all events: a URN with a random UUID of this store.
     pub fn event_source(&self) -> &str {
         with!(self, db => db.event_source())
     }
@@ -427,14 +428,14 @@ impl Store {
         }
     }
 
-    /// The newest event up to the head.
+    /// Returns the newest event up to the head.
     pub async fn event_newest(&self) -> Result<Option<Event>, Error> {
         with!(self, db => db.event_newest().await)
     }
 
-    /// Reads up to `limit` events after a position, up to the head; without a position,
-    /// from the oldest event that is kept. Descending, those before the position; without
-    /// one, from the head.
+    /// Reads up to `limit` events after a position, up to the head; without a position, from
+    /// the oldest event that is kept. In descending order, reads those before the position;
+    /// without one, from the head.
     pub async fn event_read(
         &self,
         after: Option<EventId>,
@@ -444,13 +445,13 @@ impl Store {
         with!(self, db => db.event_read(after, sort, limit).await)
     }
 
-    /// Deletes a batch of the oldest events that need not be kept. Returns how many; 0 if
-    /// none are left.
+    /// Deletes a batch of the oldest events that need not be kept. Returns the number deleted;
+    /// 0 if none are left.
     pub async fn event_purge(&self, retention: EventRetention) -> Result<u64, Error> {
         with!(self, db => db.event_purge(retention).await)
     }
 
-    /// The sequence number of the last event that was purged; 0 if none was.
+    /// Returns the sequence number of the last event that was purged; 0 if none was.
     pub async fn event_purged_through(&self) -> Result<i64, Error> {
         let through = self.find(&PURGED_THROUGH, Vec::new()).await?;
         Ok(through.ok_or(MissingRow)?)
@@ -465,13 +466,13 @@ impl Store {
         }
     }
 
-    /// The event with this id; `None` if the log does not have it.
+    /// Returns the event with this id; `None` if the log does not have it.
     pub async fn event_get(&self, id: EventId) -> Result<Option<Event>, Error> {
         with!(self, db => db.event_get(id).await)
     }
 
-    /// How far the clock of deliveries is ahead of the system clock: on PostgreSQL it is the
-    /// server's, so that replicas agree on when an attempt is due.
+    /// Returns how far the clock of deliveries is ahead of the system clock. On PostgreSQL it
+    /// is the server's, so that replicas agree on when an attempt is due.
     pub fn clock_offset(&self) -> SignedDuration {
         match self {
             Self::Sqlite(_) => SignedDuration::ZERO,

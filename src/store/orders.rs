@@ -18,7 +18,7 @@ use crate::{
     pet::{Pet, PetId, PetStatus},
 };
 
-/// Orders that expire at a time.
+/// The maximum number of orders that expire at a time.
 const EXPIRE_BATCH_SIZE: i64 = 100;
 
 type OrderResult = Result<Order, OrderRejection>;
@@ -170,8 +170,8 @@ impl Store {
             .await
     }
 
-    /// The order that was changed. For a retry it is read, and `as_recorded` restores it as
-    /// it was after the first request.
+    /// Returns the order that was changed. For a retry it is read, and `as_recorded` restores
+    /// it as it was after the first request.
     async fn order_result(
         &self,
         reply: Reply<Order, OrderRejection>,

@@ -11,12 +11,12 @@ pub(super) enum Purge {
     IdempotencyKeys,
     /// Deliveries that were given up.
     FailedDeliveries,
-    /// Also those beyond the number that is remembered.
+    /// Imports, also those beyond the number that is remembered.
     Imports,
 }
 
 impl Purge {
-    /// The table, its key, and the time of a row.
+    /// Returns the table, its key, and the column with the time of a row.
     fn table(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::IdempotencyKeys => ("idempotency_keys", "api_key_id, key", "created_at"),
@@ -50,8 +50,8 @@ impl Purge {
     }
 }
 
-/// Each deletes a batch of what is older than `retention`, and returns the number deleted; 0
-/// if none are left.
+/// Each purge deletes a batch of rows that are older than `retention`, and returns the number
+/// deleted; 0 if none are left.
 impl Store {
     pub async fn idempotency_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
         with!(self, db => db.purge(Purge::IdempotencyKeys, retention).await)

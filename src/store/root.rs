@@ -1,7 +1,7 @@
 //! Giving up root: a process that root has started continues as the owner of its SQLite store.
 //!
-//! The owner of a folder can replace each file in it at any moment, by a link for example. What
-//! root does there by the name of a file, it may therefore do to a file elsewhere. So root uses
+//! The owner of a folder can replace each file in it at any moment, by a link for example. An
+//! operation of root on a file name there may therefore affect a file elsewhere. So root uses
 //! only folders that no other user can change.
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
@@ -14,8 +14,8 @@ use crate::{
     privileges::give_up_root_for,
 };
 
-/// The user and the group that own nothing, by convention. Also what Linux shows for an owner
-/// that the user namespace of this process does not have.
+/// The id of the user and the group that own nothing, by convention. Linux also shows it for
+/// an owner that the user namespace of this process does not have.
 const NOBODY: u32 = 65534;
 
 /// Continues as the owner of the store at this path, for good, if this process runs as root and
@@ -31,7 +31,7 @@ pub(crate) fn give_up_root(store: &Path) -> Result<(), OpenError> {
     };
     let folder = fs::metadata(folder_of(&path)).map_err(failed)?;
     let owner = match folder.uid() {
-        // Not the owner of what a link leads to.
+        // Uses the owner of a link, not of the file that it leads to.
         0 => fs::symlink_metadata(&path).map_or(0, |file| file.uid()),
         owner => owner,
     };
@@ -46,8 +46,8 @@ pub(crate) fn give_up_root(store: &Path) -> Result<(), OpenError> {
     give_up_root_for(owner, group).map_err(|cause| OpenError::Root { path, owner, cause })
 }
 
-/// Fails if this process runs as root, and others can change what is in the folder of a file, or
-/// where its path leads to. All links in the folder must be resolved.
+/// Fails if this process runs as root, and others can change the contents of a file's folder,
+/// or where its path leads. All links in the folder must be resolved.
 pub(super) fn reject_shared_folder(file: &Path) -> Result<(), OpenError> {
     if !geteuid().is_root() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Rows that commands read and change, whatever table they are of.
+//! Rows that commands read and change, of any table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ pub(super) trait Keyed: Table + Clone + PartialEq + Send + Sync + 'static {
 /// The protection of the rows that commands name, from their load to the commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// They are locked, so that they stay what they are until the commit.
+    /// They are locked, so that they do not change until the commit.
     Locked,
     /// They are protected by the lock of another row, or by a unique index.
     Unlocked,
@@ -39,8 +39,8 @@ pub(super) trait Stored: Keyed {
     /// is created and deleted.
     const IS_DECIDED_BY_INDEX: bool = false;
 
-    /// The event that logs a change, if clients see the row: a row that does not exist is
-    /// `None`.
+    /// Returns the event that logs a change, if clients see the row. A row that does not exist
+    /// is `None`.
     fn event(_before: Option<&Self>, _after: Option<&Self>) -> Option<LoggedChange> {
         None
     }
@@ -92,7 +92,7 @@ struct Versions<T> {
 /// The rows of a table that a batch inserts, updates and deletes, by ascending key.
 pub(super) struct WriteSet<'a, T: Keyed> {
     pub(super) inserts: Vec<&'a T>,
-    /// Each as it is stored, and as it is to be.
+    /// Each row as it is stored, and its new state.
     pub(super) updates: Vec<(&'a T, &'a T)>,
     pub(super) deletes: Vec<&'a T::Key>,
     /// The last row that was inserted and deleted again.
@@ -225,7 +225,8 @@ macro_rules! tables {
             $(pub(super) $table: Vec<<$type as Keyed>::Key>,)+
             /// Folded names, to find the categories that have them.
             pub(super) category_names: Vec<String>,
-            /// The number of webhooks stays what it is, as for a locked row.
+            /// True if the number of webhooks is read. It does not change until the commit, as
+            /// if locked.
             pub(super) counts_webhooks: bool,
             /// The number of new ids of each [`Sequence`].
             pub(super) new_ids: [usize; Sequence::ALL.len()],
@@ -238,7 +239,7 @@ macro_rules! tables {
                 self.category_names.is_empty() && !self.counts_webhooks
             }
 
-            /// Returns true if there is a row in both.
+            /// Returns true if both have a row in common.
             pub(super) fn overlaps(&self, other: &Self) -> bool {
                 $(self.$table.iter().any(|key| other.$table.contains(key)) ||)+ false
             }

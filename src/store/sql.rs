@@ -36,7 +36,7 @@ impl Sql {
         self.text.get_or_init(self.build)
     }
 
-    /// A statement of a table.
+    /// Creates a statement of a table.
     pub(super) fn owned(
         name: &'static str,
         text: String,
@@ -50,7 +50,7 @@ impl Sql {
         }
     }
 
-    /// A statement that depends on a request. There must be few of them.
+    /// Returns a statement that depends on a request. There must be few of them, as each is kept.
     pub(super) fn interned(text: &str, kinds: &[Kind]) -> &'static Self {
         static INTERNED: Memo<String, Sql> = Memo::new();
         INTERNED.get(text, || {
@@ -59,7 +59,7 @@ impl Sql {
     }
 }
 
-/// Values that are made once and kept for good.
+/// Values that are computed once and kept for good.
 pub(super) struct Memo<K, V: 'static>(RwLock<BTreeMap<K, &'static V>>);
 
 impl<K: Ord, V> Memo<K, V> {

@@ -9,7 +9,7 @@ use super::{
     tables::{EventRow, Tables},
 };
 
-/// A statement with a name for the reader.
+/// A statement with a readable name.
 pub(super) struct NamedSql {
     pub(super) name: String,
     pub(super) text: String,
@@ -31,7 +31,7 @@ pub(super) trait ExplainTables {
     fn named<T: Keyed>() -> Vec<NamedSql>;
 }
 
-/// The statements of every table that commands write.
+/// Returns the statements of every table that commands write.
 pub(super) fn table_statements<E: ExplainTables>() -> Vec<NamedSql> {
     struct Collect<E>(Vec<NamedSql>, PhantomData<E>);
     impl<'a, E: ExplainTables> ForEachTable<'a> for Collect<E> {

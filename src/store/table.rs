@@ -20,7 +20,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The type of an array of these.
+    /// Returns the type of an array of this type.
     pub(super) fn array(self) -> Self {
         match self {
             Self::Int | Self::Ints => Self::Ints,
@@ -52,7 +52,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The type of a parameter; of null, an integer.
+    /// Returns the type of a parameter; an integer for null.
     pub(super) fn kind(&self) -> Kind {
         match self {
             Self::Null | Self::Int(_) => Kind::Int,
@@ -110,7 +110,7 @@ impl<'r, R: Row> Columns<'r, R> {
     }
 }
 
-/// Something that is read from the first columns of a row.
+/// A value that is read from the first columns of a row.
 pub(super) trait Record: Sized {
     fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error>;
 
@@ -119,7 +119,7 @@ pub(super) trait Record: Sized {
     }
 }
 
-/// No column: a row that only exists.
+/// Reads no column: the row only has to exist.
 impl Record for () {
     fn read<R: Row>(_: &mut Columns<'_, R>) -> Result<Self, R::Error> {
         Ok(())
@@ -163,8 +163,8 @@ pub(super) struct Column {
 
 /// A value that is stored in one or more columns.
 pub(super) trait Group: Record {
-    /// The columns. `names` is what the declaration says: the name of the field, or names that
-    /// are separated by commas.
+    /// Returns the columns. `names` comes from the declaration: the name of the field, or
+    /// names that are separated by commas.
     fn columns(names: &'static str) -> Vec<Column>;
 
     /// Calls `put` with the value of every column.
@@ -190,7 +190,7 @@ impl<F: Field> Group for F {
     }
 }
 
-/// Two values that are there together or not at all.
+/// Two values that are both present or both absent.
 impl<A: Field, B: Field> Record for Option<(A, B)> {
     fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
         let first: Option<A> = columns.next()?;
@@ -250,26 +250,26 @@ pub(super) trait Table: Group {
     /// Calls `put` with the value of every derived column.
     fn write_derived<'a>(&'a self, _put: &mut dyn FnMut(Value<'a>)) {}
 
-    /// Every column, those that are derived last.
+    /// Returns every column, the derived ones last.
     fn all_columns() -> Vec<Column> {
         let mut all = Self::columns("");
         all.extend(Self::derived());
         all
     }
 
-    /// Calls `put` with the value of every column, those that are derived last.
+    /// Calls `put` with the value of every column, the derived ones last.
     fn write_all<'a>(&'a self, put: &mut dyn FnMut(Value<'a>)) {
         self.write(put);
         self.write_derived(put);
     }
 }
 
-/// The columns of a table that are read, as a list for a statement.
+/// Returns the columns of a table that are read, as a list for a statement.
 pub(super) fn columns<T: Table>() -> String {
     names(&T::columns(""))
 }
 
-/// The same with the name of the table, or an alias of it.
+/// Returns the same list, with the name of the table or an alias before each column.
 pub(super) fn columns_of<T: Table>(alias: &str) -> String {
     let columns = T::columns("").into_iter();
     let names = columns.map(|column| format!("{alias}.{}", column.name));
@@ -281,7 +281,7 @@ pub(super) fn names(columns: &[Column]) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// The columns of a field: `field` returns it.
+/// Returns the columns of the field that `field` returns.
 pub(super) fn columns_of_field<S, G: Group>(
     _field: fn(&S) -> &G,
     names: &'static str,

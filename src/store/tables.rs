@@ -1,4 +1,4 @@
-//! The tables of the store, and how values of the domain become columns.
+//! The tables of the store, and the mapping of domain values to columns.
 
 use std::borrow::Cow;
 
@@ -172,7 +172,7 @@ table! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DeliveryRow {
     pub(super) webhook_id: WebhookId,
-    /// That of the event.
+    /// The sequence number of the event.
     pub(super) sequence: i64,
     pub(super) delivery: Delivery,
 }
@@ -282,7 +282,7 @@ impl Record for Event {
     }
 }
 
-/// The resource, as JSON, of a database row that is given as JSON.
+/// Converts a database row, given as JSON, to its resource, as JSON.
 fn resource_of_row(kind: EventType, row: &str) -> Result<String, Corrupt> {
     use EventType::*;
     let json = match kind {
@@ -394,7 +394,7 @@ pub(super) enum Sequence {
 impl Sequence {
     pub(super) const ALL: [Self; 4] = [Self::Pets, Self::Orders, Self::ApiKeys, Self::Webhooks];
 
-    /// The sequence of a table, if it has one.
+    /// Returns the sequence of a table, if it has one.
     pub(super) fn of<T: Table>() -> Option<Self> {
         let mut all = Self::ALL.into_iter();
         all.find(|sequence| sequence.table() == T::NAME)

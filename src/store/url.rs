@@ -5,8 +5,7 @@ use std::{fmt, path::PathBuf, str::FromStr};
 use super::postgres::PostgresUrl;
 use crate::invalid::Invalid;
 
-/// Where the data is stored. The scheme selects the database; a path without one is an
-/// SQLite file.
+/// The location of the data. The scheme selects the database; a path without one is an SQLite file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DatabaseUrl {
     Sqlite(PathBuf),
@@ -43,8 +42,8 @@ impl FromStr for DatabaseUrl {
     }
 }
 
-/// Whether a text without a known scheme is evidently a path: a misspelt scheme is not, nor
-/// is a word that may have been meant as the name of a database.
+/// Returns true if a text without a known scheme is evidently a path: a misspelt scheme is
+/// not, nor is a word that may have been meant as the name of a database.
 fn is_path(text: &str) -> bool {
     let start = text.split('/').next().unwrap_or_default();
     let extensions = [".db", ".sqlite", ".sqlite3"];
@@ -62,9 +61,8 @@ impl fmt::Display for DatabaseUrl {
     }
 }
 
-/// Redacts a URL that could not be parsed, for use in an error message. If it
-/// may contain a password, only the scheme is kept: where the password would
-/// be is unknown.
+/// Redacts a URL that could not be parsed, for use in an error message. If it may contain a
+/// password, only the scheme is kept, because the position of the password is unknown.
 pub(crate) fn redact_password(text: &str) -> String {
     if !text.contains(['@', '=', '?']) {
         return text.into();

@@ -91,7 +91,7 @@ enum ClientChange {
         new: WebhookSecret,
         request: Option<String>,
     },
-    /// Moves it to another position.
+    /// Moves the webhook to another position.
     Replay(EventId),
 }
 
@@ -148,7 +148,7 @@ impl Command for DeleteWebhook {
 impl Stored for StoredWebhook {}
 
 impl Store {
-    /// Creates a webhook for an API key with these scopes. It delivers what comes after
+    /// Creates a webhook for an API key with these scopes. It delivers the events after
     /// `position`.
     pub async fn webhook_create(
         &self,
@@ -159,7 +159,7 @@ impl Store {
         position: EventId,
         request: Option<IdempotentRequest>,
     ) -> Result<Idempotent<WebhookResult>, Error> {
-        // So that no id is drawn for it.
+        // Checked here, too, so that no id is drawn for a rejected webhook.
         let created = new.clone().create(
             WebhookId::UNASSIGNED,
             api_key_id,
@@ -234,7 +234,7 @@ impl Store {
         Ok(deleted.is_ok())
     }
 
-    /// The webhook that was created or changed. A retry gets it as it is now.
+    /// Returns the webhook that was created or changed. A retry gets its current state.
     async fn webhook_result(
         &self,
         reply: Reply<StoredWebhook, WebhookRejection>,

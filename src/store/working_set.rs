@@ -1,6 +1,6 @@
-//! The working set of a batch: the rows that its commands read, and what they change.
+//! The working set of a batch: the rows that its commands read, and their changes.
 //!
-//! Both databases load it, have the commands decide on it, and write what has changed.
+//! Both databases load it, let the commands decide on it, and write the changes.
 
 use std::collections::HashMap;
 
@@ -17,15 +17,15 @@ use crate::{
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Times {
     pub(super) now: Timestamp,
-    /// The time that is certain to have come, for the orders of earlier processes: their
-    /// clock was another one.
+    /// A time that has certainly come, for the orders of earlier processes, which had another
+    /// clock.
     pub(super) certain: Timestamp,
     /// The last order that an earlier process has placed.
     pub(super) last_earlier_order: i64,
 }
 
 impl Times {
-    /// All orders follow one clock.
+    /// Returns the times of a store in which all orders follow one clock.
     pub(super) fn of_one_clock(now: Timestamp) -> Self {
         Self {
             now,
@@ -34,7 +34,7 @@ impl Times {
         }
     }
 
-    /// The time by which it is decided whether a reservation has expired.
+    /// Returns the time that decides whether a reservation has expired.
     pub(super) fn expiry(&self, order: OrderId) -> Timestamp {
         if order.get() > self.last_earlier_order {
             self.now

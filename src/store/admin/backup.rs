@@ -24,7 +24,7 @@ use crate::atomic_file::AtomicFile;
 /// Pages copied between progress reports and syncs.
 const PAGES_PER_STEP: i32 = 1000;
 
-/// Why the backup failed. No file is left behind.
+/// The reason why the backup failed. No file is left behind.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BackupError {
     #[error(transparent)]
@@ -65,7 +65,7 @@ pub(crate) fn backup(
     file.persist().map_err(failed)
 }
 
-/// Like [`backup`], but to a stream, which gets all of it when it is complete and checked. Until
+/// Like [`backup`], but writes to a stream, once the backup is complete and checked. Until
 /// then it is a file beside the store.
 pub(crate) fn backup_to_stream(
     from: &Path,
@@ -85,8 +85,8 @@ pub(crate) fn backup_to_stream(
         .map_err(failed("standard output".as_ref()))
 }
 
-/// Copies a store, live or not, into an empty file, checks the integrity of the copy, and
-/// returns it open, and whether its schema is current.
+/// Copies a store, live or not, into an empty file, and checks the integrity of the copy.
+/// Returns the open copy, and whether its schema is current.
 pub(super) fn copy_and_check(
     from: &Path,
     file: &AtomicFile,

@@ -26,7 +26,8 @@ use crate::{
     webhook::{secret::WebhookSecret, url::WebhookUrl},
 };
 
-/// What each query counts, and the query. Every count must be 0. Valid on both databases.
+/// Queries, each with a description of what it counts, valid on both databases. Every count
+/// must be 0.
 const INVARIANTS: [(&str, &str); 9] = [
     (
         "open orders whose animal is not pending",
@@ -73,7 +74,7 @@ const INVARIANTS: [(&str, &str); 9] = [
     ),
 ];
 
-/// The description of each count, its counter, and its rows.
+/// Returns the description of each count, its counter, and its rows.
 fn counts() -> Vec<[String; 3]> {
     let with_status = |table: &str, items: &str, status: &str| {
         let shown = if status == "placed" { "open" } else { status };
@@ -91,7 +92,7 @@ fn counts() -> Vec<[String; 3]> {
     [all_pets].into_iter().chain(pets).chain(orders).collect()
 }
 
-/// A query for the number by which a counter exceeds the number of rows.
+/// Returns a query for the number by which a counter exceeds the number of rows.
 fn count_excess(counter: &str, rows: &str) -> String {
     format!(
         "SELECT CAST((SELECT coalesce(sum({counter}), 0) FROM counts)
@@ -102,7 +103,7 @@ fn count_excess(counter: &str, rows: &str) -> String {
 /// A column that only the program can verify.
 struct Derived {
     what: &'static str,
-    /// Selects texts, and what is stored for each.
+    /// Selects texts, and the stored value of each.
     sql: &'static str,
     derive: fn(&str) -> CompactString,
 }
@@ -142,7 +143,7 @@ const DERIVED: [Derived; 6] = [
     },
 ];
 
-/// Counts the indexes that a migration has created and that are missing.
+/// Returns a query that counts the missing indexes among those that migrations create.
 fn missing_indexes() -> String {
     let keys = created("TABLE").map(|table| format!("{table}_pkey"));
     let indexes = created("INDEX").chain(created("UNIQUE INDEX"));
@@ -159,7 +160,7 @@ const MISSING_TRIGGERS: &str = "SELECT 18 - count(*) FROM pg_trigger
     WHERE tgrelid IN ('pets'::regclass, 'orders'::regclass, 'categories'::regclass)
     AND (tgname LIKE 'count\\_%' OR tgname LIKE 'log\\_%') AND tgenabled = 'O'";
 
-/// Names what runs with a change and was not created by a migration.
+/// Returns a query for the triggers and rules that no migration created.
 fn added_objects() -> String {
     format!(
         "WITH tables AS (
@@ -178,7 +179,7 @@ fn added_objects() -> String {
     )
 }
 
-/// What is wrong with a file of which SQLite says no more than that it is damaged.
+/// The problem of a damaged file for which SQLite reports no details.
 pub(super) const UNREADABLE: &str = "parts of the file cannot be read";
 
 /// Checks the integrity of one snapshot, whether or not the store is being served.
@@ -209,8 +210,8 @@ pub(crate) async fn check(
     }
 }
 
-/// Checks an open file: its pages, the schema and, if that is current, the invariants.
-/// Accepts what another program has added to the schema: a backup needs it, too.
+/// Checks an open file: its pages, the schema and, if that is current, the invariants. Accepts
+/// additions by other programs to the schema, because a backup needs them, too.
 pub(super) fn check_file(
     db: &Connection,
     is_current: bool,
@@ -232,8 +233,8 @@ pub(super) fn check_file(
             tables_match &= kind != "table";
         }
     }
-    // A missing index or trigger is why an invariant may be violated; without a table or
-    // a column it cannot be checked, nor in a file of an older version.
+    // A missing index or trigger may explain a violated invariant. Without a table or a
+    // column, or in a file of an older version, invariants cannot be checked.
     if !tables_match || !is_current {
         return Ok(problems);
     }
@@ -260,7 +261,7 @@ pub(super) fn check_file(
     Ok(problems)
 }
 
-/// What SQLite finds wrong with the pages, one problem per line.
+/// Returns the problems that SQLite finds in the pages, one per line.
 pub(super) fn damaged_pages(db: &Connection, pragma: &str) -> rusqlite::Result<Vec<String>> {
     let mut check = db.prepare(pragma)?;
     let mut problems = Vec::new();
@@ -321,7 +322,7 @@ async fn check_server(
     Ok(problems)
 }
 
-/// The number of resources that differ from the newest of their events.
+/// Returns the number of resources that differ from the newest of their events.
 async fn unlogged<T: Table + Serialize>(store: &Reader, resource: &str) -> Result<i64, ReadError> {
     let sql = format!(
         "SELECT {}, {} FROM (
@@ -353,7 +354,7 @@ fn added_object(object: &str) -> String {
     format!("the {object} was not created by petstore; drop it")
 }
 
-/// A value as text; nothing if it could not be parsed.
+/// Returns a value as text; empty if it could not be parsed.
 fn readable<T>(parsed: Option<T>, text: impl FnOnce(T) -> String) -> CompactString {
     parsed.map(text).unwrap_or_default().into()
 }

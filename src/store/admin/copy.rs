@@ -19,7 +19,7 @@ use super::super::{
 };
 use crate::event::EventId;
 
-/// Why the copy failed. Unless it is unconfirmed, the target is unchanged.
+/// The reason why the copy failed. Unless it is unconfirmed, the target is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CopyError {
     #[error("there is no database at {}; name the SQLite file to copy with --from", .0.display())]
@@ -48,20 +48,20 @@ impl From<tokio_postgres::Error> for CopyError {
     }
 }
 
-/// The tables that are copied, all of their columns. Failed deliveries are of events that the
-/// new log does not have.
+/// Returns the tables that are copied, with all of their columns. Failed deliveries are left
+/// out, because the new log does not have their events.
 fn tables() -> impl Iterator<Item = &'static str> {
     let names = TABLE_NAMES.iter().copied();
     names.filter(|name| *name != DeliveryRow::NAME)
 }
 
-/// The log starts anew, and so do the webhooks.
+/// Moves the webhooks to the start of the log, which is empty after a copy.
 const SET_POSITION: &str = "UPDATE webhooks SET position = $1";
 
 /// Copies everything in one transaction. Returns the number of rows of each table. Calls
 /// `progress` with the number of rows copied and in total.
 ///
-/// The file must not be served meanwhile, and the target must be empty.
+/// The file must not be served during the copy, and the target must be empty.
 pub(crate) async fn copy(
     from: &Path,
     to: &PostgresUrl,
@@ -72,7 +72,7 @@ pub(crate) async fn copy(
         OpenError::Missing(path) => CopyError::NoSource(path),
         error => error.into(),
     })?;
-    // One snapshot: the command line may change API keys meanwhile.
+    // One snapshot: the command line may change API keys during the copy.
     source.execute_batch("BEGIN")?;
     let (mut client, warnings) = postgres::open_connection(to).await?;
     let target = client.transaction().await?;
@@ -91,7 +91,7 @@ pub(crate) async fn copy(
             rows => return Err(CopyError::NotEmpty { table: name, rows }),
         };
     }
-    // The log starts after the copy. One that has begun would lack the copied rows.
+    // The log starts after the copy. One with events would lack the copied rows.
     let events = target.query_one("SELECT count(*) FROM events", &[]).await?;
     let (table, rows) = ("events", events.get(0));
     if rows > 0 {
@@ -142,7 +142,7 @@ async fn copy_table(
     let mut count = 0;
     while let Some(row) = rows.next()? {
         let values = types.iter().enumerate().map(|(column, r#type)| {
-            // A file has integers for both.
+            // A file has integers for both types.
             let kind = if *r#type == Type::BOOL {
                 Kind::Bool
             } else {
@@ -187,7 +187,8 @@ mod tests {
     /// A table that is not copied would be lost without an error.
     #[test]
     fn every_table_is_copied_or_derived() {
-        // Kept by triggers, SQLite's own, and the log, which starts anew.
+        // Counts that triggers keep, SQLite's own table, and the log and its deliveries, which
+        // restart.
         const DERIVED: [&str; 5] = [
             "counts",
             "sqlite_sequence",

@@ -22,7 +22,7 @@ pub(crate) struct Explained {
     pub(crate) plan: Vec<String>,
 }
 
-/// Explains every statement. The store must exist, and nothing is changed.
+/// Explains every statement. The store must exist; it is not changed.
 pub(crate) async fn explain_statements(url: &DatabaseUrl) -> Result<Vec<Explained>, ReadError> {
     let mut explained = Vec::new();
     match url {

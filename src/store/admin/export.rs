@@ -40,7 +40,7 @@ pub(crate) async fn export_orders(
     export(url, &COUNT_ORDERS, start, take).await
 }
 
-/// `total` counts the rows.
+/// Exports the rows of a table. `total` counts them.
 async fn export<T: Table>(
     url: &DatabaseUrl,
     total: &Sql,
@@ -62,7 +62,7 @@ async fn export<T: Table>(
     Ok(count)
 }
 
-/// The names of all categories; none if there is no database yet. Changes nothing.
+/// Returns the names of all categories; none if there is no database yet. Changes nothing.
 pub(crate) async fn category_names(url: &DatabaseUrl) -> Result<CategoryNames, ReadError> {
     match Reader::open_if_created(url).await? {
         Some(store) => read_names(&store).await,

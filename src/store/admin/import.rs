@@ -32,13 +32,13 @@ use crate::{
     pet::NewPet,
 };
 
-/// How long to wait for a service that is just starting or ending.
+/// The maximum wait for a service that is just starting or ending.
 const SERVICE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long it may take to read again how many records are done.
+/// The time limit for reading again how many records are done.
 const RECOUNT_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Why an import failed.
+/// The reason why an import failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ImportError {
     #[error(transparent)]
@@ -64,7 +64,7 @@ pub(crate) enum ImportError {
 }
 
 impl ImportError {
-    /// Whether the animals may have been written nevertheless.
+    /// Returns true if the animals may have been written nevertheless.
     fn is_unknown(&self) -> bool {
         match self {
             Self::Store(error) => matches!(error, Error::OutcomeUnknown(_)),
@@ -74,7 +74,7 @@ impl ImportError {
     }
 }
 
-/// An import that was begun or is continued.
+/// An import in progress, started or continued by this process.
 pub(crate) struct Importer {
     id: ImportId,
     /// True if its record is kept when it is complete, so that it is not repeated.
@@ -87,7 +87,8 @@ pub(crate) struct Importer {
 }
 
 enum Target {
-    /// A file that is not served: one transaction. While it is locked, no service can open it.
+    /// A file that is not served: one transaction. While the file is locked, no service can
+    /// open it.
     File(Box<sqlite::Exclusive>),
     /// The service of a file, which writes each chunk in a transaction of its own, so that its
     /// cache and its event log are right.
@@ -98,7 +99,7 @@ enum Target {
 }
 
 impl Importer {
-    /// Begins an import, or continues it. One without an id can be neither continued nor
+    /// Starts or continues an import. An import without an id can be neither continued nor
     /// recognized. Creates the store if needed.
     pub(crate) async fn open(
         url: &DatabaseUrl,
@@ -133,24 +134,24 @@ impl Importer {
         })
     }
 
-    /// How many records of an interrupted import are done.
+    /// Returns the number of records that are done, including those of an interrupted run.
     pub(crate) fn done(&self) -> u64 {
         self.done as u64
     }
 
-    /// Whether nothing is kept unless [`finish`](Self::finish) is called.
+    /// Returns true if nothing is kept unless [`finish`](Self::finish) is called.
     pub(crate) fn is_atomic(&self) -> bool {
         matches!(self.target, Target::File(_))
     }
 
-    /// Begins from the first record.
+    /// Restarts the import from the first record.
     pub(crate) async fn restart(&mut self) -> Result<(), ImportError> {
         self.forget().await?;
         self.done = 0;
         Ok(())
     }
 
-    /// Who writes the animals.
+    /// Names the component that writes the animals.
     pub(crate) fn writer(&self) -> &'static str {
         match self.target {
             Target::File(_) => "the disk",
@@ -160,11 +161,11 @@ impl Importer {
     }
 
     /// Writes pets, and names categories whose ids and names are not taken. `done` is the
-    /// number of records that are done then. With the last pets, the import is recorded as
-    /// finished in the same transaction: it is not repeated, whatever happens afterwards.
+    /// number of records that are done after that. With the last pets, the import is recorded
+    /// as finished in the same transaction: it is not repeated, whatever happens afterwards.
     ///
-    /// Returns how long to pause. If others write too, that is as long as the write took, so
-    /// that they keep at least half of their throughput.
+    /// Returns how long the caller should pause. If others write too, that is as long as the
+    /// write took, so that they keep at least half of their throughput.
     pub(crate) async fn write(
         &mut self,
         pets: Vec<NewPet>,
@@ -207,7 +208,7 @@ impl Importer {
         })
     }
 
-    /// Ends a complete import. All that is not atomic is durable without it.
+    /// Ends a complete import. An import that is not atomic is durable without it.
     pub(crate) async fn finish(mut self) -> Result<(), ImportError> {
         if !self.is_kept {
             self.forget().await?;
@@ -231,8 +232,8 @@ impl Importer {
         Ok(())
     }
 
-    /// Whether the records up to `done` are in the store, after [`write`](Self::write) has
-    /// failed, or was abandoned, which is no error. `None` if that is not known.
+    /// Returns true if the records up to `done` are in the store, after [`write`](Self::write)
+    /// has failed, or was abandoned, in which case there is no error. `None` if that is not known.
     pub(crate) async fn is_written(
         &self,
         url: &DatabaseUrl,
@@ -245,7 +246,7 @@ impl Importer {
         match (&self.target, url) {
             (Target::File(_), _) => Some(false),
             (Target::Service(service), DatabaseUrl::Sqlite(path)) => {
-                // It may be about to end, and still write.
+                // The service may be about to end, and still write.
                 let deadline = Instant::now() + SERVICE_TIMEOUT;
                 loop {
                     let has_ended = service.has_ended();
@@ -293,7 +294,7 @@ fn find(db: &Connection, id: ImportId) -> rusqlite::Result<Option<Import>> {
     import.optional()
 }
 
-/// The number of records that are done; 0 if the import is not known.
+/// Returns the number of records that are done; 0 if the import is not known.
 fn progress(db: &Connection, id: ImportId) -> rusqlite::Result<i64> {
     Ok(find(db, id)?.map_or(0, |import| import.records))
 }

@@ -1,4 +1,4 @@
-//! What an operator wants to know about a store, without changing anything.
+//! Inspects a store for an operator, without changing anything.
 
 use std::{fs, path::Path};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{api_key::ApiKey, import_socket::SocketState};
 
-/// Checking the pages of a larger file takes long.
+/// The size up to which the pages of a file are checked. For a larger file that takes long.
 const MAX_CHECKED_BYTES: u64 = 1 << 30;
 
 /// A store whose schema is current.
@@ -24,14 +24,14 @@ pub(crate) struct Inspected {
     pub server: Server,
 }
 
-/// What only one of the databases has.
+/// Properties that only one of the databases has.
 #[derive(Debug)]
 pub(crate) enum Server {
     Sqlite {
-        /// `None` if the file is too large to look.
+        /// `None` if the file is too large to be checked.
         is_damaged: Option<bool>,
         wal_bytes: u64,
-        /// Whether another process has the file open.
+        /// True if another process has the file open.
         is_open: bool,
         import_socket: SocketState,
     },
@@ -52,7 +52,7 @@ pub(crate) async fn inspect(url: &DatabaseUrl) -> Result<Inspected, ReadError> {
     let (store, server) = match url {
         DatabaseUrl::Sqlite(path) => {
             let path = sqlite::canonical_path(path)?;
-            // Before this process opens it.
+            // Checked before this process opens the file.
             let is_open = sqlite::is_open(&path);
             let import_socket = SocketState::find(&path, is_open).await;
             let size = |path: &Path| fs::symlink_metadata(path).map_or(0, |file| file.len());
@@ -95,7 +95,7 @@ async fn read_keys(store: &Reader) -> Result<Vec<ApiKey>, ReadError> {
     Ok(rows.into_iter().map(|row| row.key).collect())
 }
 
-/// When something was last changed, or an API key used.
+/// Returns the time of the last recorded change, or use of an API key.
 pub(super) fn last_recorded_change(db: &Connection) -> rusqlite::Result<Option<Timestamp>> {
     db.query_row(LAST_CHANGE.text(), [], sqlite::read_row)
 }

@@ -53,7 +53,7 @@ impl Reader {
         })
     }
 
-    /// Opens a store that may not have been created yet: then `None`.
+    /// Opens a store. Returns `None` if it has not been created yet.
     pub(super) async fn open_if_created(url: &DatabaseUrl) -> Result<Option<Self>, OpenError> {
         let DatabaseUrl::Sqlite(path) = url else {
             return match Self::open(url).await {
@@ -76,7 +76,7 @@ impl Reader {
         }
     }
 
-    /// From now on, everything is read from one snapshot.
+    /// Starts a snapshot, from which everything is read from now on.
     pub(super) async fn start_snapshot(&self) -> Result<(), ReadError> {
         match self {
             Self::File(db) => db.execute_batch("BEGIN")?,

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::atomic_file::AtomicFile;
 
-/// Why a backup was not restored. The store is as it was.
+/// The reason why a backup was not restored. The store is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RestoreError {
     #[error("there is no file {0}; specify a backup")]
@@ -47,7 +47,7 @@ pub(crate) enum RestoreError {
     Replace { store: PathBuf, cause: io::Error },
 }
 
-/// What was restored.
+/// The result of a restore.
 #[derive(Debug)]
 pub(crate) struct Restored {
     pub store: PathBuf,
@@ -57,7 +57,7 @@ pub(crate) struct Restored {
     pub content: Option<Content>,
 }
 
-/// What is in a store.
+/// A summary of the contents of a store.
 #[derive(Debug)]
 pub(crate) struct Content {
     pub pets: i64,
@@ -124,13 +124,13 @@ pub(crate) fn restore(
     })
 }
 
-/// Whether a file is shorter than its header says. SQLite takes zeros for what is missing of
-/// the last page.
+/// Returns true if a file is shorter than its header says. SQLite reads the missing part of
+/// the last page as zeros.
 fn is_short(backup: &Path, copy: &Connection) -> rusqlite::Result<bool> {
     let number = |pragma| copy.pragma_query_value(None, pragma, |row| row.get::<_, u32>(0));
     let expected = u64::from(number("page_count")?) * u64::from(number("page_size")?);
     let size = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());
-    // What is missing may be in a WAL.
+    // The missing part may be in a WAL.
     Ok(size(backup) < expected && size(&sqlite::wal_path(backup)) == 0)
 }
 
@@ -140,7 +140,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 }
 
 /// Gives the new file to the owner of the store: if root restores, the service still has to
-/// open it. The group has no access by the mode of the file, and is kept if possible.
+/// open it. The mode of the file gives the group no access; the group is kept if possible.
 fn give_to_owner(file: &AtomicFile, store: &ClosedStore) -> Result<(), RestoreError> {
     let given = || {
         let (old, new) = (store.file().metadata()?, file.file().metadata()?);

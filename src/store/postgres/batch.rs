@@ -29,8 +29,8 @@ use super::{
 };
 use crate::{event::EventType, pet::Pet};
 
-/// Creates pets, whose ids are drawn here, and logs it. There is no rule in it: it saves creates
-/// a round trip. `data` is the JSON of a pet after its id.
+/// Creates pets, whose ids are drawn here, and logs their creation. It contains no business
+/// rule; it saves creates a round trip. `data` is the JSON of a pet after its id.
 pub(super) static CREATE_PETS: LazyLock<Sql> = LazyLock::new(|| {
     let columns = Pet::all_columns().split_off(1);
     let text = format!(
@@ -68,7 +68,7 @@ pub(super) struct Queued {
     pub(super) is_deferred: bool,
 }
 
-/// The rows and ids that commands need.
+/// Returns the rows and ids that commands need.
 pub(super) fn keys_of(batch: &[Queued]) -> Keys {
     let mut keys = Keys::default();
     for queued in batch {
@@ -77,8 +77,8 @@ pub(super) fn keys_of(batch: &[Queued]) -> Keys {
     keys
 }
 
-/// Runs a batch and commits it. A patient one first waits for the rows of its first command,
-/// and holds no others while it does. Returns the number of commands that have changed what
+/// Runs a batch and commits it. A patient batch first waits for the rows of its first command,
+/// and holds no others while it waits. Returns the number of commands that have changed what
 /// clients see.
 pub(super) async fn run(
     session: &Session<'_>,
@@ -109,8 +109,8 @@ pub(super) async fn run(
 }
 
 /// Runs commands that create pets and read nothing, in one round trip. They are decided twice:
-/// to learn what is stored, with ids that stand for the order of the pets, and then with the
-/// ids that the server has assigned.
+/// first with ids that stand for the order of the pets, to learn what to store, and then with
+/// the ids that the server has assigned.
 async fn create_pets(session: &Session<'_>, batch: &mut [Queued]) -> Result<usize, Failure> {
     let decide = |batch: &mut [Queued], pets: Vec<i64>, is_stored| {
         let mut ids = NewIds::default();
@@ -144,7 +144,7 @@ async fn create_pets(session: &Session<'_>, batch: &mut [Queued]) -> Result<usiz
         .map(|row| Record::from_row(row).map(|(id,)| id));
     let ids: Vec<i64> = ids.collect::<Result<_, Error>>().unwrap_or_default();
     if ids.len() != batch.len() {
-        // An operator's trigger may have skipped rows. There is no telling which.
+        // An operator's trigger may have skipped rows. It is impossible to know which.
         return Err(Failure::Final(Error::OutcomeUnknown(Arc::new(
             RowCountMismatch,
         ))));
@@ -157,7 +157,7 @@ async fn create_pets(session: &Session<'_>, batch: &mut [Queued]) -> Result<usiz
 #[error("the server did not return a row for every new pet; was a trigger or rule added?")]
 struct RowCountMismatch;
 
-/// The second round trip.
+/// Runs the second round trip: writes the changes and commits.
 async fn write(session: &Session<'_>, set: &WorkingSet) -> Result<(), Failure> {
     let mut writes = Writes(Vec::new());
     let Ok(()) = set.tables.each(&mut writes);

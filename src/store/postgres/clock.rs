@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 #[derive(Debug, Default)]
 pub(super) struct ServerClock {
-    /// How far it is ahead of the system clock, in microseconds.
+    /// The lead of the server's clock over the system clock, in microseconds.
     ahead: AtomicI64,
 }
 
@@ -30,7 +30,7 @@ impl ServerClock {
 mod tests {
     use super::*;
 
-    /// However long the response takes, clocks that agree do not differ.
+    /// Clocks that agree do not differ, however long the response takes.
     #[test]
     fn clocks_are_compared() {
         let second = |second| Timestamp::from_second(second).unwrap();
@@ -39,7 +39,7 @@ mod tests {
             clock.observe(second(100), server * 1_000_000, second(109));
             assert_eq!(clock.offset(), SignedDuration::from_secs(ahead), "{server}");
         }
-        // The system clock was set back meanwhile.
+        // The system clock was set back in between.
         clock.observe(second(100), 100_000_000, second(50));
         assert_eq!(clock.offset(), SignedDuration::ZERO);
     }

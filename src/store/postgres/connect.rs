@@ -123,7 +123,7 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// As in libpq, certificates are verified only with `sslmode=verify-full`.
+/// Returns a TLS connector. As in libpq, it verifies certificates only with `sslmode=verify-full`.
 fn tls_connector(url: &PostgresUrl) -> io::Result<MakeRustlsConnect> {
     let config = if url.verify_certificate {
         tls::verifying(trusted_certificates(url)?)
@@ -133,7 +133,7 @@ fn tls_connector(url: &PostgresUrl) -> io::Result<MakeRustlsConnect> {
     Ok(MakeRustlsConnect::new(config))
 }
 
-/// The certificates of `sslrootcert`, or those that the system trusts.
+/// Returns the certificates of `sslrootcert`, or those that the system trusts.
 fn trusted_certificates(url: &PostgresUrl) -> io::Result<Vec<CertificateDer<'static>>> {
     match &url.root_certificates {
         Some(file) => CertificateDer::pem_file_iter(file)

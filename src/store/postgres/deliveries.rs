@@ -18,9 +18,9 @@ use crate::webhook::{WebhookId, delivery::LeasedWebhook};
 const RENEW_BEFORE: SignedDuration = SignedDuration::from_secs(15);
 
 statements! {
-    /// Skips what another replica is leasing. Returns also what `$1` has leased before and
-    /// need not renew yet, or cannot because its row is locked. At least one row, with the
-    /// time.
+    /// Skips webhooks that another replica is leasing. Also returns those that `$1` has leased
+    /// before and need not renew yet, or cannot renew because the row is locked. Returns at
+    /// least one row, with the time.
     LEASE(Text, Int, Int) = format!(
         "WITH clock AS MATERIALIZED (SELECT {} AS now), free AS MATERIALIZED (
              SELECT id FROM webhooks, clock

@@ -25,7 +25,7 @@ pub enum PostgresError {
     WarningsSuppressed,
 }
 
-/// Says why the server or the driver failed and, where a setting is wrong, what to do about it.
+/// Explains why the server or the driver failed and, where a setting is wrong, what to do about it.
 fn reason(error: &tokio_postgres::Error) -> String {
     if let Some(rejected) = error.as_db_error() {
         let message = rejected.message();
@@ -39,7 +39,7 @@ fn reason(error: &tokio_postgres::Error) -> String {
             SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
                 format!("{message}; correct the user in the URL, or pg_hba.conf on the server")
             }
-            // That of the statements that write rows.
+            // Raised by the statements that write rows.
             SqlState::DIVISION_BY_ZERO => {
                 format!("{message}: not every row was changed; was a trigger or rule added?")
             }
@@ -55,7 +55,7 @@ fn reason(error: &tokio_postgres::Error) -> String {
             }
             _ => format!("{error}: {cause}"),
         },
-        // The resolver has no code of the operating system.
+        // An error of the resolver has no code of the operating system.
         Some(cause) if cause.to_string().starts_with("failed to lookup") => {
             "the host is unknown; correct its name in the URL".into()
         }
@@ -96,8 +96,8 @@ impl PostgresError {
         code == Some(&SqlState::UNIQUE_VIOLATION) || code == Some(&SqlState::DIVISION_BY_ZERO)
     }
 
-    /// Returns true if the same batch may succeed if it is run again: the server ended the session, or
-    /// chose it to resolve a deadlock.
+    /// Returns true if the same batch may succeed if it is run again: the server ended the
+    /// session, or chose it to resolve a deadlock.
     pub(super) fn is_transient(&self) -> bool {
         let code = self.code();
         self.is_closed()
@@ -117,8 +117,8 @@ impl PostgresError {
         matches!(class, Some("22" | "23" | "40" | "42" | "P0"))
     }
 
-    /// Whether the server reported that it rolled the statement back. Otherwise
-    /// a write may have been committed.
+    /// Returns true if the server reported that it rolled the statement back. Otherwise a
+    /// write may have been committed.
     pub(super) fn is_rolled_back(&self) -> bool {
         let error = self.server().and_then(tokio_postgres::Error::as_db_error);
         error.is_some_and(|e| {
@@ -137,7 +137,7 @@ impl PostgresError {
     }
 }
 
-/// The class of an SQLSTATE: its first two characters.
+/// Returns the class of an SQLSTATE: its first two characters.
 fn class(state: &SqlState) -> &str {
     &state.code()[..2]
 }

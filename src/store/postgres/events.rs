@@ -34,20 +34,20 @@ use crate::{
     telemetry::error_latch::ErrorLatch,
 };
 
-/// How often the log is polled while it is followed, if this process changes nothing.
+/// The poll interval while the log is followed, if this process changes nothing.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// The same, if nothing has happened for a second.
+/// The same, if the head has not moved for a second.
 const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// How often it is polled at most.
+/// The minimum interval between polls.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a caller waits for transactions in progress, unless one of them has been open
-/// for longer.
+/// The maximum time that a caller waits for transactions in progress, unless one of them has
+/// been open for longer.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(1);
-/// When a transaction that holds the log back is reported.
+/// The lag at which a transaction that holds back the log is reported.
 const LAG_WARNING: Duration = Duration::from_secs(5);
 
-/// How far the event log may be read.
+/// The state of the event log: how far it may be read.
 #[derive(Debug)]
 pub(super) struct EventLog {
     source: String,
@@ -58,11 +58,11 @@ pub(super) struct EventLog {
     /// The parameters of the statements that read.
     decided: Mutex<Decided>,
     head: watch::Sender<i64>,
-    /// Microseconds; as of the last poll.
+    /// The lag as of the last poll, in microseconds.
     lag: AtomicU64,
-    /// This process has committed a change.
+    /// Notified when this process has committed a change.
     committed: Arc<Notify>,
-    /// Somebody follows the head.
+    /// Notified when a caller starts to follow the head.
     followed: Notify,
 }
 
@@ -111,7 +111,7 @@ impl EventLog {
         let poll = async {
             let mut poller = self.poller.lock().await;
             let advanced = self.advance(&mut poller.fence).await;
-            // Even if only the first step succeeded: the server may be another one.
+            // Publishes even if only the first step succeeded: the server may be another one.
             self.publish(&mut poller);
             advanced?;
             let fence = &poller.fence;
@@ -135,7 +135,7 @@ impl EventLog {
                 is_same_server &= read_from == server;
                 holders.extend(holder.map(|holder| (holder, pid)));
             }
-            // Never both steps from different servers.
+            // The two steps must not read from different servers.
             if rows.is_empty() || !is_same_server {
                 continue;
             }
@@ -186,7 +186,7 @@ impl Postgres {
         while !is_decided && !is_held() && Instant::now() < deadline {
             sleep(MIN_POLL_INTERVAL).await;
             let (last, all_decided) = self.events.poll().await?;
-            // Numbers drawn meanwhile do not matter.
+            // Numbers drawn since the first poll do not matter.
             is_decided = all_decided || (last >= target && self.events.decided().head >= target);
         }
         Ok(())
@@ -237,7 +237,7 @@ impl Postgres {
             if event.is_some() || is_same_server {
                 return Ok(event);
             }
-            // It may be another server since the last poll.
+            // The connection may lead to another server since the last poll.
             self.event_sync().await?;
         }
         Err(Error::Unavailable(Arc::new(OtherServer)))
@@ -288,15 +288,15 @@ impl Postgres {
     }
 }
 
-/// When the server was started, and when it last recovered from a crash, which resets its
-/// statistics: this identifies the run of a server to which the fence belongs. It may
+/// The time when the server was started, and when it last recovered from a crash, which resets
+/// its statistics: this identifies the run of a server to which the fence belongs. It may
 /// change without a reason; then the fence is reset.
 const SERVER: &str = "(SELECT ((extract(epoch FROM pg_postmaster_start_time())
            + coalesce(extract(epoch FROM stats_reset), 0)) * 1000000)::bigint
       FROM pg_stat_bgwriter)";
 
-/// The head: `$2`, which was decided on server `$1`; on another one, what is known to be
-/// decided.
+/// Returns the head: `$2`, which was decided on server `$1`; on another server, the last
+/// number that is known to be decided.
 fn head() -> String {
     format!(
         "(SELECT CASE WHEN {SERVER} = $1 THEN $2 ELSE decided_through END
@@ -310,8 +310,8 @@ statements! {
         "SELECT {SERVER}, CASE WHEN is_called THEN last_value ELSE 0 END, decided_through
          FROM events_sequence_seq, event_log WHERE id = 1"
     );
-    /// The transactions that may have drawn a number, in at least one row. Every role sees all
-    /// locks, including those of prepared transactions.
+    /// The transactions that may have drawn a number. Returns at least one row. Every role
+    /// sees all locks, including those of prepared transactions.
     HOLDERS() = format!(
         "SELECT server, virtualtransaction, pid::bigint
          FROM (SELECT {SERVER} AS server) AS this
@@ -324,16 +324,16 @@ statements! {
         columns::<EventRow>(),
         head()
     );
-    /// One row, with whether this is server `$1`.
+    /// Returns one row, with whether this is server `$1`.
     GET(Int, Int) = format!(
         "SELECT this.is_same, {} FROM (SELECT {SERVER} = $1 AS is_same) AS this
          LEFT JOIN events ON sequence = $2",
         columns_of::<EventRow>("events")
     );
-    /// At least one row, with whether this is server `$1`, and `purged_through`. Starts at the
-    /// event of the position `$3`, even if it is beyond the head: another replica may have
-    /// decided more. What was purged is skipped, because its index entries remain until a
-    /// vacuum.
+    /// Returns at least one row, with whether this is server `$1`, and `purged_through`.
+    /// Starts at the event of the position `$3`, even if it is beyond the head: another
+    /// replica may have decided more. Purged events are skipped, because their index entries
+    /// remain until a vacuum.
     ///
     /// The walk along the index has no upper bound, and the row of `event_log` is found by its
     /// key: otherwise PostgreSQL expects more rows than there are, sorts them, and compiles the
@@ -347,8 +347,8 @@ statements! {
         columns::<EventRow>(),
         head()
     );
-    /// As [`READ`], in descending order: from the event of the position `$3`, and without one,
-    /// from the head. What is before a position was decided when a client was given it.
+    /// Like [`READ`], in descending order: from the event of the position `$3`, and without
+    /// one, from the head. The events before a position were decided when a client received it.
     READ_DESC(Int, Int, Int, Int) = format!(
         "SELECT {SERVER} = $1, purged_through, {} FROM event_log LEFT JOIN LATERAL (
              SELECT {} FROM events WHERE sequence > purged_through AND sequence <= coalesce($3, {})
@@ -358,14 +358,14 @@ statements! {
         columns::<EventRow>(),
         head()
     );
-    /// Not if another replica is saving it, and nothing is locked if there is nothing to save.
+    /// Does nothing if another replica is saving it. Locks nothing if there is nothing to save.
     SAVE_DECIDED(Int, Int) = format!(
         "UPDATE event_log SET decided_through = $2 WHERE id = (
              SELECT id FROM event_log WHERE decided_through < $2 AND {SERVER} = $1
              FOR NO KEY UPDATE SKIP LOCKED)"
     );
-    /// The newest event up to the head is kept. One replica at a time; nothing is locked if
-    /// nothing is to be purged.
+    /// Keeps the newest event up to the head. One replica purges at a time; nothing is locked
+    /// if there is nothing to purge.
     PURGE(Int, Int, Int, Int) = format!(
         "WITH newest AS MATERIALIZED (
              SELECT max(sequence) AS sequence FROM events WHERE sequence <= {}

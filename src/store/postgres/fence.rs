@@ -1,17 +1,17 @@
-//! The fence of the event log: up to which number the order of events is final.
+//! The fence of the event log: the number up to which the order of events is final.
 //!
-//! Numbers are drawn before commit, so a transaction in progress may still add an event
-//! before one that is already visible. Whoever has drawn a number holds ROW EXCLUSIVE on
-//! the table until its transaction has ended and is visible. So (1) the last number drawn
-//! is read, then (2) who holds that lock. Once all of these transactions are over, every
-//! number up to that one has been committed or will never be used. No writer waits.
+//! Numbers are drawn before commit, so a transaction in progress may still add an event before
+//! one that is already visible. A transaction that has drawn a number holds ROW EXCLUSIVE on
+//! the table until it has ended and is visible. So a poll (1) reads the last number drawn, and
+//! then (2) reads which transactions hold that lock. Once all of them are over, every number
+//! up to that one has been committed or will never be used. No writer waits.
 
 use std::{
     collections::{HashMap, VecDeque},
     time::{Duration, Instant},
 };
 
-/// Numbers that wait for transactions. More are not needed: those before the last one are
+/// The maximum number of pending numbers. More are not needed: those before the last one are
 /// decided with it at the latest.
 const MAX_PENDING: usize = 16;
 
@@ -30,7 +30,7 @@ pub(super) struct Fence {
     pub(super) last: i64,
     /// Every number up to this one is decided.
     pub(super) decided: i64,
-    /// By ascending number.
+    /// Numbers that wait for transactions, in ascending order.
     pending: VecDeque<Pending>,
 }
 
@@ -45,8 +45,8 @@ impl Fence {
     /// Step 1. `decided` is a number up to which everything is known to be decided. Returns
     /// whether step 2 has to follow.
     pub(super) fn begin(&mut self, server: i64, last: i64, decided: i64) -> bool {
-        // Numbers never go backwards, unless this is another server, or the sequence was reset:
-        // what was decided here does not hold any more.
+        // Numbers never go backwards, unless this is another server, or the sequence was
+        // reset: the decisions made here are no longer valid.
         if server != self.server || last < self.last {
             *self = Self {
                 server,
@@ -82,8 +82,8 @@ impl Fence {
         }
     }
 
-    /// For how long the oldest undecided number has been, and a session that holds it back;
-    /// `None` for a prepared transaction.
+    /// Returns how long the oldest pending number has been undecided, and a session that holds
+    /// it back; `None` for a prepared transaction.
     pub(super) fn lag(&self, now: Instant) -> Option<(Duration, Option<i64>)> {
         let oldest = self.pending.front()?;
         let pid = oldest.holders.values().flatten().next();

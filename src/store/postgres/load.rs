@@ -1,9 +1,9 @@
 //! The first round trip of a batch: locks and reads the rows that its commands name.
 //!
 //! The isolation is READ COMMITTED, so each statement has a snapshot of its own. A statement
-//! that locks rows reads nothing else: what other tables say is read by later statements,
-//! whose snapshots are taken when the rows are locked. Rows that another transaction has
-//! locked are skipped, unless they are waited for.
+//! that locks rows reads nothing else: other tables are read by later statements, whose
+//! snapshots are taken when the rows are locked. Rows that another transaction has locked are
+//! skipped, unless they are waited for.
 
 use std::{convert::Infallible, mem};
 
@@ -51,7 +51,7 @@ statements! {
     /// get their turn.
     LIMIT_WAIT() = "SELECT set_config('lock_timeout', '300ms', true)";
     /// Pets that could not be locked, and those of orders that could not, with the orders that
-    /// claim them, in one snapshot: what is rejected whatever happens to them need not wait.
+    /// claim them, in one snapshot: a command that is rejected in any case need not wait for them.
     LOCKED_PETS(Ints, Ints) = format!(
         "SELECT {}, (SELECT status FROM orders
                      WHERE pet_id = pets.id AND status IN ('placed', 'completed'))
@@ -84,7 +84,7 @@ fn start_set(rows: &[Row]) -> Result<(WorkingSet, NewIds), Error> {
     Ok((set, ids))
 }
 
-/// The statements of a round trip that reads, and what is done with the rows of each.
+/// The statements of a round trip that reads, and functions that take the rows of each.
 #[derive(Default)]
 struct Reads<'a> {
     steps: Vec<Step<'a>>,
@@ -103,7 +103,7 @@ enum RowLock {
     /// A row that another transaction has locked is waited for. The rows of each table are
     /// locked in the order of their ids, so that two that wait cause no deadlock.
     Wait,
-    /// None is locked ([`Fault::UnlockedRows`]).
+    /// No row is locked ([`Fault::UnlockedRows`]).
     Fault,
 }
 
@@ -187,8 +187,8 @@ impl<'a> ForEachKeys<'a> for Reads<'a> {
     }
 }
 
-/// The first round trip. It waits for the rows of `awaited`, and then locks those of `keys`
-/// that no other transaction has locked.
+/// Runs the first round trip. It waits for the rows of `awaited`, and then locks those of
+/// `keys` that no other transaction has locked.
 pub(super) async fn load(
     session: &Session<'_>,
     awaited: Option<&Keys>,

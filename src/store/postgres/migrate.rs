@@ -7,7 +7,7 @@ use super::super::error::OpenError;
 /// The migrations in order. A released one is never changed.
 const MIGRATIONS: [&str; 1] = [include_str!("../../../migrations/postgres/1_initial.sql")];
 
-/// The names of the objects of a kind that the migrations create.
+/// Returns the names of the objects of a kind that the migrations create.
 pub(in crate::store) fn created(kind: &str) -> impl Iterator<Item = &'static str> {
     let create = format!("CREATE {kind} ");
     let lines = MIGRATIONS.into_iter().flat_map(str::lines);
@@ -25,7 +25,8 @@ const MIN_COMPATIBLE_VERSION: i32 = 1;
 /// The advisory lock that a migrating process holds: "PETS" in ASCII.
 const ADVISORY_LOCK: i64 = 0x5045_5453;
 
-/// The number of migrations that were run, unless that are all. Fails if the schema is too new.
+/// Returns the number of migrations that were run, or `None` if all were. Fails if the schema
+/// is too new.
 async fn missing_since(db: &impl GenericClient, url: &str) -> Result<Option<i64>, OpenError> {
     let sql = "SELECT version::bigint, min_compatible_version::bigint FROM schema_version";
     let rows = db.query_typed(sql, &[]).await;
@@ -44,7 +45,7 @@ async fn missing_since(db: &impl GenericClient, url: &str) -> Result<Option<i64>
     Ok((found < VERSION).then_some(found))
 }
 
-/// The version of a schema that is not up to date, 0 if there is none; otherwise `None`.
+/// Returns the version of a schema that is not up to date, 0 if there is none; otherwise `None`.
 pub(super) async fn outdated_version(client: &Client, url: &str) -> Result<Option<i64>, OpenError> {
     let failed = OpenError::postgres(url);
     // Nothing is prepared outside a transaction: a pooler may run each statement
@@ -90,7 +91,7 @@ pub(super) async fn migrate(client: &mut Client, url: &str, create: bool) -> Res
         )
         .await
         .map_err(failed)?;
-    // Another replica may have migrated meanwhile.
+    // Another replica may have migrated before this one got the lock.
     let Some(version) = missing_since(&transaction, url).await? else {
         return Ok(());
     };

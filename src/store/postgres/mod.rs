@@ -62,8 +62,7 @@ pub(super) use migrate::created;
 pub(super) use pool::{BATCH_SETTINGS, type_of};
 pub use url::PostgresUrl;
 
-/// How long migrating may take, including the wait for a replica that is
-/// migrating.
+/// The maximum duration of a migration, including the wait for a replica that is migrating.
 const MIGRATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Connections for reads, per replica.
@@ -81,7 +80,7 @@ const BULK_CONNECTIONS: usize = 1;
 pub struct Postgres {
     reads: Pool,
     snapshot: SnapshotNumber,
-    /// For background tasks.
+    /// Connections for background tasks.
     background: Pool,
     creates: Writer,
     changes: Writer,
@@ -190,8 +189,9 @@ impl Postgres {
         })
     }
 
-    /// The age beyond which something is purged, in microseconds of the server's clock. At
-    /// first everything is kept: the server may have started together with this process, with a fast clock.
+    /// Returns the age beyond which rows are purged, in microseconds of the server's clock. At
+    /// first everything is kept: the server may have started together with this process, with
+    /// a fast clock.
     fn max_age(&self, retention: SignedDuration) -> i64 {
         if self.settling.is_over() {
             i64::try_from(retention.as_micros()).unwrap_or(i64::MAX)
@@ -200,7 +200,7 @@ impl Postgres {
         }
     }
 
-    /// How far the server's clock is ahead of the system clock.
+    /// Returns how far the server's clock is ahead of the system clock.
     pub(super) fn clock_offset(&self) -> SignedDuration {
         self.clock.offset()
     }
@@ -210,7 +210,7 @@ impl Postgres {
             self.creates.close(),
             self.changes.close(),
             self.bulk.close(),
-            // It ends when the others have.
+            // It ends when the others have ended.
             self.patient.close()
         );
     }
@@ -264,7 +264,7 @@ impl Postgres {
         }
     }
 
-    /// Queues a command. Returns how long to wait for it.
+    /// Queues a command. Returns the maximum time to wait for it.
     pub(super) fn enqueue(
         &self,
         command: Box<dyn PendingCommand>,
@@ -328,8 +328,8 @@ fn as_sql<'a>(values: &'a [Value<'_>]) -> Vec<&'a (dyn ToSql + Sync)> {
     values.iter().map(|it| it as &(dyn ToSql + Sync)).collect()
 }
 
-/// The time of the transaction, in microseconds since the Unix epoch. It is the server's:
-/// those of the replicas may differ.
+/// Returns the time of the transaction, in microseconds since the Unix epoch. It is the
+/// server's: the clocks of the replicas may differ.
 fn now_micros() -> &'static str {
     "(extract(epoch FROM now()) * 1000000)::bigint"
 }
@@ -373,7 +373,7 @@ fn get<'a, T: FromSql<'a>>(
     Ok(value.map_or(Value::Null, to_value))
 }
 
-/// Every statement that only PostgreSQL executes.
+/// Returns every statement that only PostgreSQL executes.
 pub(super) fn statements() -> impl Iterator<Item = NamedSql> {
     let fixed = [
         ALL,

@@ -15,7 +15,7 @@ statements! {
 }
 
 impl Postgres {
-    /// Up to `limit` orders whose reservation has expired.
+    /// Returns up to `limit` orders whose reservation has expired.
     pub(crate) async fn expired_orders(&self, limit: i64) -> Result<Vec<OrderId>, Error> {
         self.query(&EXPIRED, vec![Value::Int(limit)]).await
     }

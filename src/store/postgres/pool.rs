@@ -24,11 +24,11 @@ use super::{
 };
 use crate::{single_flight::SingleFlight, telemetry::metrics::Gauge};
 
-/// How long setting up a session may take.
+/// The maximum duration of setting up a session.
 const SESSION_SETUP_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a request to cancel a statement may take.
+/// The maximum duration of a request to cancel a statement.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a statement may take, including the network round trip.
+/// The maximum duration of a statement, including the network round trip.
 pub(super) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -71,7 +71,7 @@ pub(super) struct Connection {
     prepared: Option<RwLock<HashMap<&'static str, Statement>>>,
     /// The number of warnings received from the server.
     pub(super) warnings: Arc<AtomicU64>,
-    /// The number of batches that were begun.
+    /// The number of batches that were started.
     batches: AtomicU64,
     end: ConnectionEnd,
 }
@@ -87,7 +87,7 @@ impl Pool {
         }
     }
 
-    /// A pool of one connection, for batches of commands.
+    /// Creates a pool of one connection, for batches of commands.
     pub(super) fn for_batches(connector: &Connector) -> Self {
         Self {
             runs_batches: true,
@@ -99,12 +99,12 @@ impl Pool {
         self.in_flight.track()
     }
 
-    /// The number of statements in flight or waiting for a connection.
+    /// Returns the number of statements in flight or waiting for a connection.
     pub(super) fn statements_in_flight(&self) -> i64 {
         self.in_flight.get()
     }
 
-    /// The number of open connections, without those being opened.
+    /// Returns the number of open connections, without those being opened.
     pub(super) fn connections(&self) -> i64 {
         let open = self.slots.iter().filter_map(Slot::open_connection);
         open.count() as i64
@@ -141,9 +141,8 @@ impl Pool {
         }
     }
 
-    /// Runs a statement. Returns its rows and whether the server warned
-    /// meanwhile. The outer error means that there is no connection: nothing was
-    /// sent.
+    /// Runs a statement. Returns its rows, and whether the server sent a warning while it ran.
+    /// The outer error means that there is no connection: nothing was sent.
     async fn run(
         &self,
         sql: &'static Sql,
@@ -262,8 +261,8 @@ impl Connection {
         })
     }
 
-    /// Returns true if the server ended a closed connection because its transaction was idle for too
-    /// long: so it was rolled back.
+    /// Returns true if the server ended a closed connection because its transaction was idle
+    /// for too long, and so was rolled back.
     pub(super) async fn was_idle_in_transaction(&self) -> bool {
         let code = timeout(STATEMENT_TIMEOUT, self.end.code()).await;
         code == Ok(Some(SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT))
@@ -299,7 +298,7 @@ impl Connection {
         self.prepared.is_some() && (batches.is_power_of_two() || batches.is_multiple_of(4096))
     }
 
-    /// Prepares a statement, unless that was done before; `None` if none must be prepared.
+    /// Prepares a statement, unless that was done before. Returns `None` if none must be prepared.
     pub(super) async fn prepare(
         &self,
         sql: &'static Sql,
@@ -345,9 +344,9 @@ const SESSION_SETTINGS: &[&str] = &[
 
 /// The settings of transactions that run commands.
 ///
-/// They log their changes themselves. A replica that is stopped in the middle of one keeps its
-/// rows locked for less time than others wait for them. Rows are found by their keys, whatever
-/// the statistics say: a plan that was made for an empty table would scan a large one.
+/// These transactions log their changes themselves. A replica that is stopped in the middle of
+/// one keeps its rows locked for less time than others wait for them. Rows are found by their
+/// keys, regardless of statistics: a plan that was made for an empty table would scan a large one.
 pub(in super::super) const BATCH_SETTINGS: &[&str] = &[
     "petstore.logs = 'on'",
     "idle_in_transaction_session_timeout = '750ms'",
@@ -358,8 +357,8 @@ pub(in super::super) const BATCH_SETTINGS: &[&str] = &[
     "plan_cache_mode = force_generic_plan",
 ];
 
-/// Behind a pooler in transaction mode, session settings do not persist, so the role
-/// itself must not suppress warnings.
+/// Fails if the role suppresses warnings. Behind a pooler in transaction mode, session
+/// settings do not persist, so the role itself must not suppress them.
 async fn require_warnings(client: &Client) -> Result<(), PostgresError> {
     let level = client.query_typed("SHOW client_min_messages", &[]).await?;
     match level[0].get(0) {

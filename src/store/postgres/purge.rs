@@ -15,7 +15,7 @@ statements! {
     IMPORTS(Int) = delete(Purge::Imports);
 }
 
-/// Concurrent replicas skip each other's rows.
+/// Returns the statement that deletes a batch. Concurrent replicas skip each other's rows.
 fn delete(purge: Purge) -> String {
     let oldest = purge.select(&format!("{} - $1", now_micros()), BATCH_SIZE);
     purge.delete(&format!("{oldest} FOR UPDATE SKIP LOCKED")) + " RETURNING 1"

@@ -24,7 +24,7 @@ use super::{
 
 pub(super) static BEGIN: Sql = Sql::new("begin", &[], || "BEGIN".into());
 static COMMIT: Sql = Sql::new("commit", &[], || "COMMIT".into());
-/// Has all statements of the session planned again.
+/// Makes the server plan all statements of the session again.
 pub(super) static DISCARD_PLANS: Sql = Sql::new("discard_plans", &[], || "DISCARD PLANS".into());
 static ROLLBACK: Sql = Sql::new("rollback", &[], || "ROLLBACK".into());
 
@@ -34,8 +34,8 @@ pub(super) enum Failure {
     RolledBack(PostgresError),
     /// A row is not valid. Nothing was changed.
     Corrupt(Error),
-    /// It must not be run again: the outcome of COMMIT is not known, or the server is not
-    /// reachable.
+    /// The batch must not be run again: the outcome of COMMIT is not known, or the server is
+    /// not reachable.
     Final(Error),
 }
 
@@ -148,7 +148,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Prepares statements. That waits for the server, so it comes before one of them is sent.
+    /// Prepares statements. This waits for the server, so it happens before the first one is sent.
     async fn prepare(&self, steps: &[Step<'_>]) -> Result<(), tokio_postgres::Error> {
         for step in steps {
             self.connection.prepare(step.sql).await?;
@@ -181,7 +181,7 @@ impl<'a> Session<'a> {
         results.map(|result| result.expect("it is ready")).collect()
     }
 
-    /// Sends statements of which the last one commits the transaction.
+    /// Sends statements, the last of which commits the transaction.
     ///
     /// The outcome is unknown if the connection broke or timed out before the response, unless
     /// the server had ended the session because its transaction was idle. It is also unknown if

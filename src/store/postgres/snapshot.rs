@@ -32,7 +32,7 @@ statements! {
 /// transactions in progress: it has no number.
 #[derive(Debug)]
 pub(super) struct SnapshotNumber {
-    /// One connection: another session would be another number.
+    /// One connection, because another session would get another number.
     pub(super) pool: Pool,
     last: Mutex<String>,
     number: AtomicU64,
@@ -47,7 +47,7 @@ impl SnapshotNumber {
         }
     }
 
-    /// The number of the last snapshot that was seen.
+    /// Returns the number of the last snapshot that was seen.
     pub(super) fn last_known(&self) -> Version {
         let number = self.number.load(Ordering::Acquire);
         Version {
@@ -56,7 +56,7 @@ impl SnapshotNumber {
         }
     }
 
-    /// The number of the current snapshot.
+    /// Returns the number of the current snapshot.
     pub(super) async fn current(&self) -> Result<Version, Error> {
         let rows = self.pool.read(&SNAPSHOT, &[]).await?;
         let snapshot: String = read_first(&rows)?;

@@ -30,7 +30,7 @@ pub(super) struct TableSql {
 }
 
 impl TableSql {
-    /// They are assembled once.
+    /// Returns the statements of a table, which are assembled once.
     pub(super) fn of<T: Keyed>() -> &'static Self {
         static ALL: Memo<&str, TableSql> = Memo::new();
         ALL.get(&T::NAME, Self::assemble::<T>)
@@ -64,7 +64,7 @@ impl TableSql {
         } else {
             (key, has_key.as_str())
         };
-        // A row that is gone since it was read fails the batch, so that it is decided again.
+        // A row that was deleted after it was read fails the batch, so that it is decided again.
         let of_all = |change: String| {
             format!(
                 "WITH changed AS ({change} RETURNING 1)
@@ -132,13 +132,13 @@ impl ExplainTables for TableSql {
     }
 }
 
-/// `$1, $2, …`
+/// Returns `$1, $2, …`.
 pub(super) fn parameters(count: usize) -> String {
     let parameters = (1..=count).map(|number| format!("${number}"));
     parameters.collect::<Vec<_>>().join(", ")
 }
 
-/// An array for each of `count` columns, with the values that `write` puts for each row.
+/// Returns an array for each of `count` columns, with the values that `write` puts for each row.
 pub(super) fn arrays<'a, R: 'a>(
     rows: impl IntoIterator<Item = &'a R>,
     count: usize,

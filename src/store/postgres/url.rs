@@ -17,20 +17,20 @@ use tokio_postgres::{
 
 use crate::invalid::Invalid;
 
-/// How long one host may take to accept a connection.
+/// The maximum time that one host may take to accept a connection.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What the driver uses if the URL has no port. Shown, because a connection may fail there.
+/// The port that the driver uses if the URL has none. Shown, because a connection may fail there.
 const DEFAULT_PORT: u16 = 5432;
 
-/// Where a server is and how to connect to it. Displayed without its password.
+/// The address of a server and the options to connect to it. Displayed without its password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PostgresUrl {
     config: Config,
     pub(super) verify_certificate: bool,
     pub(super) root_certificates: Option<PathBuf>,
-    /// Whether to use named prepared statements. A pooler in transaction mode
-    /// may not support them.
+    /// True if named prepared statements are used. A pooler in transaction mode may not
+    /// support them.
     pub(super) prepares_statements: bool,
 }
 
@@ -45,7 +45,7 @@ impl PostgresUrl {
         self.config.password(password);
     }
 
-    /// The first host that is not on this machine, if certificates are not verified.
+    /// Returns the first host that is not on this machine, if certificates are not verified.
     pub(crate) fn unverified_host(&self) -> Option<&str> {
         let mut hosts = self.config.get_hosts().iter().enumerate();
         hosts.find_map(|(n, host)| match host {
@@ -61,12 +61,12 @@ impl PostgresUrl {
         })
     }
 
-    /// The configuration of each host, in order.
+    /// Returns the configuration of each host, in order.
     pub(super) fn hosts(&self) -> impl Iterator<Item = Config> {
         (0..self.config.get_hosts().len()).map(|n| self.host(n))
     }
 
-    /// The configuration with the nth host alone.
+    /// Returns the configuration with the nth host alone.
     fn host(&self, n: usize) -> Config {
         let all = &self.config;
         let mut one = Config::new();
@@ -137,7 +137,7 @@ impl FromStr for PostgresUrl {
                 }
                 _ => kept.push(pair),
             }
-            // Which one would be used is anybody's guess.
+            // It would be unclear which value is used.
             if !names.insert(name.clone()) {
                 return Err(invalid(format!("{name} must not be repeated")));
             }

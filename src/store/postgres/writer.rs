@@ -34,16 +34,15 @@ use super::{
 
 /// The maximum number of commands in a transaction.
 const MAX_BATCH_SIZE: usize = 1024;
-/// Longer than a transaction may take, as a command may wait for the one before.
+/// The maximum wait for a command: longer than a transaction, as it may wait for the one before.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(25);
 /// The time that closing the store waits for queued commands.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The time that a command waits for a locked row.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
-/// The time after which a command no longer tries to lock its rows now and then, but waits for
-/// them in the queue of the server: at a row that is always locked, it would be unlucky again
-/// and again.
+/// The time after which a command no longer retries to lock its rows, but waits for them in
+/// the queue of the server: a retry might never succeed for a row that is always locked.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// The maximum number of commands that wait in this way at a time.
 pub(super) const MAX_PATIENT: usize = 32;
@@ -113,7 +112,7 @@ impl Writer {
         self.pools.iter().map(Arc::as_ref)
     }
 
-    /// The number of commands waiting for a connection.
+    /// Returns the number of commands waiting for a connection.
     pub(super) fn queue_depth(&self) -> usize {
         let queue = self.queue.read().expect(LOCK);
         queue
@@ -173,7 +172,7 @@ impl Worker {
         }
     }
 
-    /// The commands that are queued, and those deferred that are due.
+    /// Returns the commands that are queued, and the deferred ones that are due.
     async fn next_batch(&mut self) -> Option<Vec<Queued>> {
         let receive = async {
             let mut received = Vec::new();
@@ -196,7 +195,7 @@ impl Worker {
         let due = due.map(|(_, queued)| queued);
         let mut batch: Vec<_> = due.chain(received).collect();
         if self.patient.is_none() {
-            // They take turns in waiting for their rows.
+            // Commands take turns in waiting for their rows.
             batch.sort_by_key(|queued| queued.last_timeout.or(queued.locked_since));
         }
         Some(batch)
@@ -280,7 +279,8 @@ impl Worker {
     }
 
     /// Defers the first command of a patient batch, which has waited for its rows in vain, and
-    /// those that want one of them too, also if they came during the wait. Returns the others.
+    /// those that need one of the same rows, even if they arrived during the wait. Returns the
+    /// others.
     async fn defer_blocked(&mut self, batch: Vec<Queued>, started: Instant) -> Vec<Queued> {
         let mut received = Vec::new();
         while let Ok(queued) = self.queued.lock().await.try_recv() {
@@ -325,8 +325,8 @@ impl Worker {
     }
 }
 
-/// Returns a command that found a row locked, unless that has been so for too long. Its batch
-/// was started at `started`.
+/// Returns a command that found a row locked, unless the row has been locked for too long. Its
+/// batch was started at `started`.
 fn in_time(mut queued: Queued, started: Instant) -> Option<Queued> {
     let since = *queued.locked_since.get_or_insert(started);
     if since.elapsed() < LOCK_TIMEOUT {

@@ -1,5 +1,5 @@
-//! Runs a batch of commands on SQLite, within a transaction. There is one writer, so what it
-//! reads cannot change before it commits.
+//! Runs a batch of commands on SQLite, within a transaction. There is one writer, so the rows
+//! that it reads cannot change before it commits.
 
 use rusqlite::{
     CachedStatement, Connection, OptionalExtension, ToSql,
@@ -22,7 +22,7 @@ use super::{
 use crate::{category::Category, order::OrderStatus, pet::PetId};
 
 statements! {
-    /// Marks an id of a table as taken, though no row has it: an id is given once.
+    /// Marks an id of a table as taken, though no row has it: ids are never reused.
     TAKE_ID(Int, Text) = "INSERT OR REPLACE INTO sqlite_sequence (seq, name, rowid)
                           SELECT max($1, coalesce(max(seq), 0)), $2, max(rowid)
                           FROM sqlite_sequence WHERE name = $2";
@@ -50,14 +50,14 @@ pub(super) struct TableSql {
 }
 
 impl TableSql {
-    /// They are assembled once.
+    /// Returns the statements of a table, which are assembled once.
     pub(super) fn of<T: Keyed>() -> &'static Self {
         static ALL: Memo<&str, TableSql> = Memo::new();
         ALL.get(&T::NAME, Self::assemble::<T>)
     }
 
-    /// The statement that updates some columns of a row: a bit for each. Few sets of columns
-    /// change together.
+    /// Returns the statement that updates some columns of a row: `changed` has a bit for each.
+    /// Few sets of columns change together.
     fn update_of<T: Keyed>(changed: u64) -> &'static str {
         static ALL: Memo<(&str, u64), String> = Memo::new();
         ALL.get(&(T::NAME, changed), || {
@@ -97,7 +97,7 @@ impl TableSql {
     }
 }
 
-/// Each column, and the parameter that has its value.
+/// Returns each column, and the parameter that has its value.
 fn assignments<T: Keyed>() -> Vec<String> {
     let columns = (1..).zip(T::all_columns());
     let assignments = columns.map(|(n, column)| format!("{} = ?{n}", column.name));
@@ -128,7 +128,7 @@ impl ExplainTables for TableSql {
     }
 }
 
-/// Decides the commands of a batch and writes what they change. Returns the working set.
+/// Decides the commands of a batch and writes their changes. Returns the working set.
 pub(in super::super) fn run(
     db: &Connection,
     commands: &mut [Box<dyn PendingCommand>],
@@ -284,7 +284,7 @@ fn update<T: Keyed>(db: &Connection, stored: &T, row: &T) -> rusqlite::Result<()
     let columns = before.iter().zip(&after).enumerate();
     let changed = columns.filter(|(_, (before, after))| before != after);
     let changed = changed.fold(0, |columns, (column, _)| columns | 1 << column);
-    // They may differ in what is not stored, such as nanoseconds.
+    // The rows may differ in what is not stored, such as nanoseconds.
     if changed == 0 {
         return Ok(());
     }
@@ -297,7 +297,7 @@ fn update<T: Keyed>(db: &Connection, stored: &T, row: &T) -> rusqlite::Result<()
     update.raw_execute().map(drop)
 }
 
-/// Inserts rows, by ascending key. `last_id` is that of their sequence, if they have one.
+/// Inserts rows, by ascending key. `last_id` is the last id of their sequence, if they have one.
 fn insert<'a, T: Keyed>(
     db: &Connection,
     rows: impl IntoIterator<Item = &'a T>,

@@ -1,4 +1,4 @@
-//! Checkpoints: when the writer copies the WAL into the database file.
+//! Checkpoints: the writer copies the WAL into the database file.
 //!
 //! SQLite's automatic checkpoint ignores its errors. The writer therefore
 //! checkpoints by itself, after it has responded to its callers.
@@ -13,7 +13,7 @@ use rusqlite::{Connection, DEFAULT_NAME, wal::CheckpointMode};
 use super::super::metrics::WalMetrics;
 use crate::telemetry::error_latch::ErrorLatch;
 
-/// How much the WAL grows between checkpoints: as much as by SQLite's default.
+/// The growth of the WAL between checkpoints: the same as SQLite's default.
 const INTERVAL: i64 = 4 << 20;
 /// The pause after a failed checkpoint.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ pub(super) struct Checkpoints {
     wal: Arc<WalMetrics>,
     /// The size of the WAL at the last attempt.
     last_size: i64,
-    /// Not before this time, after a failure.
+    /// The time of the next attempt, after a failure or a delay.
     retry_at: Option<Instant>,
     failures: ErrorLatch,
     delays: ErrorLatch,
@@ -60,7 +60,7 @@ impl Checkpoints {
             return Instant::now() >= retry_at;
         }
         match self.wal.size.get() {
-            // It was reset, and starts again.
+            // The WAL was reset, and starts again.
             size if size < self.last_size => size >= INTERVAL,
             size => size - self.last_size >= INTERVAL,
         }
@@ -85,7 +85,7 @@ impl Checkpoints {
         result.map(drop)
     }
 
-    /// Another process has the file open, or the disk fails.
+    /// Delays a checkpoint, because another process has the file open, or the disk fails.
     pub(super) fn postpone(&mut self) {
         let waiting = "waiting for other processes to close the database";
         self.delays.observe(Err::<(), _>(waiting));
@@ -100,8 +100,8 @@ pub(super) fn checkpoint(db: &Connection) -> rusqlite::Result<bool> {
     Ok(frames == copied)
 }
 
-/// The length of the WAL up to its last commit. What follows is stale. Other processes may
-/// append to it; this connection must not be in a transaction.
+/// Returns the length of the WAL up to its last commit. The bytes after it are stale. Other
+/// processes may append to it; this connection must not be in a transaction.
 pub(super) fn wal_length(db: &Connection) -> rusqlite::Result<u64> {
     let (frames, _) = db.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::NOOP)?;
     let length = match frames {

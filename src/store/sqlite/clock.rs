@@ -1,4 +1,4 @@
-//! The clock of a store on SQLite, and what it may decide.
+//! The clock of a store on SQLite, and the decisions that may depend on it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub(super) struct StoreClock {
     /// The steady clock of orders, events and idempotency keys.
     pub(super) clock: Clock,
     settling: Arc<Settling>,
-    /// The last order that an earlier process has stored: its clock was another, so
+    /// The last order that an earlier process has stored. That process had another clock, so
     /// [`certain_time`](Self::certain_time) decides whether its reservation has expired.
     last_earlier_order: i64,
 }
@@ -32,9 +32,9 @@ impl StoreClock {
         }
     }
 
-    /// A time that is certain to have come, by which rows of earlier processes are purged and
-    /// expire. If the system clock was wrong at startup and set afterwards, it and the steady
-    /// clock differ for long: the one that is behind decides.
+    /// Returns a time that has certainly come, by which rows of earlier processes are purged
+    /// and expire. If the system clock was wrong at startup and set afterwards, it differs
+    /// from the steady clock for a long time: the one that is behind decides.
     pub(super) fn certain_time(&self) -> Timestamp {
         self.settling.limit(self.clock.now().min(Timestamp::now()))
     }

@@ -1,4 +1,4 @@
-//! Connections to an SQLite file, and how they are configured.
+//! Connections to an SQLite file, and their configuration.
 
 use std::{
     io::{self, Write},
@@ -11,7 +11,7 @@ use rusqlite::{Connection, MAIN_DB, OpenFlags, config::DbConfig, ffi};
 
 use super::super::Role;
 
-/// How long to wait for another process that has the file locked.
+/// The maximum wait for another process that has the file locked.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Larger than the number of distinct statements.

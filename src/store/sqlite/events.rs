@@ -18,7 +18,7 @@ use crate::{
     page::Sort,
 };
 
-/// Events deleted in one transaction. Other writes wait for it.
+/// The maximum number of events deleted in one transaction. Other writes wait for it.
 const PURGE_BATCH_SIZE: i64 = 500;
 
 statements! {
@@ -48,7 +48,7 @@ statements! {
     SET_PURGED(Int) = "UPDATE event_log SET purged_through = max(purged_through, $1)";
 }
 
-/// The sequence number of the newest event; 0 if there is none.
+/// Returns the sequence number of the newest event; 0 if there is none.
 pub(super) fn last_sequence(db: &Connection) -> rusqlite::Result<i64> {
     db.prepare_cached(LAST.text())?
         .query_row([], |row| row.get(0))

@@ -1,5 +1,4 @@
-//! The identity of a store's files: what is written to a file that was deleted is
-//! lost when the process ends.
+//! The identity of a store's files: data written to a deleted file is lost when the process ends.
 
 use std::{
     fs::{self, File},
@@ -47,14 +46,15 @@ impl Files {
         }
         match self.index.state() {
             State::Same => Ok(()),
-            // It has no content of its own, but two of them are no lock.
+            // An index has no content of its own, but locks in two of them do not exclude each
+            // other.
             State::Other => Err(FilesChanged::Replaced(self.index.path.clone())),
             State::Missing => Err(FilesChanged::Deleted(self.index.path.clone())),
         }
     }
 }
 
-/// Whether a WAL begins with the magic number of its header; recovery ignores it
+/// Returns true if a WAL begins with the magic number of its header; recovery ignores it
 /// otherwise.
 fn has_frames(wal: &Path) -> bool {
     let mut magic = [0; 4];
@@ -91,13 +91,13 @@ impl OpenFile {
     }
 }
 
-/// Device and inode.
+/// Returns the device and inode of a file.
 pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
     let file = fs::symlink_metadata(path).ok()?;
     Some((file.dev(), file.ino()))
 }
 
-/// What happened to the files of an open store.
+/// A change to the files of an open store.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FilesChanged {
     /// The WAL or its index is gone; the open descriptors still have the content.

@@ -1,5 +1,5 @@
-//! The health of the file by the outcome of what clients asked of it: a readiness probe that
-//! writes little may succeed while their writes fail.
+//! The health of the file, by the outcome of client calls: a readiness probe that writes
+//! little may succeed while the writes of clients fail.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -16,13 +16,13 @@ pub(super) struct Health(Mutex<State>);
 struct State {
     failure: Option<Cause>,
     failures: u64,
-    /// Damage is permanent: only some requests meet it, so the success of others proves
+    /// Damage is permanent: only some requests find it, so the success of others proves
     /// nothing.
     damage: Option<Cause>,
 }
 
 impl Health {
-    /// The reason why the store is not usable.
+    /// Returns the reason why the store is not usable.
     pub(super) fn failure(&self) -> Option<Error> {
         let state = self.state();
         let cause = state.damage.as_ref().or(state.failure.as_ref())?;
@@ -44,7 +44,7 @@ impl Health {
         self.state().damage.get_or_insert_with(|| cause.clone());
     }
 
-    /// The number of failures up to now.
+    /// Returns the number of failures up to now.
     pub(super) fn failures(&self) -> u64 {
         self.state().failures
     }

@@ -1,4 +1,4 @@
-//! The SQLite schema: migrations, and which schema version a file has.
+//! The SQLite schema: migrations, and the schema version of a file.
 
 use std::path::Path;
 
@@ -20,8 +20,7 @@ pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 /// "PETS" in ASCII, as the first migration sets it.
 pub(super) const APPLICATION_ID: i64 = 0x5045_5453;
 
-/// What identifies a file: two fields of the SQLite header, and whether it has
-/// any schema.
+/// The identity of a file: two fields of the SQLite header, and whether it has any schema.
 pub(super) struct Identity {
     pub(super) application_id: i64,
     pub(super) user_version: i64,
@@ -38,8 +37,7 @@ impl Identity {
         })
     }
 
-    /// Returns the state of a file with this identity, or why it must not be
-    /// used.
+    /// Returns the state of a file with this identity, or the reason why it must not be used.
     pub(super) fn classify(&self, path: &Path) -> Result<SchemaState, OpenError> {
         match (self.application_id, self.user_version) {
             (0, 0) if !self.has_schema => Ok(SchemaState::Empty),
@@ -100,13 +98,13 @@ pub(super) fn migrate(path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// The state of an open file. The header on disk may be stale: the WAL is newer.
+/// Returns the state of an open file. The header on disk may be stale: the WAL is newer.
 pub(super) fn schema_state(db: &Connection, path: &Path) -> Result<SchemaState, OpenError> {
     let identity = Identity::read(db).map_err(OpenError::database(path))?;
     identity.classify(path)
 }
 
-/// The type, name and SQL of every table, index, trigger and view.
+/// Returns the type, name and SQL of every table, index, trigger and view.
 pub(crate) fn schema(db: &Connection) -> rusqlite::Result<Vec<[String; 3]>> {
     let select = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY 1, 2";
     db.prepare(select)?
@@ -114,14 +112,14 @@ pub(crate) fn schema(db: &Connection) -> rusqlite::Result<Vec<[String; 3]>> {
         .collect()
 }
 
-/// The schema that the migrations make, in the version of this file.
+/// Returns the schema that the migrations create, in the version of this file.
 pub(crate) fn expected_schema(db: &Connection) -> rusqlite::Result<Vec<[String; 3]>> {
     let version = db.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))?;
     schema(&in_memory_at(version as usize)?)
 }
 
-/// Names the objects that no migration has made. A trigger among them would run in the
-/// service, with every change.
+/// Names the objects that no migration created. A trigger among them would run in the service,
+/// with every change.
 pub(crate) fn added_objects(db: &Connection) -> rusqlite::Result<Vec<String>> {
     let expected = expected_schema(db)?;
     let is_added = |[kind, name, _]: &[String; 3]| {
@@ -138,7 +136,7 @@ pub(crate) fn added_objects(db: &Connection) -> rusqlite::Result<Vec<String>> {
     Ok(named.collect())
 }
 
-/// An empty store of the current schema, in memory.
+/// Creates an empty store of the current schema, in memory.
 #[cfg(test)]
 pub(crate) fn in_memory() -> rusqlite::Result<Connection> {
     in_memory_at(MIGRATIONS.len())

@@ -70,8 +70,8 @@ pub(super) use recovery::{is_open, wal_path};
 pub(super) use replace::{ClosedStore, is_damage};
 
 statements! {
-    /// The source of events; the last time that the store is known to have been open, as a
-    /// service has noted it, or when something was changed; and the last order.
+    /// The source of events; the last time that the store is known to have been open, as
+    /// recorded by a service, or else the time of the newest event; and the last order.
     LAST_OPEN() = "SELECT source, coalesce(last_open_at, (
              SELECT at FROM events ORDER BY sequence DESC LIMIT 1)),
              (SELECT coalesce(max(id), 0) FROM orders)
@@ -127,7 +127,7 @@ impl Sqlite {
         })
     }
 
-    /// The canonical path of the file.
+    /// Returns the canonical path of the file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -168,7 +168,7 @@ impl Sqlite {
         self.clock.certain_time()
     }
 
-    /// The time before which rows may be purged.
+    /// Returns the time before which rows may be purged.
     fn retained_since(&self, retention: SignedDuration) -> Timestamp {
         let now = self.certain_time();
         now.checked_sub(retention).unwrap_or(Timestamp::MIN)
@@ -179,7 +179,7 @@ impl Sqlite {
         self.write(&NOTE_OPEN, vec![now]).await.map(drop)
     }
 
-    /// Queues a command. Returns how long to wait for it.
+    /// Queues a command. Returns the maximum time to wait for it.
     pub(super) fn enqueue(&self, command: Box<dyn PendingCommand>) -> Result<Duration, Error> {
         self.writer.enqueue(command)
     }
@@ -268,7 +268,7 @@ impl Row for rusqlite::Row<'_> {
     }
 }
 
-/// Every statement that only SQLite executes.
+/// Returns every statement that only SQLite executes.
 pub(super) fn statements() -> impl Iterator<Item = NamedSql> {
     let fixed = [
         ALL,
@@ -307,7 +307,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     locked.expect("no thread panics while holding the lock")
 }
 
-/// The code of SQLite, if that is what has failed.
+/// Returns the error code of SQLite, if that is what failed.
 fn error_code(cause: &Cause) -> Option<ErrorCode> {
     cause.downcast_ref::<rusqlite::Error>()?.sqlite_error_code()
 }

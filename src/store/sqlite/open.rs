@@ -98,8 +98,8 @@ impl Drop for EmptySideFiles {
     }
 }
 
-/// Opens a petstore database read-only, whether or not it is being served, and
-/// says whether its schema is current. Nothing is changed.
+/// Opens a petstore database read-only, whether or not it is being served. Returns it, and
+/// whether its schema is current. Nothing is changed.
 pub(crate) fn open_read_only(path: &Path) -> Result<(ReadOnly, bool), OpenError> {
     match inspect(path)? {
         (_, SchemaState::Empty) => Err(OpenError::NotAPetstore(path.into())),
@@ -112,7 +112,7 @@ pub(crate) fn open_current(path: &Path) -> Result<ReadOnly, OpenError> {
     open_if_created(path)?.ok_or_else(|| OpenError::NotAPetstore(path.into()))
 }
 
-/// Like [`open_current`], but `None` if the database was never completely created.
+/// Like [`open_current`], but returns `None` if the database was never completely created.
 pub(crate) fn open_if_created(path: &Path) -> Result<Option<ReadOnly>, OpenError> {
     match inspect(path)? {
         (db, SchemaState::Current) => Ok(Some(db)),
@@ -236,8 +236,8 @@ pub(super) fn sniff_header(path: &Path, create: bool) -> Result<SchemaState, Ope
     }
 }
 
-/// SQLite deletes a write-ahead log that it finds beside an empty file. If somebody has moved
-/// the file away, the log has the newest changes.
+/// Fails if a missing or empty file has a write-ahead log with content. SQLite would delete
+/// the log, which has the newest changes if the file was moved away.
 fn reject_orphaned_wal(path: &Path) -> Result<SchemaState, OpenError> {
     let wal = wal_path(path);
     match fs::symlink_metadata(&wal) {
@@ -273,14 +273,14 @@ pub(super) fn lock(path: &Path, create: bool) -> io::Result<Option<ServiceLock>>
     options.read(true).write(true).create(create).mode(0o600);
     let file = open_regular(path, &mut options)?;
     match file.try_lock() {
-        // It may have been replaced by a restored backup, or deleted, since it was opened.
+        // The file may have been replaced by a restored backup, or deleted, since it was opened.
         Ok(()) => Ok(leads_to(path, &file).then_some(ServiceLock { file })),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(cause)) => Err(cause),
     }
 }
 
-/// Whether the path leads to this file.
+/// Returns true if the path leads to this file.
 pub(super) fn leads_to(path: &Path, file: &File) -> bool {
     let found = identity(path);
     found.is_some() && found == file.metadata().ok().map(|file| (file.dev(), file.ino()))

@@ -14,7 +14,7 @@ statements! {
 }
 
 impl Sqlite {
-    /// Up to `limit` orders whose reservation has expired.
+    /// Returns up to `limit` orders whose reservation has expired.
     pub(crate) async fn expired_orders(&self, limit: i64) -> Result<Vec<OrderId>, Error> {
         let Times {
             now,

@@ -48,8 +48,8 @@ impl Sqlite {
     }
 }
 
-/// Whether fewer rows have to be examined if the pets with a status are walked than if
-/// those of a category are. The number of pets in a category is known only if it is small.
+/// Returns true if walking the pets with a status examines fewer rows than walking those of a
+/// category. The number of pets in a category is known only if it is small.
 fn is_rarer(db: &Connection, status: PetStatus, category_id: i64) -> rusqlite::Result<bool> {
     let mut counts = db.prepare_cached(COUNTS.text())?;
     let Counts { pets, .. } = counts.query_row([], read_row)?;

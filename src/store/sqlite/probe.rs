@@ -32,8 +32,8 @@ const TABLES: [(&str, &str); 6] = [
     ("api_keys", "id"),
 ];
 
-/// Reads the next rows of a table after `?1`. Returns the last of them, or 0 at the end, where
-/// the next probe starts again.
+/// Returns the query that reads the next rows of a table after `?1`, and returns the last of
+/// them, or 0 at the end, where the next probe starts again.
 fn next_rows(table: &str, id: &str) -> String {
     format!(
         "SELECT iif(count(*) = 1000, max({id}), 0)
@@ -65,7 +65,7 @@ impl Sqlite {
         let is_failing = self.health.failure().is_some();
         let scan = Arc::clone(&self.scan);
         let path = self.path.clone();
-        // On the thread of a reader: a disk that hangs blocks no other task.
+        // Runs on the thread of a reader: a disk that hangs blocks no other task.
         let read = move |db: &Connection| {
             scan.advance(db)?;
             Ok(check_room(&path, is_failing))
@@ -78,8 +78,8 @@ impl Sqlite {
     }
 }
 
-/// Checks that the disk has room. What the system reports may ignore quotas, so after a failure
-/// a file is written.
+/// Checks that the disk has room. The free space that the system reports may ignore quotas, so
+/// after a failure a file is written.
 fn check_room(database: &Path, is_failing: bool) -> Result<(), NoRoom> {
     let folder = database.parent().unwrap_or(Path::new("/"));
     let failed = |cause| NoRoom {
@@ -94,7 +94,7 @@ fn check_room(database: &Path, is_failing: bool) -> Result<(), NoRoom> {
         disk.f_bavail
     };
     let room = blocks.saturating_mul(disk.f_frsize);
-    // Some file systems do not tell their size.
+    // Some file systems do not report their size.
     if disk.f_blocks > 0 && room < MIN_ROOM as u64 {
         return Err(failed(io::ErrorKind::StorageFull.into()));
     }

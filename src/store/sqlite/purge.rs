@@ -34,7 +34,7 @@ impl Sqlite {
             Purge::Imports => (&ANY_IMPORT, &IMPORTS),
         };
         let before = Value::Int(self.retained_since(retention).as_microsecond());
-        // Usually there is none, and the writer need not wait for the lock of the file.
+        // Usually there are no such rows, and the writer need not wait for the lock of the file.
         if self
             .query::<()>(any, vec![before.clone()])
             .await?

@@ -32,7 +32,7 @@ type Query = Box<dyn FnOnce(rusqlite::Result<&Connection>) + Send>;
 
 enum Message {
     Query(Query),
-    /// Close the connection, meet at the barrier, and meet again to go on.
+    /// Closes the connection, waits at the barrier, and waits there again before continuing.
     Suspend(Arc<Barrier>),
     Stop,
 }
@@ -84,13 +84,13 @@ impl Readers {
         result.inspect_err(|error| report_damage(&self.health, error))
     }
 
-    /// The number of queries waiting for a thread.
+    /// Returns the number of queries waiting for a thread.
     pub(super) fn queue_depth(&self) -> usize {
         self.queue.len()
     }
 
-    /// Closes all connections. The threads open new ones after the returned guard
-    /// was dropped; queries wait meanwhile.
+    /// Closes all connections. Queries wait until the returned guard is dropped; then the
+    /// threads open new connections.
     pub(super) fn suspend(&self) -> Suspension<'_> {
         let threads = lock(&self.threads);
         // A thread that waits at the barrier takes no second message, so every

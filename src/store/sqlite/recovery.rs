@@ -1,20 +1,20 @@
 //! Opening a file for writing so that nothing depends on an fsync that failed.
 //!
-//! When an fsync fails, Linux marks the pages as clean: the page cache still has
-//! them, the disk does not, and the next fsync succeeds without writing them
-//! (PostgreSQL's "fsyncgate" of 2018). Syncing again is therefore no remedy; the
-//! data must be written again. It can be lost in two places:
+//! After a failed fsync, Linux marks the pages as clean: the page cache still has them, the
+//! disk does not, and the next fsync succeeds without writing them (PostgreSQL's "fsyncgate"
+//! of 2018). Syncing again is therefore no remedy; the data must be written again. It can be
+//! lost in two places:
 //!
 //! - In the database file. A checkpoint that a reader limits copies frames without
 //!   an fsync and records in the WAL index (`-shm`) that they need no further
 //!   copy. If the fsync of a later checkpoint fails, these frames may be lost, and
 //!   yet they are not copied again. Only a new index forgets the record. SQLite
 //!   builds it from the WAL when the first connection opens the file.
-//! - In the WAL. A commit whose fsync failed is valid in the page cache. If the
-//!   process ends there, the next one recovers it and appends to it, and a power
-//!   cut then loses the commit and all that follow. So whoever opens the file for
-//!   writing writes the WAL again, even if a reader was first and has built the index. It
-//!   ends with the last commit that the index knows: what follows is overwritten.
+//! - In the WAL. A commit whose fsync failed is valid in the page cache. If the process ends
+//!   there, the next one recovers it and appends to it, and a power cut then loses the commit
+//!   and every later one. So a process that opens the file for writing writes the WAL again,
+//!   even if a reader was first and has built the index. It ends with the last commit that the
+//!   index knows: what follows is overwritten.
 
 use std::{
     fs::{self, File},
@@ -35,7 +35,7 @@ use super::{
 use crate::atomic_file::{side_file, sync_folder};
 
 /// The byte of the WAL index on which every connection holds a shared lock
-/// (`UNIX_SHM_DMS` in SQLite's source). Whoever finds it unlocked builds the index.
+/// (`UNIX_SHM_DMS` in SQLite's source). A process that finds it unlocked builds the index.
 const CONNECTION_LOCK: u64 = 128;
 
 /// A connection for writing.
@@ -47,8 +47,8 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Writes a WAL that was deleted to its path again, where the next connection recovers
-    /// it. No other process may use the index; one that opens the file meanwhile cannot write.
+    /// Writes a WAL that was deleted to its path again, where the next connection recovers it.
+    /// No other process may use the index; one that opens the file during the copy cannot write.
     pub(super) fn save_deleted_wal(&self, path: &Path) -> Result<(), OpenError> {
         let database_error = OpenError::database(path);
         let length = wal_length(&self.db).map_err(database_error)?;
@@ -60,14 +60,14 @@ impl Opened {
         saved.map_err(OpenError::file(&wal_path(path)))
     }
 
-    /// If another process has created an empty WAL, it is filled, not replaced: a process that
-    /// has it open must not write to a deleted file.
+    /// Copies the WAL to its path. If another process has created an empty WAL, it is filled,
+    /// not replaced: a process that has it open must not write to a deleted file.
     fn copy_wal(&self, path: &Path, length: u64) -> io::Result<()> {
         let database = fs::symlink_metadata(path)?;
         let mut options = File::options();
         options.write(true).create(true).mode(0o600);
         let new = open_regular(&wal_path(path), &mut options)?;
-        // As SQLite does.
+        // SQLite does the same.
         let _ = new.set_permissions(database.permissions());
         let copied = copy(&self.wal, &new, length);
         if copied.is_err() {
@@ -101,8 +101,8 @@ pub(super) fn open_recovered(path: &Path, role: Role) -> Result<Opened, OpenErro
     }
     // Builds the index if it is new.
     let db = connect(path, role).map_err(database_error)?;
-    // What other processes append after this, they sync. It is unknown only at the moment of
-    // such a commit.
+    // Other processes sync what they append after this. The length is unknown only at the
+    // moment of such a commit.
     let length = wal_length(&db).ok();
     // Keeps other writers out.
     db.execute_batch("BEGIN IMMEDIATE")
@@ -125,9 +125,8 @@ pub(super) fn open_recovered(path: &Path, role: Role) -> Result<Opened, OpenErro
 
 /// The WAL index of a connection.
 pub(crate) struct WalIndex {
-    /// Whether the index was built when the connection was opened. If another
-    /// process had the file open, it was not, and must not be trusted by a
-    /// checkpoint.
+    /// True if the index was built when the connection was opened. If another process had the
+    /// file open, it was not, and a checkpoint must not trust it.
     pub(super) is_new: bool,
     /// Dropped after all connections of this process, as the order of fields in
     /// [`Opened`] ensures for its own: closing any descriptor of a file drops all
@@ -136,13 +135,13 @@ pub(crate) struct WalIndex {
 }
 
 impl WalIndex {
-    /// Whether another process uses the index, so that it cannot be built again.
+    /// Returns true if another process uses the index, so that it cannot be built again.
     pub(super) fn is_in_use(&self) -> bool {
         is_in_use(&self.file)
     }
 }
 
-/// Whether another process has a connection to the file. This process must have none.
+/// Returns true if another process has a connection to the file. This process must have none.
 pub(crate) fn is_open(path: &Path) -> bool {
     let index = open_regular(&index_path(path), File::options().read(true));
     index.is_ok_and(|file| is_in_use(&file))
@@ -157,7 +156,7 @@ fn is_in_use(index: &File) -> bool {
     !matches!(fcntl_getlk(index, &lock), Ok(None))
 }
 
-/// Replaces the first `length` bytes of a file, or all, by themselves, so that they are
+/// Overwrites the first `length` bytes of a file, or all, with themselves, so that they are
 /// written to disk.
 fn rewrite(path: &Path, length: Option<u64>) -> io::Result<File> {
     let file = open_regular(path, File::options().read(true).write(true))?;

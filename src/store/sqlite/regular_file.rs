@@ -1,5 +1,6 @@
-//! Opening the files of a store. A user who can write to the folder can put a link, or anything
-//! else, in place of each of them, so what was opened is checked on its descriptor.
+//! Opening the files of a store. A user who can write to the folder can put a link, or
+//! anything else, in place of each of them, so each file is checked by its descriptor after it
+//! was opened.
 
 use std::{
     fs::{self, File, FileType, OpenOptions},

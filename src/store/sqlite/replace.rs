@@ -24,13 +24,13 @@ use super::{
 };
 use crate::atomic_file::{AtomicFile, Placeholder, finish, side_file, sync_folder};
 
-/// What SQLite would apply to a file of the same name.
+/// The suffixes of the files that SQLite would apply to a file of the same name.
 const JOURNALS: [&str; 2] = ["-wal", "-journal"];
 
-/// What belongs to a store: the file, and its journals.
+/// The suffixes of the files that belong to a store: the file itself, and its journals.
 const FILES: [&str; 3] = ["", JOURNALS[0], JOURNALS[1]];
 
-/// A store that no process has open. Meanwhile no service can open it.
+/// A store that no process has open. While this value exists, no service can open the store.
 #[derive(Debug)]
 pub(crate) struct ClosedStore {
     pub(crate) path: PathBuf,
@@ -42,7 +42,7 @@ pub(crate) struct ClosedStore {
 
 impl ClosedStore {
     /// Locks a store, even a damaged one. If there is none, an empty file takes its place
-    /// until the drop, so that no service can create one meanwhile.
+    /// until the drop, so that no service can create one.
     pub(crate) fn lock(path: &Path) -> Result<Self, OpenError> {
         let failed = OpenError::file(path);
         let path = canonical_path(path)?;
@@ -55,7 +55,7 @@ impl ClosedStore {
             _ => return Err(OpenError::InUse(path)),
         };
         if found == Found::Nothing && lock.file.metadata().map_err(failed)?.len() > 0 {
-            // Another process has created it since.
+            // Another process has created the file in between.
             found = Found::at(&path).map_err(failed)?;
         }
         let is_placeholder = found == Found::Nothing;
@@ -71,17 +71,16 @@ impl ClosedStore {
         self.found != Found::Nothing
     }
 
-    /// The file in its place, which is empty if there was none.
+    /// Returns the file in its place, which is empty if there was none.
     pub(crate) fn file(&self) -> &File {
         &self.lock.file
     }
 
-    /// Puts a new file in its place. Returns the name that the old one has now, if there
-    /// was one.
+    /// Puts a new file in its place. Returns the new name of the old file, if there was one.
     ///
-    /// If the process or the machine crashes, the old file is in place or the new one, each
-    /// with everything that belongs to it. Only a damaged file, which SQLite cannot open, may be
-    /// left without its journal; its other name still has it.
+    /// If the process or the machine crashes, either the old file or the new one is in place,
+    /// with everything that belongs to it. Only a damaged file, which SQLite cannot open, may
+    /// be left without its journal; the journal is still there under the other name.
     pub(crate) fn replace(self, new: AtomicFile) -> io::Result<Option<PathBuf>> {
         let path = &self.path;
         if is_open(path) {
@@ -132,7 +131,7 @@ impl Drop for ClosedStore {
     }
 }
 
-/// Copies all of the WAL into the file. Returns `false` if the file is damaged; any other
+/// Copies the whole WAL into the file. Returns `false` if the file is damaged; any other
 /// failure is an error, because the WAL has changes that a sound file needs.
 fn checkpoint_unless_damaged(path: &Path) -> io::Result<bool> {
     let copied = open_recovered(path, Role::Service).and_then(|opened| {
@@ -154,7 +153,7 @@ fn checkpoint_unless_damaged(path: &Path) -> io::Result<bool> {
     )))
 }
 
-/// Whether SQLite failed because of what is in the file.
+/// Returns true if SQLite failed because of the contents of the file.
 pub(crate) fn is_damage(cause: &rusqlite::Error) -> bool {
     use ErrorCode::{DatabaseCorrupt, NotADatabase};
     matches!(
@@ -163,13 +162,13 @@ pub(crate) fn is_damage(cause: &rusqlite::Error) -> bool {
     )
 }
 
-/// What is in the place of a store.
+/// The file at the path of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
     Nothing,
-    /// Of any version.
+    /// A petstore database of any version.
     Petstore,
-    /// Empty, or no longer an SQLite file: that is when a backup is needed.
+    /// Empty, or no longer an SQLite file: the case in which a backup is needed.
     Damaged,
     AnotherProgram,
 }
@@ -192,7 +191,7 @@ impl Found {
     }
 }
 
-/// A name for the old file that says what it is and when it was replaced.
+/// Returns a name for the old file that says what it is and when it was replaced.
 fn unused_name(path: &Path) -> PathBuf {
     let now = Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
     let suffixes = (1..).map(|n| match n {
@@ -208,7 +207,7 @@ fn unused_name(path: &Path) -> PathBuf {
     names.find(is_unused).expect("there is no last number")
 }
 
-/// Whether there was a file.
+/// Returns false, instead of an error, if there was no file.
 fn unless_missing(result: io::Result<()>) -> io::Result<bool> {
     match result {
         Ok(()) => Ok(true),

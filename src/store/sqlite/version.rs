@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::Version;
 
-/// Counts the commits that changed what may be cached. Only the writer thread advances
+/// Counts the commits that changed rows that may be cached. Only the writer thread advances
 /// it.
 #[derive(Debug, Default)]
 pub(super) struct VersionCounter {

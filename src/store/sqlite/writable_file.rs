@@ -26,24 +26,24 @@ pub(super) struct WritableFile {
     /// `None` if it could not be reopened. It is closed only while the readers are
     /// suspended: see [`WalIndex`](super::recovery::WalIndex).
     opened: Option<Opened>,
-    /// Whether the connection may be unusable after a failure.
+    /// True if the connection may be unusable after a failure.
     is_broken: bool,
-    /// Whether a checkpoint failed with the present WAL index. What it copied may be
-    /// lost, and yet reads prefer it to the WAL.
+    /// True if a checkpoint failed with the present WAL index. The frames that it copied may
+    /// be lost, and yet reads prefer them to the WAL.
     is_index_poisoned: bool,
     path: PathBuf,
-    /// The identity of what was opened.
+    /// The identity of the files that were opened.
     identity: Files,
     role: Role,
     readers: Readers,
     version: Arc<VersionCounter>,
     checkpoints: Checkpoints,
-    /// Not before this time, after reopening has failed.
+    /// The earliest time of the next attempt, after reopening has failed.
     reopen_at: Option<Instant>,
 }
 
 impl WritableFile {
-    /// The readers are those of the same store.
+    /// Takes over an open file. The readers are those of the same store.
     pub(super) fn new(
         mut opened: Opened,
         path: &Path,
@@ -68,12 +68,12 @@ impl WritableFile {
         })
     }
 
-    /// The connection, if the file is open.
+    /// Returns the connection, if the file is open.
     pub(super) fn connection(&self) -> Option<&Connection> {
         self.opened.as_ref().map(|opened| &opened.db)
     }
 
-    /// Runs a transaction, and rolls back what it leaves open.
+    /// Runs a transaction, and rolls it back if it is left open.
     pub(super) fn transact<T>(
         &mut self,
         run: impl FnOnce(&Connection) -> Result<T, Error>,
@@ -95,8 +95,7 @@ impl WritableFile {
         }
     }
 
-    /// Checks that what is written is not lost with the process, and saves a WAL that
-    /// was deleted.
+    /// Checks that writes are not lost with the process, and saves a WAL that was deleted.
     pub(super) fn check(&mut self) -> Result<(), Error> {
         match self.identity.check() {
             Ok(()) => Ok(()),
@@ -161,8 +160,8 @@ impl WritableFile {
 
     /// Copies the WAL into the database file.
     ///
-    /// After a failure, what earlier checkpoints copied may be lost, but reads still
-    /// prefer it to the WAL. So nothing is written until a new index ignores it.
+    /// After a failure, frames that earlier checkpoints copied may be lost, but reads still
+    /// prefer them to the WAL. So nothing is written until a new index ignores them.
     fn checkpoint(&mut self) {
         let has_new_index = |file: &Opened| file.index.is_new;
         if !self.opened.as_ref().is_some_and(has_new_index)
@@ -212,7 +211,7 @@ impl WritableFile {
     }
 }
 
-/// Whether the connection should be reopened after an error.
+/// Returns true if the connection should be reopened after an error.
 fn breaks_connection(error: &Error) -> bool {
     use ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull};
     match error {

@@ -1,8 +1,8 @@
 //! Group commit: the only thread of the service that writes to the SQLite file.
 //!
-//! Commands that arrive while a commit is in flight share the next one, so one
-//! fsync pays for all of them. Other writes are rare, and have their own. No caller gets its
-//! result before its commit is durable.
+//! Commands that arrive while a commit is in flight share the next one, so one fsync pays for
+//! all of them. Other writes are rare, and each has its own commit. No caller gets its result
+//! before its commit is durable.
 
 use std::{
     mem,
@@ -52,12 +52,12 @@ const OVERWRITE_DELAYS: [Duration; 4] = [
     Duration::from_millis(750),
 ];
 
-/// How often the files are checked while there is nothing to write.
+/// The interval between checks of the files while there is nothing to write.
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// If checkpoints fail, the service is not ready once the WAL is larger than this.
 const MAX_WAL_SIZE: i64 = 64 << 20;
-/// Even if they are only delayed, as by a long backup.
+/// The limit if checkpoints are only delayed, for example by a long backup.
 const MAX_DELAYED_WAL_SIZE: i64 = 1 << 30;
 
 /// Writes a page without a net effect.
@@ -125,7 +125,7 @@ impl Writer {
         self.shared.version.get()
     }
 
-    /// The number of writes waiting for the thread.
+    /// Returns the number of writes waiting for the thread.
     pub(super) fn queue_depth(&self) -> usize {
         self.queue.len()
     }
@@ -149,7 +149,7 @@ impl Writer {
         self.run(touch).await
     }
 
-    /// Queues a command. Returns how long to wait for it.
+    /// Queues a command. Returns the maximum time to wait for it.
     pub(super) fn enqueue(&self, command: Box<dyn PendingCommand>) -> Result<Duration, Error> {
         try_enqueue(&self.queue, Message::Command(command))?;
         Ok(self.timeout)
@@ -241,7 +241,7 @@ impl WriterThread {
         self.file.close();
     }
 
-    /// Recovery may have brought back a commit of unknown outcome.
+    /// Publishes the newest event: recovery may have brought back a commit of unknown outcome.
     fn refresh_event_head(&self) {
         if let Some(Ok(head)) = self.file.connection().map(last_sequence) {
             self.publish_event_head(head);
@@ -295,8 +295,8 @@ impl WriterThread {
         })
     }
 
-    /// Before any response: a client that has seen its write acknowledged must not get a cached
-    /// read from before it.
+    /// Publishes a commit. This comes before any response: a client that has seen its write
+    /// acknowledged must not get a cached read from before it.
     fn publish(&self, set: &WorkingSet, started: Instant) {
         if set.writes > 0 {
             self.shared.commits.record(set.writes, started, true);
@@ -309,7 +309,7 @@ impl WriterThread {
     fn report_failure(&self, error: &Error, writes: usize, started: Instant) {
         tracing::error!(%error, writes, "write batch failed");
         self.shared.commits.record(writes, started, false);
-        // It may have been committed nevertheless.
+        // The batch may have been committed nevertheless.
         self.shared.version.advance(true, true);
         if is_failure_of_file(error) {
             self.shared.health.write_failed(error);
@@ -353,8 +353,7 @@ fn touch(db: &Connection) -> rusqlite::Result<()> {
     TOUCH.iter().try_for_each(|sql| execute_statement(db, sql))
 }
 
-/// Returns true if the writes of others would fail, too: not if another process has the file
-/// locked.
+/// Returns true if other writes would fail, too: not if another process has the file locked.
 fn is_failure_of_file(error: &Error) -> bool {
     use ErrorCode::{DatabaseBusy, DatabaseLocked};
     match error {

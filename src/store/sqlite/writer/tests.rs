@@ -40,7 +40,7 @@ impl Fixture {
         self.writer.run(move |db| insert(db, name)).await
     }
 
-    /// Creates a pet by a command, which panics or violates a constraint if it is told to.
+    /// Creates a pet by a command, which panics or violates a constraint if `fault` says so.
     async fn execute(&self, name: &'static str, fault: Option<Fault>) -> Result<(), Error> {
         self.queue(TestCommand { name, fault }).await
     }
@@ -59,7 +59,7 @@ impl Fixture {
         [a, b, c]
     }
 
-    /// The names of all pets, by ascending id.
+    /// Returns the names of all pets, by ascending id.
     fn names(&self) -> String {
         self.query("SELECT group_concat(name, ' ' ORDER BY id) FROM pets")
     }
@@ -74,7 +74,7 @@ impl Fixture {
         self.dir.path().join(format!("petstore.db{suffix}"))
     }
 
-    /// Blocks the writer, so that writes sent meanwhile form one batch.
+    /// Blocks the writer, so that writes sent in the meantime form one batch.
     async fn block(&self) -> mpsc::Sender<()> {
         let (go, wait) = mpsc::channel();
         let (started, has_started) = oneshot::channel();
@@ -181,7 +181,7 @@ impl Command for DeletePet {
     }
 }
 
-/// Not even if no row has ever had it, or if the last id was set by hand.
+/// An id is not reused even if no row has ever had it, or if the last id was set by hand.
 #[tokio::test]
 async fn an_id_is_given_once() {
     let fixture = Fixture::new();
@@ -201,7 +201,7 @@ async fn an_id_is_given_once() {
     assert_eq!(fixture.query(ids), "b8 c9");
 }
 
-/// The others of its batch are executed, with their events.
+/// The other commands of its batch are executed, with their events.
 #[tokio::test]
 async fn a_command_at_fault_fails_alone() {
     for fault in [Fault::Panics, Fault::IsRejected] {
@@ -314,7 +314,7 @@ async fn a_file_that_was_moved_away_is_not_written_to() {
     assert_eq!(fixture.names(), "before after");
 }
 
-/// What is in a deleted WAL would be lost with the process.
+/// The contents of a deleted WAL would be lost with the process.
 #[tokio::test]
 async fn a_deleted_wal_is_saved_and_replaced() {
     for deleted in [&["-wal"][..], &["-shm"], &["-wal", "-shm"]] {
@@ -324,7 +324,7 @@ async fn a_deleted_wal_is_saved_and_replaced() {
             fs::remove_file(fixture.path(suffix)).unwrap();
         }
         fixture.insert("after").await.unwrap();
-        // What another process would find after a crash.
+        // The files that another process would find after a crash.
         let crashed = Fixture {
             dir: tempfile::tempdir().unwrap(),
             writer: fixture.writer,
