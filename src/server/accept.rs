@@ -11,26 +11,26 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::{Server, Service, connection, connections::Connections};
 
-/// Bytes in the kernel's send buffer that are not sent yet. By default it takes
-/// megabytes for a client that does not read, and reports a write only when a third of
-/// them is gone, so that a slow client cannot be told from one that has stopped.
+/// The maximum number of unsent bytes in the kernel's send buffer. By default the buffer takes
+/// megabytes for a client that does not read, and the kernel reports a write only when a third
+/// of them is gone, so that a slow client cannot be told from one that has stopped.
 const MAX_UNSENT_BYTES: u32 = 64 << 10;
 
-/// How long the kernel tries to deliver bytes to a client that has vanished. By default it
-/// does so for a quarter of an hour.
+/// The time for which the kernel tries to deliver bytes to a client that has vanished. The
+/// default is a quarter of an hour.
 const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long to wait after `accept` failed.
+/// The delay before the next `accept` after one that failed.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 impl<S: Service> Server<S> {
-    /// Accepts connections until `shutdown` completes, then drains them: for the drain
-    /// delay connections are still accepted, and each is closed after its next
-    /// response. Then the idle ones are closed, requests in flight are finished, and
-    /// after the drain timeout the rest is abandoned.
+    /// Accepts connections until `shutdown` completes, then drains them: during the drain
+    /// delay, connections are still accepted, and each is closed after its next response. Then
+    /// idle connections are closed, requests in flight are finished, and after the drain
+    /// timeout the remaining ones are abandoned.
     pub async fn run(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let server = Arc::new(self);
-        // Accepted connections inherit them.
+        // Accepted connections inherit these options.
         let socket = SockRef::from(&listener);
         let _ = socket.set_tcp_notsent_lowat(MAX_UNSENT_BYTES);
         let _ = socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_TIMEOUT));

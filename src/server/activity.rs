@@ -43,17 +43,18 @@ pub struct Activity {
     api_key: AtomicI64,
     /// The current request, on HTTP/1.1.
     pub request: RequestState,
-    /// What is awaited from the client, in the lowest bits, and since when.
+    /// The part of a request that is awaited from the client, in the two lowest bits, and the
+    /// start of the wait.
     awaited: AtomicU64,
-    /// Since when a response has not been written completely because the client does
-    /// not read; 0 if it has.
+    /// The time since which a response cannot be written completely because the client does
+    /// not read; 0 if none is blocked.
     blocked_since: AtomicU64,
     /// The requests of an HTTP/2 connection: started, being served, and those whose
     /// response is not sent yet.
     started: AtomicU64,
     active: AtomicUsize,
     unsent: AtomicUsize,
-    /// The memory of those.
+    /// The memory of the unsent responses.
     unsent_bytes: AtomicUsize,
     /// The HTTP/2 responses that are streams.
     streams: AtomicUsize,
@@ -61,8 +62,8 @@ pub struct Activity {
     queued: AtomicUsize,
     /// Wakes them.
     room: Notify,
-    /// Whether an HTTP/1.1 request waits for something that may take long, so that its
-    /// client may give up.
+    /// True while the service has an HTTP/1.1 request that may wait for a long time, so that
+    /// its client may give up.
     waiting: AtomicBool,
     /// See [`Sent`].
     sent_bytes: AtomicU64,
@@ -76,13 +77,13 @@ pub struct Activity {
     budget: Arc<MemoryBudget>,
     evicted: AtomicU8,
     waker: AtomicWaker,
-    /// Times are milliseconds since then.
+    /// The start of time: times are milliseconds since then.
     epoch: Instant,
 }
 
 /// Nothing: the service has the request.
 const NOTHING: u64 = 0;
-/// The next request, of which no byte has arrived.
+/// The next request. No byte of it has arrived.
 const REQUEST: u64 = 1;
 /// The rest of a request.
 const REST: u64 = 2;
@@ -98,7 +99,7 @@ pub struct Sent {
     pub chunks: u64,
 }
 
-/// Why a connection may be evicted. The greater one goes first.
+/// The reason why a connection may be evicted. The greatest reason goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Evictable {
     /// It sends its request, or reads its response, too slowly.
@@ -107,15 +108,15 @@ pub enum Evictable {
     Idle,
 }
 
-/// How an evicted connection is closed.
+/// The way in which an evicted connection is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Eviction {
-    /// Gracefully: a request that has arrived meanwhile is served.
+    /// Gracefully: a request that has just arrived is served.
     Close = 1,
-    /// At once unless a request is in flight, with a GOAWAY if it can be written,
-    /// because too many are being closed already.
+    /// Immediately unless a request is in flight, with a GOAWAY if it can be written, because
+    /// too many connections are closing already.
     Abort = 2,
-    /// At once, whatever is in flight: the connection holds too much memory.
+    /// Immediately, whatever is in flight: the connection holds too much memory.
     Reset = 3,
 }
 
@@ -199,7 +200,7 @@ impl Activity {
             .store(self.millis(since) << 2 | awaited, Relaxed);
     }
 
-    /// The connection is idle, unless it waits for its first request: then it was
+    /// Marks the connection as idle, unless it waits for its first request: then it has been
     /// waiting since it was accepted.
     pub fn await_request(&self, since: Instant) {
         if !self.request.is_untouched() {
@@ -207,23 +208,23 @@ impl Activity {
         }
     }
 
-    /// A part of a request has arrived.
+    /// Records that a part of a request has arrived.
     pub fn await_rest(&self, since: Instant) {
         self.store_awaited(REST, since);
     }
 
-    /// The service has a request, on HTTP/1.1.
+    /// Records that the service has a request, on HTTP/1.1.
     pub fn begin(&self) {
         self.request.begin();
         self.await_nothing();
     }
 
-    /// Nothing more is needed from the client.
+    /// Records that nothing more is needed from the client.
     pub fn await_nothing(&self) {
         self.awaited.store(NOTHING, Relaxed);
     }
 
-    /// A response cannot be written because the client does not read.
+    /// Records that a response cannot be written because the client does not read.
     pub fn block(&self, now: Instant) {
         if self.blocked_since.load(Relaxed) == 0 {
             self.blocked_since.store(self.millis(now).max(1), Relaxed);
@@ -233,7 +234,7 @@ impl Activity {
         }
     }
 
-    /// Everything was written.
+    /// Records that everything was written.
     pub fn unblock(&self) {
         if self.blocked_since.load(Relaxed) != 0 {
             self.blocked_since.store(0, Relaxed);
@@ -241,21 +242,21 @@ impl Activity {
         }
     }
 
-    /// The size of the HTTP/1.1 response that is written next. It counts as held only once
-    /// the client blocks the write, so that a usual response costs nothing.
+    /// Sets the size of the HTTP/1.1 response that is written next. It counts as held only
+    /// once the client blocks the write, so that a usual response costs nothing.
     pub fn set_response_bytes(&self, bytes: usize) {
         self.response_bytes.store(bytes, Relaxed);
-        // A pipelined one, behind what blocks.
+        // A pipelined response, behind the one that is blocked.
         if self.is_blocked() {
             self.held_by_write.fetch_add(bytes, Relaxed);
             self.hold(bytes);
         }
     }
 
-    /// Whether the connection may be evicted, and how long it has been waiting for its
-    /// client. A client that takes longer than `slow_after` to send a request or to
-    /// read a response is slow. A new connection has that long, too: under a burst of
-    /// connections its request is on its way.
+    /// Returns the reason why the connection may be evicted, if there is one, and how long it
+    /// has been waiting for its client. A client that takes longer than `slow_after` to send a
+    /// request or to read a response is slow. A new connection has the same time: under a
+    /// burst of connections its request is on its way.
     pub fn evictable(&self, now: Instant, slow_after: Duration) -> Option<(Evictable, Duration)> {
         let waited = |since| Duration::from_millis(self.millis(now).saturating_sub(since));
         if self.is_busy() {
@@ -276,17 +277,17 @@ impl Activity {
         }
     }
 
-    /// Whether a response cannot be written because the client does not read.
+    /// Returns true if a response cannot be written because the client does not read.
     pub fn is_blocked(&self) -> bool {
         self.blocked_since.load(Relaxed) != 0
     }
 
-    /// Whether the client is sending a request or does not read its response.
+    /// Returns true if the client is sending a request or does not read its response.
     pub fn depends_on_client(&self) -> bool {
         self.is_blocked() || self.awaited.load(Relaxed) & AWAITED == REST
     }
 
-    /// Whether the service has an HTTP/1.1 request, or its response is being written.
+    /// Returns true if the service has an HTTP/1.1 request, or its response is being written.
     pub fn is_serving(&self) -> bool {
         self.request.expects_write() || self.is_blocked()
     }
@@ -310,17 +311,17 @@ impl Activity {
         &self.waker
     }
 
-    /// HTTP/2 requests that were ever started.
+    /// Returns the number of HTTP/2 requests ever started.
     pub fn started(&self) -> u64 {
         self.started.load(Relaxed)
     }
 
-    /// Whether the service has an HTTP/2 request.
+    /// Returns true if the service has an HTTP/2 request.
     pub fn is_active(&self) -> bool {
         self.active.load(Relaxed) > 0
     }
 
-    /// Whether the service has an HTTP/2 request, or a response is a stream.
+    /// Returns true if the service has an HTTP/2 request, or if a response is a stream.
     pub fn is_busy(&self) -> bool {
         self.is_active() || self.streams.load(Relaxed) > 0
     }
@@ -333,7 +334,7 @@ impl Activity {
         self.waiting.load(Relaxed)
     }
 
-    /// Whether an HTTP/2 response is not sent completely.
+    /// Returns true if an HTTP/2 response is not sent completely.
     pub fn has_unsent(&self) -> bool {
         self.unsent.load(Relaxed) > 0
     }
@@ -389,7 +390,7 @@ impl Drop for Activity {
     }
 }
 
-/// One more, until it is dropped.
+/// Increments a counter until it is dropped.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
@@ -446,15 +447,15 @@ pub struct UnsentResponse(Held);
 pub struct OpenStream(Held);
 
 impl QueuedRequest {
-    /// A request whose head and body take up to this many bytes.
+    /// Tracks a request whose head and body take up to this many bytes.
     pub fn new(activity: &Arc<Activity>, bytes: usize) -> Self {
         activity.await_request(Instant::now());
         activity.started.fetch_add(1, Relaxed);
         Self(Held::new(activity, REQUEST_OVERHEAD + bytes))
     }
 
-    /// Waits until the connection has room for it: backpressure on a client that does not
-    /// read, or that has not shown a valid API key.
+    /// Waits until the connection has room for the request: backpressure on a client that does
+    /// not read, or that has not shown a valid API key.
     pub async fn start(self) -> ActiveRequest {
         let Self(mut held) = self;
         held.activity.start().await;
@@ -468,12 +469,12 @@ impl ActiveRequest {
         &self.0.activity
     }
 
-    /// The service has responded with a body of this size.
+    /// Records that the service has responded with a body of this size.
     pub fn end(self, bytes: usize) -> UnsentResponse {
         UnsentResponse::new(self.activity(), REQUEST_OVERHEAD + bytes)
     }
 
-    /// The service has responded with a stream.
+    /// Records that the service has responded with a stream.
     pub fn stream(self) -> OpenStream {
         self.activity().streams.fetch_add(1, Relaxed);
         OpenStream(Held::new(self.activity(), REQUEST_OVERHEAD))
@@ -487,7 +488,7 @@ impl Drop for ActiveRequest {
 }
 
 impl OpenStream {
-    /// The service has a chunk of this size.
+    /// Records that the service has produced a chunk of this size.
     pub fn respond(&self, bytes: usize) -> UnsentResponse {
         UnsentResponse::new(&self.0.activity, bytes)
     }
@@ -506,7 +507,7 @@ impl UnsentResponse {
         Self(Held::new(activity, bytes))
     }
 
-    /// A part of it was sent.
+    /// Records that a part of the response was sent.
     pub fn sent(&self, bytes: usize) {
         let activity = &self.0.activity;
         activity.sent_bytes.fetch_add(bytes as u64, Relaxed);

@@ -1,5 +1,5 @@
-//! The body of a response: complete in memory, or a stream that goes on for as long as
-//! the client reads.
+//! The body of a response: complete in memory, or a stream that lasts as long as the client
+//! reads.
 
 use std::{
     convert::Infallible,

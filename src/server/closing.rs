@@ -23,8 +23,8 @@ pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// on its way.
 pub(super) const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(500);
 
-/// Waits until a connection that is to close has closed, as long as a request is in
-/// flight, and no longer than that for a client that keeps it open.
+/// Waits until a connection that is to close has closed: for as long as a request is in
+/// flight, and otherwise at most `CLOSE_TIMEOUT` for a client that keeps it open.
 pub(super) async fn close<F: Future>(
     mut connection: Pin<&mut F>,
     mut is_active: impl FnMut() -> bool,

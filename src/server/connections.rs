@@ -40,17 +40,17 @@ pub const RESERVED_CONNECTIONS: usize = 64;
 /// Evicted connections that are closed gracefully at a time.
 const MAX_CLOSING: usize = 64;
 
-/// How long a client may take to send a request or to read a response before a client
-/// of another address may take its connection.
+/// The time that a client may take to send a request or to read a response before a client of
+/// another address may take its connection.
 const SLOW_AFTER: Duration = Duration::from_millis(100);
 
-/// The same among clients of one address, which may be that of a proxy.
+/// The same time among clients of one address, which may be that of a proxy.
 const SLOW_AFTER_SAME_ADDRESS: Duration = Duration::from_secs(1);
 
-/// How long a connection may always be idle, however many there are.
+/// The time for which a connection may always be idle, however many there are.
 const MIN_IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often connections are evicted because they are idle for too long.
+/// The interval at which connections that are idle for too long are evicted.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The pause after connections were closed for their memory.
@@ -139,15 +139,15 @@ impl Pool {
         Some(removed)
     }
 
-    /// Whether there is room for a connection of `network`, and if so, whether a
-    /// connection has to be evicted for it.
+    /// Returns `None` if there is no room for a connection of `network`, and otherwise the
+    /// connection that has to be evicted for it, if any.
     fn room_for(&self, network: IpAddr, now: Instant) -> Option<Option<(IpAddr, u64)>> {
         let held = self.held_by(network);
         let is_limited = held >= self.max_per_address;
         if !is_limited && self.len < self.limit {
             return Some(None);
         }
-        // Of the address that holds most among those that hold more, and of its own.
+        // Evicts from the address that holds most among those that hold more, or from its own.
         let mut first = None;
         for (holder, connections) in &self.by_network {
             let slow_after = if *holder == network {
@@ -163,7 +163,7 @@ impl Pool {
     }
 }
 
-/// The connection of one address that goes first, preceded by what to compare it by.
+/// Returns the connection of one address that goes first, preceded by the values to compare it by.
 fn first_to_evict(
     holder: IpAddr,
     connections: &HashMap<u64, Arc<Activity>>,
@@ -172,7 +172,7 @@ fn first_to_evict(
 ) -> Option<(usize, Evictable, Duration, IpAddr, Reverse<u64>)> {
     let evictable = connections.iter().filter_map(|(id, activity)| {
         let (evictable, waited) = activity.evictable(now, slow_after)?;
-        // Of two that have waited as long, the older one.
+        // Of two that have waited equally long, the older one goes first.
         Some((connections.len(), evictable, waited, holder, Reverse(*id)))
     });
     evictable.max()
@@ -207,7 +207,7 @@ impl Connections {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Admits a connection, evicting others if need be, or `None` if even the reserve
+    /// Admits a connection, evicting another if necessary. Returns `None` if even the reserve
     /// is taken.
     pub fn admit(self: &Arc<Self>, client: IpAddr, now: Instant) -> Option<Slot> {
         let network = client_network(client);
@@ -252,7 +252,7 @@ impl Connections {
         loop {
             self.budget.exceeded().await;
             self.relieve(Instant::now());
-            // Until those that were reset have released their memory.
+            // Gives the connections that were reset time to release their memory.
             sleep(RELIEF_INTERVAL).await;
         }
     }
@@ -367,7 +367,7 @@ impl Connections {
         Some(timeout.max(MIN_IDLE_TIMEOUT.min(self.idle_timeout)))
     }
 
-    /// From now on, each connection closes after its next response.
+    /// Makes each connection close after its next response.
     pub fn drain(&self) {
         self.set_phase(DRAINING);
     }
@@ -393,12 +393,12 @@ pub struct Slot {
     connections: Arc<Connections>,
     network: IpAddr,
     id: u64,
-    /// The connection limit is reached: only health checks are served.
+    /// True if the connection limit is reached, so that only health checks are served.
     pub health_only: bool,
     pub activity: Arc<Activity>,
 }
 
-/// Why a connection is to close.
+/// The reason why a connection is to close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
     Shutdown,
@@ -406,7 +406,7 @@ pub enum Stop {
 }
 
 impl Slot {
-    /// Whether the connection closes after the current response.
+    /// Returns true if the connection closes after the current response.
     pub fn closes_after_response(&self) -> bool {
         self.health_only || self.connections.phase.load(Relaxed) >= DRAINING
     }

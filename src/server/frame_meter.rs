@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::activity::Activity;
 
-/// Frames between two checks. A client may send as many at once.
+/// The number of frames between two checks. A client may send as many at once.
 const CHECK_EVERY: u32 = 1000;
 
 /// Frames per second that a client may send without a reason.
@@ -89,8 +89,8 @@ impl FrameMeter {
         }
     }
 
-    /// Returns true if the client may have sent this many control frames since the last check,
-    /// by its requests, by what it was sent, or by the time.
+    /// Returns true if the control frames since the last check are explained by the client's
+    /// requests, by the responses sent to it, or by the elapsed time.
     fn is_justified(&mut self) -> bool {
         let now = Instant::now();
         let started = self.activity.started();

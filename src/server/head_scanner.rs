@@ -1,10 +1,10 @@
-//! What hyper keeps to itself about the head of an HTTP/1.1 request.
+//! Scans the heads of HTTP/1.1 requests for what hyper does not report.
 //!
 //! hyper drops the fragment of a request target, a `Content-Length` beside
 //! `Transfer-Encoding`, and a second, equal `Content-Length`. It answers a length of
 //! more than 64 bits and every version but 1.0 and 1.1 with a 400 or 431 of its own.
-//! The scanner follows the requests on the byte stream, tells where each ends, and notes
-//! what to reject, and why. It frames nothing: that remains hyper's decision.
+//! The scanner follows the requests on the byte stream, finds where each ends, and notes which
+//! one to reject and why. It does not frame requests: that remains hyper's decision.
 
 use std::{
     mem,
@@ -18,7 +18,7 @@ use memchr::memchr;
 
 use super::{Rejection, limits::MAX_HEAD_BYTES};
 
-/// What the scanner found on a connection, for the service.
+/// The scanner's findings on one connection, for the service.
 #[derive(Debug, Default)]
 pub struct Findings {
     /// The number of the first request to reject. None is served after it.
@@ -30,7 +30,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Counts a request that hyper has parsed; `Some` if it must be rejected.
+    /// Counts a request that hyper has parsed. Returns the reason if it must be rejected.
     pub fn next_request(&self) -> Option<Rejection> {
         // Only the connection's own task writes.
         let number = self.parsed.load(Ordering::Relaxed);
@@ -42,7 +42,7 @@ impl Findings {
             .or((!agrees).then_some(Rejection::InvalidFraming))
     }
 
-    /// Why hyper rejects a request, if more is known than it says.
+    /// Returns the scanner's reason for a rejection by hyper, or else hyper's.
     pub fn explain(&self, rejection: Rejection) -> Rejection {
         match rejection {
             Rejection::MalformedRequest | Rejection::HeadTooLarge => {
@@ -59,7 +59,7 @@ impl Findings {
     }
 }
 
-/// What comes next on the stream.
+/// The element that comes next on the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     RequestLine,
@@ -103,12 +103,12 @@ impl HeadScanner {
         }
     }
 
-    /// Whether a body comes next.
+    /// Returns true if the next bytes belong to a body.
     pub fn is_in_body(&self) -> bool {
         !matches!(self.next, Next::RequestLine | Next::Header | Next::End)
     }
 
-    /// Scans what was read, until a request ends, and returns the number of bytes scanned.
+    /// Scans bytes that were read until a request ends, and returns the number of bytes scanned.
     ///
     /// A later minor version in a request line becomes HTTP/1.1, as which it is processed
     /// (RFC 9110, section 2.5); hyper would reject it.
@@ -124,7 +124,7 @@ impl HeadScanner {
         scanned
     }
 
-    /// Scans one line, or what was read of a body.
+    /// Scans one line, or the bytes of a body.
     fn scan_part(&mut self, bytes: &mut [u8]) -> usize {
         if let Next::Body { remaining } | Next::Chunk { remaining } = self.next {
             let length = remaining.min(bytes.len() as u64);
@@ -167,7 +167,8 @@ impl HeadScanner {
         }
     }
 
-    /// Whatever hyper makes of a body that is not understood here, no request follows it.
+    /// Ends the scan: whatever hyper makes of a body that is not understood here, no request
+    /// follows it.
     fn lose_track(&self) -> Next {
         self.reject(Rejection::InvalidFraming);
         Next::End
@@ -236,7 +237,7 @@ impl HeadScanner {
     }
 
     fn read_header(&mut self, line: &[u8]) {
-        // Quick, because most headers are others.
+        // Checks the first byte, because most headers are others.
         match line[0] {
             b't' | b'T' if value_of(line, b"transfer-encoding:").is_some() => {
                 self.has_transfer_encoding = true;
@@ -284,13 +285,13 @@ impl HeadScanner {
         }
     }
 
-    /// The first reason counts.
+    /// Rejects the current request. The first reason counts.
     fn reject(&self, rejection: Rejection) {
         let _ = self.findings.rejection.set((self.request, rejection));
     }
 }
 
-/// The value of a header line, if it has this name, which includes the colon.
+/// Returns the value of a header line if it has this name, which includes the colon.
 fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let (start, value) = line.split_at_checked(name.len())?;
     start.eq_ignore_ascii_case(name).then_some(value)

@@ -93,10 +93,10 @@ pub(super) async fn serve<S: Service>(
         // A client may shut down its sending side and wait for the response.
         .half_close(true)
         .serve_connection(TokioIo::new(stream), service);
-    // Until the connection ends, or a response is a stream.
+    // Completes when the connection ends, or when a response is a stream.
     let served = poll_fn(|cx| match connection.poll_unpin(cx) {
         Poll::Ready(_) => Poll::Ready(None),
-        // Not before hyper has written what comes first.
+        // Waits until hyper has written what comes first.
         Poll::Pending if activity.request.is_busy() && !activity.is_blocked() => {
             match streamed.lock().expect(LOCK).take() {
                 Some(response) => Poll::Ready(Some(response)),

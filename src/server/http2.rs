@@ -63,7 +63,7 @@ pub async fn serve<S: Service>(
     let stream = ClientStream::new(stream, read_ahead, activity.clone(), limits, reject)
         .with_frame_meter(FrameMeter::new(activity.clone()));
     let service = service_fn({
-        // A count of its own: one that all connections share would be contended.
+        // Each connection has its own reference count: one that all share would be contended.
         let server = Arc::new(server.clone());
         let activity = activity.clone();
         let health_only = slot.health_only;
@@ -106,7 +106,7 @@ pub async fn serve<S: Service>(
         .max_send_buf_size(MAX_BODY_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
-    // After the first request; before it, the client would have to connect again.
+    // Closes after the first request: before it, the client would have to connect again.
     let closes = || slot.closes_after_response() && activity.started() > 0;
     loop {
         tokio::select! {
@@ -154,15 +154,15 @@ struct Progress {
     idle_timeout: Duration,
     write_timeout: Duration,
     min_read_rate: f64,
-    /// The number of requests at the last check that found another, when that was, and
-    /// how long the connection may be idle from then on.
+    /// The number of requests at the last check that found a new one, the time of that check,
+    /// and the time that the connection may be idle from then on.
     started: u64,
     started_at: Instant,
     max_idle: Duration,
-    /// The bytes that were sent when the client's rate was last judged, and when that was.
+    /// The bytes sent when the client's rate was last judged, and the time of that.
     sent: u64,
     sent_at: Instant,
-    /// The bytes that were sent at the last check, and since when these are all.
+    /// The bytes sent at the last check, and the time since which no more were sent.
     last_sent: u64,
     last_sent_at: Instant,
 }
@@ -196,7 +196,7 @@ impl Progress {
         now - self.started_at >= self.max_idle
     }
 
-    /// Returns true if the client has stopped to read its responses, or reads them at less
+    /// Returns true if the client has stopped reading its responses, or reads them at less
     /// than the minimum rate. Flow control can block them without blocking a write.
     fn is_stalled(&mut self, now: Instant) -> bool {
         let total = self.activity.sent().bytes;
@@ -235,7 +235,7 @@ struct TrackedBody {
 }
 
 enum TrackedResponse {
-    /// Until the chunk with all bytes takes over.
+    /// Counts as unsent until the chunk with all bytes takes over.
     Complete(Option<UnsentResponse>),
     Stream(OpenStream),
 }
@@ -253,7 +253,7 @@ impl TrackedBody {
     }
 }
 
-/// Bytes that h2 queues, takes from the front as it sends them, and drops with the last.
+/// Bytes that h2 queues, takes from the front as it sends them, and drops after the last.
 struct TrackedBytes {
     bytes: Bytes,
     unsent: Option<UnsentResponse>,

@@ -14,8 +14,8 @@ pub const MAX_HEADERS: usize = 100;
 /// Concurrent streams on an HTTP/2 connection.
 pub(super) const MAX_CONCURRENT_STREAMS: u32 = 64;
 
-/// Whether a request head exceeds the limits. Needed for HTTP/2 only: for HTTP/1.1,
-/// hyper enforces `MAX_HEAD_BYTES`, and its own limit of 100 headers.
+/// Returns true if the head of an HTTP/2 request exceeds the limits. For HTTP/1.1, hyper
+/// enforces `MAX_HEAD_BYTES`, and its own limit of 100 headers.
 pub(super) fn head_exceeds_limits(head: &Parts) -> bool {
     head.version == Version::HTTP_2
         && (head.headers.len() > MAX_HEADERS
@@ -42,27 +42,27 @@ pub(super) fn max_body_bytes(body: &Incoming) -> usize {
 /// Timeouts and limits of a server's connections.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// For a request head, from its first byte to its last (slowloris); for the first
-    /// byte after accepting a connection; and for the TLS handshake.
+    /// The timeout of a request head, from its first byte to its last (slowloris); of the
+    /// first byte after a connection was accepted; and of the TLS handshake.
     pub head_timeout: Duration,
     /// The head timeout of a connection over the limit, if it is shorter.
     pub reserved_head_timeout: Duration,
-    /// Between the start of one request and the start of the next.
+    /// The maximum time between the start of one request and the start of the next.
     pub idle_timeout: Duration,
-    /// How long writes may be blocked because the client does not read, unless it
+    /// The time for which writes may be blocked because the client does not read, unless it
     /// reads at the minimum rate.
     pub write_timeout: Duration,
     /// Bytes per second that a client must read while it blocks writes.
     pub min_read_rate: u32,
-    /// How long to keep accepting connections after the signal to shut down, while
+    /// The time for which connections are still accepted after the signal to shut down, while
     /// each connection is closed after its next response.
     pub drain_delay: Duration,
-    /// How long to wait for requests in flight after the last connection was accepted.
+    /// The maximum wait for requests in flight after the last connection was accepted.
     pub drain_timeout: Duration,
     pub max_connections: usize,
-    /// Connections of one client address; IPv6 addresses count by /64.
+    /// The maximum number of connections of one client address; IPv6 addresses count by /64.
     pub max_connections_per_address: Option<usize>,
-    /// Memory of the requests and unsent responses of all connections.
+    /// The maximum memory of the requests and unsent responses of all connections.
     pub max_held_bytes: usize,
 }
 

@@ -17,7 +17,7 @@ const UNIT: usize = 16 << 10;
 
 pub struct MemoryBudget {
     limit: usize,
-    /// Counts what is used.
+    /// Counts the memory in use.
     metrics: Arc<Metrics>,
     exceeded: Notify,
 }
@@ -40,7 +40,7 @@ impl MemoryBudget {
     pub fn change(&self, before: usize, after: usize) {
         let used = &self.metrics.held_bytes;
         let added = Self::charge(after) as i64 - Self::charge(before) as i64;
-        // Another change of the same connection may be counted first, so it can be negative.
+        // Another change of the same connection may be counted first, so the sum can be negative.
         if added != 0 && used.fetch_add(added, Relaxed) + added > self.limit as i64 {
             self.exceeded.notify_one();
         }
@@ -52,7 +52,7 @@ impl MemoryBudget {
         self.metrics.held_bytes.load(Relaxed) > 2 * self.limit as i64
     }
 
-    /// Completes when the budget was exceeded.
+    /// Completes when the budget has been exceeded.
     pub async fn exceeded(&self) {
         self.exceeded.notified().await;
     }

@@ -1,5 +1,4 @@
-//! Whether a request is a valid HTTP message, as far as hyper does not check it
-//! (RFC 9110, RFC 9112, RFC 9113).
+//! Validates requests as HTTP messages, as far as hyper does not (RFC 9110, RFC 9112, RFC 9113).
 
 use std::net::Ipv6Addr;
 
@@ -21,7 +20,7 @@ pub fn validate(head: &Parts) -> Result<(), Rejection> {
     if head_exceeds_limits(head) {
         return Err(Rejection::HeadTooLarge);
     }
-    // Set by the connection: what hyper does not show.
+    // The connection sets it for what hyper does not report.
     if let Some(rejection) = head.extensions.get::<Rejection>() {
         return Err(*rejection);
     }
@@ -37,8 +36,8 @@ pub fn validate(head: &Parts) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// A path or an http or https URL, without userinfo (RFC 9112, section 3.2; RFC 9110,
-/// section 4.2.4). OPTIONS may have `*`, and CONNECT has a host and a port.
+/// Returns true if the target is a path or an http or https URL, without userinfo (RFC 9112,
+/// section 3.2; RFC 9110, section 4.2.4). OPTIONS may have `*`, and CONNECT has a host and a port.
 fn has_valid_target(head: &Parts) -> bool {
     let (uri, path) = (&head.uri, head.uri.path());
     let has_valid_form = match head.method {
@@ -52,9 +51,9 @@ fn has_valid_target(head: &Parts) -> bool {
         && !uri.authority().is_some_and(has_userinfo)
 }
 
-/// Exactly one valid `Host` in HTTP/1.1, at most one in HTTP/1.0 (RFC 9112, section
-/// 3.2). In HTTP/2 `:authority` takes its place, and both must agree (RFC 9113,
-/// section 8.3.1).
+/// Returns true if an HTTP/1.1 request has exactly one valid `Host`, or an HTTP/1.0 request at
+/// most one (RFC 9112, section 3.2). In HTTP/2, `:authority` takes its place, and both must
+/// agree (RFC 9113, section 8.3.1).
 fn has_valid_host(head: &Parts) -> bool {
     let mut hosts = header_values(&head.headers, header::HOST);
     let host = hosts.next().map(|host| host.as_bytes());
@@ -92,8 +91,8 @@ static IS_NAME_BYTE: [bool; 256] = {
     table
 };
 
-/// A name or an address, and an optional port. Percent-encoded names are not accepted:
-/// DNS has none.
+/// Returns true for a name or an address, with an optional port. Percent-encoded names are not
+/// accepted: DNS has none.
 fn is_host(host: &[u8]) -> bool {
     let is_name_byte = |byte: &u8| IS_NAME_BYTE[usize::from(*byte)];
     let is_port = |port: &[u8]| port.len() <= 5 && port.iter().all(u8::is_ascii_digit);
@@ -113,7 +112,7 @@ fn is_host(host: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(is_name_byte) && is_port(port.get(1..).unwrap_or_default())
 }
 
-/// None, or `chunked` once. hyper accepts others before it.
+/// Returns true if there is no transfer coding, or `chunked` once. hyper accepts others before it.
 fn has_valid_transfer_encoding(head: &Parts) -> bool {
     let mut codings = header_values(&head.headers, header::TRANSFER_ENCODING);
     let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");

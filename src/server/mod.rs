@@ -44,13 +44,13 @@ pub use tls::{CertificateError, Tls};
 pub struct Server<S> {
     pub service: Arc<S>,
     pub limits: Limits,
-    /// Without it, connections are not encrypted.
+    /// If `None`, connections are not encrypted.
     pub tls: Option<Arc<Tls>>,
     pub metrics: Arc<Metrics>,
 }
 
 impl<S: Service> Server<S> {
-    /// The response to a request that is not served because its connection is over the limit.
+    /// Returns a response if a request is not served because its connection is over the limit.
     fn reject_over_limit(
         &self,
         health_only: bool,
@@ -89,14 +89,14 @@ impl Client<'_> {
         self.0.client()
     }
 
-    /// The client has shown a valid API key. Connections share memory fairly by key, and
-    /// only with a key may they have many requests open.
+    /// Records that the client has shown a valid API key. Connections share memory fairly by
+    /// key, and only connections with a key may have many requests open.
     pub fn authenticated(self, api_key_id: i64) {
         self.0.set_api_key(api_key_id);
     }
 }
 
-/// What the transport serves.
+/// A service that responds to the requests of a transport.
 pub trait Service: Send + Sync + 'static {
     /// Responds to a request.
     fn call<'a>(
@@ -105,11 +105,12 @@ pub trait Service: Send + Sync + 'static {
         request: Request<Incoming>,
     ) -> impl Future<Output = Response> + Send;
 
-    /// Whether a request is served even on a connection over the limit.
+    /// Returns true if a request is served even on a connection over the limit.
     fn is_health_check(&self, request: &Request<Incoming>) -> bool;
 
-    /// Whether the response may take long, because the service waits for something. If the
-    /// client disconnects meanwhile, or just shuts down its sending side, the request ends.
+    /// Returns true if the response may take long because the service waits for something. If
+    /// the client disconnects during the wait, or just shuts down its sending side, the
+    /// request ends.
     fn may_wait(&self, _: &Request<Incoming>) -> bool {
         false
     }
@@ -119,7 +120,7 @@ pub trait Service: Send + Sync + 'static {
     fn reject(&self, rejection: Rejection) -> Response;
 }
 
-/// Why the transport rejects a client or a request.
+/// The reason why the transport rejects a client or a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rejection {
     /// The bytes are not a valid HTTP/1.1 request.

@@ -6,10 +6,10 @@ use std::io;
 use bytes::BytesMut;
 use tokio::{io::AsyncReadExt, net::TcpStream, time::Instant};
 
-/// How the HTTP/2 connection preface starts. No HTTP/1.1 method does.
+/// The start of the HTTP/2 connection preface. No HTTP/1.1 method starts with it.
 const PREFACE: &[u8] = b"PRI ";
 
-/// How much is read at once: usually the whole first request.
+/// The size of a read: usually the whole first request fits.
 const CAPACITY: usize = 4096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Protocol {
     Http2,
 }
 
-/// What was read to detect the protocol, to be replayed to its implementation.
+/// Bytes that were read to detect the protocol, to be replayed to its implementation.
 #[derive(Debug, Default)]
 pub struct ReadAhead {
     bytes: BytesMut,
@@ -28,7 +28,7 @@ pub struct ReadAhead {
 impl ReadAhead {
     /// Reads until the protocol is known.
     pub async fn detect(&mut self, stream: &mut TcpStream) -> io::Result<Protocol> {
-        // Before the buffer is allocated: a silent connection needs none.
+        // Waits before it allocates the buffer: a silent connection needs none.
         stream.readable().await?;
         self.bytes.reserve(CAPACITY);
         loop {
@@ -46,7 +46,7 @@ impl ReadAhead {
         }
     }
 
-    /// When the first byte arrived: the head timeout counts from then.
+    /// Returns the arrival time of the first byte, from which the head timeout counts.
     pub fn first_byte_at(&self) -> Option<Instant> {
         self.first_byte_at
     }

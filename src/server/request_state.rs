@@ -1,4 +1,4 @@
-//! Where an HTTP/1.1 connection is in its current request.
+//! The progress of an HTTP/1.1 connection in its current request.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -48,13 +48,13 @@ impl RequestState {
         self.set_phase(Self::IDLE | Self::RESPONSE_READY | rejected);
     }
 
-    /// Whether the client has not sent a single byte yet.
+    /// Returns true if the client has not sent a single byte yet.
     pub fn is_untouched(&self) -> bool {
         self.get() == Self::IDLE
     }
 
-    /// Whether the service does not have the request that the client waits to be
-    /// answered: its first one, or one of which a part has arrived.
+    /// Returns true if the client waits for the answer to a request that the service does not
+    /// have yet: its first one, or one that has arrived in part.
     pub fn is_unanswered(&self) -> bool {
         self.is_untouched() || self.get() & Self::PHASE == Self::HEAD
     }
@@ -71,8 +71,8 @@ impl RequestState {
         self.get() & Self::REJECTED != 0
     }
 
-    /// Whether what hyper writes next comes from the service: its response, or
-    /// `100 Continue` while the service reads the body.
+    /// Returns true if hyper's next write comes from the service: its response, or `100
+    /// Continue` while the service reads the body.
     pub fn expects_write(&self) -> bool {
         let state = self.get();
         state & Self::PHASE == Self::BUSY || state & Self::RESPONSE_READY != 0

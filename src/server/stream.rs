@@ -1,4 +1,4 @@
-//! A client's byte stream, with what hyper does not provide.
+//! A client's byte stream, with features that hyper lacks.
 //!
 //! - Timeouts: a request head must arrive in time (slowloris), an idle
 //!   connection is closed, and so is one whose client does not read, or reads
@@ -40,7 +40,7 @@ use super::{
 /// kernel less than a vectored one.
 const MAX_JOINED: usize = 4096;
 
-/// How long a rejected client's bytes are still read.
+/// The time for which a rejected client's bytes are still read.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The time for which an HTTP/2 connection is not read while memory is short.
@@ -48,36 +48,37 @@ const MEMORY_PAUSE: Duration = Duration::from_millis(10);
 
 pub struct ClientStream<S, R> {
     stream: S,
-    /// What was read already, by protocol detection or behind a request.
+    /// Bytes that were read already, by protocol detection or behind a request.
     read_ahead: BytesMut,
-    /// On HTTP/1.1.
+    /// Set on HTTP/1.1.
     scanner: Option<HeadScanner>,
-    /// On HTTP/2.
+    /// Set on HTTP/2.
     frame_meter: Option<FrameMeter>,
-    /// When the first byte of the first request arrived, until a deadline is set.
+    /// The arrival time of the first byte of the first request, until a deadline is set.
     first_byte_at: Option<Instant>,
     activity: Arc<Activity>,
     limits: Limits,
     /// Renders the response to a rejected client.
     reject: R,
-    /// The part of the request's state for which the deadline was set, and when.
+    /// The part of the request's state for which the deadline was set, and the time from which
+    /// it counts.
     watched: Option<u32>,
     watched_since: Instant,
     deadline: Instant,
     /// Fires at the deadline or earlier. It is reset only when it fires, so
     /// that a request costs no timer operation.
     timer: Pin<Box<Sleep>>,
-    /// Since when a write is blocked because the client does not read.
+    /// The time since which a write is blocked because the client does not read.
     blocked_at: Option<Instant>,
     /// Runs while a write is blocked.
     write_timer: Option<Pin<Box<Sleep>>>,
-    /// How long writes were blocked since the client's rate was last checked, and the
-    /// bytes that were written since the first of them blocked.
+    /// The time for which writes were blocked since the client's rate was last checked, and
+    /// the bytes written since the first of them blocked.
     blocked_for: Duration,
     written: u64,
-    /// Everything written was flushed: the next write starts a response.
+    /// True if everything written was flushed, so that the next write starts a response.
     flushed: bool,
-    /// The client was timed out; all that is left is to close.
+    /// True once the client has timed out: the connection only has to be closed.
     ended: bool,
     lingering: bool,
     closed: bool,
@@ -144,19 +145,19 @@ where
         }
     }
 
-    /// Has the requests scanned as they are read.
+    /// Scans requests as they are read.
     pub fn with_scanner(mut self, scanner: HeadScanner) -> Self {
         self.scanner = Some(scanner);
         self
     }
 
-    /// Has the frames counted as they are read.
+    /// Counts frames as they are read.
     pub fn with_frame_meter(mut self, meter: FrameMeter) -> Self {
         self.frame_meter = Some(meter);
         self
     }
 
-    /// Whether the client has exceeded the head or idle timeout.
+    /// Returns true if the client has exceeded the head or idle timeout.
     ///
     /// The timer is armed while the service is still busy, because hyper does
     /// not read again until something wakes it.
@@ -212,8 +213,8 @@ where
         Ok(())
     }
 
-    /// Returns true while reading is paused because memory is short. On HTTP/1.1 a connection has one
-    /// request at a time.
+    /// Returns true while reading is paused because memory is short. HTTP/1.1 is never paused:
+    /// such a connection has one request at a time.
     fn is_paused(&mut self, cx: &mut Context<'_>) -> bool {
         while self.frame_meter.is_some() && self.activity.is_memory_short() {
             self.timer.as_mut().reset(Instant::now() + MEMORY_PAUSE);
@@ -252,7 +253,8 @@ where
         Poll::Ready(Ok(()))
     }
 
-    /// How many of the bytes that were read next belong to the same request.
+    /// Scans the bytes that were read next, and returns how many of them belong to the same
+    /// request.
     fn scan(&mut self, bytes: &mut [u8]) -> usize {
         let Some(scanner) = &mut self.scanner else {
             return bytes.len();
@@ -264,7 +266,7 @@ where
         scanner.scan(bytes)
     }
 
-    /// Writes a response behind hyper's back, as much of it as fits into the socket
+    /// Writes a response without hyper's knowledge, as much of it as fits into the socket
     /// buffer.
     fn send(&mut self, cx: &mut Context<'_>, response: Response) {
         self.activity
@@ -273,8 +275,8 @@ where
         let _ = Pin::new(&mut self.stream).poll_write(cx, &serialize(response));
     }
 
-    /// Replaces a response that hyper generated itself, not the service. One that
-    /// is appended to a response the client has not read yet is not recognised.
+    /// Replaces a response that hyper generated itself, not the service. A response that hyper
+    /// appends to one that the client has not read yet is not recognised.
     fn replace_unsolicited(&mut self, cx: &mut Context<'_>, start: &[u8]) -> bool {
         if !self.flushed || self.activity.request.expects_write() {
             return false;
@@ -300,8 +302,8 @@ where
         self.with_min_rate(cx, written)
     }
 
-    /// Fails a write if the client reads at less than the minimum rate. Only the time
-    /// counts during which writes are blocked. With TLS, the flush can block as well.
+    /// Fails a write if the client reads at less than the minimum rate. Only the time during
+    /// which writes are blocked counts. With TLS, the flush can block as well.
     fn with_min_rate<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -354,7 +356,7 @@ fn parse_error_status(head: &[u8]) -> Option<Rejection> {
     }
 }
 
-/// An HTTP/1.1 response that closes its connection.
+/// Serializes an HTTP/1.1 response that closes its connection.
 fn serialize(response: Response) -> Vec<u8> {
     let (mut head, body) = response.into_parts();
     let body = body.collect().now_or_never();
@@ -369,7 +371,7 @@ fn serialize(response: Response) -> Vec<u8> {
     bytes
 }
 
-/// The head of an HTTP/1.1 response that closes its connection.
+/// Serializes the head of an HTTP/1.1 response that closes its connection.
 pub fn serialize_head(mut head: Parts) -> Vec<u8> {
     let close = HeaderValue::from_static("close");
     head.headers.insert(header::CONNECTION, close);

@@ -22,8 +22,8 @@ use super::{
     stream::serialize_head,
 };
 
-/// Sends the response, and closes the connection when it ends or when the client
-/// disconnects. A client that shuts down its sending side is taken for disconnected.
+/// Sends the response, and closes the connection when the response ends or when the client
+/// disconnects. A client that shuts down its sending side counts as disconnected.
 pub async fn send<S>(mut stream: S, version: Version, response: Response, slot: &Slot)
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -38,7 +38,7 @@ where
     let _ = stream.shutdown().await;
 }
 
-/// Until the connection must close.
+/// Waits until the connection must close.
 async fn stopped(slot: &Slot) {
     // At shutdown the service ends the stream itself, if the client reads.
     if slot.stopped().await == Stop::Shutdown {
@@ -59,7 +59,7 @@ where
     let ResponseBody::Stream(mut chunks) = body else {
         unreachable!("only a stream is sent this way");
     };
-    // HTTP/1.0 does not have it: there the body ends with the connection.
+    // HTTP/1.0 has no chunked encoding: there the body ends with the connection.
     let is_chunked = version == Version::HTTP_11;
     if is_chunked {
         let chunked = HeaderValue::from_static("chunked");
@@ -84,7 +84,7 @@ where
     Ok(())
 }
 
-/// Waits for the next chunk; fails if the client disconnects. What it sends is discarded.
+/// Waits for the next chunk; fails if the client disconnects. Bytes from the client are discarded.
 async fn next_chunk<S: AsyncRead + Unpin>(
     stream: &mut S,
     chunks: &mut (impl StreamExt<Item = Bytes> + Unpin),

@@ -41,11 +41,11 @@ pub struct Tls {
     files: CertificateFiles,
     current: Arc<CurrentCertificate>,
     config: Arc<ServerConfig>,
-    /// How often the files are checked for a renewed certificate.
+    /// The interval at which the files are checked for a renewed certificate.
     pub reload_interval: Duration,
 }
 
-/// Why a TLS handshake did not succeed.
+/// The reason why a TLS handshake failed.
 #[derive(Debug)]
 pub enum HandshakeError {
     /// The client speaks plain HTTP, and can be told so.
@@ -132,7 +132,7 @@ struct CertificateFiles {
     key: PathBuf,
 }
 
-/// Why a certificate or key cannot be used.
+/// The reason why a certificate or key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     #[error("cannot read {}: {cause}", file.display())]

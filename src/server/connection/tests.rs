@@ -14,7 +14,7 @@ use crate::server::{
     connections::Connections,
 };
 
-/// Responds when the test lets it.
+/// A service that responds when the test lets it.
 #[derive(Debug)]
 struct Waiting {
     requests: Semaphore,

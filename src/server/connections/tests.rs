@@ -1,5 +1,5 @@
-//! Which connections are evicted, decided at given times. That evicted connections are
-//! closed is tested over real sockets in `tests/api/http1.rs` and `http2.rs`.
+//! Tests which connections are evicted, at given times. That evicted connections are closed is
+//! tested over real sockets in `tests/api/http1.rs` and `http2.rs`.
 
 use futures_util::FutureExt;
 use http::StatusCode;
@@ -301,7 +301,7 @@ fn the_address_that_holds_most_memory_loses_its_largest_connections() {
     assert_eq!(connections.metrics.held_bytes.load(Relaxed), 0);
 }
 
-/// It may take long to close, if its client reads slowly.
+/// An evicted connection may take long to close, if its client reads slowly.
 #[test]
 fn an_evicted_connection_counts_until_it_is_closed() {
     let connections = with_budget();
@@ -342,7 +342,7 @@ fn behind_a_proxy_the_key_that_holds_most_goes_first() {
     assert!(matches!(reset(&holders)[..], [1 | 2]));
 }
 
-/// Over HTTP/1.1, with the responses that are pipelined behind it.
+/// Covers HTTP/1.1, with the responses that are pipelined behind the blocked one.
 #[test]
 fn a_response_is_charged_once_its_write_blocks() {
     let connections = with_budget();

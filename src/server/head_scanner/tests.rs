@@ -1,9 +1,9 @@
-//! What the scanner finds, however the bytes are split into reads. That hyper treats
+//! Tests the scanner's findings, however the bytes are split into reads. That hyper treats
 //! such requests as described is tested over real sockets in `tests/api/strictness.rs`.
 
 use super::*;
 
-/// The number and reason of the first request to reject, and what hyper reads.
+/// Returns the number and reason of the first request to reject, and the text that hyper reads.
 fn scan(text: &str, read_size: usize) -> (Option<(u64, Rejection)>, String) {
     let findings = Arc::new(Findings::default());
     let mut scanner = HeadScanner::new(findings.clone());
@@ -66,7 +66,7 @@ fn the_first_request_to_reject_is_found() {
     }
 }
 
-/// However the bytes are split, and with either kind of line end.
+/// The bytes may be split anywhere, and lines may end in either way.
 #[test]
 fn the_end_of_a_request_is_found_in_pieces() {
     for request in [

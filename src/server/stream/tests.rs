@@ -1,5 +1,5 @@
-//! Which of hyper's writes are replaced. That hyper still writes its own errors
-//! this way is tested over real sockets in `tests/api/http1.rs`.
+//! Tests which of hyper's writes are replaced. That hyper still writes its own errors this way
+//! is tested over real sockets in `tests/api/http1.rs`.
 
 use std::{net::Ipv4Addr, sync::atomic::Ordering::Relaxed};
 
@@ -40,7 +40,7 @@ fn reject(rejection: Rejection) -> Response {
     response
 }
 
-/// What a client receives if `writes` are written and flushed one by one, through a
+/// Returns what a client receives if `writes` are written and flushed one by one, through a
 /// pipe of `capacity` bytes.
 async fn received(capacity: usize, writes: Vec<Write>) -> String {
     let (mut client, stream) = duplex(capacity);
