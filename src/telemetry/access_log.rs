@@ -26,9 +26,9 @@ pub struct Entry<'a> {
     pub api_key_id: Option<i64>,
     /// Without the time spent waiting for the request body.
     pub duration: Duration,
-    /// Why it failed, if the service or the database is at fault.
+    /// The cause of the failure, if the service or the database is at fault.
     pub error: Option<&'a dyn Display>,
-    /// Rejected because of a limit, or because the service shuts down.
+    /// True if it was rejected because of a limit, or because the service is shutting down.
     pub rejected: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct AccessLog {
 }
 
 impl AccessLog {
-    /// Whether to log a request with this result.
+    /// Returns true if a request with this result is to be logged.
     ///
     /// Rejected requests are only counted: one event each would add to an overload.
     pub fn includes(self, status: u16, duration: Duration, rejected: bool) -> bool {
@@ -95,12 +95,12 @@ pub struct StreamEntry<'a> {
     pub end: StreamEnd,
 }
 
-/// Why a stream has ended.
+/// The reason why a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEnd {
     /// The client closed it, or does not read.
     Disconnect,
-    /// It was open for the longest time that is allowed.
+    /// It was open for the maximum time.
     MaxAge,
     Shutdown,
     ApiKeyInvalid,
@@ -140,8 +140,8 @@ fn is_failure(status: u16, rejected: bool) -> bool {
     status >= 500 && !rejected
 }
 
-/// A client's text as the log may show it: printable, bounded, and cut at
-/// anything that looks like a secret, however often it is percent-encoded.
+/// Returns a client's text as the log may show it: printable, bounded, and cut at anything
+/// that looks like a secret, however often it is percent-encoded.
 ///
 /// Only what is shown is searched: if a part of a secret is shown, so is its prefix.
 pub fn sanitize(text: &str) -> String {

@@ -34,13 +34,13 @@ pub fn api_key_revoked(key: &ApiKey) {
     event!(key, "api key revoked");
 }
 
-/// Its successor was created: it expires earlier than before.
+/// Logs that a key expires earlier than before, because its successor was created.
 pub fn api_key_expiry_changed(key: &ApiKey) {
     let expires_at = key.expires_at.map(|at| at.to_string());
     event!(key, "api key expiry changed", expires_at = expires_at);
 }
 
-/// The row was deleted, by another program.
+/// Logs that another program deleted the row of a key.
 pub fn api_key_removed(key: &ApiKey) {
     event!(key, "api key removed");
 }

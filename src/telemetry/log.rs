@@ -23,16 +23,16 @@ use tracing_subscriber::{
 
 use super::audit_log;
 
-/// Lines buffered while standard error is blocked, of the audit log and of all others.
-/// Further lines are dropped.
+/// The number of lines buffered while standard error is blocked, separately for the audit log
+/// and for all other events. Further lines are dropped.
 const MAX_BUFFERED_LINES: usize = 8192;
 
-/// Whether messages are for a person at a terminal rather than a log collector.
+/// Returns true if messages are for a person at a terminal rather than for a log collector.
 pub fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Whether the terminal shows colours and its user wants them (<https://no-color.org>).
+/// Returns true if the terminal shows colours and its user wants them (<https://no-color.org>).
 pub fn stderr_has_color() -> bool {
     let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = env::var_os("TERM").is_none_or(|term| term == "dumb");
@@ -89,7 +89,7 @@ pub fn init() -> [WorkerGuard; 2] {
     [audit_guard, guard]
 }
 
-/// Where events go: those of the audit log have their own buffer.
+/// The writers of events: the audit log has its own buffer.
 struct Writers<W> {
     audit: NonBlocking,
     other: NonBlocking,
@@ -111,7 +111,7 @@ impl<W: Write> MakeWriter<'_> for Writers<W> {
     }
 }
 
-/// Logs the number of dropped lines, in total and of the audit log, whenever it has
+/// Logs the number of dropped lines, in total and of the audit log, whenever the total has
 /// grown.
 fn report_dropped_lines(audit: &ErrorCounter, other: &ErrorCounter) {
     let mut reported = 0;

@@ -29,7 +29,7 @@ impl Counter {
 pub struct Gauge(AtomicI64);
 
 impl Gauge {
-    /// Counts one more until the guard is dropped.
+    /// Adds one until the guard is dropped.
     pub fn track(&self) -> GaugeGuard<'_> {
         self.0.fetch_add(1, Ordering::Relaxed);
         GaugeGuard(self)
@@ -63,12 +63,12 @@ pub struct Histogram {
     /// One for each bound, and one for values above the last bound.
     counts: Box<[AtomicU64]>,
     sum: AtomicU64,
-    /// How many units of an observed value make one exported unit.
+    /// The number of observed units in one exported unit.
     scale: f64,
 }
 
 impl Histogram {
-    /// Durations, kept in microseconds and exported in seconds.
+    /// Creates a histogram of durations, kept in microseconds and exported in seconds.
     pub fn durations() -> Self {
         const MICROSECONDS: &[u64] = &[
             100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
@@ -77,7 +77,7 @@ impl Histogram {
         Self::new(MICROSECONDS, 1e6)
     }
 
-    /// Numbers of items.
+    /// Creates a histogram of numbers of items.
     pub fn sizes() -> Self {
         Self::new(&[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024], 1.0)
     }

@@ -17,12 +17,12 @@ impl Exposition {
         self.0
     }
 
-    /// A family with one sample and no labels.
+    /// Adds a counter with one sample and no labels.
     pub fn counter(&mut self, name: &'static str, help: &str, value: impl Display) {
         self.counters(name, help).sample(&[], value);
     }
 
-    /// A family with one sample and no labels.
+    /// Adds a gauge with one sample and no labels.
     pub fn gauge(&mut self, name: &'static str, help: &str, value: impl Display) {
         self.gauges(name, help).sample(&[], value);
     }

@@ -7,7 +7,7 @@ use crate::{api_key::ApiKeySecret, webhook::secret::WebhookSecret};
 
 const PREFIXES: [&str; 2] = [ApiKeySecret::PREFIX, WebhookSecret::PREFIX];
 
-/// Finds the first secret: where it starts, and its prefix.
+/// Finds the first secret. Returns the position where it starts, and its prefix.
 pub fn find_secret(text: &[u8]) -> Option<(usize, &'static str)> {
     let underscores = (0..text.len()).filter(|at| text[*at] == b'_');
     underscores.into_iter().find_map(|last| {
@@ -20,7 +20,7 @@ pub fn find_secret(text: &[u8]) -> Option<(usize, &'static str)> {
     })
 }
 
-/// The text without a secret and what follows it.
+/// Cuts the text after the prefix of its first secret, if it has one.
 pub fn redact(text: &str) -> Cow<'_, str> {
     match find_secret(text.as_bytes()) {
         Some((start, prefix)) => format!("{}{prefix}…", &text[..start]).into(),
