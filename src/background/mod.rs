@@ -11,11 +11,11 @@ use crate::{
     api::Api, event::EventRetention, import_socket::ImportServer, server::Tls, store::Store,
 };
 
-/// How long to wait before a task that panicked is restarted.
+/// The delay before a task that panicked is restarted.
 const RESTART_DELAY: Duration = Duration::from_secs(1);
 
-/// How long imports may take at shutdown to write what they have begun to: longer than a
-/// write waits for the disk.
+/// The time that imports have at shutdown to finish the writes that they have started: longer
+/// than a write waits for the disk.
 const IMPORT_DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Starts all background tasks.
@@ -77,7 +77,7 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Each run of the task gets a clone of `state`.
+    /// Spawns a task. Each run of it gets a clone of `state`.
     fn spawn<S, F>(&mut self, name: &'static str, state: &S, task: fn(S) -> F)
     where
         S: Clone + Send + Sync + 'static,

@@ -83,7 +83,7 @@ pub async fn purge_events((store, feed, retention): (Arc<Store>, Arc<EventFeed>,
     }
 }
 
-/// Deletes deliveries that were given up: they are kept for as long as events.
+/// Deletes deliveries that were given up. They are kept for as long as events.
 pub async fn purge_deliveries((store, retention): (Arc<Store>, EventRetention)) {
     let mut ticks = interval(DELIVERY_PURGE_INTERVAL);
     let mut latch = ErrorLatch::new("delivery purge");
@@ -103,7 +103,7 @@ pub async fn purge_imports(store: Arc<Store>) {
     }
 }
 
-/// Notes regularly that the store is open, for a process that starts after a crash.
+/// Regularly records that the store is open, for a process that starts after a crash.
 pub async fn note_open_store(store: Arc<Store>) {
     let mut ticks = interval_at(Instant::now() + OPEN_NOTE_INTERVAL, OPEN_NOTE_INTERVAL);
     let mut latch = ErrorLatch::new("open time");
@@ -133,8 +133,8 @@ pub async fn deliver_webhooks(dispatcher: Arc<Dispatcher>) {
     dispatcher.run().await;
 }
 
-/// Logs how many requests were shed and how many streams were rejected: one event each would
-/// add to the overload.
+/// Logs the number of requests that were shed and of streams that were rejected: one event
+/// each would add to the overload.
 pub async fn report_rejections(metrics: Arc<Metrics>) {
     let mut ticks = interval(REJECTION_REPORT_INTERVAL);
     let count_streams = || metrics.rejected_streams().map(|(_, count)| count).sum();
