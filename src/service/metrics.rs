@@ -23,10 +23,10 @@ use crate::{
 /// Concurrent scrapers and probes; further connections are rejected.
 const MAX_CONNECTIONS: usize = 64;
 
-/// How long a scrape waits for the database.
+/// The maximum time that a scrape waits for the database.
 const COUNTS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The API has drained already; a scrape takes milliseconds.
+/// Short, because the API has drained already and a scrape takes milliseconds.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub struct MetricsEndpoint {

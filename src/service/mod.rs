@@ -17,8 +17,8 @@ use crate::{
 };
 use metrics::MetricsEndpoint;
 
-/// The time limit, at shutdown, to save the progress of webhooks, then the usage of API keys,
-/// and then the time.
+/// The time limit, at shutdown, of each of three steps: saving the progress of webhooks, the
+/// usage of API keys, and the time at which the store was last open.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Default)]
