@@ -11,14 +11,14 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{context::Wait, error::ApiError};
 
-/// How long a body may take before its request gives up its in-flight permit.
+/// The time after which a request with a slow body gives up its in-flight permit.
 const SLOW_BODY: Duration = Duration::from_millis(100);
 
-/// How many requests are served at a time, and how long their bodies may take.
+/// Limits on concurrent requests, and the timeout of their bodies.
 #[derive(Debug, Clone)]
 pub struct AdmissionLimits {
-    /// Authorized requests in flight. One more is shed at once: a queue would
-    /// hold memory, and respond too late.
+    /// Authorized requests in flight. Any further request is shed immediately: a queue would hold
+    /// memory, and respond too late.
     pub max_in_flight: usize,
     /// Requests that wait for a slow body. They do not count as in flight.
     pub max_slow_bodies: usize,
@@ -63,7 +63,7 @@ impl Admission {
     }
 }
 
-/// A semaphore for which nobody waits, and which therefore needs no lock.
+/// A semaphore without waiters, which therefore needs no lock.
 struct Permits {
     max: usize,
     taken: AtomicUsize,
@@ -95,14 +95,14 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// A request in flight, until it is dropped.
+/// A request in flight. Dropping it releases its permit.
 pub struct InFlight<'a> {
     admission: &'a Admission,
     permit: Option<Permit<'a>>,
 }
 
 impl InFlight<'_> {
-    /// From now on the request does not count as in flight.
+    /// Releases the permit. From then on, the request does not count as in flight.
     pub fn release(&mut self) {
         self.permit = None;
     }

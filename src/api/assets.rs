@@ -13,7 +13,7 @@ use crate::server::Response;
 const CROSS_ORIGIN_OPENER_POLICY: HeaderName =
     HeaderName::from_static("cross-origin-opener-policy");
 
-/// Pages of other sites cannot load it, for example as an image or a script.
+/// Keeps pages of other sites from loading a file, for example as an image or a script.
 const SAME_ORIGIN_ONLY: (HeaderName, &str) = (
     HeaderName::from_static("cross-origin-resource-policy"),
     "same-origin",
@@ -44,7 +44,7 @@ pub fn page(
         (header::CACHE_CONTROL, "no-cache"),
         (header::CONTENT_SECURITY_POLICY, content_security_policy),
         (header::REFERRER_POLICY, "no-referrer"),
-        // No other site gets hold of the page's window.
+        // No other site gets a reference to the page's window.
         (CROSS_ORIGIN_OPENER_POLICY, "same-origin"),
         SAME_ORIGIN_ONLY,
     ];

@@ -29,11 +29,11 @@ use revalidation::{Backoff, Doorkeeper, VersionChecks};
 
 /// The size of the cache in bytes.
 const CAPACITY: u64 = 32 << 20;
-/// What an entry takes besides its body: mostly headers.
+/// The size of an entry besides its body: mostly headers.
 const ENTRY_OVERHEAD: u64 = 1536;
 /// The number of distinct reads that are coalesced at a time.
 const MAX_SHARED_READS: usize = 256;
-/// How long a request waits for another one's read.
+/// The maximum time that a request waits for the read of another one.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -47,7 +47,7 @@ pub enum CacheKey {
 }
 
 impl CacheKey {
-    /// What it takes beside its own size: a list of ids.
+    /// The size of the key on the heap: a list of ids.
     fn heap_size(&self) -> u64 {
         match self {
             Self::Pets(query) => {
@@ -59,12 +59,12 @@ impl CacheKey {
     }
 }
 
-/// Where responses came from.
+/// Counts responses by their source.
 #[derive(Debug, Default)]
 pub struct Metrics {
     pub hits: Counter,
     pub misses: Counter,
-    /// Shared with a read that another request had started.
+    /// Responses from a read that another request had started.
     pub coalesced: Counter,
 }
 
@@ -178,7 +178,7 @@ impl ResponseCache {
                 }
             }
             0 => backoff.start(),
-            // What is read now will be cached, with the version that is known.
+            // The response of this read is cached, with the version that is known by then.
             1 => drop(self.version_checks.current_version().await),
             _ => {}
         }
@@ -186,8 +186,8 @@ impl ResponseCache {
     }
 
     /// Reads once for all concurrent requests, and caches the response: always on SQLite; on
-    /// PostgreSQL, if `backoff` says so. Requests that arrive during a read share the next
-    /// one: it starts after they arrived, so it reflects all they may expect.
+    /// PostgreSQL, if `backoff` says so. Requests that arrive during a read share the next one:
+    /// it starts after they arrived, so it reflects every write they may expect to see.
     async fn read_shared(
         &self,
         key: CacheKey,
@@ -207,7 +207,7 @@ impl ResponseCache {
         };
         let is_only_writer = self.store.version().is_some();
         let version = self.store.last_known_version();
-        // The read that this one has waited for may have cached it.
+        // The read that this one waited for may have cached the response.
         if is_only_writer && let Some(response) = self.find_valid(&key, version) {
             self.metrics.coalesced.increment();
             return leader.finish(Ok(response));

@@ -41,14 +41,14 @@ impl Coding {
             }
         };
         let mut compressed = compressed.expect("a write to memory succeeds");
-        // It may stay in the cache.
+        // The content may stay in the cache.
         compressed.shrink_to_fit();
         compressed.into()
     }
 }
 
-/// Compresses a body for one request, if it is worth it and the client accepts one of the
-/// codings, and sets the headers that say so.
+/// Compresses a body for one request, if it is large enough and the client accepts one of the
+/// codings, and sets the headers that declare the coding.
 pub fn compress(
     body: Bytes,
     available: &[Coding],
@@ -73,8 +73,8 @@ pub fn set_coding(response: &mut HeaderMap, coding: Coding) {
     response.insert(header::CONTENT_ENCODING, coding);
 }
 
-/// The coding that the client prefers (RFC 9110, section 12.5.3); on a tie, the one that comes
-/// first in `available`.
+/// Returns the coding that the client prefers (RFC 9110, section 12.5.3); on a tie, the one that
+/// comes first in `available`.
 pub fn negotiate(headers: &HeaderMap, available: &[Coding]) -> Option<Coding> {
     let (mut best, mut best_weight, mut identity_weight) = (None, 0.0_f32, 0.0_f32);
     let values = header_values(headers, header::ACCEPT_ENCODING);

@@ -1,5 +1,5 @@
-//! The console: the page on which a person runs the shop. It uses only the operations
-//! of the contract.
+//! The console: the page on which a person runs the shop. It uses only the operations of the
+//! contract.
 
 use std::sync::LazyLock;
 
@@ -24,7 +24,7 @@ const HTML: &str = include_str!(concat!(env!("OUT_DIR"), "/console.html"));
 const DOCS_LINK: &str = "<a href=\"docs\">API reference</a>";
 static WITHOUT_DOCS: LazyLock<String> = LazyLock::new(|| HTML.replace(DOCS_LINK, ""));
 
-/// The page. It links to the API reference, if there is one.
+/// Returns the page. It links to the API reference, if that is served.
 pub fn page(has_docs: bool, request: &HeaderMap) -> Response {
     let html = match has_docs {
         true => HTML,
@@ -41,7 +41,8 @@ pub fn asset(name: &str, headers: &HeaderMap) -> Result<Response, ApiError> {
 mod tests {
     use super::*;
 
-    /// In bytes, before compression. The first screen is what the page names.
+    /// Sizes are in bytes, before compression. The first screen consists of the files that the
+    /// page names.
     #[test]
     fn the_console_stays_small() {
         let size = |is_counted: &dyn Fn(&Asset) -> bool| {

@@ -1,5 +1,4 @@
-//! The context of a request: what is learned about it while it is served, for metrics
-//! and logs.
+//! The context of a request: facts that are collected while it is served, for metrics and logs.
 
 use std::{
     fmt::Display,
@@ -18,7 +17,7 @@ pub struct RequestContext {
     pub client: IpAddr,
     pub request_id: HeaderValue,
     pub wait: Wait,
-    /// Whether unknown parameters and members are rejected.
+    /// True if unknown parameters and members are rejected.
     pub is_strict: bool,
     /// `None` if the request was rejected before it was routed, or matches no operation.
     pub operation: Option<&'static Operation>,
@@ -88,7 +87,7 @@ impl<'a> RequestGuard<'a> {
         }
     }
 
-    /// Returns the request id.
+    /// Counts and logs the request. Returns its id.
     pub fn end(&mut self, status: StatusCode, error: Option<&ApiError>) -> HeaderValue {
         self.ended = true;
         self.record(status.as_u16(), error);

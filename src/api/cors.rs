@@ -1,4 +1,4 @@
-//! Cross-origin resource sharing: which origins may call the API from a browser.
+//! Cross-origin resource sharing: the origins that may call the API from a browser.
 
 use std::str::FromStr;
 
@@ -59,10 +59,10 @@ const ALLOWED_HEADERS: &str = "Authorization, Content-Type, Idempotency-Key, If-
 const EXPOSED_HEADERS: &str = "Accept-Patch, Allow, Deprecation, ETag, Idempotent-Replayed, Link, Location, \
                        Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, Sunset, WWW-Authenticate, \
                        X-Request-Id";
-/// How long a browser may cache the preflight response, in seconds.
+/// The maximum time that a browser may cache the preflight response, in seconds.
 const MAX_AGE: &str = "600";
 
-/// The response to a preflight request, which carries no API key.
+/// Returns the response to a preflight request, which carries no API key.
 pub fn preflight(origins: &[Origin], head: &Parts) -> Option<Response> {
     let is_preflight = head.method == Method::OPTIONS
         && head
@@ -101,7 +101,7 @@ pub fn set_headers(origins: &[Origin], request: &HeaderMap, response: &mut Respo
     }
 }
 
-/// The value that allows the request's origin, if it is allowed.
+/// Returns the header value that allows the request's origin, if it is allowed.
 fn allowed(origins: &[Origin], request: &HeaderMap) -> Option<HeaderValue> {
     let requesting = request.get(header::ORIGIN)?;
     let matches = |origin: &&Origin| origin.0 == "*" || origin.0 == requesting;

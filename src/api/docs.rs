@@ -21,7 +21,7 @@ const HTML: &str = include_str!(concat!(env!("OUT_DIR"), "/docs.html"));
 const CONSOLE_LINK: &str = "<a href=\"console\">Console</a>\n";
 static WITHOUT_CONSOLE: LazyLock<String> = LazyLock::new(|| HTML.replace(CONSOLE_LINK, ""));
 
-/// The page. It links to the console, if there is one.
+/// Returns the page. It links to the console, if that is served.
 pub fn page(has_console: bool, request: &HeaderMap) -> Response {
     let html = match has_console {
         true => HTML,

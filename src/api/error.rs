@@ -38,31 +38,31 @@ pub enum ApiError {
     UnknownParameter(String),
     InvalidRequest(&'static str),
     Unauthorized(AuthFailure),
-    /// With the scopes of which one is needed.
+    /// Carries the scopes of which the key needs one.
     InsufficientScope(&'static [Scope]),
     NotFound(&'static str),
-    /// With the methods that the path allows.
+    /// Carries the methods that the path allows.
     MethodNotAllowed(Cow<'static, str>),
     RequestTimeout(&'static str),
     PetNotAvailable,
     OrderNotOpen,
     OrderNotReturnable,
-    /// With what it prevents.
+    /// Carries a message that names the change that the reservation prevents.
     PetReserved(&'static str),
     PetSold,
     CategoryNameTaken,
     TooManyWebhooks,
     WebhookDisabled,
     OperationRemoved,
-    /// The log cannot be read from there.
+    /// The log cannot be read from the requested position.
     EventsGone(Gone),
-    /// The log does not have the event of a delivery.
+    /// The log no longer has the event of a delivery.
     EventGone(Gone),
     PreconditionFailed(&'static str),
     BodyTooLarge,
-    /// With the media types that the operation accepts.
+    /// Carries the media types that the operation accepts.
     UnsupportedMediaType(&'static [&'static str]),
-    /// With the same, for the headers of the response.
+    /// Carries the same media types, for the headers of the response.
     UnsupportedContentEncoding(&'static [&'static str]),
     IdempotencyKeyReused,
     RateLimited {
@@ -85,7 +85,7 @@ pub enum ApiError {
     Overloaded,
 }
 
-/// Whose limit on streams and long polls it is.
+/// The limit on streams and long polls that is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamLimit {
     ApiKey,
@@ -97,7 +97,7 @@ impl StreamLimit {
     pub const ALL: [Self; 3] = [Self::ApiKey, Self::Address, Self::All];
 }
 
-/// Why a request has no valid API key. Clients are told less than the metrics: not
+/// The reason why a request has no valid API key. Clients are told less than the metrics: not
 /// which keys exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthFailure {
@@ -105,7 +105,7 @@ pub enum AuthFailure {
     Missing,
     /// More than one `Authorization` header.
     Repeated,
-    /// Not what a key looks like, or its checksum is wrong.
+    /// Not in the format of a key, or the checksum is wrong.
     Malformed,
     Unknown,
     Revoked,
@@ -386,8 +386,8 @@ impl ApiError {
         }
     }
 
-    /// Whether an HTTP/1.1 connection cannot be used any more: it is not known where
-    /// the next request starts, or too far away.
+    /// Returns true if the HTTP/1.1 connection must be closed: the start of the next request is
+    /// unknown, or too far away.
     pub fn closes_connection(&self) -> bool {
         matches!(
             self,
@@ -395,9 +395,9 @@ impl ApiError {
         )
     }
 
-    /// Returns true if the service works as it should and rejects the request because of a
-    /// limit, or because it shuts down. Such responses are counted rather than logged: one event each
-    /// would add to an overload.
+    /// Returns true if the service works as intended and rejects the request because of a limit,
+    /// or because it shuts down. Such responses are counted rather than logged: one log event
+    /// each would add to an overload.
     pub fn is_rejection(&self) -> bool {
         matches!(
             self,
@@ -408,7 +408,7 @@ impl ApiError {
         )
     }
 
-    /// What the log shows beyond the response.
+    /// Returns the cause, which only the log shows.
     pub fn cause(&self) -> Option<&Cause> {
         match self {
             Self::Internal(cause) | Self::Unavailable(_, cause) => Some(cause),
@@ -425,7 +425,7 @@ impl ApiError {
         serde_json::to_vec(&body).expect("an error body serializes to JSON")
     }
 
-    /// The headers of the response.
+    /// Returns the headers of the response.
     fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::with_capacity(4);
         headers.insert(header::CONTENT_TYPE, JSON);
@@ -459,7 +459,7 @@ impl ApiError {
             );
         }
         if let Self::UnsupportedContentEncoding(_) = self {
-            // Only for this reason (RFC 9110, section 12.5.3).
+            // This header is only for an unsupported coding (RFC 9110, section 12.5.3).
             let identity = HeaderValue::from_static("identity");
             headers.insert(header::ACCEPT_ENCODING, identity);
         }
@@ -498,7 +498,8 @@ impl ApiError {
     }
 }
 
-/// Rendered once, so that a flood of invalid keys costs little.
+/// The responses to requests without a valid key, rendered once, so that a flood of them costs
+/// little.
 static UNAUTHORIZED: LazyLock<[http::Response<Full<Bytes>>; AuthFailure::ALL.len()]> =
     LazyLock::new(|| {
         AuthFailure::ALL.map(|failure| {
@@ -513,7 +514,7 @@ fn join_scopes(scopes: &[Scope], separator: &str) -> String {
     scopes.join(separator)
 }
 
-/// RFC 5789.
+/// The header of RFC 5789.
 const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
 
 pub const JSON: HeaderValue = HeaderValue::from_static("application/json");

@@ -1,5 +1,4 @@
-//! The event log as its readers share it: streams and long polls are limited, and end at
-//! shutdown.
+//! The event log for its readers: limits streams and long polls, and ends them at shutdown.
 
 mod slots;
 
@@ -21,14 +20,14 @@ use slots::Slots;
 /// Limits of event streams.
 #[derive(Debug, Clone)]
 pub struct StreamLimits {
-    /// Streams and long polls that may be open. An API key may have a quarter of them, an
-    /// address three quarters.
+    /// The maximum number of open streams and long polls. An API key may have a quarter of them,
+    /// an address three quarters.
     pub max_open: usize,
-    /// After about this time a stream ends and its client continues, perhaps at another
-    /// replica.
+    /// The approximate time after which a stream ends. Its client then continues, perhaps at
+    /// another replica.
     pub max_age: Duration,
-    /// How often something is sent at least, so that neither side nor a proxy takes the
-    /// connection for dead.
+    /// The maximum time between two messages on a stream, so that neither side nor a proxy takes
+    /// the connection for dead.
     pub heartbeat_interval: Duration,
 }
 
@@ -42,7 +41,7 @@ impl Default for StreamLimits {
     }
 }
 
-/// Everything that readers of the log share.
+/// The state that all readers of the log share.
 pub struct EventFeed {
     pub(super) store: Arc<Store>,
     pub(super) tail: Arc<EventTail>,
@@ -61,8 +60,8 @@ pub struct Metrics {
 }
 
 impl EventFeed {
-    /// Streams and long polls end when `stop` is cancelled. Their clients continue at
-    /// another replica.
+    /// Creates a feed whose streams and long polls end when `stop` is cancelled. Their clients
+    /// continue at another replica.
     pub fn new(
         store: Arc<Store>,
         tail: Arc<EventTail>,
@@ -87,13 +86,13 @@ impl EventFeed {
         self.slots.admit(request.api_key_id(), request.client)
     }
 
-    /// The position of the newest event.
+    /// Returns the position of the newest event.
     pub(super) async fn newest(&self) -> Result<EventId, ApiError> {
         let newest = self.store.event_newest().await?;
         Ok(newest.map_or(EventId::START, |event| event.id()))
     }
 
-    /// Reads up to `limit` events after a position; without one, from the first.
+    /// Reads up to `limit` events after a position, or from the first event without one.
     pub(super) async fn read(
         &self,
         from: ReadFrom,
@@ -106,14 +105,14 @@ impl EventFeed {
         page.map_err(ApiError::EventsGone)
     }
 
-    /// Whether events are kept that are older than a position.
+    /// Returns true if the log has events before a position.
     pub(super) async fn has_older(&self, position: EventId) -> Result<bool, ApiError> {
         let older = self.store.event_read(Some(position), Sort::Desc, 1);
         Ok(match older.await? {
             Ok(events) => !events.is_empty(),
-            // Purged meanwhile, and everything before it too.
+            // The position was purged after the page was read, and so was everything before it.
             Err(Gone::Expired) => false,
-            // The next page says so.
+            // The next page reports the error.
             Err(Gone::Unknown) => true,
         })
     }

@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 use super::{error::ApiError, response};
 use crate::{server::Response, single_flight::SingleFlight, store::Store};
 
-/// How long the store may take.
+/// The maximum duration of a probe of the store.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a result is reused: a probe costs a commit.
+/// The time for which a result is reused: a probe costs a commit.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
 pub struct Health {
@@ -22,8 +22,8 @@ pub struct Health {
 }
 
 impl Health {
-    /// Once `draining` is cancelled, the service is not ready, so that load balancers send
-    /// requests elsewhere.
+    /// Creates the health checks. Once `draining` is cancelled, the service is not ready, so that
+    /// load balancers send requests elsewhere.
     pub fn new(store: Arc<Store>, draining: CancellationToken) -> Self {
         Self {
             store,
@@ -32,12 +32,12 @@ impl Health {
         }
     }
 
-    /// Whether this is the path of a probe.
+    /// Returns true if this is the path of a probe.
     pub fn is_probe(path: &str) -> bool {
         matches!(path, "/healthz" | "/readyz")
     }
 
-    /// The response to a probe, for listeners beside the API.
+    /// Responds to a probe, for listeners beside the API.
     pub async fn probe(&self, path: &str) -> Response {
         match path {
             "/healthz" => self.live(),
@@ -45,12 +45,13 @@ impl Health {
         }
     }
 
-    /// The process responds.
+    /// Responds that the process is alive.
     pub fn live(&self) -> Response {
         status("alive")
     }
 
-    /// The store can be read and written, and the service is not draining.
+    /// Responds successfully if the store can be read and written and the service is not
+    /// draining.
     pub async fn ready(&self) -> Result<Response, ApiError> {
         if self.draining.is_cancelled() {
             return Err(ApiError::ShuttingDown("the service is shutting down"));
@@ -67,7 +68,7 @@ impl Health {
         };
         let probed = self.store_probe.spawn(|| probe).await;
         probed.unwrap_or_else(|panic| Err(ApiError::Internal(Arc::new(panic))))?;
-        // It counts at once, although the last probe has succeeded.
+        // A failure of the store counts immediately, even if the last probe succeeded.
         match self.store.failure() {
             Some(failure) => Err(failure.into()),
             None => Ok(status("ready")),

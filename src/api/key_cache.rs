@@ -1,5 +1,5 @@
-//! API keys in memory: a snapshot of the database's table that is replaced as a
-//! whole, and the usage that is written back.
+//! API keys in memory: a snapshot of the database's table that is replaced as a whole, and usage
+//! data that is written back.
 
 use std::{
     collections::HashMap,
@@ -43,15 +43,15 @@ pub struct KeyCache {
     unknown: Cache<KeyHash, ()>,
     limiter: Option<Limiter>,
     refresh: SingleFlight<RefreshResult>,
-    /// Whether the table was read once, so that what differs from it has changed.
+    /// True once the table was read. From then on, differences from the snapshot are changes.
     loaded: AtomicBool,
-    /// Changes when keys are revoked or removed, or expire at another time.
+    /// Signals that keys were revoked or removed, or that their expiry has changed.
     revocations: watch::Sender<()>,
 }
 
 type RefreshResult = Result<(), store::Error>;
 
-/// What is known about a cached key.
+/// The state of a cached key.
 pub enum Lookup {
     Valid(ValidKey),
     Revoked,
@@ -61,7 +61,7 @@ pub enum Lookup {
 pub struct ValidKey {
     pub id: i64,
     pub scopes: Scopes,
-    /// Its rate limit, if there is one.
+    /// The quota of its rate limit, if it has one.
     pub quota: Option<Quota>,
 }
 
@@ -71,18 +71,19 @@ struct CachedKey {
     usage: Arc<Usage>,
 }
 
-/// How a key is used while this process runs.
+/// The usage of a key while this process runs.
 #[derive(Debug, Default)]
 struct Usage {
-    /// The flush dates it, so that requests need not read the clock.
+    /// True if the key was used since the last flush. The flush dates the use, so that requests
+    /// need not read the clock.
     used_since_flush: AtomicBool,
     /// Times are in microseconds since 1970; 0 if never.
     last_used: AtomicI64,
     deprecated_calls: AtomicI64,
-    /// How many of those calls were dated, and when the last of them was.
+    /// The number of those calls that are dated, and the time of the last one.
     dated_deprecated_calls: AtomicI64,
     last_deprecated_call: AtomicI64,
-    /// How many of those calls were written to the database.
+    /// The number of those calls that were written to the database.
     flushed_deprecated_calls: AtomicI64,
     rate_limit: ArrivalTime,
     scans: Arc<ScanQueue>,
@@ -102,12 +103,14 @@ impl KeyCache {
         }
     }
 
-    /// Tells when keys were revoked or removed, or expire at another time.
+    /// Returns a receiver that is notified when keys were revoked or removed, or when their
+    /// expiry has changed.
     pub fn revocations(&self) -> watch::Receiver<()> {
         self.revocations.subscribe()
     }
 
-    /// How much longer a key is valid, unless for ever; or why it is not.
+    /// Returns the remaining lifetime of a key, or `None` if it never expires. Fails if the key
+    /// is not valid.
     pub fn validity(&self, hash: &KeyHash) -> Result<Option<Duration>, AuthFailure> {
         let now = self.clock.now();
         let keys = self.keys.load();
@@ -120,13 +123,13 @@ impl KeyCache {
         }
     }
 
-    /// What its owner may know about a key.
+    /// Describes a key as its owner may see it.
     pub fn describe(&self, hash: &KeyHash) -> Option<ApiKeyDescription> {
         let keys = self.keys.load();
         Some(keys.get(hash)?.key.describe())
     }
 
-    /// Whether a refresh has not found the key.
+    /// Returns true if a refresh did not find the key.
     pub fn was_not_found(&self, hash: &KeyHash) -> bool {
         self.unknown.get(hash).is_some()
     }
@@ -165,8 +168,8 @@ impl KeyCache {
         }))
     }
 
-    /// Charges a turn of a scan to the rate limit of a key. Returns how long to wait first,
-    /// if it is over its quota.
+    /// Charges a turn of a scan to the rate limit of a key. If the key is over its quota, returns
+    /// the time to wait first.
     pub fn charge_scan(&self, hash: &KeyHash) -> Option<Duration> {
         let limiter = self.limiter.as_ref()?;
         let keys = self.keys.load();
@@ -175,7 +178,7 @@ impl KeyCache {
         charged.err()
     }
 
-    /// The line in which readers with this key wait to scan the event log.
+    /// Returns the queue in which readers with this key wait to scan the event log.
     pub fn scan_queue(&self, hash: &KeyHash) -> Arc<ScanQueue> {
         let keys = self.keys.load();
         keys.get(hash)
@@ -189,7 +192,8 @@ impl KeyCache {
         }
     }
 
-    /// The calls of deprecated operations while this process runs, by API key id.
+    /// Returns the number of calls of deprecated operations while this process runs, by API key
+    /// id.
     pub fn deprecated_calls(&self) -> Vec<(i64, i64)> {
         let keys = self.keys.load();
         let calls = keys.values().map(|CachedKey { key, usage }| {
@@ -292,7 +296,7 @@ impl KeyCache {
     }
 }
 
-/// Logs what changed between two snapshots.
+/// Logs the changes between two snapshots.
 fn audit(before: &HashMap<KeyHash, CachedKey>, after: &HashMap<KeyHash, CachedKey>) {
     for (hash, CachedKey { key, .. }) in after {
         let old = before.get(hash).map(|old| &old.key);

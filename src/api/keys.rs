@@ -1,7 +1,7 @@
 //! Handlers of the operations on API keys.
 //!
-//! Their responses are not stored by any cache: keys are created and revoked beside the
-//! service, and one response depends on the key that asks.
+//! No cache stores their responses: keys are created and revoked outside of the service, and one
+//! response depends on the key of the caller.
 
 use super::{
     error::{ApiError, AuthFailure},
@@ -24,7 +24,7 @@ pub async fn list_keys(api: &Api, request: ApiRequest<'_>) -> Result<Response, A
 
 pub fn get_current_key(api: &Api, request: &RequestHead<'_>) -> Result<Response, ApiError> {
     let key = api.auth.keys().describe(&request.key_hash());
-    // It may have been removed since it was authenticated.
+    // The key may have been removed since it was authenticated.
     let key = key.ok_or(AuthFailure::Unknown)?;
     Ok(response::no_store(response::json(&key)))
 }

@@ -1,4 +1,4 @@
-//! What the API counts.
+//! Metrics of the API.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -21,8 +21,8 @@ impl Default for ByOperation {
     }
 }
 
-/// The durations of the requests for an operation. Allocated when the first request needs it,
-/// and so is each histogram.
+/// The durations of the requests for an operation. It is allocated by the first request that
+/// needs it, and so is each histogram.
 #[derive(Debug)]
 struct Durations {
     operation: Option<&'static Operation>,
@@ -40,7 +40,7 @@ impl Durations {
 
 #[derive(Debug, Default)]
 pub struct Metrics {
-    /// By operation; the last row is for requests that are for no operation.
+    /// The durations by operation. The last row is for requests that match no operation.
     durations: ByOperation,
     /// Requests rejected with 401, by reason.
     auth_failures: [Counter; AuthFailure::ALL.len()],
@@ -48,7 +48,7 @@ pub struct Metrics {
     pub rate_limited_addresses: Counter,
     /// Requests that were rejected because too many were in flight or queued.
     pub shed: Counter,
-    /// Streams and long polls that were rejected, by whose limit was reached.
+    /// Streams and long polls that were rejected, by the limit that was reached.
     rejected_streams: [Counter; StreamLimit::ALL.len()],
 }
 
@@ -83,7 +83,7 @@ impl Metrics {
         }
     }
 
-    /// The requests rejected with 401 so far, by reason.
+    /// Returns the number of requests rejected with 401 so far, by reason.
     pub fn auth_failures(&self) -> impl Iterator<Item = (&'static str, u64)> {
         AuthFailure::ALL.into_iter().map(|failure| {
             let reason = match failure {
@@ -98,7 +98,8 @@ impl Metrics {
         })
     }
 
-    /// The streams and long polls rejected so far, by whose limit was reached.
+    /// Returns the number of streams and long polls rejected so far, by the limit that was
+    /// reached.
     pub fn rejected_streams(&self) -> impl Iterator<Item = (&'static str, u64)> {
         StreamLimit::ALL.into_iter().map(|limit| {
             let whose = match limit {
@@ -110,7 +111,7 @@ impl Metrics {
         })
     }
 
-    /// The durations of all requests so far, by operation and status.
+    /// Returns the durations of all requests so far, by operation and status.
     pub fn durations(&self) -> impl Iterator<Item = (Option<&'static Operation>, u16, &Histogram)> {
         let rows = self.durations.0.iter().filter_map(OnceLock::get);
         rows.flat_map(|row| {

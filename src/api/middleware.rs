@@ -1,5 +1,4 @@
-//! Middleware: what surrounds every request, whatever happens while it is
-//! served.
+//! Middleware: the processing that surrounds every request, whatever its outcome.
 
 use std::{
     any::Any,
@@ -31,9 +30,9 @@ use crate::{
     telemetry::redaction::find_secret,
 };
 
-/// Responds to a request: request id, CORS, panics, rate limit and security headers,
-/// HEAD. If there is nothing to wait for, as for cached reads, it responds at once, without
-/// a future to poll.
+/// Responds to a request: request id, CORS, panics, rate limit and security headers, HEAD. If
+/// there is nothing to wait for, as for cached reads, it responds immediately, without a future
+/// to poll.
 pub fn handle<'a>(
     api: &'a Api,
     client: Client<'a>,
@@ -62,7 +61,8 @@ pub fn handle<'a>(
     respond(body, response)
 }
 
-/// hyper closes the connection if a body is dropped before the response is polled.
+/// Drops the body when the response is polled: hyper closes the connection if a body is dropped
+/// earlier.
 fn respond<'a>(
     body: Incoming,
     response: Response,
@@ -104,7 +104,7 @@ async fn resume(
 ) -> Response {
     let resumed = pending.resume(api, &guard.head, body, &mut guard.context);
     let result = AssertUnwindSafe(resumed).catch_unwind().await;
-    // A key that was not cached is known only now.
+    // A key that was not cached is known only from here on.
     identify(client, &guard.context);
     let (mut response, error) = match result.unwrap_or_else(panicked) {
         Ok(response) => (response, None),
@@ -144,12 +144,12 @@ fn finish(
     if api.is_https {
         require_https(response);
     }
-    // Unique, so keep it out of HPACK's dynamic table.
+    // The id is unique, so keep it out of HPACK's dynamic table.
     request_id.set_sensitive(true);
     set_common_headers(response.headers_mut(), request_id);
 }
 
-/// The client's request id if it is well-formed, otherwise a new one. An id that may
+/// Returns the client's request id if it is well-formed, otherwise a new one. An id that may
 /// contain a secret is replaced, because it is logged.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
     let well_formed = |id: &&HeaderValue| {
@@ -168,11 +168,11 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
 }
 
 thread_local! {
-    /// Quicker than a cryptographic generator: a request id is unique, not secret.
+    /// Faster than a cryptographic generator: a request id is unique, not secret.
     static RANDOM: RefCell<SmallRng> = RefCell::new(SmallRng::from_rng(&mut rand::rng()));
 }
 
-/// 32 random hexadecimal digits.
+/// Generates 32 random hexadecimal digits.
 fn new_request_id() -> HeaderValue {
     let random: u128 = RANDOM.with_borrow_mut(SmallRng::random);
     let mut id = [0; 32];
@@ -183,7 +183,7 @@ fn new_request_id() -> HeaderValue {
     HeaderValue::from_bytes(&id).expect("hexadecimal digits are valid in a header")
 }
 
-/// Eight hexadecimal digits, computed at once in the bytes of a word (SWAR).
+/// Formats eight hexadecimal digits in parallel, in the bytes of a word (SWAR).
 fn to_hex(number: u32) -> [u8; 8] {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let mut digits = u64::from(number);
@@ -195,13 +195,13 @@ fn to_hex(number: u32) -> [u8; 8] {
     (digits + u64::from(b'0') * ONES + to_letter * is_letter).to_be_bytes()
 }
 
-/// For responses that do not pass through [`handle`].
+/// Adds the common headers to a response that does not pass through [`handle`].
 pub fn with_new_request_id(mut response: Response) -> Response {
     set_common_headers(response.headers_mut(), new_request_id());
     response
 }
 
-/// A browser must not use plain HTTP again (HSTS).
+/// Forbids a browser to use plain HTTP again (HSTS).
 pub fn require_https(response: &mut Response) {
     let one_year = HeaderValue::from_static("max-age=31536000");
     let headers = response.headers_mut();

@@ -1,4 +1,4 @@
-//! The API: what a request means, from its bytes to its response.
+//! The API: the meaning of a request, from its bytes to its response.
 //!
 //! A request passes `middleware` (request id, panics, CORS, HEAD), `router`,
 //! `auth` (authentication and authorization), `admission` (load shedding) and
@@ -76,7 +76,7 @@ impl Service for Api {
 
     fn reject(&self, rejection: Rejection) -> Response {
         let mut response = reject(rejection);
-        // Not over plain HTTP (RFC 6797, section 7.2).
+        // HSTS is not sent over plain HTTP (RFC 6797, section 7.2).
         if self.is_https && rejection != Rejection::PlainHttpOnTlsPort {
             middleware::require_https(&mut response);
         }
@@ -84,7 +84,7 @@ impl Service for Api {
     }
 }
 
-/// The response to a client that the transport rejects, which closes the connection.
+/// Responds to a client that the transport rejects. The response closes the connection.
 pub(crate) fn reject(rejection: Rejection) -> Response {
     let mut response = ApiError::from(rejection).response();
     let close = HeaderValue::from_static("close");
@@ -92,12 +92,12 @@ pub(crate) fn reject(rejection: Rejection) -> Response {
     with_new_request_id(response)
 }
 
-/// 404, for listeners beside the API.
+/// Responds with 404, for listeners beside the API.
 pub(crate) fn not_found(message: &'static str) -> Response {
     with_new_request_id(ApiError::NotFound(message).response())
 }
 
-/// 405 on a path that allows GET and HEAD, for listeners beside the API.
+/// Responds with 405 on a path that allows GET and HEAD, for listeners beside the API.
 pub(crate) fn method_not_allowed() -> Response {
     with_new_request_id(ApiError::READ_ONLY_PATH.response())
 }

@@ -11,7 +11,7 @@ use http::Uri;
 use crate::invalid::{Invalid, quoted};
 
 const YAML: &str = include_str!("../../openapi.yaml");
-/// Converted at build time.
+/// The contract in JSON, converted at build time.
 const JSON: &str = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));
 
 const PRODUCTION_PLACEHOLDER: &str = "https://petstore.example/v1";
@@ -22,7 +22,7 @@ const STAGING_PLACEHOLDER: &str = "https://staging.petstore.example/v1";
 pub struct PublicUrl(String);
 
 impl PublicUrl {
-    /// The URL of a service that was given no public one.
+    /// Returns the URL of a service without a configured public one.
     pub fn local(scheme: Scheme, address: SocketAddr) -> Self {
         Self(format!(
             "{scheme}://{}/v1",
@@ -56,8 +56,8 @@ impl fmt::Display for Scheme {
     }
 }
 
-/// The address under which a listener is reached from the same machine: loopback,
-/// if it listens on all addresses.
+/// Returns the address under which a listener is reached from the same machine: loopback, if it
+/// listens on all addresses.
 pub fn loopback_if_unspecified(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(match address {
@@ -105,7 +105,7 @@ pub struct Contract {
 }
 
 impl Contract {
-    /// Without a staging URL the contract lists none.
+    /// Creates the contract. Without a staging URL it lists none.
     pub fn new(production: &PublicUrl, staging: Option<&PublicUrl>) -> Self {
         let fill = |text: &str, staging_entry: &str| {
             let text = match staging {

@@ -1,10 +1,10 @@
-//! An operation of the contract, and how its path is matched.
+//! An operation of the contract, and the matching of its path.
 
 use http::Method;
 
 use crate::api_key::Scope;
 
-/// More than there are.
+/// An upper bound on the number of operations.
 pub const MAX_OPERATIONS: usize = 64;
 
 /// An operation of the contract.
@@ -23,7 +23,7 @@ pub struct Operation {
 }
 
 /// The deprecated operation. Its requests are counted per API key, so that an operator knows
-/// who still calls it.
+/// which clients still call it.
 pub const DEPRECATED: &str = "getPet";
 
 impl Operation {
@@ -31,13 +31,13 @@ impl Operation {
         self.id == DEPRECATED
     }
 
-    /// The values of the path parameters, if it is a path of this operation.
+    /// Returns the values of the path parameters if this is a path of the operation.
     pub fn match_path<'a>(&self, path: &'a str) -> Option<PathParameters<'a>> {
         match_path(self.path, path)
     }
 }
 
-/// The values of path parameters, in the order of the path. Empty if there are fewer.
+/// The values of path parameters, in the order of the path. Unused ones are empty.
 pub type PathParameters<'a> = [&'a str; 2];
 
 /// Matches a path against a template with at most two parameters, each of which takes one

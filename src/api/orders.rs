@@ -1,4 +1,4 @@
-//! Handlers of the operations of the store: orders and inventory.
+//! Handlers of the operations on orders and the inventory.
 
 use super::{
     cache::{CacheKey, CachedRead},
@@ -78,7 +78,8 @@ async fn transition(
     let idempotency = request.idempotency_key().await?;
     let id = request.id(OrderId::parse, NO_SUCH_ORDER)?;
     if let Err(unmet) = request.preconditions().evaluate_post(false) {
-        // Only for a request that could succeed without them (RFC 9110, section 13.2.1).
+        // Preconditions apply only to a request that could succeed without them (RFC 9110,
+        // section 13.2.1).
         let order = api.store.order_get(id).await?;
         return Err(order.map_or(ApiError::NotFound(NO_SUCH_ORDER), |_| unmet));
     }

@@ -75,7 +75,7 @@ pub async fn delete_pet(api: &Api, request: ApiRequest<'_>) -> Result<Response, 
     Err(contention(CHANGED_TOO_OFTEN))
 }
 
-/// The pet, if the preconditions depend on it. It meets them, and must not change before
+/// Returns the pet, if the preconditions depend on it. It meets them, and must not change before
 /// the request is executed.
 async fn expected_pet(
     api: &Api,

@@ -8,11 +8,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use super::error::ApiError;
 use crate::server::header_values;
 
-/// Attempts of a change whose preconditions depend on the state of its resource. Each
-/// failed one means that a concurrent change succeeded.
+/// The maximum number of attempts of a change whose preconditions depend on the state of its
+/// resource. Each failed attempt means that a concurrent change succeeded.
 pub const MAX_ATTEMPTS: usize = 100;
 
-/// The error if all attempts failed.
+/// Returns the error for a change whose attempts all failed.
 pub fn contention(message: &'static str) -> ApiError {
     ApiError::Unavailable(message, Arc::new(Contention))
 }
@@ -25,7 +25,7 @@ struct Contention;
 #[derive(Clone, Copy)]
 pub struct Preconditions<'a>(&'a HeaderMap);
 
-/// The precondition that does not hold.
+/// A precondition that does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unmet {
     IfMatch,
@@ -37,13 +37,14 @@ impl<'a> Preconditions<'a> {
         Self(request)
     }
 
-    /// Whether they depend on the state of the resource, beyond that it exists.
+    /// Returns true if the preconditions depend on the state of the resource, beyond its
+    /// existence.
     pub fn depend_on_state(self) -> bool {
         self.has(header::IF_NONE_MATCH)
             || self.has(header::IF_MATCH) && !self.has_wildcard(header::IF_MATCH)
     }
 
-    /// Evaluates them for a resource that exists, in the order of RFC 9110, section
+    /// Evaluates the preconditions for a resource that exists, in the order of RFC 9110, section
     /// 13.2.2.
     pub fn evaluate(self, etag: &HeaderValue) -> Result<(), Unmet> {
         // Strong comparison: a weak tag never equals ours.
@@ -59,12 +60,12 @@ impl<'a> Preconditions<'a> {
         Ok(())
     }
 
-    /// Whether there are none.
+    /// Returns true if the request has no preconditions.
     pub fn is_empty(self) -> bool {
         !self.has(header::IF_MATCH) && !self.has(header::IF_NONE_MATCH)
     }
 
-    /// Evaluates them for a resource that does not exist.
+    /// Evaluates the preconditions for a resource that does not exist.
     pub fn evaluate_absent(self) -> Result<(), Unmet> {
         match self.has(header::IF_MATCH) {
             true => Err(Unmet::IfMatch),
@@ -72,7 +73,7 @@ impl<'a> Preconditions<'a> {
         }
     }
 
-    /// Evaluates them for a POST. Its target has no entity tag, so a tag matches
+    /// Evaluates the preconditions for a POST. Its target has no entity tag, so a tag matches
     /// nothing; `*` matches if the target can be fetched, as a list can.
     pub fn evaluate_post(self, target_exists: bool) -> Result<(), ApiError> {
         if self.has(header::IF_MATCH) && !(target_exists && self.has_wildcard(header::IF_MATCH)) {
@@ -87,7 +88,8 @@ impl<'a> Preconditions<'a> {
         Ok(())
     }
 
-    /// Evaluates them for a resource that exists and has no entity tag: only `*` matches it.
+    /// Evaluates the preconditions for a resource that exists and has no entity tag: only `*`
+    /// matches it.
     pub fn evaluate_untagged(self) -> Result<(), ApiError> {
         if self.has(header::IF_MATCH) && !self.has_wildcard(header::IF_MATCH) {
             let message = "If-Match: this resource has no ETag to match; omit the header";
@@ -108,7 +110,7 @@ impl<'a> Preconditions<'a> {
         header_values(self.0, name).any(|value| value == "*")
     }
 
-    /// Whether a header lists a tag, or matches any.
+    /// Returns true if a header lists a matching tag, or `*`.
     fn lists(self, name: HeaderName, is_match: impl Fn(&[u8]) -> bool) -> bool {
         header_values(self.0, name).any(|value| {
             let mut tags = value.as_bytes().split(|byte| *byte == b',');

@@ -1,5 +1,5 @@
-//! Preferences of a request (RFC 7240). One is supported: `handling=strict` rejects what
-//! would be ignored otherwise.
+//! Preferences of a request (RFC 7240). One is supported: `handling=strict` rejects input that
+//! would otherwise be ignored.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -8,7 +8,7 @@ use crate::server::header_values;
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
-/// Whether unknown query parameters and members are to be rejected. If the preference is
+/// Returns true if unknown query parameters and members are to be rejected. If the preference is
 /// repeated, the first one counts.
 pub fn is_strict(request: &HeaderMap) -> bool {
     header_values(request, PREFER)

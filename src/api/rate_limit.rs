@@ -42,8 +42,7 @@ impl RateLimit {
         seconds: 60,
     };
 
-    /// The emission interval: how long one request takes to be replenished, in
-    /// nanoseconds.
+    /// Returns the emission interval: the time until one request is replenished, in nanoseconds.
     fn interval(self) -> u64 {
         u64::from(self.seconds) * NANOS_PER_SECOND / u64::from(self.requests)
     }
@@ -94,8 +93,8 @@ impl fmt::Display for RateLimit {
     }
 }
 
-/// A client's theoretical arrival time: when its whole quota will be available
-/// again, in nanoseconds since the limiter was created.
+/// A client's theoretical arrival time: the time at which its whole quota is available again, in
+/// nanoseconds since the limiter was created.
 #[derive(Debug, Default)]
 pub struct ArrivalTime(AtomicU64);
 
@@ -126,7 +125,7 @@ impl Limiter {
     }
 
     /// Charges work beyond that of a request, as long as this leaves half of the quota for
-    /// requests. Otherwise returns the time until it would.
+    /// requests. Otherwise returns the time until it does.
     pub fn charge_extra(&self, arrival: &ArrivalTime, at: Instant) -> Result<(), Duration> {
         let mut window = self.window(at);
         window.end -= window.interval * u64::from(self.limit.requests / 2);
@@ -155,7 +154,7 @@ impl Limiter {
         }
     }
 
-    /// Whether a request would be within the limit.
+    /// Returns true if a request would be within the limit.
     fn has_budget(&self, arrival: &ArrivalTime, at: Instant) -> bool {
         let Window { interval, now, end } = self.window(at);
         arrival.0.load(Relaxed).max(now) + interval <= end
@@ -173,8 +172,7 @@ impl Limiter {
     }
 }
 
-/// The times that decide whether a request conforms, in nanoseconds since the
-/// limiter's epoch.
+/// The times that decide whether a request conforms, in nanoseconds since the limiter's epoch.
 struct Window {
     interval: u64,
     now: u64,
@@ -183,8 +181,8 @@ struct Window {
 }
 
 impl Window {
-    /// Charges one request if it conforms. Returns the theoretical arrival time that it
-    /// has, or would have.
+    /// Charges one request if it conforms. Returns the theoretical arrival time after the
+    /// request, as an error if it does not conform.
     fn charge(&self, arrival: &ArrivalTime) -> Result<u64, u64> {
         let next = |arrival: u64| arrival.max(self.now) + self.interval;
         let conforming = |arrival| Some(next(arrival)).filter(|next| *next <= self.end);
@@ -198,13 +196,13 @@ impl Window {
 pub struct Quota {
     pub limit: RateLimit,
     pub granted: bool,
-    /// Requests that may be sent at once.
+    /// Requests that may be sent immediately.
     remaining: u64,
-    /// Seconds until one more is available, rounded up, so never 0.
+    /// Seconds until one more request is available, rounded up, so never 0.
     pub retry_after: u64,
 }
 
-/// Whose rate limit it is.
+/// The kind of client that a rate limit applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitKind {
     ApiKey,
@@ -234,7 +232,7 @@ impl Quota {
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// How many addresses are tracked.
+/// The maximum number of addresses that are tracked.
 const MAX_ADDRESSES: usize = 16384;
 
 /// Limits requests without a valid API key, per address.
@@ -255,7 +253,7 @@ impl FailedAuthLimiter {
         }
     }
 
-    /// Whether the address may fail once more.
+    /// Returns true if one more failure of the address is within the limit.
     pub fn has_budget(&self, client: IpAddr, at: Instant) -> bool {
         let arrival = self.arrivals.get(&client_network(client));
         arrival.is_none_or(|arrival| self.limiter.has_budget(&arrival, at))

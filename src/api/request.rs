@@ -1,4 +1,4 @@
-//! Typed input from a request, or the error that says what is wrong with it.
+//! Typed input from a request, or an error that describes its fault.
 
 use std::{net::IpAddr, ops::Deref, time::Instant};
 
@@ -29,7 +29,7 @@ use crate::{
 
 /// The media types of a request body.
 const JSON: &[&str] = &["application/json"];
-/// RFC 7396.
+/// The media types of a merge patch (RFC 7396).
 const MERGE_PATCH: &[&str] = &["application/merge-patch+json", "application/json"];
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -39,7 +39,7 @@ pub struct RequestHead<'a> {
     pub head: &'a Parts,
     pub operation: &'static Operation,
     pub authorized: Authorized,
-    /// Whether unknown parameters and members are rejected.
+    /// True if unknown parameters and members are rejected.
     is_strict: bool,
     path_parameters: PathParameters<'a>,
 }
@@ -92,7 +92,7 @@ impl<'a> RequestHead<'a> {
         ListQuery::parse(query).map_err(ApiError::InvalidParameter)
     }
 
-    /// The first id in the path. A malformed one is treated as unknown.
+    /// Returns the first id in the path. A malformed one is treated as unknown.
     pub fn id<T>(
         &self,
         parse: fn(&str) -> Option<T>,
@@ -101,7 +101,7 @@ impl<'a> RequestHead<'a> {
         self.path_parameter(0, parse, not_found)
     }
 
-    /// An id in the path, by its position among them.
+    /// Returns an id in the path, by its position among the path parameters.
     pub fn path_parameter<T>(
         &self,
         index: usize,
@@ -167,12 +167,12 @@ impl<'a> ApiRequest<'a> {
         }
     }
 
-    /// The API key of the caller.
+    /// Returns the API key of the caller.
     pub fn api_key_id(&self) -> i64 {
         self.authorized.caller().api_key_id
     }
 
-    /// The events that the caller asks for, if it may see them.
+    /// Returns the events that the caller asks for, if it may see them.
     pub fn visible_events(&self, filter: EventFilter) -> Result<VisibleEvents, ApiError> {
         let visible = filter.visible_to(self.scopes());
         visible.map_err(|scope| ApiError::InsufficientScope(scope.as_slice()))
@@ -190,13 +190,13 @@ impl<'a> ApiRequest<'a> {
         }
     }
 
-    /// From now on the request does not count as in flight.
+    /// Releases the in-flight permit. From then on, the request does not count as in flight.
     pub fn release(&mut self) {
         self.in_flight.release();
     }
 
-    /// Waits for something that may take long. Meanwhile the request does not count as in
-    /// flight.
+    /// Waits for a future that may take a long time. From then on, the request does not count as
+    /// in flight.
     pub async fn wait<T>(&mut self, future: impl Future<Output = T>) -> T {
         self.release();
         *self.wait = Wait::Since(Instant::now());
@@ -317,7 +317,7 @@ async fn collect(mut body: Incoming) -> Result<Bytes, ApiError> {
     Ok(collected.into())
 }
 
-/// Says which names are unknown, if any, and which are known.
+/// Describes the unknown names, if there are any, and lists the known ones.
 fn describe_unknown(kind: &str, names: Vec<&str>, known: &[&str]) -> Option<String> {
     let unknown = names.into_iter().filter(|name| !known.contains(name));
     let unknown: Vec<_> = unknown.map(quoted).collect();
@@ -333,7 +333,7 @@ fn describe_unknown(kind: &str, names: Vec<&str>, known: &[&str]) -> Option<Stri
     }
 }
 
-/// Whether the body has one of the media types. A missing Content-Type is accepted.
+/// Returns true if the body has one of the media types. A missing Content-Type is accepted.
 fn has_media_type(headers: &HeaderMap, types: &[&str]) -> bool {
     let mut declared = header_values(headers, header::CONTENT_TYPE);
     let Some(value) = declared.next() else {
@@ -357,7 +357,7 @@ fn has_media_type(headers: &HeaderMap, types: &[&str]) -> bool {
         && parameters.split(';').all(is_utf8)
 }
 
-/// Whether a body has a content coding. None is supported.
+/// Returns true if the body has a content coding. None is supported.
 fn is_encoded(headers: &HeaderMap) -> bool {
     let mut codings = header_values(headers, header::CONTENT_ENCODING);
     codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))

@@ -1,4 +1,4 @@
-//! Responses: JSON bodies, entity tags, links, and those that can be cached.
+//! Responses: JSON bodies, entity tags, links, and cacheable responses.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -24,15 +24,15 @@ use crate::{
 };
 
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-/// RFC 9745.
+/// The header of RFC 9745.
 const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
-/// RFC 8594.
+/// The header of RFC 8594.
 const SUNSET: HeaderName = HeaderName::from_static("sunset");
 
-/// What invalidates a cached response.
+/// The writes that invalidate a cached response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Invalidation {
-    /// Any change of an existing row; an insert leaves the response valid.
+    /// Any change of an existing row. An insert leaves the response valid.
     OnUpdate,
     OnAnyWrite,
 }
@@ -42,7 +42,7 @@ pub enum Invalidation {
 pub struct CachedResponse {
     plain: http::Response<Full<Bytes>>,
     etag: Option<HeaderValue>,
-    /// `None` if it is not compressed.
+    /// `None` if the response is not compressed.
     compressible: Option<Box<Compressible>>,
     pub invalidation: Invalidation,
 }
@@ -76,8 +76,9 @@ impl CachedResponse {
         }
     }
 
-    /// Compressed for clients that accept it, if that is worth it. Not for resources that
-    /// are changed with `If-Match`: the entity tag of a compressed response differs.
+    /// Creates a response that is compressed for clients that accept it, if it is large enough.
+    /// Not for resources that are changed with `If-Match`: the entity tag of a compressed
+    /// response differs.
     fn compressible(content: Content, invalidation: Invalidation) -> Self {
         let plain = content.body.clone();
         let mut response = Self::new(content.response(), invalidation);
@@ -148,14 +149,16 @@ impl CachedResponse {
         response
     }
 
-    /// The compressed response, if the client wants one, and what it is made from.
+    /// Returns the compressed response, if the client accepts one, with its coding and the plain
+    /// body.
     fn compressed(&self, request: &HeaderMap) -> Option<(Coding, &Bytes, &Compressed)> {
         let Compressible { plain, by_coding } = &**self.compressible.as_ref()?;
         let coding = compression::negotiate(request, &Coding::ALL)?;
         Some((coding, plain, &by_coding[coding as usize]))
     }
 
-    /// What the body takes in memory: JSON is compressed to less than half in each coding.
+    /// Returns the size of the body in memory. JSON is compressed to less than half in each
+    /// coding.
     pub fn body_size(&self) -> u64 {
         let plain = self.plain.body().size_hint().lower();
         plain * if self.compressible.is_some() { 2 } else { 1 }
@@ -170,7 +173,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// Without docs, the contract documents the deprecation.
+    /// Creates the links. Without docs, the contract documents the deprecation.
     pub fn new(public_url: Option<&PublicUrl>, docs: bool) -> Self {
         let base = public_url.map_or("/v1".into(), PublicUrl::to_string);
         let root = base.strip_suffix("/v1").unwrap_or_default();
@@ -189,7 +192,7 @@ impl Links {
         }
     }
 
-    /// The link to the next page of the list at `path`, if there is one (RFC 8288).
+    /// Returns the link to the next page of the list at `path`, if there is one (RFC 8288).
     pub fn next_page<F: Filter>(
         &self,
         path: &str,
@@ -199,7 +202,7 @@ impl Links {
         Some(self.next_link(path, &query.next(next?.clone())))
     }
 
-    /// A page of the list at `path`, with a link to the next one.
+    /// Returns a page of the list at `path`, with a link to the next one.
     pub fn page<F: Filter, T: Serialize>(
         &self,
         path: &str,
@@ -217,7 +220,7 @@ impl Links {
         CachedResponse::compressible(private_json(&page.items, link), invalidation)
     }
 
-    /// The link to the next page of the event log.
+    /// Returns the link to the next page of the event log.
     pub fn events(&self, query: &str) -> HeaderValue {
         self.next_link("events", query)
     }
@@ -227,7 +230,7 @@ impl Links {
         HeaderValue::try_from(link).expect("links are printable ASCII")
     }
 
-    /// 201 with the location of the new resource.
+    /// Responds with 201 and the location of the new resource.
     pub fn created(&self, path: &str, id: i64, resource: &impl Serialize) -> Response {
         let location = [&self.base, "/", path, "/", &id.to_string()].concat();
         let location = HeaderValue::try_from(location).expect("URLs are printable ASCII");
@@ -248,15 +251,15 @@ impl Links {
     }
 }
 
-/// A JSON body without an entity tag, for the response to a write.
+/// Responds with a JSON body without an entity tag, for the response to a write.
 pub fn json(content: &impl Serialize) -> Response {
     let mut response = Response::new(to_json(content).into());
     response.headers_mut().insert(header::CONTENT_TYPE, JSON);
     response
 }
 
-/// A page of a list that no cache may store. It is compressed for each request, so only with
-/// zstd: gzip would cost as much as the page itself.
+/// Responds with a page of a list that no cache may store. It is compressed for each request, so
+/// only with zstd: gzip would cost as much as the page itself.
 pub fn unstored_page(body: Bytes, link: Option<HeaderValue>, request: &HeaderMap) -> Response {
     let mut headers = HeaderMap::new();
     let body = compression::compress(body, &[Coding::Zstd], request, &mut headers);
@@ -276,15 +279,14 @@ pub fn no_store(mut response: Response) -> Response {
     response
 }
 
-/// 204.
+/// Responds with 204.
 pub fn no_content() -> Response {
     let mut response = Response::default();
     *response.status_mut() = StatusCode::NO_CONTENT;
     response
 }
 
-/// The state of a resource: cacheable by the client that may read it, if it
-/// revalidates.
+/// Responds with the state of a resource. The client may cache it, if it revalidates.
 pub fn resource(content: &impl Serialize) -> Response {
     private_json(content, None).response()
 }
@@ -298,8 +300,8 @@ fn private_json(content: &impl Serialize, link: Option<HeaderValue>) -> Content 
     }
 }
 
-/// The response to a request that may have an idempotency key. A replayed one has
-/// the header `Idempotent-Replayed`.
+/// Responds to a request that may have an idempotency key. A replayed response has the header
+/// `Idempotent-Replayed`.
 pub fn idempotent<T>(
     result: Idempotent<T>,
     response: impl FnOnce(T) -> Response,
@@ -332,13 +334,13 @@ pub fn document(body: String, media_type: &'static str) -> Document {
     }))
 }
 
-/// The entity tag of a resource, as `resource` sends it.
+/// Returns the entity tag of a resource, as `resource` sends it.
 pub fn etag(content: &impl Serialize) -> HeaderValue {
     etag_of(&to_json(content), None)
 }
 
-/// A strong entity tag made from the content, so it is the same on every replica
-/// and after a restart. It covers the link: a page that gets a next one changes.
+/// Returns a strong entity tag made from the content, so it is the same on every replica and
+/// after a restart. It covers the link: a page that gets a next one changes.
 fn etag_of(body: &[u8], link: Option<&HeaderValue>) -> HeaderValue {
     let digest = Sha256::new()
         .chain_update(body)
@@ -348,14 +350,14 @@ fn etag_of(body: &[u8], link: Option<&HeaderValue>) -> HeaderValue {
     HeaderValue::try_from(tag).expect("base64 is printable ASCII")
 }
 
-/// The entity tag of another representation of the same content.
+/// Returns the entity tag of another representation of the same content.
 fn with_suffix(tag: &HeaderValue, suffix: &str) -> HeaderValue {
     let tag = tag.to_str().expect("our entity tags are ASCII");
     let tag = format!("{}-{suffix}\"", tag.trim_end_matches('"'));
     HeaderValue::try_from(tag).expect("entity tags are printable ASCII")
 }
 
-/// What a response with an entity tag consists of.
+/// The parts of a response with an entity tag.
 struct Content {
     body: Bytes,
     media_type: HeaderValue,

@@ -1,4 +1,4 @@
-//! Dispatch: from a request to the handler of its operation.
+//! Dispatches a request to the handler of its operation.
 
 use futures_util::future::BoxFuture;
 use http::{Method, request::Parts};
@@ -27,7 +27,7 @@ pub enum Routed<'a> {
     Pending(Pending<'a>),
 }
 
-/// What a request has to wait for.
+/// The work that a request waits for.
 pub enum Pending<'a> {
     Readiness,
     /// An API key that is not cached and may be new.
@@ -37,8 +37,8 @@ pub enum Pending<'a> {
     Handler(AsyncHandler, Admitted<'a>),
 }
 
-/// Responds to a request, as far as it need not wait. The contract and everything outside
-/// `/v1` needs no API key.
+/// Responds to a request, as far as that is possible without waiting. The contract and everything
+/// outside of `/v1` need no API key.
 pub fn route<'a>(
     api: &'a Api,
     head: &Parts,
@@ -60,7 +60,7 @@ pub fn route<'a>(
         "/docs" if api.docs => docs::page(api.console, &head.headers),
         "/healthz" => api.health.live(),
         "/readyz" if is_read => return Ok(Routed::Pending(Pending::Readiness)),
-        // Without probing the store.
+        // The store is not probed.
         "/readyz" => return Err(ApiError::READ_ONLY_PATH),
         "/v1/openapi.yaml" => api.contract_yaml.respond(&head.headers)?,
         "/v1/openapi.json" => api.contract_json.respond(&head.headers)?,
@@ -94,7 +94,7 @@ fn dispatch<'a>(
     let authorized = api.auth.authorize(caller, operation)?;
     let in_flight = api.admission.admit()?;
     let request = RequestHead::new(head, operation, parameters, authorized, context.is_strict);
-    // An operation that was removed says so first.
+    // An operation that was removed reports that first.
     if !operation.is_deprecated() {
         request.reject_unknown_parameters()?;
     }
@@ -116,7 +116,7 @@ fn dispatch<'a>(
 }
 
 impl Pending<'_> {
-    /// Waits, and responds.
+    /// Waits for the work to complete, and responds.
     pub async fn resume(
         self,
         api: &Api,
@@ -125,7 +125,7 @@ impl Pending<'_> {
         context: &mut RequestContext,
     ) -> Result<Response, ApiError> {
         match self {
-            // Boxed, because it is larger than all others.
+            // Boxed, because its future is larger than the others.
             Self::Readiness => Box::pin(api.health.ready()).await,
             Self::Read(read, _in_flight) => read.await?.respond(&head.headers),
             Self::Handler(handler, admitted) => {

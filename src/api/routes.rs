@@ -27,11 +27,11 @@ pub struct Route {
 /// The handler of an operation.
 #[derive(Clone, Copy)]
 pub enum Handler {
-    /// Has to wait, for the body or for the store.
+    /// Waits for the body or for the store.
     Handle(AsyncHandler),
     /// Responds from the cache, if it can.
     Read(for<'a> fn(&'a Api, &RequestHead<'_>) -> Result<CachedRead<'a>, ApiError>),
-    /// Responds at once.
+    /// Responds immediately.
     Respond(fn(&Api, &RequestHead<'_>) -> Result<Response, ApiError>),
 }
 
@@ -105,11 +105,11 @@ fn routes() -> Vec<Route> { routes! {
     GET    "webhooks/{webhookId}/deliveries"                 "listDeliveries"      [WebhooksRead]                       handle  webhooks::list_deliveries       [limit cursor state],
     POST   "webhooks/{webhookId}/deliveries/{eventId}/retry" "retryDelivery"       [WebhooksWrite]                      handle  webhooks::retry_delivery,
     GET    "keys"                                            "listKeys"            [PetsRead, OrdersRead, WebhooksRead] handle  keys::list_keys                 [limit cursor],
-    // Any valid key.
+    // Needs a valid key with any scope.
     GET    "keys/current"                                    "getCurrentKey"       []                                   respond keys::get_current_key,
 } }
 
-/// What a method and a path lead to.
+/// The result of looking up a method and a path.
 pub enum Match<'a> {
     /// A route and the values of its path parameters.
     Found(&'static Route, PathParameters<'a>),

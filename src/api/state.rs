@@ -1,4 +1,4 @@
-//! The state that all handlers share, wired once.
+//! The state that all handlers share, assembled once.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -27,13 +27,13 @@ use crate::{
     telemetry::access_log::AccessLog,
 };
 
-/// How the API is configured.
+/// The configuration of the API.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The URL that clients use, for links and the contract.
     pub public_url: Option<PublicUrl>,
     pub staging_url: Option<PublicUrl>,
-    /// How long an order reserves its pet; `None` means until the order is closed.
+    /// The duration of a reservation by an order; `None` means until the order is closed.
     pub reserve_for: Option<SignedDuration>,
     pub cors_origins: Vec<Origin>,
     /// Serves the console.
@@ -72,7 +72,7 @@ impl Default for Config {
     }
 }
 
-/// The maximum number of test deliveries at a time. A receiver may take 15 seconds to respond.
+/// The maximum number of concurrent test deliveries. A receiver may take 15 seconds to respond.
 const MAX_WEBHOOK_TESTS: usize = 16;
 
 /// Everything a handler can reach. Each part owns one concern.
@@ -87,11 +87,11 @@ pub(crate) struct Api {
     pub(super) links: Links,
     pub(super) reserve_for: Option<SignedDuration>,
     pub(super) cors_origins: Vec<Origin>,
-    /// Whether the console is served.
+    /// True if the console is served.
     pub(super) console: bool,
-    /// Whether the API reference is served.
+    /// True if the API reference is served.
     pub(super) docs: bool,
-    /// Whether clients connect over TLS.
+    /// True if clients connect over TLS.
     pub(super) is_https: bool,
     pub(super) access_log: AccessLog,
     draining: CancellationToken,
@@ -105,8 +105,8 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// `scheme` and `address` are how clients connect. The contract names them if no
-    /// public URL is configured.
+    /// Creates the state. Clients connect to `address` with `scheme`; the contract names them if
+    /// no public URL is configured.
     pub fn new(store: Arc<Store>, config: Config, scheme: Scheme, address: SocketAddr) -> Self {
         let local_url = PublicUrl::local(scheme, address);
         let production = config.public_url.as_ref().unwrap_or(&local_url);
@@ -154,12 +154,12 @@ impl Api {
         }
     }
 
-    /// From now on the service is not ready, and event streams end.
+    /// Starts draining: from then on, the service is not ready, and event streams end.
     pub fn start_draining(&self) {
         self.draining.cancel();
     }
 
-    /// The API keys in memory, which background tasks keep fresh.
+    /// Returns the API keys in memory, which background tasks keep fresh.
     pub fn keys(&self) -> &Arc<KeyCache> {
         self.auth.keys()
     }

@@ -1,7 +1,7 @@
 //! Handlers of the operations on webhooks.
 //!
-//! Their responses are not stored by any cache: a URL may contain credentials, two of the
-//! responses show a secret, and positions change with every delivery.
+//! No cache stores their responses: a URL may contain credentials, two of the responses show a
+//! secret, and positions change with every delivery.
 
 use http::StatusCode;
 use jiff::Timestamp;
@@ -38,7 +38,7 @@ struct WebhookView<'a> {
     position: EventId,
     #[serde(skip_serializing_if = "Option::is_none")]
     failing_since: Option<Timestamp>,
-    /// While nothing is sent, because the receiver fails or asked for a pause.
+    /// Present while nothing is sent, because the receiver fails or asked for a pause.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_attempt_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -193,7 +193,7 @@ pub async fn rotate_webhook_secret(
         .await?;
     api.webhooks.notify_changed();
     ensure_own_secret(&rotated, request_id)?;
-    // Its types may have changed since the first request.
+    // The types may have changed since the first request.
     if let Idempotent::Replayed(Ok(stored)) = &rotated {
         request.ensure_readable(stored.webhook.types)?;
     }
@@ -206,7 +206,7 @@ pub async fn rotate_webhook_secret(
     })
 }
 
-/// A retry is shown the secret that was generated for it, and no later one.
+/// Checks that a retry is shown the secret that was generated for it, and no later one.
 fn ensure_own_secret(
     result: &Idempotent<Result<StoredWebhook, WebhookRejection>>,
     request_id: Option<String>,
@@ -222,8 +222,8 @@ fn ensure_own_secret(
 const SECRET_REPLACED: &str = "the secret in the first response to this request has been replaced; rotate it with another \
      idempotency key to get a new one";
 
-/// Sends a message to the receiver at once and says what came of it. It has no effect on
-/// the webhook.
+/// Sends a test message to the receiver immediately and responds with the outcome. It has no
+/// effect on the webhook.
 pub async fn test_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
     let stored = find(api, id).await?;
@@ -249,7 +249,7 @@ pub async fn test_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Resp
     Ok(response::no_store(response::json(&result)))
 }
 
-/// Continues after another event, or with the next one that happens.
+/// Moves a webhook to continue after another event, or with the next one that happens.
 pub async fn replay_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let ReplayRequest { after } = request.json().await?;
     let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
@@ -299,8 +299,8 @@ pub async fn retry_delivery(api: &Api, request: ApiRequest<'_>) -> Result<Respon
     Ok(accepted(response::no_store(response::json(&delivery))))
 }
 
-/// Checks that the operator allows a URL. It is checked again before every delivery, then
-/// with the addresses of its host.
+/// Checks that the operator allows a URL. Every delivery repeats the check, including the
+/// addresses of its host.
 fn check_url(api: &Api, url: &WebhookUrl) -> Result<(), ApiError> {
     let checked = api.webhooks.url_policy().check(url);
     checked.map_err(|invalid| ApiError::InvalidBody(invalid.to_string()))
@@ -311,8 +311,8 @@ async fn find(api: &Api, id: WebhookId) -> Result<StoredWebhook, ApiError> {
     stored.ok_or(ApiError::NotFound(NO_SUCH_WEBHOOK))
 }
 
-/// Preconditions apply only to a request that could succeed without them (RFC 9110,
-/// section 13.2.1).
+/// Returns the outcome of the preconditions, unless the webhook is missing: they apply only to a
+/// request that could succeed without them (RFC 9110, section 13.2.1).
 async fn unless_missing(
     api: &Api,
     id: WebhookId,
@@ -324,7 +324,7 @@ async fn unless_missing(
     met
 }
 
-/// The position after every change that was acknowledged.
+/// Returns the position after every acknowledged change.
 async fn newest(api: &Api) -> Result<EventId, ApiError> {
     api.store.event_sync().await?;
     api.events.newest().await

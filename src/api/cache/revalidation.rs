@@ -1,4 +1,5 @@
-//! Which responses to cache where others write too, and when to ask whether they are valid.
+//! Revalidation of cached responses on a database that other replicas write to: selects the
+//! responses to cache, and checks their version.
 
 use std::{
     hash::{BuildHasher, Hash, RandomState},
@@ -16,18 +17,18 @@ use crate::{
     store::{Store, Version},
 };
 
-/// How long to wait for a check, before responses are read instead.
+/// The maximum duration of a check. After that, responses are read instead.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(1);
-/// At least one of so many reads is cached.
+/// At least one in this many reads is cached.
 const MAX_READS: u32 = 16;
-/// How many keys are remembered, about.
+/// The approximate number of keys that are remembered.
 const DOORKEEPER_SLOTS: usize = 1 << 16;
 
 /// Asks for the version once for all requests that wait at the time.
 pub struct VersionChecks {
     store: Arc<Store>,
     checks: SingleFlight<Option<Version>>,
-    /// A check took too long, and is still running.
+    /// True while a check that took too long is still running.
     is_overdue: Arc<AtomicBool>,
 }
 
@@ -40,7 +41,7 @@ impl VersionChecks {
         }
     }
 
-    /// The version at a time after this call, or `None` if the check failed.
+    /// Returns the version at a time after this call, or `None` if the check failed.
     pub async fn current_version(&self) -> Option<Version> {
         if self.is_overdue.load(Ordering::Relaxed) {
             return None;
@@ -60,7 +61,7 @@ async fn check(store: Arc<Store>, is_overdue: Arc<AtomicBool>) -> Option<Version
         return version.ok();
     }
     is_overdue.store(true, Ordering::Relaxed);
-    // It continues: the store's timeouts replace a connection that hangs.
+    // The check continues: the store's timeouts replace a connection that hangs.
     let check = tokio::spawn(check);
     tokio::spawn(async move {
         let _ended = check.await;
@@ -69,16 +70,16 @@ async fn check(store: Arc<Store>, is_overdue: Arc<AtomicBool>) -> Option<Version
     None
 }
 
-/// When to cache a response again that was outdated.
+/// Decides when to cache a response again after it was outdated.
 ///
 /// If something is written between any two requests for it, caching it is pointless, and asking
 /// for the version only delays the read. So each time that it is outdated, fewer reads of it
 /// are cached: the next, every second, fourth, eighth, sixteenth. Shared reads count once.
 #[derive(Debug)]
 pub struct Backoff {
-    /// Reads until one is cached.
+    /// The number of reads until one is cached.
     remaining: AtomicU32,
-    /// The same, when it is outdated the next time.
+    /// The value of `remaining` after the response is outdated the next time.
     next: AtomicU32,
 }
 
@@ -92,12 +93,12 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// How many reads there are until one is cached, including that one.
+    /// Returns the number of reads until one is cached, including that one.
     pub fn remaining(&self) -> u32 {
         self.remaining.load(Ordering::Relaxed)
     }
 
-    /// Returns whether to cache what was read.
+    /// Counts a read. Returns true if its response is to be cached.
     pub fn count_read(&self) -> bool {
         let decrement = |remaining: u32| remaining.checked_sub(1);
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -105,7 +106,8 @@ impl Backoff {
         before.is_ok_and(|remaining| remaining == 1)
     }
 
-    /// The response was outdated. Counts once for all who find out at the same time.
+    /// Records that the response was outdated. Counts once for all requests that notice it at the
+    /// same time.
     pub fn start(&self) {
         let reads = self.next.load(Ordering::Relaxed);
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -116,14 +118,14 @@ impl Backoff {
         }
     }
 
-    /// The response was valid.
+    /// Records that the response was valid.
     pub fn reset(&self) {
         self.next.store(1, Ordering::Relaxed);
     }
 }
 
-/// Admits what is requested again, so that what is requested once takes no room: a table of
-/// the hashes that were seen last.
+/// Admits keys that are requested repeatedly, so that a response that is requested once takes no
+/// room: a table of the hashes that were seen last.
 pub struct Doorkeeper {
     hasher: RandomState,
     slots: Box<[AtomicU32]>,
@@ -139,7 +141,7 @@ impl Default for Doorkeeper {
 }
 
 impl Doorkeeper {
-    /// Whether the key was seen before.
+    /// Returns true if the key was seen before.
     pub fn admits(&self, key: &impl Hash) -> bool {
         let hash = self.hasher.hash_one(key);
         let (slot, rest) = (hash as usize % self.slots.len(), (hash >> 32) as u32);

@@ -1,5 +1,4 @@
-//! Places for streams and long polls: how many may be open in all, for an API key, and
-//! for an address.
+//! Slots for streams and long polls: limits the open ones in total, per API key and per address.
 
 use std::{
     collections::HashMap,
@@ -11,8 +10,8 @@ use std::{
 use super::super::error::{ApiError, StreamLimit};
 use crate::server::client_network;
 
-/// A key gets a quarter of the places, so that it cannot keep all others out. An address
-/// gets three quarters: it may be that of a proxy, which all clients share.
+/// Hands out slots. A key gets a quarter of them, so that it cannot keep all others out. An
+/// address gets three quarters: it may be that of a proxy, which all clients share.
 pub struct Slots {
     max: usize,
     taken: Mutex<Taken>,
@@ -33,7 +32,7 @@ impl Slots {
         }
     }
 
-    /// Takes a place, or returns the limit that is reached.
+    /// Takes a slot, or returns an error with the limit that is reached.
     pub fn admit(self: &Arc<Self>, api_key_id: i64, client: IpAddr) -> Result<Slot, ApiError> {
         let network = client_network(client);
         let mut taken = self.taken.lock().expect(LOCK);
@@ -59,7 +58,7 @@ impl Slots {
     }
 }
 
-/// The place of a stream or long poll, until it is dropped.
+/// The slot of a stream or long poll. Dropping it releases the slot.
 pub struct Slot {
     slots: Arc<Slots>,
     api_key_id: i64,

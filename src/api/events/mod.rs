@@ -18,10 +18,11 @@ use crate::{
 use query::{EventQuery, last_event_id};
 use reader::{Next, Reader};
 
-/// The path of the feed, whose requests may wait for long.
+/// The path of the feed, whose requests may wait for a long time.
 pub const FEED_PATH: &str = "/v1/events";
 
-/// A page of the log; with `wait`, as soon as there is something on it.
+/// Responds with a page of the log. With `wait`, holds the response back until there is an event
+/// on it.
 pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let query = EventQuery::parse(&request)?;
     let visible = request.visible_events(query.filter)?;
@@ -61,7 +62,7 @@ pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
         };
     }
     let lengths = page.events.iter().map(|event| event.json().len() + 1);
-    // Exactly, because it stays in memory until the client has read it.
+    // The exact size, because the body stays in memory until the client has read it.
     let mut body = Vec::with_capacity(lengths.sum::<usize>() + 2);
     body.push(b'[');
     for event in &page.events {
@@ -82,7 +83,7 @@ pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
     ))
 }
 
-/// The log as it grows, in Server-Sent Events.
+/// Responds with the log as it grows, as Server-Sent Events.
 pub async fn stream_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let query = EventQuery::parse(&request)?;
     let after = last_event_id(request.headers())?.or(query.after);
@@ -92,7 +93,7 @@ pub async fn stream_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Res
     let position = match after {
         None | Some(After::Now) => feed.newest().await?,
         Some(After::Id(id)) => {
-            // Verified before the stream starts.
+            // The position is verified before the stream starts.
             let read = feed.store.event_read(Some(id), Sort::Asc, 1).await?;
             read.map_err(ApiError::EventsGone)?;
             id
@@ -106,7 +107,7 @@ pub async fn stream_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Res
     let event_stream = HeaderValue::from_static("text/event-stream");
     headers.insert(header::CONTENT_TYPE, event_stream);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // nginx would hold events back until its buffer is full.
+    // nginx would otherwise buffer events until its buffer is full.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     Ok(response)
 }

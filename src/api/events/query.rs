@@ -13,21 +13,21 @@ use crate::{
 
 const LAST_EVENT_ID: &str = "Last-Event-ID";
 
-/// Below the timeouts of common proxies.
+/// The longest wait, below the timeouts of common proxies.
 const MAX_WAIT_SECONDS: i64 = 50;
 
 pub struct EventQuery {
-    /// `None` if it is not given.
+    /// `None` if the parameter is absent.
     pub after: Option<After>,
     pub limit: EventLimit,
     pub sort: Sort,
     pub filter: EventFilter,
-    /// How long a page without events is held back. Zero if the newest come first.
+    /// The maximum time to hold back a page without events. Zero if the newest events come first.
     pub wait: Duration,
 }
 
 impl EventQuery {
-    /// Parses the parameters of an operation. Others are ignored.
+    /// Parses the parameters that the operation has. Others are ignored.
     pub fn parse(request: &RequestHead) -> Result<Self, ApiError> {
         let query = request.head.uri.query().unwrap_or("");
         Self::parse_query(request.operation.query_parameters, query)
@@ -62,7 +62,7 @@ impl EventQuery {
         })
     }
 
-    /// The query string of the page after a position.
+    /// Returns the query string of the page after a position.
     pub fn next(&self, position: EventId) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.append_pair("after", &position.to_string());
@@ -89,7 +89,7 @@ fn parse_wait(text: &str) -> Result<Duration, Invalid> {
     })
 }
 
-/// Where a client wants to resume a stream.
+/// Returns the position in `Last-Event-ID`, after which a client wants to resume a stream.
 pub fn last_event_id(headers: &HeaderMap) -> Result<Option<After>, ApiError> {
     let mut values = headers.get_all(LAST_EVENT_ID).iter();
     let Some(value) = values.next() else {

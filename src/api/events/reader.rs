@@ -27,9 +27,9 @@ pub struct Reader {
     feed: Arc<EventFeed>,
     visible: VisibleEvents,
     position: EventId,
-    /// True if the last read ended before it had found enough or reached the end of the
-    /// log. Reading on is then charged to the rate limit of the key, as following the link
-    /// of such a page would be.
+    /// True if the last read ended before it had found enough events or reached the end of the
+    /// log. The next read is then charged to the rate limit of the key, as following the link of
+    /// such a page would be.
     pub is_scanning: bool,
     /// The read in progress, which may have to wait for many turns to scan. It continues while
     /// a stream sends heartbeats. It is a task, because a connection whose client does not read
@@ -43,10 +43,10 @@ pub struct Reader {
     _slot: Slot,
 }
 
-/// What a reader has waited for.
+/// The result of waiting for events.
 pub enum Next {
     Page(Page),
-    /// Nothing happened in time. With the position that was reached.
+    /// No event arrived in time. Carries the position that was reached.
     Timeout(EventId),
     /// The service shuts down.
     Stopped,
@@ -81,7 +81,7 @@ impl Reader {
         self.position
     }
 
-    /// Waits, unless the service shuts down.
+    /// Waits for this duration, or until the service shuts down.
     pub async fn pause(&self, duration: Duration) {
         let _ = timeout(duration, self.feed.stop.cancelled()).await;
     }
@@ -140,7 +140,7 @@ impl Reader {
 
     /// Returns a page from memory, if it is complete there. Otherwise starts to read.
     fn start_read(&mut self, limit: usize) -> Option<Page> {
-        // Before reading: what comes later is told again.
+        // Marked before the read: a later change is signalled again.
         self.changes.mark_unchanged();
         let tail = &self.feed.tail;
         let cached = tail.cached(self.position, &self.visible, limit, limit);
@@ -186,7 +186,7 @@ mod tests {
 
     const LIMIT: usize = 250;
 
-    /// A reader that looks for the last of 3001 events, with its API key.
+    /// Opens a reader that looks for the last of 3001 events. Returns it with its API key.
     async fn open(dir: &std::path::Path) -> (Reader, ApiKey, Arc<Store>) {
         let file = dir.join("petstore.db");
         let url = DatabaseUrl::Sqlite(file.clone());
@@ -237,7 +237,7 @@ mod tests {
         next.unwrap_or_else(|_| panic!("the log cannot be read"))
     }
 
-    /// A heartbeat is due while a reader waits for its turn. It skips nothing then.
+    /// A heartbeat is due while a reader waits for its turn. The reader skips nothing then.
     #[tokio::test]
     async fn a_reader_that_waits_for_its_turn_has_a_deadline() {
         let dir = tempfile::tempdir().unwrap();

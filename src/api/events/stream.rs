@@ -21,15 +21,16 @@ use crate::{
     telemetry::access_log::{AccessLog, StreamEnd, StreamEntry},
 };
 
-/// The pause after the log could not be read. Not all streams try again at once.
+/// The pause after the log could not be read, varied so that not all streams retry at the same
+/// time.
 const RETRY_DELAY: Range<Duration> = Duration::from_millis(500)..Duration::from_millis(1500);
 const COMMENT: &[u8] = b":\n\n";
-/// The most events in a chunk.
+/// The maximum number of events in a chunk.
 const CHUNK_SIZE: usize = 250;
 
 struct EventStream {
     reader: Reader,
-    /// What is sent first.
+    /// The first chunk, until it is sent.
     start: Option<Bytes>,
     /// The last id that was sent.
     sent: EventId,
@@ -38,13 +39,14 @@ struct EventStream {
     log: StreamLog,
 }
 
-/// The stream from the position of its reader.
+/// Returns a body that streams the events from the position of its reader.
 pub fn body(api: &Api, request: &ApiRequest, reader: Reader) -> ResponseBody {
     let mut random = rand::rng();
     let retry = random.random_range(2000..5000);
     let (sent, limits) = (reader.position(), &api.events.limits);
     let stream = EventStream {
-        // With the position: a client that is cut before the first event resumes there.
+        // The chunk has the position, so that a client that is cut off before the first event
+        // resumes there.
         start: Some(format!("retry: {retry}\nid: {sent}\n\n").into()),
         sent,
         ends_at: Instant::now() + limits.max_age.mul_f64(random.random_range(0.9..1.1)),
@@ -84,7 +86,7 @@ impl EventStream {
             Ok(Next::Timeout(position)) => Some((self.heartbeat(position), self)),
             Ok(Next::Stopped) => self.end(StreamEnd::Shutdown),
             Ok(Next::Unauthorized(_)) => self.end(StreamEnd::ApiKeyInvalid),
-            // The client resumes and is told to start over.
+            // The client resumes, and is told to start over.
             Err(ApiError::EventsGone(_)) => self.end(StreamEnd::PositionGone),
             Err(_) => {
                 self.reader.pause(rand::random_range(RETRY_DELAY)).await;
@@ -93,7 +95,8 @@ impl EventStream {
         }
     }
 
-    /// A comment; or the position, if events were passed that the filter leaves out.
+    /// Returns a comment, or the position if the reader has passed events that the filter leaves
+    /// out.
     fn heartbeat(&mut self, position: EventId) -> Bytes {
         if position == self.sent {
             return Bytes::from_static(COMMENT);

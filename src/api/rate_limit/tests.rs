@@ -1,4 +1,4 @@
-//! The algorithm by itself, at times that no real clock would hit.
+//! Tests of the algorithm alone, at times that no real clock would hit.
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -32,7 +32,7 @@ fn a_burst_is_allowed_and_then_replenished_at_a_constant_rate() {
     assert_eq!(charge(second(86_399)), (true, 0, 1));
 }
 
-/// Requests that wait for the database go on in any order.
+/// Requests that wait for the database continue in any order.
 #[test]
 fn the_first_to_arrive_may_be_charged_last() {
     let (limiter, arrival) = (limiter("2/24h"), ArrivalTime::default());
