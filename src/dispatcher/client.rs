@@ -1,4 +1,4 @@
-//! One attempt to deliver a message: an HTTP request to an address that was checked.
+//! One attempt to deliver a message: an HTTP request to a checked address.
 
 use std::{
     sync::{Arc, Mutex},
@@ -40,13 +40,13 @@ use crate::{
     },
 };
 
-/// The head of a response may be this large. hyper allows no less than 8 KiB.
+/// The maximum size of the head of a response. hyper allows no less than 8 KiB.
 const MAX_HEAD: usize = 16 << 10;
 /// The bytes that a receiver may send per attempt beyond the body of its response: the TLS
 /// handshake, interim responses (1xx), the head, chunk sizes and trailers.
 const MAX_OVERHEAD: usize = 64 << 10;
 
-/// What is sent, and to whom.
+/// A message and its destination.
 pub struct Message<'a> {
     pub url: &'a WebhookUrl,
     pub secrets: &'a SigningSecrets,
@@ -60,15 +60,15 @@ pub struct Client {
     config: Config,
     clock: Clock,
     metrics: Arc<Metrics>,
-    /// Loaded when it is first needed.
+    /// Loaded when the first message needs it.
     tls: OnceCell<TlsConnector>,
 }
 
-/// Connections to one receiver that wait for the next request.
+/// Idle connections to one receiver, kept for the next request.
 #[derive(Default)]
 pub struct Connections(Mutex<Vec<(Connection, Instant)>>);
 
-/// A connection, closed when it is dropped.
+/// A connection. Dropping it closes it.
 struct Connection {
     sender: SendRequest<Full<Bytes>>,
     budget: ReadBudget,
@@ -76,7 +76,7 @@ struct Connection {
 }
 
 impl Connections {
-    /// Takes the one that was used last.
+    /// Takes the connection that was used last.
     fn take(&self) -> Option<Connection> {
         let mut idle = self.0.lock().expect(LOCK);
         let (now, mut popped) = (Instant::now(), std::iter::from_fn(|| idle.pop()));
@@ -88,7 +88,7 @@ impl Connections {
         self.0.lock().expect(LOCK).push((connection, until));
     }
 
-    /// Closes those that were idle for too long. To be called from time to time.
+    /// Closes connections that were idle for too long. Call it from time to time.
     pub fn close_expired(&self) {
         let now = Instant::now();
         self.0.lock().expect(LOCK).retain(|(_, until)| now < *until);
@@ -122,7 +122,7 @@ impl Client {
             },
             Ok((connection, response)) => {
                 let attempt = self.interpret(&response, duration);
-                // The status is known; the rest is read only to use the connection again.
+                // The status is known; the rest is read only to reuse the connection.
                 let limits = &self.config.limits;
                 let rest = drain(response.into_body(), limits.max_response);
                 if let Ok(true) = timeout(limits.drain_timeout, rest).await {
@@ -158,7 +158,8 @@ impl Client {
         let request = request.map_err(|_| AttemptError::UrlNotAllowed)?;
         if let Some(connection) = connections.take() {
             connection.budget.reset(self.read_budget());
-            // The receiver may close it at any time, so a failure means nothing yet.
+            // The receiver may close an idle connection at any time, so a failure means nothing
+            // yet.
             if let Ok(response) = connection.send(request.clone()).await {
                 return Ok(response);
             }
@@ -169,8 +170,8 @@ impl Client {
         response.map_err(|_| AttemptError::ConnectionLost)
     }
 
-    /// There are no credentials in it: a webhook whose URL leads to this service gets 401,
-    /// and so cannot make a loop.
+    /// Builds the request. It carries no credentials: a webhook whose URL leads to this service
+    /// gets 401, and so cannot cause a loop.
     fn request(&self, message: &Message<'_>) -> http::Result<Request<Full<Bytes>>> {
         let Message {
             url,
@@ -202,7 +203,7 @@ impl Client {
             return Connection::new(stream, budget).await;
         }
         let server_name = match url.host() {
-            // A certificate, and the name that the server is asked for, has no final dot.
+            // Neither a certificate nor the server name indication has a final dot.
             Host::Name(name) => ServerName::try_from(name.trim_end_matches('.').to_string()),
             Host::Address(address) => Ok(ServerName::from(*address)),
         };
@@ -213,13 +214,13 @@ impl Client {
         Connection::new(stream.map_err(|_| AttemptError::TlsFailed)?, budget).await
     }
 
-    /// The bytes that a receiver may send per attempt.
+    /// Returns the number of bytes that a receiver may send per attempt.
     fn read_budget(&self) -> usize {
         MAX_OVERHEAD + self.config.limits.max_response
     }
 
-    /// The addresses of a host, all of which may be connected to. The connection must go
-    /// to one of them: the name may resolve to others the next time (DNS rebinding).
+    /// Resolves a host, and checks that all of its addresses may be connected to. The connection
+    /// must go to one of them: the name may resolve to others the next time (DNS rebinding).
     async fn resolve(
         &self,
         host: &Host,
@@ -256,7 +257,7 @@ impl Client {
 
 type SendResult = Result<(Connection, Response<Incoming>), AttemptError>;
 
-/// Connects to the first address that accepts. One that does not respond leaves time for
+/// Connects to the first address that accepts. An address that does not respond leaves time for
 /// the others.
 async fn connect_to_one(
     addresses: &[CheckedAddress],
@@ -269,7 +270,7 @@ async fn connect_to_one(
         let share = remaining / u32::try_from(addresses.len() - n).unwrap_or(u32::MAX);
         match timeout(share, TcpStream::connect((address.get(), port))).await {
             Ok(Ok(stream)) => {
-                // A request is written at once; there is nothing to wait for.
+                // A request is written in one piece; there is nothing to coalesce.
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }
@@ -289,7 +290,7 @@ impl Connection {
         builder.max_buf_size(MAX_HEAD);
         let handshake = builder.handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(|_| AttemptError::ConnectionLost)?;
-        // Its errors are those of the requests.
+        // The requests report the errors of the connection.
         let task = tokio::spawn(async { drop(connection.await) });
         let _task = AbortOnDropHandle::new(task);
         Ok(Self {
@@ -309,7 +310,7 @@ impl Connection {
     }
 }
 
-/// Reads the rest of a response, unless it is too large. Returns whether it was read.
+/// Reads the rest of a response, unless it is too large. Returns true if it was read completely.
 async fn drain(mut body: Incoming, max: usize) -> bool {
     let mut length = 0;
     while let Some(frame) = body.frame().await {

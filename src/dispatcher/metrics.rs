@@ -1,4 +1,4 @@
-//! What the dispatcher counts.
+//! Metrics of the dispatcher.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use crate::{
     webhook::{WebhookId, schedule::Outcome},
 };
 
-/// Webhooks whose lag is exported: more would be too many time series.
+/// The maximum number of webhooks whose lag is exported: more would be too many time series.
 const MAX_LAGS: usize = 20;
 
 #[derive(Debug, Default)]
@@ -41,17 +41,17 @@ impl Attempts {
     }
 }
 
-/// What became of an event.
+/// The outcome for an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
     Delivered,
-    /// Put off.
+    /// Scheduled for a retry.
     Retrying,
     /// Given up.
     Failed,
 }
 
-/// Events by what became of them.
+/// Counts events by outcome.
 #[derive(Debug, Default)]
 pub struct Deliveries {
     pub delivered: Counter,
@@ -94,7 +94,7 @@ impl Metrics {
         self.lags.lock().expect(LOCK).len()
     }
 
-    /// The webhooks that lag most, with how many seconds.
+    /// Returns the webhooks that lag most, each with its lag in seconds.
     pub fn lags(&self, now: Timestamp) -> Vec<(WebhookId, f64)> {
         let lags = self.lags.lock().expect(LOCK);
         let mut lags: Vec<_> = lags

@@ -41,7 +41,7 @@ use worker::Worker;
 pub(crate) use metrics::Metrics;
 pub use resolver::Resolver;
 
-/// How webhooks are delivered.
+/// The configuration of webhook delivery.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub urls: UrlPolicy,
@@ -65,18 +65,18 @@ impl Default for Config {
 /// Size limits and timeouts.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// From the start of an attempt to the head of the response.
+    /// The time from the start of an attempt to the head of the response.
     pub attempt_timeout: Duration,
-    /// To resolve the name, connect, and negotiate TLS.
+    /// The time to resolve the name, connect, and negotiate TLS.
     pub connect_timeout: Duration,
-    /// To read the body of a response, which is dropped. After that, the connection is
+    /// The time to read the body of a response, which is dropped. After that, the connection is
     /// closed.
     pub drain_timeout: Duration,
-    /// Bytes of a response's body that are read.
+    /// The maximum number of bytes to read from the body of a response.
     pub max_response: usize,
-    /// How long an idle connection is kept for the next request.
+    /// The time for which an idle connection is kept for the next request.
     pub idle_timeout: Duration,
-    /// Attempts in flight in this process.
+    /// The maximum number of attempts in flight in this process.
     pub max_attempts: usize,
 }
 
@@ -93,14 +93,14 @@ impl Default for Limits {
     }
 }
 
-/// How often to lease webhooks that no replica has, and to notice changes that were made
-/// through another replica.
+/// The interval between attempts to lease webhooks that no replica has, and to notice changes
+/// that were made through another replica.
 const LEASE_INTERVAL: Duration = Duration::from_secs(1);
-/// Deliveries end if the leases cannot be renewed for so long. It is less than what is
-/// left of a lease that need not be renewed yet.
+/// The time after which deliveries end if the leases cannot be renewed. It is less than the rest
+/// of a lease that need not be renewed yet.
 const MAX_LEASE_AGE: Duration = Duration::from_secs(10);
-/// Operations of the store in flight: requests of clients must not wait for hundreds of
-/// webhooks.
+/// The maximum number of store operations in flight: requests of clients must not wait for
+/// hundreds of webhooks.
 const MAX_STORE_OPERATIONS: usize = 64;
 
 /// Delivers events to the webhooks that this replica has leased.
@@ -112,18 +112,18 @@ pub(crate) struct Dispatcher {
     stopped: CancellationToken,
 }
 
-/// What the workers have in common.
+/// The state that all workers share.
 struct Shared {
     store: Arc<Store>,
     tail: Arc<EventTail>,
     client: Client,
-    /// The store's.
+    /// The clock of the store.
     clock: Clock,
-    /// Whose leases they are: another one in every process.
+    /// The owner of the leases, different in every process.
     owner: String,
     attempts: Semaphore,
     store_operations: Semaphore,
-    /// The line in which they wait to skip events.
+    /// The queue in which workers wait to skip events.
     scans: ScanQueue,
     /// The last error of the store, to be logged.
     store_error: Mutex<Option<store::Error>>,
@@ -131,7 +131,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Runs an operation of the store. `None` if it failed.
+    /// Runs an operation of the store. Returns `None` if it failed.
     async fn store<T, F>(&self, operation: impl FnOnce(Arc<Store>) -> F) -> Option<T>
     where
         F: Future<Output = Result<T, store::Error>>,
@@ -143,7 +143,7 @@ impl Shared {
     }
 }
 
-/// A worker of which dropping this handle ends it.
+/// Handle to a worker task. Dropping it aborts the task.
 struct Handle {
     epoch: i64,
     revision: watch::Sender<i64>,
@@ -160,7 +160,7 @@ type Workers = HashMap<WebhookId, Handle>;
 pub(crate) struct Attempt {
     pub outcome: Outcome,
     pub status: Option<u16>,
-    /// `None` if it was delivered.
+    /// `None` if the message was delivered.
     pub error: Option<AttemptError>,
     pub duration: Duration,
 }
@@ -193,7 +193,7 @@ impl Dispatcher {
         }
     }
 
-    /// Which URLs a webhook may have.
+    /// Returns the policy for the URLs of webhooks.
     pub fn url_policy(&self) -> &UrlPolicy {
         &self.urls
     }
@@ -202,8 +202,8 @@ impl Dispatcher {
         &self.shared.metrics
     }
 
-    /// To be called after a client has changed a webhook: this replica then heeds it at
-    /// once, others within a second.
+    /// Notifies the dispatcher that a client has changed a webhook. This replica picks the change
+    /// up immediately, others within a second.
     pub fn notify_changed(&self) {
         self.changed.notify_one();
     }
@@ -252,7 +252,7 @@ impl Dispatcher {
                 Err(_) => {}
             }
             if leased_until <= Instant::now() {
-                // Another replica may deliver to them now.
+                // Another replica may deliver to these webhooks now.
                 tracing::warn!(webhooks = workers.len(), "leases of webhooks expired");
                 self.update(&mut workers, Vec::new());
                 leased_until = Instant::now() + MAX_LEASE_AGE;
@@ -263,7 +263,7 @@ impl Dispatcher {
         pending().await
     }
 
-    /// Starts and ends workers, so that there is one for every webhook that is leased.
+    /// Starts and stops workers, so that there is one for every leased webhook.
     fn update(&self, workers: &mut Workers, leased: Vec<LeasedWebhook>) {
         let epochs: HashMap<_, _> = leased.iter().map(|it| (it.id, it.epoch)).collect();
         workers.retain(|id, worker| {
@@ -318,8 +318,8 @@ impl Dispatcher {
         }
     }
 
-    /// Ends all deliveries, saves what was achieved, and lets other replicas go on. Waits
-    /// until [`run`](Self::run) has done it.
+    /// Ends all deliveries, saves their progress, and lets other replicas continue. Waits until
+    /// [`run`](Self::run) has finished this.
     pub async fn shutdown(&self) {
         self.stop.cancel();
         self.stopped.cancelled().await;

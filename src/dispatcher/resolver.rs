@@ -1,4 +1,4 @@
-//! Name resolution, injected so that tests decide where a name leads.
+//! Name resolution, injected so that tests control the addresses of a name.
 
 use std::{
     fmt, io,
@@ -11,7 +11,8 @@ use tokio::{sync::Semaphore, task::spawn_blocking};
 
 type Lookup = dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync;
 
-/// Lookups at a time. Each blocks a thread, longer than anybody waits for it.
+/// The maximum number of concurrent lookups. Each blocks a thread, for longer than its caller
+/// waits.
 const MAX_LOOKUPS: usize = 64;
 
 /// Resolves host names to addresses. Cheap to clone.
@@ -19,7 +20,7 @@ const MAX_LOOKUPS: usize = 64;
 pub struct Resolver(Arc<Lookup>);
 
 impl Resolver {
-    /// The system's resolver: `/etc/hosts`, then DNS.
+    /// Returns the system's resolver: `/etc/hosts`, then DNS.
     pub fn system() -> Self {
         let lookups = Arc::new(Semaphore::new(MAX_LOOKUPS));
         Self::new(move |name| {

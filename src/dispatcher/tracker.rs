@@ -1,4 +1,4 @@
-//! Decides what to send to one webhook, and what to save of the results. It does no I/O.
+//! Decides which events to send to one webhook, and which results to save. It does no I/O.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -20,29 +20,30 @@ use crate::{
     },
 };
 
-/// Requests in flight to an endpoint that works, and to one that fails.
+/// The maximum number of requests in flight to an endpoint that works, and to one that fails.
 const MAX_IN_FLIGHT: usize = 4;
 const MAX_IN_FLIGHT_FAILING: usize = 1;
-/// Retries in flight while there are new events to send.
+/// The maximum number of retries in flight while there are new events to send.
 const MAX_RETRIES_IN_FLIGHT: usize = 2;
-/// Events in memory, before more are read.
+/// The number of events in memory from which no more are read.
 const WINDOW: usize = 100;
-/// Deliveries that are to be retried. Beyond that, no new events are sent.
+/// The number of deliveries to retry from which no new events are sent.
 const MAX_RETRIES: u64 = 10_000;
-/// How often an endpoint that backs off is tried with the same event. After that the event
-/// is put off, in case the endpoint works and rejects this one.
+/// The maximum number of attempts of one event at an endpoint that backs off. After that, the
+/// event is scheduled for a retry, in case the endpoint works and rejects only this event.
 const MAX_PROBES: u32 = 3;
 
-/// No receiver can ask for a longer pause.
+/// The longest pause that a receiver can ask for.
 const MAX_PAUSE: SignedDuration = SignedDuration::from_hours(24);
 
-/// How long a delivery may be unsaved, and how many: they are sent again after a crash.
+/// The maximum time that a delivery stays unsaved, and the maximum number of unsaved ones: they
+/// are sent again after a crash.
 const SAVE_DELAY: Duration = Duration::from_millis(500);
 const MAX_UNSAVED: usize = 64;
-/// How long it may be unsaved that events of other types were skipped.
+/// The maximum time that progress over skipped events of other types stays unsaved.
 const SAVE_SKIPPED_DELAY: Duration = Duration::from_secs(10);
 
-/// What is to be sent.
+/// A message to send: a new event, or a retry.
 #[derive(Debug, Clone)]
 pub enum Job {
     Event(Arc<SerializedEvent>),
@@ -57,8 +58,7 @@ pub struct Tracker {
     limit_to_certain: LimitToCertain,
     /// All events up to here are settled.
     position: EventId,
-    /// The events after the position that are to be sent, in their order. The first of
-    /// them is not settled.
+    /// The events to send after the position, in their order. The first of them is not settled.
     window: VecDeque<Entry>,
     health: EndpointHealth,
     paused_until: Option<Timestamp>,
@@ -67,7 +67,7 @@ pub struct Tracker {
 
     due: VecDeque<Delivery>,
     retries_in_flight: usize,
-    /// When the store is to be asked for deliveries that are due.
+    /// The time at which to ask the store for deliveries that are due.
     next_retry_at: Option<Timestamp>,
     retry_count: u64,
 
@@ -84,7 +84,8 @@ struct Entry {
     event: Arc<SerializedEvent>,
     state: EntryState,
     failures: u32,
-    /// This event, or the last one after it that is not to be sent.
+    /// The position up to which this entry accounts for the log: its event, or the last one after
+    /// it that is not to be sent.
     through: EventId,
 }
 
@@ -121,20 +122,19 @@ impl Tracker {
         }
     }
 
-    /// Whether there is room for more events.
+    /// Returns true if there is room for more events.
     pub fn needs_events(&self) -> bool {
         self.window.len() < WINDOW
     }
 
-    /// After which event to read on.
+    /// Returns the position after which to continue reading.
     pub fn read_position(&self) -> EventId {
         self.window
             .back()
             .map_or(self.position, |last| last.through)
     }
 
-    /// Adds the events to be delivered between [`read_position`](Self::read_position) and
-    /// `end`.
+    /// Adds the events to deliver between [`read_position`](Self::read_position) and `end`.
     pub fn add_events(&mut self, events: Events, end: EventId) {
         for event in events {
             self.window.push_back(Entry {
@@ -152,8 +152,8 @@ impl Tracker {
         }
     }
 
-    /// Whether to ask the store for deliveries to retry: when the last ones are dealt with
-    /// and saved, or it would return them again.
+    /// Returns true if it is time to ask the store for deliveries to retry. All earlier ones must
+    /// be settled and saved, or the store would return them again.
     pub fn needs_retries(&self, now: Timestamp) -> bool {
         !self.is_paused(now)
             && self.has_settled_retries()
@@ -162,7 +162,8 @@ impl Tracker {
                 .is_some_and(|at| at <= now || at > latest_attempt(now))
     }
 
-    /// To be called when a client may have had a delivery retried, or ended a pause.
+    /// Requests the retries from the store again. Call it when a client may have retried a
+    /// delivery or ended a pause.
     pub fn request_retries(&mut self, paused_until: Option<Timestamp>) {
         self.paused_until = paused_until;
         self.next_retry_at = Some(Timestamp::MIN);
@@ -172,7 +173,7 @@ impl Tracker {
         self.due.is_empty() && self.retries_in_flight == 0 && self.changes.is_empty()
     }
 
-    /// Sets what the store returned for up to `limit` deliveries.
+    /// Sets the deliveries to retry, as the store returned them for this limit.
     pub fn set_retries(&mut self, retries: Retries, limit: usize) {
         // If there were as many as asked for, more may be due already.
         let has_more = retries.due.len() >= limit;
@@ -186,13 +187,12 @@ impl Tracker {
     }
 
     fn is_paused(&self, now: Timestamp) -> bool {
-        // A longer one comes from a clock that was wrong.
+        // A longer pause comes from a clock that was wrong.
         let is_pause = |until| now < until && until <= now + MAX_PAUSE;
         self.paused_until.is_some_and(is_pause)
     }
 
-    /// Takes what is to be sent next, if anything may be sent now. Its result must be
-    /// reported.
+    /// Takes the next message to send, if one may be sent now. The caller must report its result.
     pub fn next_job(&mut self, now: Timestamp) -> Option<Job> {
         let is_failing = self.health.consecutive_failures > 0;
         let limit = if is_failing {
@@ -200,7 +200,7 @@ impl Tracker {
         } else {
             MAX_IN_FLIGHT
         };
-        // If nothing can be saved, all of it would be sent again.
+        // While nothing can be saved, every delivery would be sent again after a crash.
         let is_unsaved = self.unsaved >= 2 * MAX_UNSAVED;
         if self.disabled.is_some() || self.is_paused(now) || self.in_flight >= limit || is_unsaved {
             return None;
@@ -208,13 +208,13 @@ impl Tracker {
         let mut pending = (0..).zip(&self.window);
         let is_pending = |(_, it): &(usize, &Entry)| it.state == EntryState::Pending;
         let pending = match self.is_backing_off() {
-            // Another one each time: the receiver may reject only some of them.
+            // A different event each time: the receiver may reject only some of them.
             true => pending.filter(is_pending).min_by_key(|(_, it)| it.failures),
             false => pending.find(is_pending),
         };
         let pending = pending.map(|(n, _)| n);
         let pending = pending.filter(|_| self.retry_count < MAX_RETRIES);
-        // A delivery has ten attempts, too few to wait with them for an endpoint.
+        // A delivery has ten attempts, too few to spend on waiting for an endpoint.
         let retries_wait = self.is_backing_off() || self.retries_in_flight >= MAX_RETRIES_IN_FLIGHT;
         let job = match pending {
             Some(n) if retries_wait || self.due.is_empty() => {
@@ -265,7 +265,7 @@ impl Tracker {
         Some(settled)
     }
 
-    /// Marks an event as settled, and moves the position over all that are, without gaps.
+    /// Marks an event as settled, and moves the position to the last settled event without a gap.
     fn settle(&mut self, id: EventId) {
         if let Some(entry) = self.window.iter_mut().find(|entry| entry.event.id == id) {
             entry.state = EntryState::Settled;
@@ -339,7 +339,7 @@ impl Tracker {
         self.due.push_front(delivery);
     }
 
-    /// Schedules the next attempt of a delivery that has failed so many times.
+    /// Schedules the next attempt of a delivery that has failed this many times.
     fn put_off(
         &mut self,
         event_id: EventId,
@@ -376,11 +376,11 @@ impl Tracker {
         settled
     }
 
-    /// Takes the result of an attempt into account for the endpoint.
+    /// Records the result of an attempt in the health of the endpoint.
     fn record(&mut self, attempt: &Attempt, now: Timestamp) {
         let before = self.health;
         match (self.health).record(attempt.outcome, now, (self.limit_to_certain)(now)) {
-            // A pause that the receiver asked for meanwhile stays.
+            // A pause that the receiver asked for in another response remains.
             NextStep::Continue => {}
             NextStep::BackOff(pause) => {
                 let until = now + pause;
@@ -406,12 +406,13 @@ impl Tracker {
         self.health.is_backing_off()
     }
 
-    /// When the oldest event happened that is not settled.
+    /// Returns the time of the oldest event that is not settled.
     pub fn oldest(&self) -> Option<Timestamp> {
         self.window.front().map(|entry| entry.event.at)
     }
 
-    /// When there may be something to send, if nothing happens before.
+    /// Returns the next time at which there may be something to send, unless the state changes
+    /// before.
     pub fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
         match self.paused_until {
             Some(until) if self.is_paused(now) => Some(until),
@@ -424,7 +425,7 @@ impl Tracker {
         self.save_at = Some(self.save_at.map_or(at, |it| it.min(at)));
     }
 
-    /// When to save; `None` if there is nothing to save.
+    /// Returns the time at which to save, or `None` if there is nothing to save.
     pub fn save_at(&self) -> Option<Instant> {
         match self.unsaved >= MAX_UNSAVED {
             true => self.save_at.map(|at| at.min(Instant::now())),
@@ -432,7 +433,7 @@ impl Tracker {
         }
     }
 
-    /// What is to be saved.
+    /// Returns the progress to save.
     pub fn progress(&self) -> Progress {
         let (mut failures, mut delivered) = (Vec::new(), self.delivered.clone());
         for change in self.changes.values() {

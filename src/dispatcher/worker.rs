@@ -27,33 +27,33 @@ use crate::{
     },
 };
 
-/// Events that are read at a time.
+/// The number of events that are read at a time.
 const PAGE: usize = 100;
-/// Deliveries to be retried that are read at a time.
+/// The number of deliveries to retry that are read at a time.
 const RETRY_PAGE: usize = 100;
 /// The pause after the store has failed.
 const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
-/// How often to look at the clock, which may be set, when waiting for a point in time.
+/// The interval at which to check the clock, which may be set, while waiting for a point in time.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long requests in flight may take when the service shuts down.
+/// The maximum time that requests in flight may take when the service shuts down.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Dropping a running worker closes its connections at once.
+/// Delivers events to one webhook. Dropping a running worker closes its connections immediately.
 pub struct Worker {
     pub shared: Arc<Shared>,
     pub id: WebhookId,
     pub epoch: i64,
     pub connections: Arc<Connections>,
     pub lag: Arc<Lag>,
-    /// Changes with the webhook; it can go on unless its epoch changes.
+    /// Changes with the webhook. The worker continues unless the epoch changes.
     pub revision: watch::Receiver<i64>,
-    /// Asks it to save what it has achieved, and end.
+    /// Asks the worker to save its progress and end.
     pub stop: CancellationToken,
 }
 
 impl Worker {
-    /// Returns when there is nothing left to do: the webhook was disabled, deleted or
-    /// changed. It is to be started again if it is still leased.
+    /// Delivers events until there is nothing left to do: the webhook was disabled, deleted or
+    /// changed. The caller starts a new worker if the webhook is still leased.
     pub async fn run(self) {
         let id = self.id;
         let get = async move |store: Arc<Store>| store.webhook_get(id).await;
@@ -88,34 +88,34 @@ struct Running {
     tracker: Tracker,
     changes: watch::Receiver<()>,
     attempts: JoinSet<Finished>,
-    /// The read of further events that is in progress. It is a task, so that everything else
-    /// is done while it waits for its turn to scan.
+    /// The read of further events that is in progress. It is a task, so that the worker does
+    /// everything else while the read waits for its turn to scan.
     reading: Option<AbortOnDropHandle<ReadResult>>,
-    /// Whether there may be events that were not read.
+    /// True if there may be events that were not read.
     has_more: bool,
     /// True if the last read found no event to deliver, and there are more.
     is_scanning: bool,
-    /// Whether the webhook has to be read again.
+    /// True if the webhook has to be read again.
     is_outdated: bool,
-    /// The store is left alone for a while after a failure.
+    /// The time of the last failure of the store, which is left alone for a while afterwards.
     store_failed_at: Option<Instant>,
 }
 
-/// `None` if the store has failed.
+/// The result of a read; `None` if the store has failed.
 type ReadResult = Option<Result<Page, Gone>>;
 
-/// What became of a job.
+/// The outcome of a job.
 enum Finished {
     Event(Arc<SerializedEvent>, Attempt),
     Retry(Delivery, Attempt),
     /// The event of a retry is no longer in the log.
     Expired(Delivery),
-    /// The event of a retry is of a type that is no longer asked for.
+    /// The event of a retry has a type that the webhook no longer delivers.
     Unwanted(Delivery),
     StoreFailed(Delivery),
 }
 
-/// The worker is to end.
+/// Signals that the worker ends.
 struct Ended;
 
 impl Running {
@@ -148,7 +148,7 @@ impl Running {
         };
         tokio::select! {
             Some(finished) = self.attempts.join_next() => {
-                // It panicked: start over.
+                // The task panicked: start over.
                 self.finish(finished.map_err(|_| Ended)?);
             }
             Some(read) = OptionFuture::from(self.reading.as_mut()) => {
@@ -189,7 +189,7 @@ impl Running {
         result
     }
 
-    /// Takes over what a client has changed, such as the secrets.
+    /// Loads the changes that a client has made, such as new secrets.
     async fn reload(&mut self) -> Result<(), Ended> {
         let id = self.worker.id;
         if !self.is_outdated {
@@ -202,7 +202,7 @@ impl Running {
                 self.is_outdated = false;
                 self.tracker.request_retries(stored.paused_until);
                 self.stored = Arc::new(stored);
-                // It may have looked for other types.
+                // The read in progress may look for other types.
                 self.reading = None;
                 Ok(())
             }
@@ -232,7 +232,7 @@ impl Running {
         if !self.needs_events() || !self.is_store_usable() {
             return;
         }
-        // Before reading: what comes later is told again.
+        // Marked before the read: a later change is signalled again.
         self.changes.mark_unchanged();
         let shared = self.worker.shared.clone();
         let position = self.tracker.read_position();
@@ -274,7 +274,7 @@ impl Running {
         self.tracker.add_events(page.events, page.end);
     }
 
-    /// Continues after a position whose event was purged, if no later one was: nothing had
+    /// Continues after a position whose event was purged, if no later one was: then nothing had
     /// happened for longer than events are kept.
     async fn read_oldest(&mut self, position: EventId) {
         let tail = self.worker.shared.tail.clone();
@@ -282,7 +282,7 @@ impl Running {
         let read = self.store(|store| async move {
             let page = tail.examine(ReadFrom::Store, None, &wanted, PAGE, PAGE);
             let page = page.await?;
-            // Afterwards: what was not purged now was not purged before.
+            // Read afterwards: an event that is not purged now was not purged before.
             Ok((page, store.event_purged_through().await?))
         });
         match read.await {
@@ -351,7 +351,7 @@ impl Running {
         let saved = self
             .store(|store| async move { store.webhook_save(id, &owner, epoch, progress).await });
         match saved.await {
-            // Tried again later.
+            // The save is tried again later.
             None => return Ok(()),
             // The lease was lost, or a client has changed the webhook.
             Some(false) => return Err(Ended),
@@ -365,7 +365,7 @@ impl Running {
         Err(Ended)
     }
 
-    /// When to look again if nothing happens before.
+    /// Returns the time at which to continue, unless something happens before.
     fn wake_at(&self) -> Option<Instant> {
         if let Some(failed_at) = self.store_failed_at {
             return Some(failed_at + STORE_RETRY_DELAY);
@@ -381,7 +381,7 @@ impl Running {
         self.tracker.save_at().into_iter().chain(wake_at).min()
     }
 
-    /// Waits for the requests in flight, so that they are not sent again, and saves.
+    /// Waits for the requests in flight, so that they are not sent again, and saves the progress.
     async fn stop(&mut self) {
         self.reading = None;
         let finish = async {

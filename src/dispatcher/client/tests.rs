@@ -29,14 +29,14 @@ const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 const NOW: Timestamp = Timestamp::constant(1_700_000_000, 0);
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// A receiver whose connections are handled by the test, and how many it has accepted.
+/// A receiver whose connections the test handles, and the number of connections it has accepted.
 struct Receiver {
     address: SocketAddr,
     accepted: Arc<AtomicUsize>,
 }
 
 impl Receiver {
-    /// `handle` gets each connection with its number, from 0.
+    /// Starts a receiver. `handle` gets each connection with its number, from 0.
     async fn start<F>(handle: impl Fn(TcpStream, usize) -> F + Send + 'static) -> Self
     where
         F: Future<Output = io::Result<()>> + Send + 'static,
@@ -105,7 +105,7 @@ fn config(resolver: Resolver) -> Config {
     }
 }
 
-/// Every name is this host.
+/// A configuration in which every name resolves to this host.
 fn loopback() -> Config {
     config(Resolver::new(async |_| Ok(vec![LOOPBACK])))
 }
@@ -120,7 +120,7 @@ fn with_limits(change: impl FnOnce(&mut Limits)) -> Client {
     client(config)
 }
 
-/// Does not wait for what will never come.
+/// A client with short timeouts, for responses that never come.
 fn impatient() -> Client {
     with_limits(|limits| {
         limits.attempt_timeout = Duration::from_millis(200);
@@ -200,7 +200,7 @@ async fn a_response_decides_by_its_status() {
                 retry_after: Some(SignedDuration::from_secs(7)),
             },
         ),
-        // What comes before the final response is ignored.
+        // Interim responses before the final one are ignored.
         ("100 Continue\r\n\r\nHTTP/1.1 200 OK", Outcome::Delivered),
     ] {
         let response = format!("HTTP/1.1 {head}\r\ncontent-length: 0\r\n\r\n");
@@ -229,7 +229,7 @@ async fn redirects_are_not_followed() {
     assert_eq!(other.accepted.load(SeqCst), 0);
 }
 
-/// Some servers send a few.
+/// Some servers send a few interim responses.
 #[tokio::test]
 async fn interim_responses_are_skipped() {
     let hints = "HTTP/1.1 103 Early Hints\r\nlink: </style.css>\r\n\r\n".repeat(100);
@@ -242,7 +242,7 @@ async fn interim_responses_are_skipped() {
     assert_eq!(receiver.accepted.load(SeqCst), 1);
 }
 
-/// Each costs CPU time, and they could last as long as the attempt.
+/// Each interim response costs CPU time, and they could last as long as the attempt.
 #[tokio::test]
 async fn a_flood_of_interim_responses_ends_the_attempt() {
     for part in [
@@ -261,7 +261,7 @@ async fn a_flood_of_interim_responses_ends_the_attempt() {
     }
 }
 
-/// Its status counts, and the connection is closed.
+/// The status of the response counts, and the connection is closed.
 #[tokio::test]
 async fn a_huge_or_endless_response_is_not_read_to_its_end() {
     let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -401,7 +401,7 @@ async fn a_connection_that_was_idle_for_too_long_is_closed() {
     assert_eq!(connections.0.lock().unwrap().len(), 0);
 }
 
-/// The receiver may have closed it just before the request.
+/// The receiver may have closed the connection just before the request.
 #[tokio::test]
 async fn a_kept_connection_that_fails_is_replaced_once() {
     let receiver = Receiver::start(|mut stream, number| async move {
@@ -441,7 +441,7 @@ async fn a_kept_connection_that_times_out_is_not_replaced() {
     let late = attempt_with(&client, &receiver.url(), &connections).await;
     assert_failed(&late, AttemptError::TimedOut);
     assert_eq!(receiver.accepted.load(SeqCst), 1);
-    // The connection is not used again: the late response would be taken for another's.
+    // The connection is not reused: the late response would be taken for that of another request.
     assert!(connections.take().is_none());
 }
 

@@ -30,7 +30,7 @@ fn created(sequence: i64) -> Arc<SerializedEvent> {
     event(sequence, EventType::PetCreated)
 }
 
-/// Follows a log in which only `pet.created` is to be delivered.
+/// Returns a tracker of a log in which only `pet.created` is to be delivered.
 fn tracker() -> Tracker {
     let new = NewWebhook {
         url: WebhookUrl::parse("https://example.com").unwrap(),
@@ -73,7 +73,7 @@ fn retry_after(status: u16, seconds: Option<&str>) -> Attempt {
     }
 }
 
-/// Starts all that may be in flight; events by their number, retries by its negative.
+/// Starts as many jobs as possible. Returns events by their number, retries by its negative.
 fn start(tracker: &mut Tracker, now: Timestamp) -> Vec<i64> {
     let jobs = std::iter::from_fn(|| tracker.next_job(now));
     jobs.map(|job| match job {
@@ -91,7 +91,7 @@ fn is_to_be_saved_now(tracker: &Tracker) -> bool {
     tracker.save_at().is_some_and(|at| at <= Instant::now())
 }
 
-/// The position, and the deliveries that failed.
+/// Returns the saved position, and the deliveries that failed.
 fn saved(tracker: &mut Tracker) -> (i64, Vec<(i64, u32)>) {
     let progress = tracker.progress();
     tracker.saved();
@@ -152,7 +152,7 @@ fn events_of_other_types_are_skipped() {
     let mut tracker = tracker();
     let other = |sequence| event(sequence, EventType::PetDeleted);
     tracker.add_events(Events::new(), other(2).id);
-    // Nothing was sent: this is saved, but not soon.
+    // Nothing was sent: the position is saved, but not soon.
     assert_eq!(tracker.progress().position.sequence, 2);
     assert!(tracker.save_at().unwrap() > Instant::now() + SAVE_DELAY);
     tracker.add_events(vec![created(3), created(5)], other(6).id);
@@ -191,7 +191,7 @@ fn a_failed_event_is_put_off_and_saved_at_once() {
     assert_eq!((failed.status, failed.attempts), (Some(500), 1));
     assert_eq!(failed.state, DeliveryState::Retrying);
     assert!(failed.next_attempt_at.unwrap() > NOW);
-    // The position moves on; one at a time until the next success.
+    // The position moves on; one event is sent at a time until the next success.
     assert_eq!(saved(&mut tracker), (1, vec![(1, 1)]));
     for sequence in [2, 3] {
         assert_eq!(start(&mut tracker, NOW), [0; 0]);
@@ -217,7 +217,7 @@ fn an_endpoint_that_fails_backs_off_without_putting_events_off() {
     assert_eq!(finish(&mut tracker, 5, 500, NOW), None);
     assert!(tracker.is_backing_off());
     assert_eq!(saved(&mut tracker).0, 4);
-    // Nothing is sent in the pause, then another event as a probe.
+    // Nothing is sent during the pause, then another event as a probe.
     assert_eq!(start(&mut tracker, NOW), [0; 0]);
     let paused_until = tracker.progress().paused_until.unwrap();
     assert!(paused_until > NOW);
@@ -232,7 +232,7 @@ fn an_endpoint_that_fails_backs_off_without_putting_events_off() {
     assert_eq!(start(&mut tracker, paused_until), [5, 7, 8, 9]);
 }
 
-/// The endpoint may reject some events only.
+/// The endpoint may reject only some events.
 #[test]
 fn events_that_fail_as_probes_do_not_block_the_others() {
     let mut tracker = with_events(8);
@@ -283,7 +283,7 @@ fn retry_after_pauses_the_endpoint() {
     let progress = tracker.progress();
     assert_eq!(progress.paused_until, Some(until));
     assert_eq!(progress.failures[0].next_attempt_at, Some(until));
-    // A shorter one does not shorten it; those in flight are over.
+    // A shorter pause does not shorten it; the requests in flight are over.
     for sequence in 2..=4 {
         let busy = retry_after(503, Some("1"));
         tracker.finish_event(created(sequence).id, &busy, NOW);
@@ -342,7 +342,7 @@ fn a_retry_is_delivered_put_off_or_given_up() {
     assert_eq!(tracker.progress().delivered, [created(11).id]);
     let put_off = tracker.finish_retry(&delivery(12, 1), &attempt(500), NOW);
     assert_eq!(put_off, Settled::Retrying);
-    // Unsaved, the store would return them again.
+    // While they are unsaved, the store would return them again.
     assert!(!tracker.needs_retries(NOW + DAY * 2));
     assert_eq!(tracker.wake_at(NOW), None);
     let next_at = tracker.progress().failures[0].next_attempt_at.unwrap();
@@ -371,12 +371,12 @@ fn a_retry_whose_event_is_gone_is_given_up() {
     assert_eq!((failed.state, failed.attempts), (DeliveryState::Failed, 3));
     assert_eq!((failed.status, failed.next_attempt_at), (None, None));
     assert_eq!(tracker.progress().health, EndpointHealth::default());
-    // Not attempted: it is due again.
+    // The retry was not attempted, so it is due again.
     tracker.return_retry(delivery(12, 1));
     assert_eq!(start(&mut tracker, NOW), [-12]);
 }
 
-/// A delivery has ten attempts; they are not for probes, unless nothing else is.
+/// A delivery has ten attempts, which are not spent on probes unless there is no new event.
 #[test]
 fn retries_wait_for_an_endpoint_that_backs_off() {
     for (events, expected) in [(5, 5), (4, -11)] {
@@ -410,7 +410,7 @@ fn no_new_events_are_sent_while_too_many_deliveries_are_to_be_retried() {
     assert_eq!(start(&mut tracker, NOW), [-11]);
     tracker.finish_retry(&delivery(11, 1), &attempt(200), NOW);
     assert_eq!(start(&mut tracker, NOW), [1, 2, 3]);
-    // As many were due as were asked for, so more may be.
+    // As many deliveries were due as were asked for, so more may be.
     tracker.saved();
     assert!(tracker.needs_retries(NOW));
 }
