@@ -1,4 +1,4 @@
-//! Which events a reader asks for, and which it may see.
+//! The events that a reader asks for, and those that it may see.
 
 use serde::{Serialize, Serializer};
 
@@ -10,10 +10,10 @@ use crate::{
     page::{parse_positive_decimal, set_once},
 };
 
-/// Where reading starts.
+/// The point after which reading starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
-    /// With the next event that happens.
+    /// Starts with the next event that happens.
     Now,
     Id(EventId),
 }
@@ -74,8 +74,8 @@ impl EventTypes {
         }
     }
 
-    /// The types that were asked for, or else all that an API key with these scopes sees;
-    /// or a scope that it lacks to see what it asks for.
+    /// Returns the types that were asked for, or else every type that an API key with these
+    /// scopes sees. Fails with a missing scope if the key may not see a type that it asks for.
     pub(crate) fn visible_to(asked: Option<Self>, scopes: Scopes) -> Result<Self, Scope> {
         let Some(asked) = asked else {
             let visible = Self::all().iter();
@@ -101,7 +101,7 @@ impl EventTypes {
         all.filter(move |kind| self.has(*kind))
     }
 
-    /// The names, separated by spaces.
+    /// Returns the names, separated by spaces.
     pub(crate) fn to_store(self) -> String {
         self.names().join(" ")
     }
@@ -130,7 +130,7 @@ impl Serialize for EventTypes {
     }
 }
 
-/// Which events a reader asks for.
+/// The filter of a reader of events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EventFilter {
     types: Option<EventTypes>,
@@ -138,7 +138,7 @@ pub struct EventFilter {
 }
 
 impl EventFilter {
-    /// Takes a query parameter, if it is one of its own.
+    /// Sets a query parameter. Ignores those that do not belong to the filter.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), Invalid> {
         match name {
             "types" => set_once("types", &mut self.types, EventTypes::parse(value)?),
@@ -157,15 +157,15 @@ impl EventFilter {
         }
     }
 
-    /// The query parameters that give this filter.
+    /// Returns the query parameters that produce this filter.
     pub fn parameters(&self) -> Vec<(&'static str, String)> {
         let types = self.types.map(|types| ("types", types.names().join(",")));
         let subject = self.subject.map(|subject| ("subject", subject.to_string()));
         types.into_iter().chain(subject).collect()
     }
 
-    /// What an API key with these scopes sees; or the scope that it lacks, if it asks for
-    /// more.
+    /// Returns the events that an API key with these scopes sees. Fails with the missing scope if
+    /// the filter asks for more.
     pub fn visible_to(self, scopes: Scopes) -> Result<VisibleEvents, Scope> {
         let types = EventTypes::visible_to(self.types, scopes)?;
         let subject = self.subject;
@@ -184,7 +184,7 @@ pub struct VisibleEvents {
 }
 
 impl VisibleEvents {
-    /// All events of these types.
+    /// Returns all events of these types.
     pub fn of_types(types: EventTypes) -> Self {
         Self {
             types,

@@ -1,4 +1,4 @@
-//! The ids of events, which are positions in the log.
+//! The ids of events, which are also positions in the log.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use super::Event;
 
 /// An event's id, which is also a position in the log: just after that event.
 ///
-/// Clients treat it as opaque text. It encodes a version, the sequence number, a checksum
-/// of the event, and a checksum of all that, in URL-safe base64. The checksum of the event
-/// tells it from another event that has taken its number, after a backup was restored or
+/// Clients treat it as opaque text. It encodes a version, the sequence number, a checksum of the
+/// event, and a checksum of these fields, in URL-safe base64. The checksum of the event
+/// distinguishes it from another event that has taken its number, after a backup was restored or
 /// after a failover that lost commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EventId {
@@ -40,17 +40,17 @@ impl EventId {
         (id.to_bytes() == bytes && id.sequence >= 0).then_some(id)
     }
 
-    /// Where a read in either direction has to start, and how many events it takes to get
-    /// `limit` of them beyond a position: the event of the position comes first, to be
-    /// verified.
+    /// Returns the sequence number at which to start a read in either direction, and the number
+    /// of events to read to get `limit` of them beyond a position: the event of the position
+    /// comes first, to be verified.
     pub fn read_range(after: Option<Self>, limit: usize) -> (Option<i64>, i64) {
         let is_event = after.is_some_and(|id| id != Self::START);
         let start = after.map(|id| id.sequence);
         (start, limit as i64 + i64::from(is_event))
     }
 
-    /// Verifies that the log still has the event of this position. `events` are those read
-    /// from its sequence number on, and that event is removed from them; the events up to
+    /// Verifies that the log still has the event of this position. `events` are those read from
+    /// its sequence number on, and that event is removed from them; the events up to
     /// `purged_through` were purged.
     pub fn verify(self, events: &mut Vec<Event>, purged_through: i64) -> Result<(), Gone> {
         match self {
@@ -76,7 +76,7 @@ impl EventId {
         bytes
     }
 
-    /// The id as text.
+    /// Encodes the id as text.
     pub(super) fn encode(self) -> [u8; Self::LENGTH] {
         let mut text = [0; Self::LENGTH];
         let (prefix, encoded) = text.split_at_mut(Self::PREFIX.len());
@@ -100,7 +100,7 @@ impl fmt::Display for EventId {
 }
 
 impl Event {
-    /// The id, which covers everything that is stored of the event. It must stay the same
+    /// Returns the id, which covers everything that is stored of the event. It must stay the same
     /// in later versions of the program.
     pub fn id(&self) -> EventId {
         let mut checksum = Fnv::new();
@@ -137,10 +137,10 @@ impl Fnv {
     }
 }
 
-/// Why the log cannot be read from a position.
+/// The reason why the log cannot be read from a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gone {
-    /// Its event was purged.
+    /// The event of the position was purged.
     Expired,
     /// This log does not contain the event: a backup was restored, a failover lost it, or
     /// the id is from another store.
@@ -179,7 +179,7 @@ mod tests {
         );
     }
 
-    /// What is stored of an event is covered by its id.
+    /// The id covers every stored field of an event.
     #[test]
     fn another_event_has_another_id() {
         let mut others = vec![
