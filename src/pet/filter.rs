@@ -1,4 +1,4 @@
-//! Finding pets: by status, category, name and id.
+//! Filters of the list of pets: by status, category, name and id.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use crate::{
     text::check,
 };
 
-/// Which pets a list returns.
+/// The filter of a list of pets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct PetFilter {
     pub status: Option<PetStatus>,
     pub category_id: Option<i64>,
-    /// With it, the list is sorted by name.
+    /// If it is set, the list is sorted by name.
     pub name: Option<NamePrefix>,
     pub ids: Option<PetIds>,
 }
 
 impl ListQuery<PetFilter> {
-    /// The page of a list of known ids, from the pets that exist.
+    /// Builds the page of a list of known ids, from the pets that exist.
     pub(crate) fn page_of(&self, pets: Vec<Pet>) -> Page<Pet> {
         let filter = &self.filter;
         let mut items: Vec<_> = pets
@@ -135,7 +135,7 @@ impl Filter for PetFilter {
     }
 }
 
-/// What is stored to find a name: its start, folded.
+/// Returns the text that is stored to find a name: its start, folded.
 pub(crate) fn search_name(name: &str) -> CompactString {
     let folded = fold(name);
     match folded.char_indices().nth(MAX_NAME_CHARS) {
@@ -144,7 +144,7 @@ pub(crate) fn search_name(name: &str) -> CompactString {
     }
 }
 
-/// The start of a name, folded.
+/// The folded start of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NamePrefix(CompactString);
 
@@ -165,7 +165,7 @@ impl NamePrefix {
         &self.0
     }
 
-    /// The first text after all those that start with the prefix, by code points; `None`
+    /// Returns the first text after all those that start with the prefix, by code points; `None`
     /// if there is none.
     pub fn end(&self) -> Option<CompactString> {
         let mut end = self.0.clone();
@@ -183,7 +183,7 @@ impl NamePrefix {
     }
 }
 
-/// Some ids, ascending and distinct.
+/// A set of ids, ascending and distinct.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PetIds(Arc<[i64]>);
 
@@ -223,7 +223,7 @@ impl PetIds {
         &self.0
     }
 
-    /// As a JSON array.
+    /// Returns the ids as a JSON array.
     pub(crate) fn to_json(&self) -> CompactString {
         let ids: Vec<_> = self.iter().map(|id| id.to_string()).collect();
         format_compact!("[{}]", ids.join(","))
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_search_name_is_short_and_starts_with_every_prefix() {
-        // 255 characters of which each becomes three in NFC, of four bytes each.
+        // 255 characters, each of which becomes three in NFC, of four bytes each.
         let longest = "\u{1d160}".repeat(255);
         assert!(search_name(&longest).len() <= 4 * MAX_NAME_CHARS);
         for name in ["Rex", "ÉCLAIR", "Straße", "  Two spaces", "ﬃ"] {
