@@ -1,4 +1,4 @@
-//! The service's end of the import socket.
+//! The server side of the import socket.
 
 use std::{
     fs, future, io,
@@ -22,7 +22,7 @@ use crate::import::{ImportChunk, ImportId, MAX_CHUNK_BYTES};
 
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long to wait before a chunk for which there was no room in the queue is tried again.
+/// The delay before another attempt to write a chunk, after the queue was full.
 const OVERLOAD_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The store that a service has open.
@@ -31,8 +31,8 @@ pub(crate) trait ImportTarget: Send + Sync + 'static {
     /// write to a database server.
     fn file(&self) -> Option<&Path>;
 
-    /// Writes a chunk, all or nothing. Returns the sequence number of the newest event before
-    /// it, or `None` if the import is not where the chunk begins.
+    /// Writes a chunk, all or nothing. Returns the sequence number of the newest event before it,
+    /// or `None` if the import is not at the start of the chunk.
     fn import(
         &self,
         chunk: ImportChunk,
@@ -45,7 +45,7 @@ pub(crate) trait ImportTarget: Send + Sync + 'static {
 /// The reason why a store did not write, in words.
 #[derive(Debug)]
 pub(crate) enum ImportFailure {
-    /// Its queue is full. Nothing was changed.
+    /// The queue of the store is full. Nothing was changed.
     Overloaded(String),
     /// The outcome of the write is unknown.
     Unknown(String),
@@ -79,8 +79,8 @@ impl<T: ImportTarget> ImportServer<T> {
         future::pending().await
     }
 
-    /// Finishes the chunks that are being written, and replies. Waits until
-    /// [`run`](Self::run) has done it.
+    /// Finishes the chunks that are being written, and replies. Waits until [`run`](Self::run)
+    /// has finished this.
     pub(crate) async fn shutdown(&self) {
         self.stop.cancel();
         self.stopped.cancelled().await;
@@ -104,7 +104,7 @@ impl<T: ImportTarget> ImportServer<T> {
             };
             match accepted {
                 Ok((mut stream, _)) if connections.len() >= MAX_CONNECTIONS => {
-                    // There is room for it in the buffer of a new connection.
+                    // The reply fits into the buffer of a new connection.
                     let _ = stream.write_all(&line(&Reply::Busy)).await;
                 }
                 Ok((stream, _)) => {
@@ -128,12 +128,12 @@ impl<T: ImportTarget> ImportServer<T> {
     }
 }
 
-/// A connection of the service to a command.
+/// A connection from a command.
 struct Connection<T> {
     stream: BufReader<UnixStream>,
     store: Arc<T>,
     stop: CancellationToken,
-    /// How many were written.
+    /// The number of pets that were written.
     pets: usize,
 }
 
@@ -145,7 +145,7 @@ impl<T: ImportTarget> Connection<T> {
         }
     }
 
-    /// Serves one request after the other.
+    /// Serves one request after another.
     async fn serve_requests(&mut self) -> io::Result<()> {
         loop {
             let reply = select! {
@@ -169,7 +169,7 @@ impl<T: ImportTarget> Connection<T> {
     }
 }
 
-/// Returns an empty one at the end.
+/// Reads a request. Returns an empty one at the end of the stream.
 async fn read_request(
     stream: &mut BufReader<UnixStream>,
     idle_timeout: Duration,
@@ -204,7 +204,8 @@ async fn respond(
     })
 }
 
-/// Waits while the queue is full: requests of clients are shed then, an import has time.
+/// Writes a chunk. Waits while the queue is full: requests of clients are shed then, but an
+/// import has time.
 async fn import(
     store: &impl ImportTarget,
     chunk: &ImportChunk,
@@ -220,14 +221,15 @@ async fn import(
     }
 }
 
-/// A socket that others can connect to. Its file is deleted on drop.
+/// A socket that commands can connect to. Dropping it deletes its file.
 struct Listener {
     socket: UnixListener,
     path: PathBuf,
 }
 
 impl Listener {
-    /// Replaces the socket of a service that was killed: the caller has the service lock.
+    /// Binds the socket. Replaces that of a service that was killed: the caller has the service
+    /// lock.
     fn bind(path: &Path) -> io::Result<Self> {
         if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
             fs::remove_file(path)?;
@@ -254,7 +256,7 @@ impl Drop for Listener {
 mod tests {
     use super::*;
 
-    /// Otherwise a few suspended commands would keep all others out.
+    /// Otherwise, a few suspended commands would keep all others out.
     #[tokio::test]
     async fn an_idle_client_is_disconnected() {
         let (mut client, service) = UnixStream::pair().unwrap();
