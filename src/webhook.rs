@@ -1,4 +1,4 @@
-//! Webhooks: who is sent which events, and the rules for changing one.
+//! Webhooks: receivers of events, and the rules for changing one.
 
 pub mod address;
 pub mod delivery;
@@ -21,7 +21,7 @@ use crate::{
     page::{Filter, ListKind, Position, parse_positive_decimal},
 };
 
-/// A receiver of events. Its secrets are kept apart from it.
+/// A receiver of events. Its secrets are kept separately.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Webhook {
@@ -40,7 +40,7 @@ pub struct Webhook {
     pub updated_at: Timestamp,
 }
 
-/// How many webhooks there may be.
+/// The maximum number of webhooks.
 pub const MAX_WEBHOOKS: i64 = 1000;
 
 /// A webhook's id: positive, below 2^53, assigned by the store.
@@ -49,7 +49,7 @@ pub const MAX_WEBHOOKS: i64 = 1000;
 pub struct WebhookId(i64);
 
 impl WebhookId {
-    /// Of a webhook that is about to be stored.
+    /// The id of a webhook that is about to be stored.
     pub(crate) const UNASSIGNED: Self = Self(0);
 
     /// Parses an id from a path; `None` if it is not a positive int64.
@@ -66,7 +66,7 @@ impl WebhookId {
     }
 }
 
-/// The list of webhooks has no filter.
+/// The filter of the list of webhooks, which has no parameters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct WebhookFilter;
 
@@ -81,13 +81,13 @@ impl Filter for WebhookFilter {
     }
 }
 
-/// Why a webhook was not created or changed.
+/// The reason why a webhook was not created or changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WebhookRejection {
     NoSuchWebhook,
-    /// There are as many webhooks as there may be.
+    /// The maximum number of webhooks is reached.
     TooMany,
-    /// The API key lacks a scope to read what the webhook delivers.
+    /// The API key lacks a scope to read the events that the webhook delivers.
     MissingScope(Scope),
 }
 
@@ -100,7 +100,7 @@ impl RecordedRejection for WebhookRejection {
         }
     }
 
-    /// No other operation records a missing scope either.
+    /// A missing scope is not recorded, as in all other operations.
     fn is_recorded(self) -> bool {
         !matches!(self, Self::MissingScope(_))
     }
@@ -111,7 +111,7 @@ impl RecordedRejection for WebhookRejection {
     }
 }
 
-/// Whether events are delivered.
+/// The delivery state of a webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", content = "disabledReason", rename_all = "lowercase")]
 pub enum WebhookState {
@@ -119,11 +119,11 @@ pub enum WebhookState {
     Disabled(DisabledReason),
 }
 
-/// Why a webhook is disabled.
+/// The reason why a webhook is disabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DisabledReason {
-    /// A client did it.
+    /// A client disabled the webhook.
     Requested,
     /// The receiver responded with 410.
     ReceiverGone,
@@ -156,8 +156,8 @@ impl DisabledReason {
     }
 }
 
-/// What its owner notes about a webhook: at most 200 characters, no control characters.
-/// Kept exactly as sent.
+/// The owner's note about a webhook: at most 200 characters, no control characters. It is kept
+/// exactly as sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Description(String);
@@ -203,20 +203,20 @@ impl Description {
     }
 }
 
-/// The body of a request to create a webhook. Whether the operator allows the URL is
-/// for a [`UrlPolicy`](url::UrlPolicy) to check.
+/// The body of a request to create a webhook. A [`UrlPolicy`](url::UrlPolicy) decides whether the
+/// operator allows the URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewWebhook {
     pub url: WebhookUrl,
-    /// `None`: all that the API key can see.
+    /// `None` stands for every type that the API key can see.
     pub types: Option<EventTypes>,
     pub description: Option<Description>,
 }
 
 impl NewWebhook {
-    /// The webhook, as created by an API key with these scopes; or a scope that the key
-    /// lacks. What it delivers is decided now: other types that are added to the program,
-    /// or scopes that are added to the key, do not change it.
+    /// Returns the webhook as created by an API key with these scopes, or a scope that the key
+    /// lacks. The types are fixed now: types that are later added to the program, or scopes that
+    /// are later added to the key, do not change them.
     pub fn create(
         self,
         id: WebhookId,
@@ -257,7 +257,7 @@ impl FromObject for NewWebhook {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookChange {
     pub url: Option<WebhookUrl>,
-    /// `Some(None)`: all that the API key can see.
+    /// `Some(None)` stands for every type that the API key can see.
     pub types: Option<Option<EventTypes>>,
     /// `Some(None)` removes the description.
     pub description: Option<Option<Description>>,
@@ -265,9 +265,9 @@ pub struct WebhookChange {
 }
 
 impl WebhookChange {
-    /// Decides what the change does to a webhook; `None` if nothing. An API key must be
-    /// able to read all that the webhook delivers, before and after: otherwise it could have
-    /// events sent to a URL of its own that it cannot read itself.
+    /// Decides the effect of the change on a webhook; `None` if there is none. An API key must be
+    /// able to read every event that the webhook delivers, before and after the change: otherwise
+    /// it could have events sent to a URL of its own that it cannot read itself.
     pub fn decide(
         &self,
         before: &Webhook,
@@ -341,7 +341,7 @@ fn is_enabled(value: Value) -> Result<bool, Invalid> {
     }
 }
 
-/// The types that a webhook delivers for an API key with these scopes: at least one.
+/// Returns the types that a webhook delivers for an API key with these scopes: at least one.
 fn readable(types: Option<EventTypes>, scopes: Scopes) -> Result<EventTypes, Scope> {
     let types = EventTypes::visible_to(types, scopes)?;
     match types.is_empty() {
@@ -578,7 +578,7 @@ mod tests {
         for body in [
             r#"{"url":"https://b.example"}"#,
             r#"{"state":"disabled"}"#,
-            // It may still have deliveries to retry.
+            // The webhook may still have deliveries to retry.
             r#"{"url":"https://b.example","types":null}"#,
         ] {
             assert_eq!(decide(body), Err(Scope::OrdersRead), "{body}");

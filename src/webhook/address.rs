@@ -1,4 +1,4 @@
-//! Which addresses a webhook may be delivered to.
+//! The addresses that a webhook may be delivered to.
 //!
 //! Clients choose the URLs, so a request to an address inside the operator's network
 //! would be a server-side request forgery (SSRF). Webhooks are delivered to the public
@@ -34,7 +34,7 @@ impl Network {
         }
     }
 
-    /// Whether the last 32 bits of a NAT64 address are known to be the IPv4 address. With
+    /// Returns true if the last 32 bits of a NAT64 address are known to be the IPv4 address. With
     /// a shorter prefix it is elsewhere (RFC 6052, section 2.2).
     fn shows_ipv4(self) -> bool {
         self.prefix >= 96
@@ -93,7 +93,7 @@ const fn v4(octets: [u8; 4], prefix: u32, name: &'static str) -> SpecialRange {
     SpecialRange { network, name }
 }
 
-/// `start` are the first segments; the others are zero.
+/// Defines an IPv6 range. `start` has the first segments; the others are zero.
 const fn v6<const N: usize>(start: [u16; N], prefix: u32, name: &'static str) -> SpecialRange {
     let mut bits = 0;
     let mut n = 0;
@@ -108,9 +108,9 @@ const fn v6<const N: usize>(start: [u16; N], prefix: u32, name: &'static str) ->
 
 const LOCAL_NAT64: Network = v6([0x64, 0xff9b, 1], 48, "").network;
 
-/// The special-purpose address registries of IANA (RFC 6890), including what they mark as
-/// globally reachable, because no receiver is there; multicast; and what is not assigned.
-/// The longest prefix that matches gives the name.
+/// The special-purpose address registries of IANA (RFC 6890), including the ranges that they mark
+/// as globally reachable, because no receiver is there; multicast; and unassigned ranges. The
+/// longest prefix that matches gives the name.
 const SPECIAL_RANGES: &[SpecialRange] = &[
     v4([0, 0, 0, 0], 8, "this network"), // RFC 791, section 3.2
     v4([10, 0, 0, 0], 8, "private use"), // RFC 1918
@@ -170,7 +170,7 @@ fn special_range(address: IpAddr) -> Option<&'static SpecialRange> {
         .max_by_key(|range| range.network.prefix)
 }
 
-/// The IPv4 addresses to which a packet to this address may be translated or tunnelled.
+/// Returns the IPv4 addresses to which a packet to this address may be translated or tunnelled.
 fn embedded(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let bits = address.to_bits();
     let at = |shift: u32| Ipv4Addr::from_bits((bits >> shift) as u32);
@@ -195,9 +195,9 @@ fn embedded(address: Ipv6Addr) -> Vec<Ipv4Addr> {
 pub struct AllowedNetworks(Vec<Network>);
 
 impl AllowedNetworks {
-    /// Checks every address that a name resolved to, or the one in a URL. If any is
-    /// refused, all are: which of them is connected to must not depend on chance, or on a
-    /// receiver that fails on purpose.
+    /// Checks every address that a name resolved to, or the one in a URL. If any is refused, all
+    /// are: the choice among them must not depend on chance, or on a receiver that fails on
+    /// purpose.
     pub fn check(
         &self,
         addresses: impl IntoIterator<Item = IpAddr>,
@@ -209,7 +209,7 @@ impl AllowedNetworks {
         checked.collect()
     }
 
-    /// An address that leads to an IPv4 address must be allowed itself, and that one too.
+    /// Checks one address. If it leads to an IPv4 address, both must be allowed.
     fn check_one(&self, address: IpAddr) -> Result<(), RefusedAddress> {
         let Some(range) = special_range(address) else {
             return Ok(());
@@ -234,8 +234,8 @@ impl FromIterator<Network> for AllowedNetworks {
     }
 }
 
-/// An address that may be connected to. Connecting to another one, resolved later, would
-/// open the way to DNS rebinding.
+/// An address that may be connected to. Connecting to another one, resolved later, would allow
+/// DNS rebinding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckedAddress(IpAddr);
 
@@ -245,8 +245,8 @@ impl CheckedAddress {
     }
 }
 
-/// Why an address may not be connected to. It names the range and not the address, which
-/// would tell a client what internal names resolve to.
+/// The error for an address that may not be connected to. It names the range and not the address,
+/// which would tell a client the addresses of internal names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an address in {} ({}) is not allowed", .0.network, .0.name)]
 pub struct RefusedAddress(&'static SpecialRange);

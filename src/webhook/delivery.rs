@@ -1,4 +1,4 @@
-//! Deliveries that failed, and how far a webhook has got.
+//! Failed deliveries, and the progress of a webhook.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -17,21 +17,21 @@ use crate::{
     page::{Filter, ListKind, Parameters, Position, set_once},
 };
 
-/// A delivery that has failed at least once. Others leave no trace.
+/// A delivery that has failed at least once. Other deliveries are not recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Delivery {
     pub event_id: EventId,
     pub state: DeliveryState,
-    /// How often it was attempted.
+    /// The number of attempts.
     pub attempts: u32,
     pub last_attempt_at: Timestamp,
     /// The status of the last response, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Why the last attempt failed.
+    /// The reason why the last attempt failed.
     pub error: AttemptError,
-    /// `None` if there will be none.
+    /// The time of the next attempt; `None` if there will be none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_attempt_at: Option<Timestamp>,
 }
@@ -40,7 +40,7 @@ pub struct Delivery {
 #[serde(rename_all = "lowercase")]
 pub enum DeliveryState {
     Retrying,
-    /// Given up: only a client can have it attempted again.
+    /// Given up: only a client can request another attempt.
     Failed,
 }
 
@@ -67,15 +67,15 @@ impl DeliveryState {
     }
 }
 
-/// Why an attempt failed.
+/// The reason why an attempt failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptError {
-    /// The receiver responded with another status than 2xx.
+    /// The receiver responded with a status other than 2xx.
     UnsuccessfulStatus,
-    /// The URL is no longer allowed by the operator.
+    /// The operator no longer allows the URL.
     UrlNotAllowed,
-    /// An address of the host must not be connected to.
+    /// An address of the host may not be connected to.
     AddressNotAllowed,
     NameNotResolved,
     ConnectionFailed,
@@ -120,7 +120,7 @@ impl AttemptError {
     }
 }
 
-/// Which deliveries to list.
+/// The filter of a list of deliveries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct DeliveryFilter {
     pub state: Option<DeliveryState>,
@@ -153,7 +153,7 @@ impl Filter for DeliveryFilter {
     }
 }
 
-/// The body of a request to deliver what comes after an event.
+/// The body of a request to deliver the events after another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplayRequest {
     pub after: After,
@@ -177,7 +177,7 @@ impl FromObject for ReplayRequest {
     }
 }
 
-/// A webhook with all that is needed to deliver events to it.
+/// A webhook with the state that is needed to deliver events to it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoredWebhook {
     pub webhook: Webhook,
@@ -186,21 +186,21 @@ pub struct StoredWebhook {
     /// the webhook does not deliver.
     pub position: EventId,
     pub health: EndpointHealth,
-    /// No attempt is made before.
+    /// The time before which no attempt is made.
     pub paused_until: Option<Timestamp>,
-    /// Rises with every change by a client, and when the webhook is disabled.
+    /// Increases with every change by a client, and when the webhook is disabled.
     pub revision: i64,
-    /// Rises when a client changes what is delivered, where, or from which position. What a
-    /// replica has achieved before that is not saved.
+    /// Increases when a client changes the URL, the types, the state or the position. Progress
+    /// that a replica made before that is not saved.
     pub epoch: i64,
-    /// The replica that delivers to it, and until when, on PostgreSQL.
+    /// The replica that delivers to the webhook, and the end of its lease, on PostgreSQL.
     pub lease: Option<(String, Timestamp)>,
 }
 
 impl StoredWebhook {
-    /// The webhook as the response to its creation showed it, for a retry of that request:
-    /// later changes are for API keys that may read webhooks. Only the position is the
-    /// present one.
+    /// Returns the webhook as the response to its creation showed it, for a retry of that
+    /// request: later changes are only for API keys that may read webhooks. Only the position is
+    /// the current one.
     pub fn as_created(self, new: NewWebhook, scopes: Scopes) -> Result<Self, WebhookRejection> {
         let Webhook {
             id,
@@ -217,7 +217,7 @@ impl StoredWebhook {
         })
     }
 
-    /// Decides what a merge patch does; `None` if nothing. After the events that a webhook
+    /// Applies a merge patch; returns `None` if it changes nothing. If the events that a webhook
     /// had still to deliver were purged, it continues after `newest`.
     pub(crate) fn update(
         &self,
@@ -280,7 +280,7 @@ impl StoredWebhook {
         now: Timestamp,
     ) -> Result<Self, Scope> {
         let mut webhook = self.changed_at(now, scopes)?;
-        // Otherwise enabling it would move it to the newest event.
+        // Otherwise, enabling the webhook would move it to the newest event.
         if webhook.state == WebhookState::Disabled(DisabledReason::EventsExpired) {
             webhook.state = WebhookState::Disabled(DisabledReason::Requested);
         }
@@ -293,8 +293,8 @@ impl StoredWebhook {
         })
     }
 
-    /// The webhook, as changed by an API key with these scopes, which must be able to read
-    /// all that it delivers.
+    /// Returns the webhook as changed by an API key with these scopes, which must be able to read
+    /// every event that the webhook delivers.
     fn changed_at(&self, now: Timestamp, scopes: Scopes) -> Result<Webhook, Scope> {
         let webhook = self.webhook.clone();
         EventTypes::visible_to(Some(webhook.types), scopes)?;
@@ -306,7 +306,7 @@ impl StoredWebhook {
 }
 
 impl StoredWebhook {
-    /// The webhook with what its replica has achieved.
+    /// Returns the webhook with the progress of its replica.
     pub(crate) fn advance(self, progress: &Progress, now: Timestamp) -> Self {
         let advanced = Self {
             position: progress.position,
@@ -331,14 +331,14 @@ impl StoredWebhook {
     }
 }
 
-/// What a replica has achieved since it last saved it.
+/// The progress of a replica since its last save.
 #[derive(Debug, Clone)]
 pub struct Progress {
     pub position: EventId,
     pub health: EndpointHealth,
     pub paused_until: Option<Timestamp>,
-    /// Deliveries that have failed, for the first time or again. If there are several of
-    /// an event, the last one is saved.
+    /// Deliveries that have failed, for the first time or again. If there are several of one
+    /// event, the last one is saved.
     pub failures: Vec<Delivery>,
     /// Deliveries that had failed and have now succeeded.
     pub delivered: Vec<EventId>,
@@ -358,10 +358,10 @@ pub struct LeasedWebhook {
 /// The deliveries of a webhook that are to be retried.
 #[derive(Debug, Clone, Default)]
 pub struct Retries {
-    /// Those that are due, the longest overdue first.
+    /// The deliveries that are due, the longest overdue first.
     pub due: Vec<Delivery>,
-    /// When the next one is due that is not.
+    /// The time at which the next delivery is due, after those in `due`.
     pub next_at: Option<Timestamp>,
-    /// The number of all deliveries that are to be retried.
+    /// The number of all deliveries to retry.
     pub count: u64,
 }

@@ -1,4 +1,4 @@
-//! When a failed delivery is tried again, and when its endpoint is given up.
+//! The schedule of retries, and the rules for disabling an endpoint.
 
 use jiff::{SignedDuration, Timestamp, fmt::strtime::BrokenDownTime, tz::TimeZone};
 
@@ -18,18 +18,18 @@ const ATTEMPT_DELAYS: [SignedDuration; 10] = [
     SignedDuration::from_hours(24),
 ];
 
-/// No attempt is scheduled further ahead: the longest delay with its jitter.
+/// The furthest that an attempt is scheduled ahead: the longest delay with its jitter.
 const MAX_ATTEMPT_DELAY: SignedDuration = SignedDuration::from_hours(29);
 
-/// A receiver cannot put a delivery off for longer.
+/// The longest delay that a receiver can ask for.
 const MAX_RETRY_AFTER: SignedDuration = SignedDuration::from_hours(24);
 
-/// So many failures in a row are not the fault of an event.
+/// The number of failures in a row that are not the fault of an event.
 const BACKOFF_AFTER_FAILURES: u32 = 5;
 const MIN_BACKOFF: SignedDuration = SignedDuration::from_secs(5);
 const MAX_BACKOFF: SignedDuration = SignedDuration::from_hours(1);
 
-/// An endpoint that fails for so long is disabled.
+/// The time after which an endpoint that keeps failing is disabled.
 const DISABLE_AFTER: SignedDuration = SignedDuration::from_hours(5 * 24);
 
 /// The result of one attempt to deliver an event.
@@ -57,8 +57,8 @@ impl Outcome {
     }
 }
 
-/// How long to wait before an event is sent again that has failed so many times; `None` if
-/// that was the last attempt.
+/// Returns the delay before the next attempt, after this many failures; `None` if that was the
+/// last attempt.
 pub fn retry_delay(
     failed_attempts: usize,
     retry_after: Option<SignedDuration>,
@@ -67,32 +67,32 @@ pub fn retry_delay(
     Some(delay.max(retry_after.unwrap_or_default()))
 }
 
-/// The latest time for which an attempt can have been scheduled. A later one comes from a
-/// clock that was fast, and is due.
+/// Returns the latest time for which an attempt can have been scheduled. A later time comes from
+/// a clock that was fast, and its attempt is due.
 pub fn latest_attempt(now: Timestamp) -> Timestamp {
     now.checked_add(MAX_ATTEMPT_DELAY).unwrap_or(Timestamp::MAX)
 }
 
-/// How an endpoint has been doing, whatever the event.
+/// The health of an endpoint, across all events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EndpointHealth {
     pub consecutive_failures: u32,
-    /// The first failure since the last success.
+    /// The time of the first failure since the last success.
     pub failing_since: Option<Timestamp>,
 }
 
-/// What the result of an attempt means for the endpoint.
+/// The consequence of an attempt for the endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextStep {
     Continue,
-    /// Send nothing for so long.
+    /// Send nothing for this duration.
     BackOff(SignedDuration),
     Disable(DisabledReason),
 }
 
 impl EndpointHealth {
-    /// Takes the result of an attempt into account. `certain` is a time that has come even if
-    /// the clock is fast, so that no endpoint is disabled because of that.
+    /// Records the result of an attempt. `certain` is a time that has passed even if the clock is
+    /// fast, so that a fast clock disables no endpoint.
     pub fn record(&mut self, outcome: Outcome, now: Timestamp, certain: Timestamp) -> NextStep {
         let retry_after = match outcome {
             Outcome::Delivered => {
@@ -104,7 +104,7 @@ impl EndpointHealth {
         };
         self.consecutive_failures = self.consecutive_failures.saturating_add(1);
         let since = *self.failing_since.get_or_insert(now);
-        // Two failures with nothing sent in between are not days of failure.
+        // Two failures with no attempt in between do not show days of failure.
         if self.is_backing_off() && certain.duration_since(since) >= DISABLE_AFTER {
             return NextStep::Disable(DisabledReason::ReceiverFailing);
         }
@@ -114,12 +114,12 @@ impl EndpointHealth {
         }
     }
 
-    /// Whether it has failed so often that it is not the fault of an event.
+    /// Returns true if the endpoint has failed so often that it is not the fault of an event.
     pub fn is_backing_off(&self) -> bool {
         self.consecutive_failures >= BACKOFF_AFTER_FAILURES
     }
 
-    /// Doubles with every failure.
+    /// Returns the backoff, which doubles with every failure.
     fn backoff(&self) -> SignedDuration {
         match self
             .consecutive_failures
@@ -136,13 +136,13 @@ fn jittered(delay: SignedDuration) -> SignedDuration {
     delay * rand::random_range(800..=1200) / 1000
 }
 
-/// How long a `Retry-After` asks to wait: a number of seconds, or a date in one of the
+/// Parses the delay that a `Retry-After` asks for: a number of seconds, or a date in one of the
 /// three formats of RFC 9110, section 5.6.7.
 fn parse_retry_after(value: &str, now: Timestamp) -> Option<SignedDuration> {
     let value = value.trim_matches([' ', '\t']);
     let is_number = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
     let delay = match is_number {
-        // More digits than fit are a long time.
+        // A number that does not fit stands for a long time.
         true => SignedDuration::from_secs(value.parse().unwrap_or(i64::MAX)),
         false => parse_http_date(value)?.duration_since(now),
     };
@@ -159,7 +159,7 @@ fn parse_http_date(value: &str) -> Option<Timestamp> {
         .iter()
         .find_map(|format| BrokenDownTime::parse(format, value).ok())?;
     let parsed = TimeZone::UTC.to_timestamp(parsed.to_datetime().ok()?);
-    // The last day of the year 9999 is more than a timestamp can be.
+    // The last day of the year 9999 is beyond the range of a timestamp.
     Some(parsed.unwrap_or(Timestamp::MAX))
 }
 
@@ -315,7 +315,7 @@ mod tests {
         assert!(matches!(doubtful, NextStep::BackOff(_)));
         let disabled = health.record_at(failed(None), start + HOUR * 120);
         assert_eq!(disabled, NextStep::Disable(DisabledReason::ReceiverFailing));
-        // A success starts the five days anew.
+        // A success restarts the five days.
         recovered.record_at(Outcome::Delivered, start + HOUR * 120);
         let failed_again = recovered.record_at(failed(None), start + HOUR * 121);
         assert_eq!(failed_again, NextStep::Continue);

@@ -29,13 +29,13 @@ impl WebhookSecret {
         Self(bytes)
     }
 
-    /// Parses a stored secret; `None` if it is not well-formed.
+    /// Parses a stored secret. Returns `None` if it is not well-formed.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = STANDARD.decode(text.strip_prefix(Self::PREFIX)?).ok()?;
         Self::BYTES.contains(&bytes.len()).then_some(Self(bytes))
     }
 
-    /// The secret itself, to be stored, and shown to its owner once.
+    /// Returns the secret itself, to be stored, and to be shown to its owner once.
     pub fn reveal(&self) -> String {
         format!("{}{}", Self::PREFIX, STANDARD.encode(&self.0))
     }
@@ -50,15 +50,15 @@ impl WebhookSecret {
     }
 }
 
-/// The secrets of a webhook: its current one, and for a day after a rotation the previous
-/// one, so that the receiver can change over without missing a delivery.
+/// The secrets of a webhook: the current one, and for a day after a rotation the previous one, so
+/// that the receiver can change over without missing a delivery.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SigningSecrets {
     pub current: WebhookSecret,
-    /// The previous secret, and until when it signs.
+    /// The previous secret, and the time until which it signs.
     pub previous: Option<(WebhookSecret, Timestamp)>,
-    /// The idempotent request that the current one was generated for. Only that one may be
-    /// shown it again.
+    /// The idempotent request that the current secret was generated for. Only a retry of that
+    /// request may be shown the secret again.
     pub request: Option<String>,
 }
 
@@ -73,8 +73,8 @@ impl SigningSecrets {
         }
     }
 
-    /// Replaces the current secret. A secret that was replaced before no longer signs:
-    /// rotating twice is how to drop a leaked one at once.
+    /// Replaces the current secret. A secret that was replaced before no longer signs: rotate
+    /// twice to drop a leaked secret immediately.
     pub fn rotate(self, new: WebhookSecret, now: Timestamp) -> Self {
         Self {
             current: new,
@@ -83,9 +83,9 @@ impl SigningSecrets {
         }
     }
 
-    /// The `webhook-signature` of an attempt made `now`: one signature per active secret,
-    /// separated by spaces. `id` must not contain a dot, or another message could have the
-    /// same signature.
+    /// Returns the `webhook-signature` of an attempt made `now`: one signature per active secret,
+    /// separated by spaces. `id` must not contain a dot, or another message could have the same
+    /// signature.
     pub fn sign(&self, id: &str, now: Timestamp, body: &[u8]) -> String {
         debug_assert!(!id.contains('.'), "{id}");
         let previous = self.previous.as_ref().filter(|(_, until)| now < *until);
@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    /// The official library for receivers.
+    /// Verifies a signature with the official library for receivers.
     fn verify(secret: &str, id: &str, at: Timestamp, signature: &str) -> bool {
         let timestamp = at.as_second().to_string();
         let headers = [
@@ -150,7 +150,7 @@ mod tests {
         let library = standardwebhooks::Webhook::new(SECRET).unwrap();
         let signature = library.sign(ID, 1_614_265_330, BODY).unwrap();
         assert_eq!(signature, SIGNATURE);
-        // It rejects what is older than five minutes.
+        // The library rejects messages that are older than five minutes.
         let now = Timestamp::now();
         let [new, newer] =
             [WebhookSecret::generate(), WebhookSecret::generate()].map(|s| s.reveal());

@@ -1,9 +1,9 @@
-//! Where a webhook is delivered to.
+//! The URL that a webhook is delivered to.
 //!
-//! The URL is parsed once, here, and the parts are used for the request: two parsers that
-//! disagree about the host are how checks for forged requests are bypassed. It accepts
-//! less than the URL standard of browsers (WHATWG), which repairs what it reads and maps
-//! Unicode, and than RFC 3986: no characters outside it, no percent-encoded hosts.
+//! The URL is parsed once, here, and the request is made from the parts: checks against forged
+//! requests are bypassed where two parsers disagree about the host. The parser accepts less than
+//! the URL standard of browsers (WHATWG), which repairs its input and maps Unicode, and less than
+//! RFC 3986: it accepts no percent-encoded hosts.
 //!
 //! A host that could be an IPv4 address is one. `getaddrinfo` takes every spelling that
 //! `inet_aton` does (`127.1`, `0x7f.1`, `017700000001`, `2130706433`), and never sees them
@@ -30,7 +30,7 @@ use crate::{
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookUrl {
     text: String,
-    /// Where the path or query starts.
+    /// The offset at which the path or query starts.
     target_start: usize,
     is_https: bool,
     host: Host,
@@ -40,13 +40,13 @@ pub struct WebhookUrl {
 /// The host of a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Host {
-    /// A name to be resolved. Never the spelling of an address.
+    /// A name to resolve. It is never the spelling of an address.
     Name(String),
     Address(IpAddr),
 }
 
-/// Which URLs the operator allows. To be checked before every delivery, because
-/// the configuration may have changed since the URL was stored.
+/// The operator's rules for URLs. They must be checked before every delivery, because the
+/// configuration may have changed since the URL was stored.
 #[derive(Debug, Clone, Default)]
 pub struct UrlPolicy {
     pub allow_http: bool,
@@ -105,13 +105,13 @@ impl WebhookUrl {
         self.port
     }
 
-    /// Host and port as sent, for the `Host` header.
+    /// Returns the host and port as sent, for the `Host` header.
     pub fn authority(&self) -> &str {
         let start = self.text.find("://").map_or(0, |end| end + 3);
         &self.text[start..self.target_start]
     }
 
-    /// The target of the request.
+    /// Returns the target of the request.
     pub fn path_and_query(&self) -> Cow<'_, str> {
         let target = &self.text[self.target_start..];
         match target.starts_with('/') {
@@ -120,7 +120,7 @@ impl WebhookUrl {
         }
     }
 
-    /// Scheme, host and port, for logs.
+    /// Returns the scheme, host and port, for logs.
     pub fn origin(&self) -> &str {
         &self.text[..self.target_start]
     }
@@ -189,7 +189,8 @@ fn parse(text: &str) -> Result<WebhookUrl, String> {
     })
 }
 
-/// Unreserved, reserved, and the percent sign (RFC 3986, section 2).
+/// Returns true for unreserved and reserved characters and the percent sign (RFC 3986, section
+/// 2).
 fn is_uri_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-._~:/?#[]@!$&'()*+,;=%".contains(c)
 }
@@ -284,7 +285,8 @@ fn parse_host(text: &str) -> Result<Host, String> {
     }
 }
 
-/// A label of a host name. Underscores are not allowed by RFC 1123, but in use.
+/// Returns true for a label of a host name. RFC 1123 does not allow underscores, but they are in
+/// use.
 fn is_label(label: &str) -> bool {
     let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     (1..=63).contains(&label.len())
@@ -293,7 +295,7 @@ fn is_label(label: &str) -> bool {
         && !label.ends_with('-')
 }
 
-/// Whether some resolver might take the label for a part of an IPv4 address.
+/// Returns true if a resolver might take the label for a part of an IPv4 address.
 fn is_number(label: &str) -> bool {
     match hexadecimal(label) {
         Some(digits) => digits.bytes().all(|b| b.is_ascii_hexdigit()),

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// First and last address of every range, written out, and its name.
+/// The first and the last address of every range, written out, and its name.
 const EXPECTED: &[(&str, &str, &str)] = &[
     ("0.0.0.0", "0.255.255.255", "this network"),
     ("10.0.0.0", "10.255.255.255", "private use"),
@@ -208,7 +208,8 @@ fn every_range_is_refused_from_its_first_to_its_last_address() {
     }
 }
 
-/// What belongs to the public internet, without prefixes or the table.
+/// Returns true if an address belongs to the public internet, determined without prefixes or the
+/// table.
 fn independent_is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => {
@@ -239,7 +240,7 @@ fn independent_is_public(address: IpAddr) -> bool {
     }
 }
 
-/// Any address, and often one near the edge of a range.
+/// Generates any address, and often one near the edge of a range.
 fn any_address() -> impl Strategy<Value = IpAddr> {
     let edges = (
         proptest::sample::select(EXPECTED),
@@ -271,7 +272,7 @@ proptest! {
         prop_assert_eq!(checked.is_ok(), independent_is_public(address), "{}", address);
     }
 
-    /// Not even an operator who opens all of IPv6 opens the way to private IPv4 addresses.
+    /// Even an operator who opens all of IPv6 does not open the way to private IPv4 addresses.
     #[test]
     fn no_private_address_is_reached_through_ipv6(private in any::<u16>(), form in 0..6usize) {
         let [c, d] = private.to_be_bytes();
@@ -339,7 +340,7 @@ fn an_operator_opens_exactly_the_named_networks() {
     }
 }
 
-/// RFC 8215 leaves open where the IPv4 address is; a /96 prefix tells.
+/// RFC 8215 does not define the place of the IPv4 address; a /96 prefix does.
 #[test]
 fn local_nat64_is_opened_with_a_prefix_of_96_bits() {
     let nat64 = allowed(&["64:ff9b:1:fffe::/96"]);

@@ -292,7 +292,7 @@ fn path_and_query_are_not_logged() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// What is accepted is accepted by hyper too, and means the same.
+    /// hyper accepts every URL that the parser accepts, and understands it in the same way.
     #[test]
     fn hyper_agrees(text in "https?://[a-z0-9.:@\\[\\]%_x-]{0,12}[/?]?[ -~é]{0,12}") {
         if let Ok(url) = WebhookUrl::parse(&text) {
@@ -304,7 +304,8 @@ proptest! {
         }
     }
 
-    /// What the standard library's resolver takes for an address never counts as a name.
+    /// A host that the standard library's resolver takes for an address is never parsed as a
+    /// name.
     #[test]
     fn an_address_is_never_a_name(
         parts in prop::collection::vec((0..3u8, 0..=u32::MAX, 0..32u32), 1..=4),
