@@ -1,10 +1,10 @@
-//! What the programs share: CPU time, and numbers that are spread but always the same.
+//! Code that the programs share: CPU time, and reproducible, spread-out numbers.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The CPU time of this process.
+/// Returns the CPU time of this process.
 pub fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

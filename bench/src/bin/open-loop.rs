@@ -1,12 +1,11 @@
 //! Latency at a constant rate (an open loop): `open-loop PLAN`, where PLAN is JSON.
 //!
-//! Requests are due at fixed times, whether or not earlier ones have been answered, and a
-//! latency counts from the time at which the request was due to the end of its response.
-//! So a stall delays all requests that fall into it, not only those that were in flight
-//! when it began (coordinated omission). Prints a line of JSON for each load and, if
-//! `events` is set, one for the arrival of events on that path: the stream of what the
-//! first load, which must be one of creates, has changed. With `certificate`, the file of a
-//! certificate that is trusted, connections use TLS.
+//! Requests are due at fixed times, whether or not earlier ones have been answered, and a latency
+//! counts from the time at which the request was due to the end of its response. So a stall
+//! delays all requests that fall into it, not only those that were in flight when it began
+//! (coordinated omission). Prints a line of JSON for each load and, if `events` is set, one for
+//! the arrival of events on that path: the stream of the changes by the first load, which must be
+//! one of creates. With `certificate`, the file of a trusted certificate, connections use TLS.
 
 use std::{
     collections::BTreeMap, env, error::Error, io, net::SocketAddr, ops::Range, os::fd::OwnedFd,
@@ -38,11 +37,11 @@ use tokio_rustls::{
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Connections per load.
+/// The number of connections per load.
 const CONNECTIONS: usize = 64;
-/// Time from opening the connections to the first request.
+/// The time from opening the connections to the first request.
 const LEAD: u64 = 20_000_000;
-/// How long to wait for events after the last response.
+/// The time to wait for events after the last response.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -77,7 +76,7 @@ struct Load {
     first: u64,
 }
 
-/// Times are in milliseconds.
+/// The results of a load. Times are in milliseconds.
 #[derive(Serialize)]
 struct Summary {
     requests: usize,
@@ -92,7 +91,7 @@ struct Summary {
     max: f64,
 }
 
-// One thread, like a single thread of wrk.
+// Runs on one thread, like a single thread of wrk.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     let plan = env::args().nth(1).ok_or("usage: open-loop PLAN")?;
@@ -136,7 +135,7 @@ fn now() -> Nanos {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// When each request of a load is due.
+/// The times at which the requests of a load are due.
 #[derive(Clone, Copy)]
 struct Schedule {
     start: Nanos,
@@ -146,7 +145,7 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule of the `n`th of several loads, which take turns.
+    /// Creates the schedule of the `n`th of several loads, which take turns.
     fn new(load: &Load, seconds: f64, start: Nanos, n: usize, loads: usize) -> Self {
         let interval = ((1e9 / load.rate) as u64).max(1);
         Self {
@@ -168,9 +167,9 @@ impl Schedule {
 
 /// Fires at every interval of a schedule.
 ///
-/// A timerfd, because tokio's timers have a resolution of 1 ms. The kernel's
-/// high-resolution timers wake the process within some 10 µs, without spinning on a core
-/// that the server needs. If the process is late, one wake-up stands for several intervals.
+/// It is a timerfd, because tokio's timers have a resolution of 1 ms. The kernel's
+/// high-resolution timers wake the process within some 10 µs, without spinning on a core that the
+/// server needs. If the process is late, one wake-up stands for several intervals.
 struct Ticker(AsyncFd<OwnedFd>);
 
 impl Ticker {
@@ -188,7 +187,8 @@ impl Ticker {
         Ok(Self(AsyncFd::with_interest(timer, Interest::READABLE)?))
     }
 
-    /// Waits for the end of an interval; returns how many have passed since the last call.
+    /// Waits for the end of an interval. Returns the number of intervals that have passed since
+    /// the last call.
     async fn passed(&self) -> io::Result<u64> {
         let read = |timer: &OwnedFd| {
             let mut count = [0; 8];
@@ -229,7 +229,7 @@ fn run(
     }))
 }
 
-/// Queues the requests that are due. One that finds its connection busy waits.
+/// Queues the requests that are due. A request whose connection is busy waits.
 async fn release(
     ticker: &Ticker,
     schedule: Schedule,
@@ -241,7 +241,7 @@ async fn release(
         let passed = ticker.passed().await?;
         due += passed;
         for (number, queue) in requests.by_ref().take(passed as usize) {
-            // A connection that has failed reports that when it is joined.
+            // A connection that has failed reports the failure when it is joined.
             let _ = queue.send(number);
         }
     }
@@ -294,7 +294,7 @@ impl Template {
     }
 }
 
-/// The head of a request, without the empty line at its end.
+/// Returns the head of a request, without the empty line at its end.
 fn head(plan: &Plan, method: &str, path: &str) -> String {
     let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", plan.address);
     for (name, value) in &plan.headers {
@@ -317,7 +317,7 @@ async fn connect(plan: &Plan) -> Result<Stream, Failure> {
     Ok(Box::new(connector.connect(name, stream).await?))
 }
 
-/// Reads a response to its end; returns whether its status is 2xx.
+/// Reads a response to its end. Returns true if its status is 2xx.
 async fn read_response(stream: &mut Stream, buffer: &mut Vec<u8>) -> Result<bool, Failure> {
     buffer.clear();
     let end = read_head(stream, buffer).await?;
@@ -334,7 +334,7 @@ async fn read_response(stream: &mut Stream, buffer: &mut Vec<u8>) -> Result<bool
     Ok(success)
 }
 
-/// Reads at least the head of a response; returns where it ends.
+/// Reads at least the head of a response. Returns the offset at which it ends.
 async fn read_head(stream: &mut Stream, buffer: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         let end = buffer.windows(4).position(|window| window == b"\r\n\r\n");
@@ -384,7 +384,7 @@ async fn follow(mut stream: Stream, schedule: Schedule) -> Result<Latencies, Fai
     Ok(latencies)
 }
 
-/// The number in an event about a pet whose name is a word, a hyphen and the number.
+/// Returns the number in an event about a pet whose name is a word, a hyphen and the number.
 fn number(event: &str) -> Option<u64> {
     let (_, name) = event.split_once(r#""name":""#)?;
     let (name, _) = name.split_once('"')?;
@@ -395,7 +395,7 @@ fn number(event: &str) -> Option<u64> {
 struct Latencies {
     times: Vec<Nanos>,
     errors: usize,
-    /// When the last response ended.
+    /// The time at which the last response ended.
     end: Nanos,
 }
 

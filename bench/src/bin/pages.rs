@@ -1,6 +1,6 @@
-//! What a page costs in the store, by filter: `pages FILE KIND N` reads N pages of ten
-//! pets at random positions and prints the CPU time of one page in microseconds. No page
-//! is cached at this level.
+//! Measures the cost of a page in the store, by filter: `pages FILE KIND N` reads N pages of ten
+//! pets at random positions and prints the CPU time of one page in microseconds. No page is
+//! cached at this level.
 
 use std::{env, error::Error, time::Duration};
 
@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // The first tenth only warms up.
     for n in 0..count + count / 10 {
         let mut query = query(filters, n)?;
-        // Anywhere in the first third, so that a page is full in a small store, too.
+        // The position is in the first third, so that a page is full in a small store, too.
         let id = (mix(n + 1) >> 1) as i64 % (pets / 3).max(1);
         query.after = query.filter.name.is_none().then(|| Position::of_id(id));
         let before = cpu_time();

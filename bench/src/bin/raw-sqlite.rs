@@ -77,7 +77,7 @@ fn insert(db: &Connection, count: i64, batch_size: i64) -> rusqlite::Result<()> 
     Ok(())
 }
 
-/// A pronounceable name of three syllables. Many pets share one.
+/// Returns a pronounceable name of three syllables. Many pets share one.
 fn name(random: u64) -> String {
     let syllable = |n: u64| {
         let first = b"bdfglmnprst"[n as usize % 11];
