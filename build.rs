@@ -1,6 +1,6 @@
-//! Prepares what the service serves: the contract as JSON, so that the binary needs no
-//! YAML parser, and the files of the docs page and the console, compressed and named by
-//! content hash. Passes the build settings on to the test that compares instruction counts.
+//! Prepares the embedded files of the service: the contract as JSON, so that the binary needs no
+//! YAML parser, and the files of the docs page and the console, compressed and named by content
+//! hash. Passes the build settings on to the test that compares instruction counts.
 
 use std::{
     collections::BTreeSet,
@@ -27,14 +27,14 @@ const SHARED: [(&str, &str); 2] = [
     ("theme.css", "src/api/theme.css"),
     ("icon.svg", "src/api/docs/icon.svg"),
 ];
-/// What is in its folder, but not served as a file.
+/// The files in its folder that are not served as files.
 const NOT_SERVED: [&str; 2] = ["index.html", "types.d.ts"];
-/// The console's first screen. The others are loaded when they are opened.
+/// The console's first screen. The other screens are loaded when they are opened.
 const FIRST_SCREEN: [&str; 2] = ["js/main.js", "js/screens/animals.js"];
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// The build settings that a test may need, each with `BUILD_` in front of its name.
+/// The build settings that a test may need. Each gets the prefix `BUILD_`.
 const SETTINGS: [&str; 4] = ["TARGET", "OPT_LEVEL", "DEBUG", "CARGO_ENCODED_RUSTFLAGS"];
 
 fn main() -> Result<()> {
@@ -56,7 +56,7 @@ fn contract(out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Each file has a hash in its name.
+/// Writes the docs page. Each file has a hash in its name.
 fn docs_page(out: &Path) -> Result<()> {
     println!("cargo::rerun-if-changed=src/api/docs");
     let mut page = fs::read_to_string("src/api/docs/index.html")?;
@@ -96,8 +96,8 @@ fn docs_files() -> Result<Vec<(&'static str, Vec<u8>)>> {
     Ok(files)
 }
 
-/// All files are in a folder that is named by one hash, so that modules can import each
-/// other by relative paths.
+/// Writes the console. All files are in a folder that is named by one hash, so that modules can
+/// import each other by relative paths.
 fn console(out: &Path) -> Result<()> {
     let root = Path::new("src/api/console");
     println!("cargo::rerun-if-changed={}", root.display());
@@ -138,8 +138,8 @@ fn console(out: &Path) -> Result<()> {
     embed(out, "console", &page, &files)
 }
 
-/// The modules of the first screen and all that they import, so that the browser need not
-/// find them one after another. Each import is one line.
+/// Returns the modules of the first screen and their transitive imports, so that the browser need
+/// not find them one after another. Each import is one line.
 fn first_screen(files: &[(String, Vec<u8>)]) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     let mut queue = FIRST_SCREEN.map(String::from).to_vec();
