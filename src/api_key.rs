@@ -46,7 +46,7 @@ impl ApiKeySecret {
         ))
     }
 
-    /// The secret itself, to be shown to its owner once.
+    /// Returns the secret itself, to be shown to its owner once.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -60,7 +60,7 @@ impl ApiKeySecret {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct KeyHash([u8; 32]);
 
-/// A part of it is enough for a table.
+/// Hashes only the first bytes, which are enough for a table.
 impl Hash for KeyHash {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let (start, _) = self.0.split_first_chunk().expect("a hash has 32 bytes");
@@ -78,7 +78,7 @@ impl KeyHash {
     }
 }
 
-/// A secret as a client presents it: its form is right, its checksum may be wrong.
+/// A secret as a client presents it: its format is valid, its checksum may be wrong.
 pub struct PresentedKey<'a> {
     text: &'a str,
     random: &'a str,
@@ -100,7 +100,8 @@ impl<'a> PresentedKey<'a> {
         KeyHash(Sha256::digest(self.text).into())
     }
 
-    /// Only worth checking for a key that was not found: every generated key has a valid one.
+    /// Returns true if the checksum is valid. Check it only for a key that was not found: every
+    /// generated key has a valid one.
     pub fn has_valid_checksum(&self) -> bool {
         self.checksum.as_bytes() == checksum(self.random)
     }
@@ -132,12 +133,12 @@ pub struct ApiKey {
     pub last_deprecated_call_at: Option<Timestamp>,
 }
 
-/// How a key was used since its usage was last recorded.
+/// The usage of a key since it was last recorded.
 #[derive(Debug, Clone)]
 pub struct ApiKeyUsage {
     pub id: i64,
     pub last_used_at: Timestamp,
-    /// The calls of deprecated operations since then.
+    /// The number of calls of deprecated operations since then.
     pub deprecated_calls: i64,
     pub last_deprecated_call_at: Option<Timestamp>,
 }
@@ -154,14 +155,14 @@ pub struct ApiKeyDescription {
     expires_at: Option<Timestamp>,
 }
 
-/// The name of an API key, valid or not, for whoever sees its id in the history.
+/// The name of an API key, valid or not, for clients that see its id in the history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ApiKeyLabel {
     pub id: i64,
     pub name: KeyName,
 }
 
-/// The list of API keys has no filter.
+/// The filter of the list of API keys, which has no parameters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct ApiKeyFilter;
 
@@ -216,7 +217,7 @@ impl NewApiKey {
         }
     }
 
-    /// A key with all scopes that never expires.
+    /// Creates a key with all scopes that never expires.
     pub fn new(name: KeyName, created_at: Timestamp) -> Self {
         Self {
             name,
@@ -290,7 +291,7 @@ impl Scope {
         }
     }
 
-    /// The scope as a static slice.
+    /// Returns the scope as a static slice.
     pub fn as_slice(self) -> &'static [Self] {
         static ALL: [Scope; 6] = Scope::ALL;
         let found = ALL.iter().find(|scope| **scope == self);
@@ -339,8 +340,7 @@ impl Scopes {
         granted.map(Scope::as_str)
     }
 
-    /// Parses stored scopes. A name that this version does not know grants
-    /// nothing.
+    /// Parses stored scopes. A name that this version does not know grants nothing.
     pub(crate) fn from_store(text: &str) -> Self {
         text.split(' ')
             .filter_map(|name| name.parse::<Scope>().ok())

@@ -13,12 +13,12 @@ use std::{
 
 use tempfile::{Builder, NamedTempFile};
 
-/// What this process must not leave behind, for [`discard_unfinished`].
+/// The files that this process must not leave behind, for [`discard_unfinished`].
 struct Unfinished {
     files: Vec<PathBuf>,
-    /// Empty files that keep a name.
+    /// Empty files that reserve a name.
     placeholders: Vec<PathBuf>,
-    /// Whether a file is getting its name.
+    /// True once a file is getting its name.
     is_finishing: bool,
 }
 
@@ -33,10 +33,10 @@ fn unfinished() -> MutexGuard<'static, Unfinished> {
     unfinished.expect("no thread panics while holding the lock")
 }
 
-/// Deletes files that are not complete, before a signal ends the process. From then on, no
-/// file gets its name.
+/// Deletes incomplete files, before a signal ends the process. From then on, no file gets its
+/// name.
 ///
-/// Returns `false`, and deletes nothing, if one is just getting its name.
+/// Returns `false`, and deletes nothing, if a file is just getting its name.
 pub(crate) fn discard_unfinished() -> bool {
     let unfinished = unfinished();
     if unfinished.is_finishing {
@@ -50,17 +50,17 @@ pub(crate) fn discard_unfinished() -> bool {
     for placeholder in unfinished.placeholders.iter().filter(is_empty) {
         let _ = fs::remove_file(placeholder);
     }
-    // Held until the process has ended.
+    // The lock is held until the process has ended.
     mem::forget(unfinished);
     true
 }
 
-/// From now on, the files are no longer discarded: what is being done is completed.
+/// Stops discarding files: from now on, the operation in progress completes.
 pub(crate) fn finish() {
     unfinished().is_finishing = true;
 }
 
-/// An empty file that keeps a name, until the drop. A signal deletes it.
+/// An empty file that reserves a name. Until this is dropped, a signal deletes the file.
 #[derive(Debug)]
 pub(crate) struct Placeholder(PathBuf);
 
@@ -82,7 +82,7 @@ pub(crate) struct AtomicFile {
     temporary: NamedTempFile,
     target: PathBuf,
     _side_files: SideFiles,
-    /// Locked until the file has its name. Dropped last.
+    /// The folder, locked until the file has its name. Dropped last.
     _folder: Option<File>,
 }
 
@@ -153,18 +153,18 @@ pub(crate) fn sync_folder(file: &Path) -> io::Result<()> {
     File::open(folder_of(file))?.sync_all()
 }
 
-/// In the names of temporary files, before six random characters.
+/// The part of the names of temporary files before six random characters.
 const PARTIAL: &str = ".petstore.partial-";
 
-/// Takes a shared lock on a folder, which every process holds that writes a file to it, and
-/// deletes what killed processes have left if there is no other. Returns `None` if the
-/// file system has no such locks.
+/// Takes a shared lock on a folder. Every process that writes a file to the folder holds one. If
+/// there is no other, first deletes the files that killed processes have left. Returns `None` if
+/// the file system has no such locks.
 fn lock_folder(folder: &Path) -> Option<File> {
     let lock = File::open(folder).ok()?;
     if lock.try_lock().is_ok() {
         remove_abandoned(folder);
     }
-    // Another process may be deleting such files just now.
+    // Another process may be deleting abandoned files.
     let mut retries = 0..100;
     while lock.try_lock_shared().is_err() {
         retries.next()?;
@@ -183,14 +183,14 @@ fn remove_abandoned(folder: &Path) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| is_temporary(&entry.file_name())) {
         let file = entry.path();
-        // Another user's cannot be deleted.
+        // The files of another user cannot be deleted.
         if fs::remove_file(&file).is_ok() {
             remove_side_files(&file);
         }
     }
 }
 
-/// What SQLite may leave beside the temporary file. Deleted on drop.
+/// The files that SQLite may leave beside the temporary file. Dropping it deletes them.
 struct SideFiles(PathBuf);
 
 impl Drop for SideFiles {
@@ -207,8 +207,8 @@ fn remove_side_files(file: &Path) {
     }
 }
 
-/// The path of a file with all links in its folder resolved. The file itself may be missing, or
-/// a link.
+/// Returns the path of a file with all links in its folder resolved. The file itself may be
+/// missing, or a link.
 pub(crate) fn resolve_folder(file: &Path) -> io::Result<PathBuf> {
     let name = file.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
     let folder = match folder_of(file) {
@@ -222,7 +222,7 @@ pub(crate) fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new("/"))
 }
 
-/// The path of a file beside another, whose name is longer by a suffix.
+/// Returns the path of a file beside another, with a suffix appended to its name.
 pub(crate) fn side_file(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);

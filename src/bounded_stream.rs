@@ -25,14 +25,14 @@ impl ReadBudget {
         Self(Arc::new(bytes.into()))
     }
 
-    /// Allows this many bytes from now on, whatever is left.
+    /// Allows this many bytes from now on, regardless of the rest.
     pub(crate) fn reset(&self, bytes: usize) {
         self.0.store(bytes, Relaxed);
     }
 }
 
-/// A stream whose reads fail with [`TooMuchReceived`] once its budget is used up. The last
-/// read may exceed it.
+/// A stream whose reads fail with [`TooMuchReceived`] once its budget is used up. The last read
+/// may exceed it.
 pub(crate) struct BoundedStream<S> {
     stream: S,
     budget: ReadBudget,

@@ -1,11 +1,10 @@
-//! Case folding for searches and unique names. It is done here, so that both databases
-//! agree.
+//! Case folding for searches and unique names. It is done here, so that both databases agree.
 
 use caseless::Caseless;
 use unicode_normalization::UnicodeNormalization;
 
-/// Folds case beyond ASCII: two texts have the same result if they differ only in case
-/// or in how accents are encoded (canonical caseless matching, Unicode 3.13).
+/// Folds case beyond ASCII: two texts have the same result if they differ only in case or in the
+/// encoding of accents (canonical caseless matching, Unicode 3.13).
 pub fn fold(text: &str) -> String {
     match text.is_ascii() {
         true => text.to_ascii_lowercase(),

@@ -41,7 +41,8 @@ impl CategoryId {
     }
 }
 
-/// Unique when case is ignored. Few enough characters for an index on the folded name.
+/// The name of a category, unique when case is ignored. It is short enough for an index on the
+/// folded name.
 pub type CategoryName = Text<100>;
 
 /// The body of a request to name a category.
@@ -58,7 +59,7 @@ impl FromObject for NewCategory {
     }
 }
 
-/// The list of categories has no filter.
+/// The filter of the list of categories, which has no parameters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct CategoryFilter;
 
@@ -73,7 +74,7 @@ impl Filter for CategoryFilter {
     }
 }
 
-/// All categories that have a name, to find one by its name or id.
+/// All categories that have a name, to look one up by its name or id.
 #[derive(Debug, Default, Clone)]
 pub struct CategoryNames {
     ids: HashMap<String, i64>,
@@ -81,7 +82,7 @@ pub struct CategoryNames {
 }
 
 impl CategoryNames {
-    /// The id of the category with this name, ignoring case.
+    /// Returns the id of the category with this name, ignoring case.
     pub fn id(&self, name: &str) -> Option<i64> {
         self.ids.get(&fold(name)).copied()
     }
@@ -105,7 +106,7 @@ impl FromIterator<Category> for CategoryNames {
     }
 }
 
-/// Why a category was not named or deleted.
+/// The reason why a category was not named or deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CategoryRejection {
     NoSuchCategory,
@@ -121,16 +122,16 @@ recorded_rejection!(CategoryRejection {
     NameTaken = "name_taken",
 });
 
-/// What naming a category does.
+/// The effect of naming a category.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Naming {
-    /// It already has the name; nothing is written.
+    /// The category already has the name; nothing is written.
     Unchanged,
     Create,
     Rename,
 }
 
-/// Decides what naming a category does. With `expected`, the change is conditional: the
+/// Decides the effect of naming a category. With `expected`, the change is conditional: the
 /// category must still be that one, or still not exist.
 pub fn decide_naming(
     before: Option<&Category>,
@@ -147,7 +148,7 @@ pub fn decide_naming(
     })
 }
 
-/// Decides whether the name of a category can be deleted. `expected` as for
+/// Decides whether the name of a category can be deleted. `expected` works as in
 /// [`decide_naming`].
 pub fn decide_deletion(
     before: Option<&Category>,

@@ -1,5 +1,5 @@
-//! Clocks: the wall clock, injected so that tests can set the time, a steady one for
-//! retention and expiry, and the time at the start in which neither is believed.
+//! Clocks: the wall clock, injected so that tests can set the time; a steady clock for retention
+//! and expiry; and the period after the start in which neither is trusted.
 
 use std::{
     fmt,
@@ -9,7 +9,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
 
-/// A steady clock is adjusted by at most a tenth of the time that passes.
+/// Limits the adjustment of a steady clock to a tenth of the time that passes.
 const SLEW_DIVISOR: i32 = 10;
 
 /// A source of the current time. Cheap to clone.
@@ -17,14 +17,14 @@ const SLEW_DIVISOR: i32 = 10;
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl Clock {
-    /// The system clock.
+    /// Returns the system clock.
     pub fn system() -> Self {
         Self::new(Timestamp::now)
     }
 
-    /// A clock that starts at the time of the system clock and advances steadily. If
-    /// the system clock is set forward or back, this clock does not jump, but goes
-    /// faster or slower until they agree again.
+    /// Returns a clock that starts at the time of the system clock and advances steadily. If the
+    /// system clock is set forward or back, this clock does not jump, but runs faster or slower
+    /// until they agree again.
     pub fn steady() -> Self {
         Self::slewed(Timestamp::now, time_since_boot)
     }
@@ -64,13 +64,13 @@ impl fmt::Debug for Clock {
 /// The time after the start of a process during which its system clock may still be set.
 ///
 /// A machine may start with a clock that is fast, and set it a little later. That cannot be
-/// told from a store that was closed for as long. So at first time counts only as far as it
-/// was seen to pass: from the last time that the store is known to have been open.
+/// distinguished from a store that was closed for as long. So at first, time counts only as far
+/// as it was seen to pass, from the last time that the store is known to have been open.
 #[derive(Debug)]
 pub struct Settling {
     last_open: Timestamp,
     duration: SignedDuration,
-    /// Time since boot at the start.
+    /// The time since boot at the start.
     started: SignedDuration,
 }
 
@@ -78,7 +78,7 @@ impl Settling {
     /// Long enough for a machine to set its clock after it has started.
     pub const DURATION: SignedDuration = SignedDuration::from_hours(1);
 
-    /// Starts now.
+    /// Starts the period now.
     pub fn start(last_open: Timestamp, duration: SignedDuration) -> Self {
         Self {
             last_open,
@@ -87,7 +87,7 @@ impl Settling {
         }
     }
 
-    /// Returns true once the system clock can be believed.
+    /// Returns true once the system clock can be trusted.
     pub fn is_over(&self) -> bool {
         self.elapsed() >= self.duration
     }
@@ -110,13 +110,14 @@ impl Settling {
     }
 }
 
-/// Monotonic, and counts the time in suspend, unlike [`std::time::Instant`].
+/// Returns the time since boot, which is monotonic and, unlike [`std::time::Instant`], includes
+/// the time in suspend.
 fn time_since_boot() -> SignedDuration {
     let time = clock_gettime(ClockId::Boottime);
     SignedDuration::new(time.tv_sec, time.tv_nsec as i32)
 }
 
-/// The precision of timestamps in both databases.
+/// Truncates a time to the precision of timestamps in both databases.
 pub(crate) fn truncate_to_microseconds(time: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(time.as_microsecond()).expect("truncation stays in range")
 }
@@ -127,8 +128,8 @@ mod tests {
 
     use super::*;
 
-    /// Sets the wall clock by `step`, lets `elapsed` seconds pass in the given number
-    /// of readings, and returns how far the steady clock has advanced.
+    /// Sets the wall clock by `step`, lets `elapsed` seconds pass in the given number of
+    /// readings, and returns the time by which the steady clock has advanced.
     fn advance_after(step: i64, elapsed: i64, readings: i64) -> SignedDuration {
         let (uptime, wall) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)));
         let start = Timestamp::constant(1_800_000_000, 0);
@@ -159,7 +160,7 @@ mod tests {
         let (day, hour) = (86_400, 3600);
         let settling = Settling::start(second(10 * day), Settling::DURATION);
         for (elapsed, time, expected) in [
-            // Closed for eight days, or the clock is fast.
+            // The store was closed for eight days, or the clock is fast.
             (0, 18 * day, 10 * day),
             (60, 18 * day + 60, 10 * day + 60),
             (hour, 18 * day + hour, 18 * day + hour),
@@ -180,10 +181,10 @@ mod tests {
         for readings in [1, 100] {
             for (step, elapsed, expected) in [
                 (0, 1000, 1000),
-                // Too far to catch up yet.
+                // The clocks differ too much to agree yet.
                 (day, 1000, 1100),
                 (-day, 1000, 900),
-                // Caught up.
+                // The clocks agree.
                 (day, 11 * day, 12 * day),
                 (-day, 11 * day, 10 * day),
             ] {

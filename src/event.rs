@@ -1,4 +1,4 @@
-//! Events: what changed, in the order in which it happened.
+//! Events: changes in the order in which they happened.
 
 mod filter;
 mod id;
@@ -21,7 +21,7 @@ pub use id::{EventId, Gone};
 /// A committed change of one resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Its place in the log. Numbers ascend, but some may be missing.
+    /// The place of the event in the log. Numbers ascend, but some may be missing.
     pub sequence: i64,
     pub at: Timestamp,
     pub kind: EventType,
@@ -34,9 +34,10 @@ pub struct Event {
 /// The resource of an event as JSON: after the change, or before it if it was deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventData {
-    /// The JSON that the log has.
+    /// The JSON in the log.
     stored: Box<str>,
-    /// The resource, if the log has a database row, because another program made the change.
+    /// The resource, if the log has a database row instead, because another program made the
+    /// change.
     resource: Option<Box<str>>,
 }
 
@@ -60,7 +61,7 @@ impl EventData {
     }
 }
 
-/// What happened to a resource.
+/// The kind of change to a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EventType {
@@ -115,7 +116,7 @@ impl EventType {
         all.find(|kind| kind.as_str() == name)
     }
 
-    /// What happened to an order that has got this status.
+    /// Returns the type of the event for an order that changes to this status.
     pub fn of_order(status: OrderStatus) -> Self {
         match status {
             OrderStatus::Placed => Self::OrderPlaced,
@@ -125,7 +126,7 @@ impl EventType {
         }
     }
 
-    /// The resource with this id that such an event is about.
+    /// Returns the resource with this id that such an event is about.
     pub fn subject(self, id: i64) -> Subject {
         match self {
             Self::PetCreated | Self::PetUpdated | Self::PetDeleted => {
@@ -141,7 +142,7 @@ impl EventType {
         }
     }
 
-    /// The scope that an API key needs to see such an event.
+    /// Returns the scope that an API key needs to see such an event.
     pub fn scope(self) -> Scope {
         self.subject(0).scope()
     }
@@ -166,7 +167,7 @@ impl Subject {
         }
     }
 
-    /// The scope that an API key needs to see events about it.
+    /// Returns the scope that an API key needs to see events about the resource.
     pub(super) fn scope(self) -> Scope {
         match self {
             Self::Pet(_) | Self::Category(_) => Scope::PetsRead,
@@ -190,9 +191,9 @@ impl Event {
         self.kind.subject(self.resource_id)
     }
 
-    /// Appends the event in the JSON format of CloudEvents 1.0. `id` is its own, `source`
-    /// that of the store. Written by hand, because it is written for every event that is
-    /// read; the resource is JSON already.
+    /// Appends the event in the JSON format of CloudEvents 1.0. `id` is that of the event,
+    /// `source` that of the store. The JSON is written by hand, because this runs for every event
+    /// that is read, and the resource is JSON already.
     pub fn write_json(&self, json: &mut Vec<u8>, id: EventId, source: &str) {
         let kind = self.kind.as_str().as_bytes();
         for part in [
@@ -222,7 +223,7 @@ impl Event {
 
 const IN_MEMORY: &str = "writing to memory does not fail";
 
-/// How many events are kept. The newest always is.
+/// The limits up to which events are kept. The newest event is always kept.
 #[derive(Debug, Clone, Copy)]
 pub struct EventRetention {
     pub age: SignedDuration,

@@ -1,12 +1,12 @@
 //! The newest events, serialized once and shared by all readers.
 //!
-//! Readers pull: each has a position in the log and asks for what comes after it, so a slow
-//! one delays nobody and none misses an event. A position that is no longer in memory is
+//! Readers pull: each has a position in the log and asks for the events after it, so a slow
+//! reader delays no other and none misses an event. A position that is no longer in memory is
 //! read from the store.
 //!
-//! A filter may leave out most of a long log. Reading on for the next match is a scan: it is
-//! done in short reads, one at a time in the whole process, in turn for everyone who scans
-//! (see [`ScanQueue`]). The reads of other clients are therefore never queued behind more
+//! A filter may leave out most of a long log. Reading further for the next match is a scan: it
+//! consists of short reads, one at a time in the whole process, and all readers that scan take
+//! turns (see [`ScanQueue`]). The reads of other clients are therefore never queued behind more
 //! than one of them.
 
 use std::{
@@ -30,19 +30,20 @@ use crate::{
     telemetry::{error_latch::ErrorLatch, metrics::Counter},
 };
 
-/// The size of the events in memory.
+/// The maximum size of the events in memory.
 const MAX_BYTES: usize = 4 << 20;
-/// Events that are read from the store at a time.
+/// The maximum number of events that are read from the store at a time.
 pub const MAX_READ: usize = 1000;
-/// Reads of a filtered page. A page without a match may therefore not be the last.
+/// The maximum number of reads for a filtered page. A page without a match may therefore not be
+/// the last.
 const MAX_READS: usize = 10;
-/// Pages that are read at a time with one API key. A thousand of them must not delay the
-/// reads of others, and a page of events is the longest read there is.
+/// The maximum number of pages that are read concurrently with one API key. A thousand of them
+/// must not delay the reads of others, and a page of events is the longest read there is.
 const MAX_PAGES_AT_A_TIME: usize = 2;
 /// The pause after the store could not be read.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// An event as clients get it.
+/// An event as clients receive it.
 #[derive(Debug)]
 pub struct SerializedEvent {
     pub id: EventId,
@@ -77,7 +78,7 @@ impl SerializedEvent {
         &self.block[self.json_start..self.block.len() - 2]
     }
 
-    /// The JSON, without copying it.
+    /// Returns the JSON without copying it.
     pub fn json_bytes(&self) -> Bytes {
         self.block.slice_ref(self.json())
     }
@@ -89,18 +90,18 @@ pub type Events = Vec<Arc<SerializedEvent>>;
 pub struct Page {
     /// The events that the reader wants.
     pub events: Events,
-    /// Where it ends: behind the events that were left out.
+    /// The position at the end of the page, after the events that were left out.
     pub end: EventId,
     /// True if the end of the log was reached.
     pub is_complete: bool,
 }
 
-/// The line of readers that scan one at a time: those of an API key, or all webhooks. It is
-/// served first come, first served, and all lines are served in turn.
+/// A queue of readers that scan one at a time: those of an API key, or all webhooks. It is served
+/// first come, first served, and all queues are served in turn.
 #[derive(Debug)]
 pub struct ScanQueue {
     turn: Mutex<()>,
-    /// For pages that are read.
+    /// Limits the pages that are read concurrently.
     reads: Semaphore,
 }
 
@@ -114,52 +115,53 @@ impl Default for ScanQueue {
 }
 
 impl ScanQueue {
-    /// Starts to read a page, if this key does not read others.
+    /// Starts to read a page, unless too many are being read with this key.
     pub fn try_read_page(&self) -> Option<SemaphorePermit<'_>> {
         self.reads.try_acquire().ok()
     }
 
-    /// Waits for the pages that others read with this key, first come, first served.
+    /// Waits until fewer pages are being read with this key, first come, first served.
     pub async fn read_page(&self) -> SemaphorePermit<'_> {
         let permit = self.reads.acquire().await;
         permit.expect("the semaphore is never closed")
     }
 }
 
-/// The turn of a reader to scan, until it is dropped.
+/// A reader's turn to scan. Dropping it ends the turn.
 pub struct Turn<'a> {
     _of_queue: MutexGuard<'a, ()>,
     _of_all: MutexGuard<'a, ()>,
 }
 
-/// Where events are read from.
+/// The source of the events of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadFrom {
-    /// Every event that was acknowledged before the read.
+    /// The store, with every event that was acknowledged before the read.
     Store,
-    /// The same, in descending order: after a position means before it.
+    /// The store, in descending order: the events after a position are those before it in the
+    /// log.
     StoreDesc,
-    /// What is in memory, if the position is. Only for subscribers: they are told when there
-    /// is more.
+    /// Memory, if it has the position, or else the store. Only for subscribers: they are told
+    /// when there is more.
     Memory,
 }
 
 pub struct EventTail {
     store: Arc<Store>,
-    /// `None` if nobody keeps them up to date.
+    /// The newest events, or `None` while no task keeps them up to date.
     newest: RwLock<Option<Newest>>,
     /// Changes when there may be something to read.
     changes: watch::Sender<()>,
     subscribed: Notify,
-    /// Held by the one who scans.
+    /// Held by the reader that scans.
     scan: Mutex<()>,
     /// Events that were read and left out by a filter.
     pub skipped: Counter,
 }
 
-/// Consecutive events.
+/// Consecutive events in memory.
 struct Newest {
-    /// The position before the first of them.
+    /// The position before the first event.
     start: EventId,
     events: VecDeque<Arc<SerializedEvent>>,
     bytes: usize,
@@ -174,7 +176,7 @@ impl Newest {
         }
     }
 
-    /// The position after the last of them.
+    /// Returns the position after the last event.
     fn end(&self) -> EventId {
         self.events.back().map_or(self.start, |last| last.id)
     }
@@ -190,7 +192,7 @@ impl Newest {
         }
     }
 
-    /// The events after a position; `None` if it is not in memory.
+    /// Returns the events after a position, or `None` if it is not in memory.
     fn after(
         &self,
         position: EventId,
@@ -220,15 +222,16 @@ impl EventTail {
         }
     }
 
-    /// Tells when there may be something to read. Mark the value as seen before reading.
+    /// Returns a receiver that is notified when there may be something to read. Mark the value as
+    /// seen before reading.
     pub fn subscribe(&self) -> watch::Receiver<()> {
         let changes = self.changes.subscribe();
         self.subscribed.notify_one();
         changes
     }
 
-    /// Reads up to `limit` wanted events after a position; without one, from the first.
-    /// Examines at most about 10,000.
+    /// Reads up to `limit` wanted events after a position, or from the first event without one.
+    /// Examines at most about 10,000 events.
     pub async fn find(
         &self,
         from: ReadFrom,
@@ -248,7 +251,7 @@ impl EventTail {
             }
             let _turn = self.turn(queue).await;
             let more = self.examine(from, Some(page.end), wanted, MAX_READ, missing);
-            // Otherwise purged since; the next page says so.
+            // Otherwise the position was purged since; the next page reports that.
             let Ok(more) = more.await? else {
                 break;
             };
@@ -259,7 +262,7 @@ impl EventTail {
         Ok(Ok(page))
     }
 
-    /// Waits for a turn to scan: to read on after a read without a match.
+    /// Waits for a turn to scan, that is, to read further after a read without enough matches.
     pub async fn turn<'a>(&'a self, queue: &'a ScanQueue) -> Turn<'a> {
         Turn {
             _of_queue: queue.turn.lock().await,
@@ -267,8 +270,8 @@ impl EventTail {
         }
     }
 
-    /// Reads up to `size` events after a position, and returns up to `limit` of them that
-    /// are wanted.
+    /// Reads up to `size` events after a position, and returns up to `limit` of them that are
+    /// wanted.
     pub async fn examine(
         &self,
         from: ReadFrom,
@@ -292,7 +295,7 @@ impl EventTail {
             Err(gone) => return Ok(Err(gone)),
         };
         let source = self.store.event_source();
-        // Only what is wanted is serialized.
+        // Only wanted events are serialized.
         let select = |event: &Event| {
             wanted
                 .include(event.kind, event.subject())
@@ -309,8 +312,8 @@ impl EventTail {
         )))
     }
 
-    /// As [`examine`](Self::examine); `None` if the position is not in memory. For
-    /// subscribers.
+    /// Works like [`examine`](Self::examine), but returns `None` if the position is not in
+    /// memory. For subscribers.
     pub fn cached(
         &self,
         after: EventId,
@@ -328,7 +331,8 @@ impl EventTail {
         Some(self.page(events, size, limit, after, |event| event.id, select))
     }
 
-    /// Selects up to `limit` of the events after `start`, of which `size` were asked for.
+    /// Selects up to `limit` of the events after `start`. `size` is the number of events that
+    /// were requested.
     fn page<'a, E: 'a>(
         &self,
         read: impl ExactSizeIterator<Item = &'a E>,
@@ -394,7 +398,7 @@ impl EventTail {
         }
     }
 
-    /// Reads what is new and tells the subscribers.
+    /// Reads new events and tells the subscribers.
     async fn catch_up(&self) -> Result<(), store::Error> {
         loop {
             let end = self.newest.read().expect(LOCK).as_ref().map(Newest::end);
@@ -414,7 +418,7 @@ impl EventTail {
         }
     }
 
-    /// Starts after the newest event. The subscribers read from the store what came before.
+    /// Starts after the newest event. The subscribers read earlier events from the store.
     async fn start_over(&self) -> Result<(), store::Error> {
         let newest = self.store.event_newest().await?;
         let start = newest.map_or(EventId::START, |event| event.id());
@@ -446,7 +450,7 @@ mod tests {
         store::{DatabaseUrl, Options, Role},
     };
 
-    /// A log of this many events about a category.
+    /// Creates a log of this many events about a category.
     async fn open(dir: &Path, events: usize) -> EventTail {
         let file = dir.join("petstore.db");
         let url = DatabaseUrl::Sqlite(file.clone());
@@ -466,7 +470,7 @@ mod tests {
         VisibleEvents::of_types(types)
     }
 
-    /// However many readers wait with one key, a reader with another one is next.
+    /// However many readers wait with one key, a reader with another key is next.
     #[tokio::test]
     async fn keys_take_turns_to_scan() {
         let dir = tempfile::tempdir().unwrap();

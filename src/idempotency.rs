@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use jiff::SignedDuration;
 
-/// How long a key is remembered by the clock of the store: 24 hours at least, even if
+/// The time for which a key is remembered by the clock of the store: at least 24 hours, even if
 /// that clock runs a tenth fast to catch up with the system clock.
 pub const RETENTION: SignedDuration = SignedDuration::from_hours(27);
 
@@ -16,7 +16,7 @@ pub struct IdempotencyKey(String);
 impl IdempotencyKey {
     pub const MAX_CHARS: usize = 255;
 
-    /// Returns `None` if the key is empty, too long, or has other characters.
+    /// Parses a key. Returns `None` if it is empty, too long, or has other characters.
     pub fn parse(key: &[u8]) -> Option<Self> {
         let valid =
             (1..=Self::MAX_CHARS).contains(&key.len()) && key.iter().all(u8::is_ascii_graphic);
@@ -40,7 +40,7 @@ pub struct IdempotentRequest {
 }
 
 impl IdempotentRequest {
-    /// What tells it from all other requests.
+    /// Returns an id that distinguishes the request from all others.
     pub fn id(&self) -> String {
         format!("{} {}", self.api_key_id, self.key.as_str())
     }
@@ -60,11 +60,11 @@ pub enum Idempotent<T> {
 /// A reason to reject a request that can be recorded under its idempotency key
 /// and replayed to a retry.
 pub trait RecordedRejection: Copy + Send + Sync + 'static {
-    /// The code that is stored. It must never change, as records outlive the
-    /// program version that wrote them.
+    /// Returns the code that is stored. It must never change, as records outlive the program
+    /// version that wrote them.
     fn code(self) -> &'static str;
 
-    /// Whether it is recorded. Otherwise a retry is decided again.
+    /// Returns true if the rejection is recorded. Otherwise, a retry is decided again.
     fn is_recorded(self) -> bool {
         true
     }

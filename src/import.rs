@@ -1,4 +1,4 @@
-//! Imports of many animals, in chunks, and how far each has come.
+//! Imports of many animals, in chunks, and the progress of each import.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -11,17 +11,18 @@ use crate::{
     pet::NewPet,
 };
 
-/// The time that an import is remembered for: an interrupted one can be continued, and a
+/// The time for which an import is remembered: an interrupted one can be continued, and a
 /// finished one is not imported twice.
 pub const RETENTION: SignedDuration = SignedDuration::from_hours(90 * 24);
 
-/// The most imports that are remembered, the newest of them.
+/// The maximum number of imports that are remembered: the newest ones.
 pub const MAX_REMEMBERED: i64 = 10_000;
 
-/// The most pets of a chunk: other writes wait for that many.
+/// The maximum number of pets in a chunk, which is what other writes may have to wait for.
 pub const MAX_CHUNK_SIZE: usize = 500;
 
-/// The most bytes of a chunk as JSON: pets and categories with the longest names, escaped.
+/// The maximum size of a chunk as JSON, in bytes: pets and categories with the longest names,
+/// escaped.
 pub const MAX_CHUNK_BYTES: usize = 2 << 20;
 
 /// Identifies an import: the SHA-256 of a file and its format, or random.
@@ -37,7 +38,7 @@ pub struct Import {
     /// The number of pets that were added.
     pub pets: i64,
     pub updated_at: Timestamp,
-    /// `None` if it was interrupted or is running.
+    /// `None` if the import was interrupted or is running.
     pub finished_at: Option<Timestamp>,
 }
 
@@ -53,19 +54,19 @@ pub struct FinishedImport {
 #[serde(rename_all = "camelCase")]
 pub struct ImportChunk {
     pub id: ImportId,
-    /// The number of records that were done before it, and are after it. A record that was
-    /// skipped counts.
+    /// The number of records that are done before the chunk, and after it. A skipped record
+    /// counts.
     pub from: i64,
     pub to: i64,
     pub pets: Vec<NewPet>,
     /// Names for categories. Those whose id or name is taken are skipped.
     pub categories: Vec<Category>,
-    /// The import is complete with it, and never continued.
+    /// True if the import is complete with this chunk, and is never continued.
     pub is_last: bool,
 }
 
 impl ImportChunk {
-    /// Parses the JSON that it serializes to. Returns what is invalid.
+    /// Parses the JSON that a chunk serializes to. Returns a message if it is invalid.
     pub fn parse(json: &str) -> Result<Self, String> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields, rename_all = "camelCase")]

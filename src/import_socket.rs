@@ -1,8 +1,8 @@
 //! The socket beside a served SQLite file, over which `petstore import` and `petstore seed`
 //! hand their animals to the service.
 //!
-//! A client sends a request on a line of JSON and waits for the reply, on a line too. There
-//! is no API key: the socket is for the owner of the file, who can write the file as well.
+//! A client sends a request as a line of JSON and waits for the reply, which is also a line.
+//! There is no API key: the socket is for the owner of the file, who can write the file as well.
 
 mod server;
 
@@ -29,17 +29,18 @@ use crate::{
 
 pub(crate) use server::{ImportFailure, ImportServer, ImportTarget};
 
-/// Further clients are told to try again later.
+/// The maximum number of clients. Further ones are told to try again later.
 const MAX_CONNECTIONS: usize = 8;
 
-/// How long the service waits for a client, which may have been suspended, and the client for
-/// the service.
+/// The maximum time that the service waits for a client, which may have been suspended, and that
+/// the client waits for the service.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A reply is one sentence at most. Another program may have put its own socket there.
+/// The maximum size of a reply, which is at most one sentence. The socket may be that of another
+/// program.
 const MAX_REPLY_BYTES: u64 = 64 << 10;
 
-/// Linux allows 108 bytes for the path of a socket, including a NUL.
+/// The maximum length of a socket address. Linux allows 108 bytes for the path, including a NUL.
 const MAX_ADDRESS_BYTES: usize = 107;
 
 #[derive(Serialize)]
@@ -76,7 +77,7 @@ enum Reply {
     Stopping,
 }
 
-/// Why the service did not do what it was asked for.
+/// An error from a request to the service.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServiceError {
     #[error("the service ended without a reply")]
@@ -102,7 +103,7 @@ pub(crate) enum ServiceError {
 }
 
 impl ServiceError {
-    /// Whether the animals may have been written nevertheless.
+    /// Returns true if the animals may have been written nevertheless.
     pub(crate) fn is_unknown(&self) -> bool {
         matches!(
             self,
@@ -111,23 +112,23 @@ impl ServiceError {
     }
 }
 
-/// What is found at the socket beside a file.
+/// The state of the socket beside a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SocketState {
     Listening {
-        /// Of the service, if it is visible here.
+        /// The process of the service, if it is visible here.
         pid: Option<i32>,
     },
     /// No process listens: its service was killed.
     Stale,
     Missing,
-    /// This user may not connect, for example.
+    /// The state cannot be determined, for example because this user may not connect.
     Unknown,
 }
 
 impl SocketState {
     /// Connects to the socket beside the file at this canonical path. If a process has the file
-    /// open, it may be a service that is just starting, which gets a second.
+    /// open, it may be a service that is just starting, which gets a second to listen.
     pub(crate) async fn find(database: &Path, is_open: bool) -> Self {
         let mut retries = if is_open { 20 } else { 0 };
         loop {
@@ -146,14 +147,14 @@ impl SocketState {
     }
 }
 
-/// A connection of a command to the service.
+/// A connection from a command to the service.
 pub(crate) struct ImportConnection(BufReader<UnixStream>);
 
 impl ImportConnection {
     /// Connects to the service of the file at this canonical path.
     pub(crate) async fn open(database: &Path) -> io::Result<Self> {
         let path = socket_path(database);
-        // A link would be followed, to a service of another kind.
+        // A link might lead to the socket of another kind of service.
         if !fs::symlink_metadata(&path)?.file_type().is_socket() {
             return Err(io::Error::other(format!(
                 "{} is not a socket",
@@ -170,13 +171,13 @@ impl ImportConnection {
         peer.pid().filter(|pid| *pid > 0)
     }
 
-    /// Whether the process of the service has ended, so that it writes nothing anymore.
+    /// Returns true if the process of the service has ended, so that it writes nothing more.
     pub(crate) fn has_ended(&self) -> bool {
         let Some(pid) = self.pid() else {
             return false;
         };
         match fs::read_to_string(format!("/proc/{pid}/stat")) {
-            // A zombie.
+            // The process is a zombie.
             Ok(stat) => (stat.rsplit_once(") ")).is_some_and(|(_, state)| state.starts_with('Z')),
             Err(_) => Path::new("/proc/self").exists(),
         }
@@ -239,8 +240,8 @@ fn socket_path(database: &Path) -> PathBuf {
     side_file(database, "-socket")
 }
 
-/// The path as an address. One that is too long is reached through its folder, which must
-/// stay open meanwhile.
+/// Returns the path as an address. A path that is too long is replaced by one through its folder,
+/// which must stay open while the address is in use.
 fn address(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
     match (path.parent(), path.file_name()) {
         (Some(folder), Some(name)) if path.as_os_str().len() > MAX_ADDRESS_BYTES => {

@@ -6,7 +6,7 @@
 pub struct Invalid {
     /// The JSON member, parameter or command-line value.
     pub field: &'static str,
-    /// What was wrong and what is allowed. Completes a sentence that starts with the field.
+    /// The fault and the allowed values. Completes a sentence that starts with the field.
     pub reason: String,
 }
 

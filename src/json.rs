@@ -18,10 +18,10 @@ use serde_json::value::RawValue;
 
 use crate::invalid::{Invalid, quoted};
 
-/// Why the bytes are not a JSON object.
+/// The reason why the bytes are not a JSON object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
-    /// The bytes are not JSON, or JSON that is not accepted, such as with duplicate
+    /// The bytes are not JSON, or JSON that is not accepted, for example because of duplicate
     /// members.
     #[error("{0}")]
     Malformed(String),
@@ -54,8 +54,8 @@ impl<'a> Object<'a> {
         let object: Self = serde_json::from_str(text).map_err(|e| malformed(e.to_string()))?;
         for (name, value) in &object.0 {
             let text = value.get();
-            // `RawValue` skips over nested values without checking escapes or
-            // duplicate members. Only these can hide such errors.
+            // `RawValue` skips over nested values without checking escapes or duplicate members.
+            // Only the following values can hide such errors.
             let needs_check = match text.as_bytes()[0] {
                 b'"' => text.contains('\\'),
                 first => first == b'{' || first == b'[',
@@ -76,7 +76,7 @@ impl<'a> Object<'a> {
         self.0.get(name).map(|raw| Value(raw.get()))
     }
 
-    /// The names of the members, sorted.
+    /// Returns the names of the members, sorted.
     pub fn names(&self) -> Vec<&str> {
         self.0.keys().map(|name| &**name).collect()
     }
@@ -97,7 +97,7 @@ pub trait FromObject: Sized {
 pub struct Value<'a>(&'a str);
 
 impl<'a> Value<'a> {
-    /// The kind of value, with an article.
+    /// Returns the kind of value, with an article.
     fn kind(self) -> &'static str {
         match self.0.as_bytes()[0] {
             b'"' => "a string",
@@ -136,8 +136,8 @@ impl<'a> Value<'a> {
         Some(values.into_iter().map(|raw| Value(raw.get())).collect())
     }
 
-    /// The exact value of a number that is a whole int64. `1`, `1.0` and `10e-1`
-    /// are equal, as in JSON Schema.
+    /// Returns the exact value of a number that is a whole int64. `1`, `1.0` and `10e-1` are
+    /// equal, as in JSON Schema.
     pub fn as_int64(self) -> Option<i64> {
         // JSON has neither a plus sign nor leading zeros.
         if let Ok(integer) = self.0.parse() {

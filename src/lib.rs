@@ -52,7 +52,7 @@ mod privileges;
 mod single_flight;
 mod tls;
 
-/// What the fuzz targets, and the test of their seeds, use beyond the public interface.
+/// Items beyond the public interface for the fuzz targets and the test of their seeds.
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::{

@@ -1,17 +1,17 @@
-//! The members of a resource that clients set: each is declared once, by its name and type,
-//! and read from JSON or from a row of a table.
+//! The members of a resource that clients set: each is declared once, by its name and type, and
+//! read from JSON or from a row of a table.
 
 use crate::{
     invalid::{Invalid, quoted},
     json::{Object, Value},
 };
 
-/// A type of members. Errors are reasons, which complete a sentence that starts with the
-/// name of the member.
+/// The type of a member. Errors are reasons, which complete a sentence that starts with the name
+/// of the member.
 pub trait Member: Sized {
     /// The kind of JSON value, with an article.
     const KIND: &str;
-    /// Whether clients choose the characters, so that a spreadsheet might run a formula.
+    /// True if clients choose the characters, so that a spreadsheet might run them as a formula.
     const IS_FREE_TEXT: bool = false;
 
     fn from_json(value: Value) -> Result<Self, String>;
@@ -135,7 +135,7 @@ macro_rules! resource {
             /// The names of the members that clients set.
             pub const MEMBERS: &[&str] = &[$($required_name,)* $($optional_name,)*];
 
-            /// The values of these members, in the same order.
+            /// Returns the values of these members, in the same order.
             pub fn cells(&self) -> Vec<$crate::members::Cell> {
                 use $crate::members::Cell;
                 vec![
@@ -146,7 +146,7 @@ macro_rules! resource {
         }
 
         impl $new {
-            /// Has only the members that are required.
+            /// Creates one with only the required members.
             pub fn new($($required: $Required),*) -> Self {
                 Self { $($required,)* $($optional: None,)* }
             }
@@ -202,7 +202,7 @@ macro_rules! resource {
 }
 pub(crate) use resource;
 
-/// `Self` with these fields if all are valid, or else every error.
+/// Evaluates to `Self` with these fields if all are valid, or else to every error.
 macro_rules! all_valid {
     ($($field:ident: $read:expr,)*) => {{
         let mut invalid = Vec::new();

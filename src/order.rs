@@ -23,10 +23,10 @@ pub struct Order {
     pub status: OrderStatus,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    /// When the reservation expires and the order is cancelled, if ever.
+    /// The time at which the reservation expires and the order is cancelled, if ever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// What `updated_at` was when the order was completed.
+    /// The value of `updated_at` when the order was completed.
     #[serde(skip)]
     pub completed_at: Option<Timestamp>,
 }
@@ -59,7 +59,7 @@ impl Order {
         })
     }
 
-    /// The order as it was when it was placed.
+    /// Returns the order as it was when it was placed.
     pub fn into_placed(self) -> Self {
         Self {
             status: OrderStatus::Placed,
@@ -68,7 +68,7 @@ impl Order {
         }
     }
 
-    /// The order as it was after a transition. Only a completed order can have changed
+    /// Returns the order as it was after a transition. Only a completed order can have changed
     /// since.
     pub fn into_changed_by(self, transition: Transition) -> Self {
         match (transition, self.completed_at) {
@@ -132,7 +132,7 @@ impl Status for OrderStatus {
 }
 
 impl OrderStatus {
-    /// How an order with this status claims its pet.
+    /// Returns the claim of an order with this status on its pet.
     pub fn claim(self) -> Option<Claim> {
         match self {
             Self::Placed => Some(Claim::Reserved),
@@ -142,7 +142,7 @@ impl OrderStatus {
     }
 }
 
-/// Which orders a list returns.
+/// The filter of a list of orders.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct OrderFilter {
     pub status: Option<OrderStatus>,
@@ -224,8 +224,8 @@ pub struct NewOrder {
 }
 
 impl NewOrder {
-    /// An order placed now, whose reservation expires after `reserve_for`, if
-    /// ever. Timestamps have microsecond precision, as in the database.
+    /// Creates an order placed now, whose reservation expires after `reserve_for`, if ever.
+    /// Timestamps have microsecond precision, as in the database.
     pub fn new(pet_id: PetId, now: Timestamp, reserve_for: Option<SignedDuration>) -> Self {
         let created_at = truncate_to_microseconds(now);
         Self {
@@ -248,7 +248,7 @@ impl NewOrder {
     }
 }
 
-/// How an order is changed.
+/// A change of the status of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transition {
     Complete,
@@ -257,7 +257,7 @@ pub enum Transition {
 }
 
 impl Transition {
-    /// The status that the order must have.
+    /// Returns the status that the order must have.
     pub fn required_status(self) -> OrderStatus {
         match self {
             Self::Complete | Self::Cancel => OrderStatus::Placed,
@@ -265,7 +265,7 @@ impl Transition {
         }
     }
 
-    /// The resulting status of the order.
+    /// Returns the resulting status of the order.
     pub fn order_status(self) -> OrderStatus {
         match self {
             Self::Complete => OrderStatus::Completed,
@@ -274,7 +274,7 @@ impl Transition {
         }
     }
 
-    /// The resulting status of the pet.
+    /// Returns the resulting status of the pet.
     pub fn pet_status(self) -> PetStatus {
         match self {
             Self::Complete => PetStatus::Sold,
@@ -282,7 +282,7 @@ impl Transition {
         }
     }
 
-    /// Why it is not possible.
+    /// Returns the rejection for an order that does not allow the transition.
     pub fn rejection(self) -> OrderRejection {
         match self {
             Self::Complete | Self::Cancel => OrderRejection::OrderNotOpen,
@@ -291,7 +291,7 @@ impl Transition {
     }
 }
 
-/// Why an order was not placed or changed.
+/// The reason why an order was not placed or changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrderRejection {
     NoSuchPet,

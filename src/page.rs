@@ -58,11 +58,11 @@ impl Sort {
     }
 }
 
-/// The list that a cursor belongs to, by a letter of its own.
+/// The list that a cursor belongs to, identified by a letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListKind(pub u8);
 
-/// Where a page ends: what its last item is sorted by.
+/// The end of a page: the sort key of its last item.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// Empty, unless the list is sorted by name.
@@ -85,8 +85,8 @@ pub(crate) const MAX_NAME_CHARS: usize = 64;
 
 /// A keyset cursor: the position at which a page of one query ends.
 ///
-/// Clients treat it as opaque text. It encodes a version, the list, a checksum of the
-/// query, the position, and a checksum of all that, in URL-safe base64.
+/// Clients treat it as opaque text. It encodes a version, the list, a checksum of the query, the
+/// position, and a checksum of these fields, in URL-safe base64.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor {
     pub query: u32,
@@ -150,7 +150,7 @@ pub trait Status: Copy + 'static {
             .ok_or_else(|| Self::invalid(&quoted(text)))
     }
 
-    /// The error for a value that is not a status.
+    /// Returns the error for a value that is not a status.
     fn invalid(got: &str) -> Invalid {
         let all: Vec<_> = Self::ALL.iter().map(|status| status.as_str()).collect();
         let all = all.join(", ");
@@ -161,31 +161,31 @@ pub trait Status: Copy + 'static {
 /// Names and values of query parameters.
 pub type Parameters<'a> = Vec<(&'static str, Cow<'a, str>)>;
 
-/// Which items a list returns. The type also determines the list.
+/// The filter of a list. Its type also determines the list.
 pub trait Filter: Clone + Default + Eq + Hash + Send + 'static {
     const LIST: ListKind;
-    /// Whether the list can be reversed.
+    /// True if the list can be reversed.
     const SORTABLE: bool = true;
 
     type Item;
 
-    /// Takes a query parameter, if it is one of its own.
+    /// Sets a query parameter. Ignores those that do not belong to the filter.
     fn set(&mut self, _name: &str, _value: &str) -> Result<(), Invalid> {
         Ok(())
     }
 
-    /// The query parameters that give this filter, always in the same form.
+    /// Returns the query parameters that produce this filter, always in the same form.
     fn parameters(&self) -> Parameters<'_> {
         Vec::new()
     }
 
-    /// Returns true if an item that an index has found also has the filtered values that the
-    /// index does not have.
+    /// Returns true if an item that an index has found also matches the parts of the filter that
+    /// the index does not cover.
     fn matches(&self, _: &Self::Item) -> bool {
         true
     }
 
-    /// The position by which the list sorts an item.
+    /// Returns the position by which the list sorts an item.
     fn position(&self, item: &Self::Item) -> Position;
 
     /// Moves a position that no page can end at to the edge of the list. A checksum does
@@ -194,13 +194,13 @@ pub trait Filter: Clone + Default + Eq + Hash + Send + 'static {
         Position::of_id(position.id)
     }
 
-    /// Whether the list is sorted by id and new items can appear at its end only.
+    /// Returns true if the list is sorted by id and new items appear only at its end.
     fn is_sorted_by_id(&self) -> bool {
         true
     }
 }
 
-/// Sets a query parameter, unless it is set already.
+/// Sets a query parameter. Fails if it was set already.
 pub(crate) fn set_once<T>(
     name: &'static str,
     parameter: &mut Option<T>,
@@ -218,7 +218,7 @@ pub struct ListQuery<F> {
     pub filter: F,
     pub sort: Sort,
     pub limit: PageLimit,
-    /// Where the previous page ended.
+    /// The end of the previous page.
     pub after: Option<Position>,
 }
 
@@ -255,7 +255,7 @@ impl<F: Filter> ListQuery<F> {
         Ok(parsed)
     }
 
-    /// The query string of the page after `position`.
+    /// Returns the query string of the page after `position`.
     pub fn next(&self, position: Position) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.append_pair("limit", &self.limit.get().to_string());
@@ -268,8 +268,8 @@ impl<F: Filter> ListQuery<F> {
         query.finish()
     }
 
-    /// Builds a page from up to `limit + 1` items. The extra item only shows that there is a
-    /// next page. So does `examined_to`, if not all items were examined.
+    /// Builds a page from up to `limit + 1` items. The extra item only shows that there is a next
+    /// page. So does `examined_to`, if not all items were examined.
     pub(crate) fn page(
         &self,
         mut items: Vec<F::Item>,
@@ -285,7 +285,7 @@ impl<F: Filter> ListQuery<F> {
         }
     }
 
-    /// The parameters that a cursor belongs to.
+    /// Returns the parameters that a cursor belongs to.
     fn parameters(&self) -> Parameters<'_> {
         let mut parameters = self.filter.parameters();
         if self.sort == Sort::Desc {
@@ -301,7 +301,7 @@ impl<F: Filter> ListQuery<F> {
     }
 }
 
-/// One page of a list, and where it ends if there is a next page.
+/// One page of a list, and its end if there is a next page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
     pub items: Vec<T>,

@@ -33,7 +33,7 @@ resource! {
 }
 
 impl PetChange {
-    /// Decides what the change does to a pet, given the order that claims it.
+    /// Decides the effect of the change on a pet, given the claim of an order on it.
     ///
     /// With `expected`, the change is conditional: the pet must still have that
     /// value (optimistic concurrency). Only the order that claims a pet changes its
@@ -61,7 +61,7 @@ impl PetChange {
     }
 }
 
-/// What a change does to a pet.
+/// The effect of a change on a pet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// The pet already has these values; nothing is written.
@@ -70,18 +70,18 @@ pub enum Decision {
     Update(Pet),
 }
 
-/// How an active order claims a pet: no other order can, and no other change of the
+/// The claim of an active order on a pet. It excludes other orders, and other changes of the
 /// pet's status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// By an open order.
+    /// The claim of an open order.
     Reserved,
-    /// By a completed order that was not returned.
+    /// The claim of a completed order that was not returned.
     Sold,
 }
 
-/// Decides whether a pet can be deleted. `expected` as for [`PetChange::decide`]. A sold
-/// pet can: its order remains.
+/// Decides whether a pet can be deleted. `expected` works as in [`PetChange::decide`]. A sold pet
+/// can be deleted: its order remains.
 pub fn decide_deletion(
     before: &Pet,
     expected: Option<&Pet>,
@@ -96,7 +96,7 @@ pub fn decide_deletion(
     }
 }
 
-/// The number of pets by status; the total also counts those without one.
+/// The number of pets by status. The total also counts those without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Inventory {
     pub available: i64,
@@ -115,7 +115,7 @@ impl Inventory {
     }
 }
 
-/// Why a pet was not changed or deleted.
+/// The reason why a pet was not changed or deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PetRejection {
     NoSuchPet,

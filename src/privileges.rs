@@ -1,4 +1,4 @@
-//! The user that this process runs as: root can be given up for another one.
+//! The user that this process runs as. A process of root can continue as another user.
 
 use std::{fs, io, sync::OnceLock};
 
@@ -10,13 +10,13 @@ use rustix::{
 /// The user for whom this process gave up root.
 static SUCCESSOR: OnceLock<u32> = OnceLock::new();
 
-/// The user for whom this process gave up root, if it did.
+/// Returns the user for whom this process gave up root, if it did.
 pub fn successor_of_root() -> Option<u32> {
     SUCCESSOR.get().copied()
 }
 
-/// Continues as this user, with no other group than this one, for good. Must be called before
-/// any thread is started: Linux has a user per thread, which new threads inherit.
+/// Continues permanently as this user, with this group only. Must be called before any thread is
+/// started: Linux has a user per thread, which new threads inherit.
 pub fn give_up_root_for(user: u32, group: u32) -> io::Result<()> {
     let threads = fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
     assert_eq!(threads, 1, "root is given up before threads are started");

@@ -26,7 +26,7 @@ pub struct SingleFlight<T>(Arc<Flights<T>>);
 
 #[derive(Debug)]
 struct Flights<T> {
-    /// The age, from its start, up to which a run is shared with later callers.
+    /// The maximum age of a run, from its start, at which later callers share it.
     max_age: Duration,
     /// The minimum time between the starts of two runs.
     min_interval: Duration,
@@ -55,11 +55,11 @@ struct Flight<T> {
     result: OnceLock<T>,
 }
 
-/// The part of a caller in its flight.
+/// The role of a caller in its flight.
 pub enum Turn<T> {
-    /// Runs the operation.
+    /// The caller runs the operation.
     Leader(Leader<T>),
-    /// Shares the result of the leader.
+    /// The caller shares the result of the leader.
     Follower(T),
 }
 
@@ -70,12 +70,13 @@ pub struct Leader<T> {
 }
 
 impl<T> SingleFlight<T> {
-    /// Shares a run with callers that arrive up to `max_age` after its start, too.
+    /// Creates an instance that also shares a run with callers that arrive up to `max_age` after
+    /// its start.
     pub fn reusing(max_age: Duration) -> Self {
         Self::with(max_age, Duration::ZERO)
     }
 
-    /// Waits between the starts of two runs.
+    /// Creates an instance that leaves at least `min_interval` between the starts of two runs.
     pub fn spaced(min_interval: Duration) -> Self {
         Self::with(Duration::ZERO, min_interval)
     }
@@ -155,7 +156,7 @@ impl<T: Clone> SingleFlight<T> {
 }
 
 impl<T> Flights<T> {
-    /// The last flight if it is recent enough, or else the next one.
+    /// Returns the last flight if it is recent enough, or else the next one.
     fn open_flight(&self, called: Instant) -> Arc<Flight<T>> {
         let mut state = self.state.lock().expect(LOCK);
         let is_recent = |started| started > called || called - started < self.max_age;
@@ -226,14 +227,14 @@ mod tests {
 
     type Waiting<'a, R> = Pin<Box<dyn Future<Output = R> + 'a>>;
 
-    /// Polls a future once, and returns it if it has to wait.
+    /// Polls a future once and returns it. Panics if it is ready.
     fn waiting<'a, R>(future: impl Future<Output = R> + 'a) -> Waiting<'a, R> {
         let mut future: Waiting<R> = Box::pin(future);
         assert!((&mut future).now_or_never().is_none(), "it does not wait");
         future
     }
 
-    /// Waits for a future that must not wait for ever.
+    /// Waits for a future, and panics if that takes too long.
     async fn ended<R>(future: impl Future<Output = R>) -> R {
         timeout(Duration::from_secs(60), future).await.unwrap()
     }
@@ -320,7 +321,7 @@ mod tests {
         let second = waiting(join(&flights));
         assert!(flights.0.state.lock().unwrap().next.is_some());
         let [third, fourth] = [(); 2].map(|()| waiting(join(&flights)));
-        // As if the interval were over; the second has set its timer already.
+        // Ends the interval; the second caller has already set its timer.
         flights.0.state.lock().unwrap().started = None;
         drop(second);
         lead(third).finish("second");
@@ -415,8 +416,8 @@ mod tests {
         assert_eq!(ended(fourth).await.unwrap(), "fourth");
     }
 
-    /// No caller is forgotten or gets the result of a run that started before its call, and
-    /// one operation runs at a time, while half of the callers are cancelled.
+    /// While half of the callers are cancelled, no caller is forgotten or gets the result of a
+    /// run that started before its call, and one operation runs at a time.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn many_callers_come_and_go() {
         let flights = SingleFlight::default();

@@ -1,18 +1,18 @@
-//! Short, visible text in one line, such as a name.
+//! Short, visible text on one line, such as a name.
 
 use compact_str::CompactString;
 use serde::Serialize;
 
 use crate::{case_fold::fold, json::Value, members::Member};
 
-/// At least one character that is not whitespace, and no control characters. Kept exactly as
-/// sent.
+/// Text with at least one character that is not whitespace, and no control characters. It is kept
+/// exactly as sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Text<const MAX_CHARS: usize>(CompactString);
 
 impl<const MAX_CHARS: usize> Text<MAX_CHARS> {
-    /// Returns the reason if it is invalid.
+    /// Parses a text. Returns the reason if it is invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
         check(text, MAX_CHARS)?;
         match text.chars().all(char::is_whitespace) {
@@ -25,7 +25,7 @@ impl<const MAX_CHARS: usize> Text<MAX_CHARS> {
         &self.0
     }
 
-    /// Equal for texts that differ only in case.
+    /// Returns the folded text, which is equal for texts that differ only in case.
     pub fn folded(&self) -> String {
         fold(&self.0)
     }

@@ -9,7 +9,8 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 
-/// Authenticates the server by a certificate that one of these authorities has signed.
+/// Returns a configuration that authenticates the server by a certificate that one of these
+/// authorities has signed.
 pub(crate) fn verifying(authorities: Vec<CertificateDer<'static>>) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(authorities);
@@ -20,8 +21,8 @@ pub(crate) fn verifying(authorities: Vec<CertificateDer<'static>>) -> ClientConf
         .with_no_client_auth()
 }
 
-/// Encrypts the connection without authenticating the server. Use it only where
-/// the peer is trusted by other means, or where the operator asked for it.
+/// Returns a configuration that encrypts the connection without authenticating the server. Use it
+/// only where the peer is trusted by other means, or where the operator asked for it.
 pub(crate) fn insecure() -> ClientConfig {
     let provider = Arc::new(ring::default_provider());
     ClientConfig::builder_with_provider(provider.clone())
