@@ -60,7 +60,7 @@ impl Backup {
     }
 }
 
-/// Standard output, for a backup. Warns if it is a file that others can read.
+/// Returns standard output for a backup. Warns if it is a file that others can read.
 fn private_stdout() -> Result<File, Box<dyn Error>> {
     if stdout::is_closed() || io::stdout().is_terminal() {
         return Err("standard output is closed or a terminal; redirect it to a file".into());

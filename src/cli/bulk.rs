@@ -1,4 +1,4 @@
-//! What `petstore import` and `petstore seed` have in common: adding many animals.
+//! Adding many animals, for `petstore import` and `petstore seed`.
 
 use std::{pin::pin, time::Duration};
 
@@ -12,26 +12,27 @@ use crate::{
     store::{DatabaseUrl, ImportError, Importer},
 };
 
-/// How long to wait in silence.
+/// The time to wait before a wait is reported.
 const QUIET_TIME: Duration = Duration::from_secs(3);
 
-/// How long a write that is under way may still take after a signal.
+/// The maximum time that a write in progress may still take after a signal.
 const SIGNAL_GRACE: Duration = Duration::from_secs(2);
 
-/// Why not all animals were added.
+/// The reason why not all animals were added.
 pub struct Stopped {
     reason: String,
-    /// How many were added, and how many more may have been.
+    /// The number of animals that were added, and the number that may have been added in
+    /// addition.
     pub added: u64,
     pub perhaps: u64,
-    /// Whether the command can be repeated to add the rest.
+    /// True if the command can be repeated to add the rest.
     pub can_continue: bool,
-    /// Whether another command adds the rest.
+    /// True if another command adds the rest.
     is_outdated: bool,
 }
 
 impl Stopped {
-    /// "interrupted; 3 of 12 animals were added".
+    /// Formats a message such as "interrupted; 3 of 12 animals were added".
     pub fn message(&self, all: u64, done: &str) -> String {
         let reason = &self.reason;
         let were = if all == 1 { "was" } else { "were" };
@@ -47,7 +48,7 @@ impl Stopped {
     }
 }
 
-/// An animal, and how many records are done with it.
+/// An animal, with the number of records that are done once it is added.
 pub type NumberedPet = (u64, ResolvedPet);
 
 /// Adds the animals that `next` returns until `None`, and names categories. `bar` counts the
@@ -61,7 +62,7 @@ pub async fn add(
     interrupt: &Interrupt,
 ) -> Result<(), Stopped> {
     let is_atomic = importer.is_atomic();
-    // An earlier command has added them, through a service.
+    // An earlier command has added these animals, through a service.
     let earlier = bar.position();
     let stopped = |reason, perhaps| Stopped {
         reason,
@@ -92,7 +93,7 @@ pub async fn add(
         }
         let count = pets.len() as u64;
         let mut names = std::mem::take(&mut categories);
-        // In one order for all, so that commands on a server don't lock each other out.
+        // All commands use the same order, so that they don't lock each other out on a server.
         names.sort_by_key(|category| category.id.get());
         let writer = importer.writer();
         let write = importer.write(pets, names, done, is_last);
@@ -135,7 +136,7 @@ pub async fn add(
     }
 }
 
-/// Waits for whoever writes.
+/// Waits for the current writer.
 #[derive(Clone, Copy)]
 pub struct Wait<'a> {
     pub bar: &'a ProgressBar,
@@ -143,8 +144,8 @@ pub struct Wait<'a> {
 }
 
 impl Wait<'_> {
-    /// The output of a future. `None` if it does not complete soon after a signal. Reports a
-    /// wait that is long.
+    /// Returns the output of a future, or `None` if it does not complete soon after a signal.
+    /// Reports a long wait.
     pub async fn reply<T>(self, writer: &str, future: impl Future<Output = T>) -> Option<T> {
         let report = async {
             let mut waited = QUIET_TIME;

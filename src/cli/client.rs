@@ -28,19 +28,19 @@ use crate::{
     tls,
 };
 
-/// How long it may take to connect, or until the next part of a response arrives.
+/// The maximum time to connect, or until the next part of a response arrives.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// The time that a response may take from its head to its end.
+/// The maximum time that a response may take from its head to its end.
 const MAX_BODY_TIME: Duration = Duration::from_secs(300);
-/// The bytes that a service may send for one request. A page of events, the longest response there is,
-/// has less than a quarter of it.
+/// The maximum number of bytes that a service may send for one request. A page of events, the
+/// longest response there is, takes less than a quarter of it.
 const MAX_RESPONSE: usize = 8 << 20;
-/// The head of a response may be this large.
+/// The maximum size of the head of a response.
 const MAX_HEAD: usize = 64 << 10;
-/// The bytes that a service may send up to the end of the head: the TLS handshake, interim
-/// responses (1xx), the head itself.
+/// The maximum number of bytes that a service may send up to the end of the head: the TLS
+/// handshake, interim responses (1xx), and the head itself.
 const MAX_UNTIL_HEAD: usize = 256 << 10;
-/// The most characters of an error message that are shown.
+/// The maximum number of characters of an error message that are shown.
 const MAX_MESSAGE_CHARS: usize = 1000;
 
 /// The service to use, with the API key in the environment.
@@ -103,14 +103,14 @@ impl ServiceUrl {
         self.uri.authority().map_or("", |it| it.as_str())
     }
 
-    /// The path of the API; the URL may include the version.
+    /// Returns the path of the API. The URL may include the version.
     fn base_path(&self) -> String {
         let path = self.uri.path().trim_end_matches('/');
         format!("{}/v1", path.strip_suffix("/v1").unwrap_or(path))
     }
 }
 
-/// Why a request was not successful.
+/// The reason why a request was not successful.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     #[error("{0}; start the service, or name its URL with --url")]
@@ -156,8 +156,7 @@ impl Client {
         })
     }
 
-    /// Sends a GET request to a path below `/v1`. The service may take `wait` longer to
-    /// respond.
+    /// Sends a GET request to a path below `/v1`. The service may take `wait` longer to respond.
     pub async fn get(
         &mut self,
         path: &str,
@@ -180,8 +179,8 @@ impl Client {
             body: body.map(Bytes::from),
             wait,
         };
-        // The service may have closed it in the meantime. Only a request without effect
-        // can be sent again.
+        // The service may have closed the connection in the meantime. Only a request without
+        // effect can be sent again.
         let is_safe = request.method.is_safe();
         let (status, headers, body) = match self.connection.take().filter(|_| is_safe) {
             Some(connection) => match self.send(connection, &request).await {
@@ -263,7 +262,7 @@ struct ClientRequest<'a> {
     method: Method,
     path: &'a str,
     body: Option<Bytes>,
-    /// How much longer the service may take to respond.
+    /// The additional time that the service may take to respond.
     wait: Duration,
 }
 
@@ -279,7 +278,7 @@ async fn handshake(
     Ok(sender)
 }
 
-/// Reads a body, which the budget of its connection bounds.
+/// Reads a body, whose size is bounded by the budget of its connection.
 async fn read(mut body: Incoming) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut bytes = Vec::new();
     while let Some(frame) = timeout(TIMEOUT, body.frame()).await? {
@@ -293,7 +292,7 @@ fn is_too_long(error: &(dyn Error + 'static)) -> bool {
     error.downcast_ref().is_some_and(is_cause) || error.source().is_some_and(is_too_long)
 }
 
-/// An error with its causes, of which hyper shows none by itself.
+/// Formats an error with its causes, none of which hyper shows by itself.
 fn causes(error: &(dyn Error + 'static)) -> String {
     // An I/O error shows its cause already.
     let source = error.source().filter(|_| !error.is::<io::Error>());
@@ -303,12 +302,12 @@ fn causes(error: &(dyn Error + 'static)) -> String {
     )
 }
 
-/// The message of an Error body; a proxy may have sent something else.
+/// Returns the message of an Error body. A proxy may have sent something else.
 fn error_message(status: StatusCode, body: &[u8]) -> String {
     let error: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let message = error["message"].as_str();
     let message = message.map_or_else(|| format!("response {status}"), shorten);
-    // It comes from elsewhere and may be shown on a terminal.
+    // The message comes from elsewhere and may be shown on a terminal.
     message.replace(char::is_control, "\u{fffd}")
 }
 
@@ -319,7 +318,7 @@ fn shorten(text: &str) -> String {
     }
 }
 
-/// A query parameter of the link to the next page. The rest of the link may name another
+/// Returns a query parameter of the link to the next page. The rest of the link may name another
 /// host, which must not get the API key.
 pub fn next_parameter(headers: &HeaderMap, name: &str) -> Option<String> {
     let link = headers.get(LINK)?.to_str().ok()?;

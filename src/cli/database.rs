@@ -22,8 +22,8 @@ use crate::store::{DatabaseUrl, OpenError, PostgresUrl, give_up_root};
 pub const DEFAULT_FILE: &str = "petstore.db";
 pub const DEFAULT_DATABASE: &str = "sqlite:petstore.db";
 
-/// The database of a command on an existing store. By default, it is that of the packaged
-/// service, if there is one and no file in the current directory.
+/// The database of a command on an existing store. By default, it is the database of the packaged
+/// service, if there is one and the current directory has no file.
 pub struct Database(ServedDatabase);
 
 /// The database that the command line names.
@@ -56,7 +56,7 @@ pub struct PasswordFile {
 }
 
 impl ServedDatabase {
-    /// The options that name the database, for a command that a person can copy.
+    /// Returns the options that name the database, for a command that a person can copy.
     pub fn options(&self) -> String {
         let database = match self.database.to_string() {
             default if default == DEFAULT_DATABASE => String::new(),
@@ -70,7 +70,7 @@ impl ServedDatabase {
         database + &password_file
     }
 
-    /// The database as shown to people.
+    /// Returns the database as shown to people.
     pub fn location(&self) -> String {
         location(&self.database)
     }
@@ -83,12 +83,13 @@ impl ServedDatabase {
         }
     }
 
-    /// The URL to connect to. Prints warnings to standard error.
+    /// Returns the URL to connect to. Prints warnings to standard error.
     pub fn url(&self) -> Result<DatabaseUrl, Box<dyn Error>> {
         self.url_with_warnings(print_warning)
     }
 
-    /// The URL to connect to. Calls `warn` for what makes the connection insecure.
+    /// Returns the URL to connect to. Calls `warn` with every reason why the connection is
+    /// insecure.
     pub fn url_with_warnings(&self, warn: fn(String)) -> Result<DatabaseUrl, Box<dyn Error>> {
         let mut url = self.database.clone();
         match &mut url {
@@ -103,7 +104,7 @@ impl ServedDatabase {
     }
 }
 
-/// A database as shown to people: with the whole path of a file, because they may be in
+/// Returns a database as shown to people: with the whole path of a file, because they may be in
 /// another directory than they think.
 pub fn location(database: &DatabaseUrl) -> String {
     match database {
@@ -129,7 +130,7 @@ impl FromArgMatches for Database {
         let is_default = matches.value_source("database") == Some(ValueSource::DefaultValue);
         if is_default && !Path::new(DEFAULT_FILE).exists() {
             use_packaged_service(&mut database).unwrap_or_else(|reason| {
-                // Not an error of usage, for which clap would end the process with 2.
+                // This is not a usage error, for which clap would exit with 2.
                 status!("petstore: {reason}");
                 process::exit(1);
             });
@@ -180,7 +181,7 @@ impl Args for Database {
 }
 
 impl PasswordFile {
-    /// Adds the password to the URL. Calls `warn` for what makes the connection
+    /// Adds the password to the URL. Calls `warn` with every reason why the connection is
     /// insecure.
     pub fn apply(&self, url: &mut PostgresUrl, warn: fn(String)) -> Result<(), Box<dyn Error>> {
         if let Some(file) = &self.database_password_file {

@@ -21,7 +21,7 @@ use crate::{
     store::{DatabaseUrl, Store},
 };
 
-/// Whether to serve a demo. A database on the command line contradicts it; one in the
+/// The option to serve a demo. A database on the command line contradicts it; one in the
 /// environment is for other commands.
 pub struct Demo(DemoOption);
 
@@ -74,12 +74,12 @@ impl Args for Demo {
     }
 }
 
-/// A temporary database. It is deleted on drop.
+/// A temporary database. Dropping it deletes the database.
 pub struct DemoDatabase(TempDir);
 
 impl DemoDatabase {
     pub fn create() -> io::Result<Self> {
-        // As private as other stores.
+        // The folder is as private as other stores.
         let mut folder = Builder::new();
         let folder = folder.permissions(Permissions::from_mode(0o700));
         folder.prefix("petstore-demo-").tempdir().map(Self)
@@ -99,7 +99,7 @@ impl DemoDatabase {
     }
 }
 
-/// What happened to an animal.
+/// The history of an animal.
 #[derive(Clone, Copy)]
 enum Story {
     /// It has just arrived and has no status yet.

@@ -1,4 +1,4 @@
-//! `petstore doctor`: looks at what an operator would, and says what to do.
+//! `petstore doctor`: diagnoses the installation and suggests fixes.
 
 mod checks;
 mod listeners;
@@ -47,12 +47,12 @@ struct Finding {
     check: &'static str,
     level: Level,
     message: String,
-    /// What to do about it.
+    /// The suggested fix.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
 }
 
-/// The findings so far, and what is being checked.
+/// The findings so far, and the check that is running.
 #[derive(Default)]
 struct Report {
     check: &'static str,
@@ -82,7 +82,7 @@ impl Report {
         self.add(Level::Warning, message, Some(advice.into()));
     }
 
-    /// A problem whose message ends with the advice.
+    /// Adds a problem whose message ends with the advice.
     fn advised_problem(&mut self, message: &str) {
         match message.split_once("; ") {
             Some((message, advice)) => self.problem(message, advice),
@@ -124,12 +124,12 @@ impl Doctor {
         let known = known_variables();
         let mut settings = Report::default();
         checks::environment(settings.on("settings"), &known);
-        // That they cannot be read was a finding about the store.
+        // Unreadable settings were already a finding about the store.
         if !target.is_denied {
             checks::settings(settings.on("settings"), file, &known);
         }
         let mut report = Report::default();
-        // What the service cannot read is a problem, even if root can.
+        // A file that the service cannot read is a problem, even if root can read it.
         let unprivileged = target.database.as_ref().map(ServedDatabase::give_up_root);
         let store = match unprivileged {
             Ok(Err(error)) => {
@@ -172,7 +172,7 @@ impl Doctor {
     }
 }
 
-/// The environment variables of all options, and those that commands read by themselves.
+/// Returns the environment variables of all options, and those that commands read by themselves.
 fn known_variables() -> BTreeSet<String> {
     let mut known = BTreeSet::from(["PETSTORE_KEY".to_string(), "PETSTORE_URL".to_string()]);
     let mut commands = vec![CommandLine::command()];

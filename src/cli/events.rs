@@ -21,18 +21,18 @@ use super::{
 };
 use crate::event::EventId;
 
-/// The longest that the service holds back an empty page.
+/// The maximum time that the service holds back an empty page.
 const MAX_WAIT: Duration = Duration::from_secs(50);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
-/// Without --follow, somebody waits for the end.
+/// The maximum number of retries without --follow, when the caller waits for the end.
 const MAX_RETRIES: u32 = 5;
 
 #[derive(Args)]
 pub struct Events {
     /// Print events as they happen, until you stop it.
     ///
-    /// Without --after, it starts with the next event. If the connection is lost or
-    /// the service restarts, it goes on where it was.
+    /// Without --after, it starts with the next event. If the connection is lost or the service
+    /// restarts, it continues where it stopped.
     #[arg(long, env = "PETSTORE_FOLLOW")]
     follow: bool,
     /// Start after the event with this id, or with the next one (now).
@@ -73,7 +73,7 @@ impl Events {
 struct Reader {
     events: Events,
     client: Client,
-    /// Whether there was a response.
+    /// True if there was a response.
     is_connected: bool,
 }
 
@@ -83,12 +83,12 @@ impl Reader {
         let now = Some("now".into());
         let mut after = self.events.after.clone();
         let end = match self.events.follow {
-            // The position comes first: a long poll that is lost would not tell it.
+            // The position comes first: a lost long poll would not return it.
             true => {
                 after = after.or(now);
                 None
             }
-            // What happens while it is printed does not delay the end.
+            // Events that happen while the log is printed do not delay the end.
             false => Some(self.page(&now).await?.1.sequence),
         };
         loop {
@@ -133,7 +133,7 @@ impl Reader {
             };
             let is_final = match &failure {
                 Failure::Rejected { .. } | Failure::TooLong(_) => true,
-                // Probably a wrong URL.
+                // The URL is probably wrong.
                 Failure::NoResponse(_) if !self.is_connected => true,
                 _ => !self.events.follow && retries == MAX_RETRIES,
             };
@@ -151,7 +151,7 @@ impl Reader {
             sleep(match failure {
                 Failure::Unavailable { retry_after, .. } => delay.max(retry_after),
                 _ => {
-                    // To tell at once when it is back.
+                    // No wait, to notice immediately when the service is back.
                     wait = Duration::ZERO;
                     delay
                 }
@@ -177,7 +177,7 @@ impl Events {
     }
 }
 
-/// The message of a failure, and what to do about an expired position.
+/// Returns the message of a failure, with advice for an expired position.
 fn explain(failure: Failure) -> String {
     match failure {
         Failure::Rejected {
@@ -191,7 +191,7 @@ fn explain(failure: Failure) -> String {
     }
 }
 
-/// An event as a line for people: when, what, and by whom.
+/// Formats an event as a line for people: its time, its change and its author.
 fn readable(json: &str) -> serde_json::Result<String> {
     let event: Value = serde_json::from_str(json)?;
     // Names may contain characters that change how the rest of the line is shown.
@@ -218,7 +218,8 @@ fn is_broken_pipe(error: &(dyn Error + 'static)) -> bool {
     error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Without a thread that waits for it, a closed pipe would be noticed only by the next event.
+/// Exits when standard output is closed. Without a thread that waits for this, a closed pipe
+/// would be noticed only by the next event.
 fn exit_when_stdout_is_closed() {
     let stdout = io::stdout();
     let mut closed = [PollFd::new(&stdout, PollFlags::empty())];

@@ -77,7 +77,7 @@ impl Export {
         if self.orders { "orders" } else { "animals" }
     }
 
-    /// Says how many records were exported, if anybody wanted them all.
+    /// Reports the number of exported records, unless the reader closed the pipe.
     fn report(&self, exported: Option<u64>) {
         if let Some(count) = exported {
             let noun = if self.orders { "order" } else { "animal" };
@@ -86,8 +86,8 @@ impl Export {
         }
     }
 
-    /// Returns how many records there are, or `None` if the reader closed the pipe, as `head`
-    /// does when it has read enough.
+    /// Writes the records. Returns their number, or `None` if the reader closed the pipe, as
+    /// `head` does when it has read enough.
     fn write(
         &self,
         format: Format,

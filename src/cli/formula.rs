@@ -1,10 +1,11 @@
-//! CSV injection: a spreadsheet runs a cell that begins like a formula. Such a name is
-//! exported with an apostrophe in front, as OWASP recommends, and imported without it.
+//! CSV injection: a spreadsheet runs a cell that begins like a formula. Such a name is exported
+//! with an apostrophe in front, as OWASP recommends, and imported without it.
 //!
-//! Where the decimal separator is a comma, spreadsheets split at semicolons, whatever
-//! the delimiter of the file; so each part between semicolons is escaped on its own.
+//! In locales whose decimal separator is a comma, spreadsheets split at semicolons, whatever the
+//! delimiter of the file; so each part between semicolons is escaped on its own.
 
-/// What a formula begins with. Spreadsheets take the full-width forms for the others.
+/// The characters that a formula can begin with. Spreadsheets treat the full-width forms like the
+/// others.
 const TRIGGERS: [char; 11] = ['=', '+', '-', '@', '＝', '＋', '－', '＠', '\t', '\r', '\n'];
 
 pub fn escape(text: &str) -> String {
@@ -24,8 +25,8 @@ pub fn unescape(cell: &str) -> String {
     parts.collect::<Vec<_>>().join(";")
 }
 
-/// Whether a text is a formula, or one behind apostrophes: a name that looks escaped
-/// gets one more, so that it is not mistaken for the name without.
+/// Returns true if a text is a formula, or a formula behind apostrophes: a name that looks
+/// escaped gets one more, so that it is not mistaken for the name without it.
 fn is_formula(text: &str) -> bool {
     // Spreadsheets skip spaces, and quotes that are not around a whole cell.
     let skipped = |c: char| c == '"' || c.is_whitespace() && !TRIGGERS.contains(&c);

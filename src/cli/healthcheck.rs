@@ -18,7 +18,7 @@ use crate::{api::loopback_if_unspecified, tls};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How many columns are shown of what another program says.
+/// The maximum width of another program's response that is shown, in columns.
 const MAX_SHOWN: usize = 60;
 
 #[derive(Args)]
@@ -55,24 +55,24 @@ impl Healthcheck {
     }
 }
 
-/// What came of a readiness probe.
+/// The result of a readiness probe.
 pub enum Readiness {
     Ready,
-    /// With the reason that the service gave, and the status.
+    /// Carries the reason that the service gave, and the status.
     NotReady(String),
-    /// With what it said, in a few words.
+    /// Carries a short description of its response.
     OtherProgram(String),
-    /// With the cause, as the end of a sentence.
+    /// Carries the cause, as the end of a sentence.
     NoResponse(String),
-    /// Nothing listens there.
+    /// Nothing listens at the address.
     Refused,
 }
 
 /// Sends a readiness probe.
 pub fn check_readiness(address: SocketAddr, tls: bool) -> Readiness {
     let (sender, receiver) = mpsc::channel();
-    // On a thread, to bound the total time: the socket's timeouts apply to
-    // each read, and whatever listens there may send one byte at a time.
+    // The probe runs on a thread, to bound the total time: the socket's timeouts apply to each
+    // read, and the other program may send one byte at a time.
     thread::spawn(move || sender.send(probe(address, tls)));
     use io::ErrorKind::{ConnectionRefused, InvalidData, TimedOut, WouldBlock};
     match receiver.recv_timeout(TIMEOUT) {

@@ -27,7 +27,8 @@ use crate::{
     store::{DatabaseUrl, Importer, category_names, explain, finished_import},
 };
 
-/// Invalid lines reported one by one; further ones are only counted.
+/// The maximum number of invalid lines that are reported one by one. Further ones are only
+/// counted.
 const MAX_REPORTED: u64 = 100;
 
 #[derive(Args)]
@@ -76,7 +77,8 @@ impl Import {
         let name = source.name.clone();
         let id = source.id()?;
         if !self.restart && !self.dry_run {
-            // Before the file is checked: the names of categories may have changed since.
+            // This precedes the check of the file: the names of categories may have changed
+            // since.
             if let Some(FinishedImport { pets, at }) = finished_import(&database, id).await? {
                 status!(
                     "Nothing was imported: the content of {name} was already imported at \
@@ -190,22 +192,23 @@ impl Import {
 
 /// A file to import. It is read several times.
 struct Source {
-    /// For messages.
+    /// The name in messages.
     name: String,
     format: Format,
     file: File,
 }
 
-/// What a file has.
+/// The result of checking a file.
 struct Checked {
     valid: u64,
     invalid: u64,
-    /// Categories that get a name.
+    /// The number of categories that get a name.
     new_names: u64,
 }
 
 impl Source {
-    /// Opens a file. What cannot be read twice, such as a pipe, is copied to a temporary file.
+    /// Opens a file. Input that cannot be read twice, such as a pipe, is copied to a temporary
+    /// file.
     fn open(path: &Path, format: Format) -> Result<Self, Box<dyn Error>> {
         let is_stdin = path.as_os_str() == "-";
         let (name, opened) = match is_stdin {
@@ -221,7 +224,7 @@ impl Source {
         if kind.is_dir() {
             return Err(format!("{name} is a folder; name a .csv or .jsonl file in it").into());
         }
-        // What was read of standard input before is not part of it.
+        // A part of standard input that was read before does not belong to the import.
         let file = match kind.is_file() && !is_stdin {
             true => file,
             false => spool(&name, file)?,
@@ -286,7 +289,7 @@ impl Source {
         })
     }
 
-    /// Identifies the import of the same content.
+    /// Returns an id that is the same for every import of this content.
     fn id(&self) -> Result<ImportId, String> {
         let failed = |cause: io::Error| format!("cannot read {}: {cause}", self.name);
         let mut hash = Sha256::new();

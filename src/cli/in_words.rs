@@ -1,4 +1,4 @@
-//! Errors of the operating system in words, for people who don't know its codes.
+//! Explains errors of the operating system, for people who don't know its codes.
 
 use std::{
     borrow::Cow,
@@ -7,8 +7,8 @@ use std::{
 
 use crate::privileges::successor_of_root;
 
-/// A message in which errors of the operating system are in words. It is changed as text,
-/// because they are also inside the errors of libraries, which show nothing else of them.
+/// Replaces errors of the operating system in a message with explanations. It works on text,
+/// because they are also inside the errors of libraries, which expose nothing else of them.
 pub fn in_words(message: &str) -> String {
     let (mut text, mut rest) = (String::new(), message);
     while let Some((before, after)) = rest.split_once(MARK) {
@@ -27,7 +27,8 @@ pub fn in_words(message: &str) -> String {
 
 const MARK: &str = " (os error ";
 
-/// The crate tempfile adds its own name of the file, which nobody has chosen.
+/// Removes the name of a temporary file, which the crate tempfile adds and which means nothing to
+/// the user.
 fn without_temporary_name(text: &str) -> &str {
     let name = text.strip_prefix(" at path \"");
     name.and_then(|name| name.split_once('"'))
@@ -88,7 +89,7 @@ mod tests {
                 format!("one ({refused}), {full}"),
                 "one (nothing listens there), the disk is full; free some space and try again",
             ),
-            // Without words of our own, those of the system remain.
+            // Without an explanation of our own, that of the system remains.
             (odd.to_string(), "Bad file descriptor"),
             (
                 format!("cannot create a.csv: {odd} at path \"/a.csv.partial-1\"; retry"),

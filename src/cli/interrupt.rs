@@ -17,22 +17,22 @@ use tokio::{
 use super::{progress_bar, status};
 use crate::atomic_file::discard_unfinished;
 
-/// Handles signals that would end the process without a word.
+/// Handles signals that would end the process without a message.
 #[derive(Clone)]
 pub struct Interrupt {
     reaction: Arc<Mutex<Reaction>>,
-    /// The signal that the command has to notice.
+    /// The signal that the command is to notice.
     received: watch::Receiver<Option<SignalKind>>,
 }
 
 struct Reaction {
-    /// Ends the process with this sentence on the state of things. `None` if the command
-    /// notices the signal and ends by itself; a second signal ends the process.
+    /// The sentence about the current state with which a signal ends the process. `None` if the
+    /// command notices the signal and ends by itself; a second signal then ends the process.
     sentence: Option<String>,
     bar: WeakProgressBar,
 }
 
-/// A command that a signal has ended.
+/// The error of a command that a signal has ended.
 #[derive(Debug)]
 pub struct Interrupted {
     message: String,
@@ -40,7 +40,7 @@ pub struct Interrupted {
 }
 
 impl Interrupted {
-    /// By convention, 128 plus the number of the signal.
+    /// Returns the exit code: by convention, 128 plus the number of the signal.
     pub fn exit_code(&self) -> u8 {
         exit_code(self.signal)
     }
@@ -59,8 +59,8 @@ fn exit_code(signal: SignalKind) -> u8 {
 }
 
 impl Interrupt {
-    /// From now on, a signal deletes unfinished files, prints this sentence and ends the
-    /// process, whatever that is waiting for.
+    /// Starts to handle signals. From now on, a signal deletes unfinished files, prints this
+    /// sentence and ends the process, whatever the process is waiting for.
     pub fn listen(sentence: &str) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -76,7 +76,7 @@ impl Interrupt {
         }));
         let (sender, received) = watch::channel(None);
         let shared = reaction.clone();
-        // A thread of its own: reading a file does not yield.
+        // A separate thread, because reading a file does not yield.
         thread::spawn(move || {
             runtime.block_on(async {
                 loop {
@@ -92,17 +92,17 @@ impl Interrupt {
         Ok(Self { reaction, received })
     }
 
-    /// From now on, a signal ends the process with this sentence.
+    /// Makes a signal end the process with this sentence, from now on.
     pub fn end_with(&self, sentence: &str) {
         lock(&self.reaction).sentence = Some(sentence.into());
     }
 
-    /// From now on, the command itself notices a signal, and ends soon.
+    /// Leaves it to the command to notice a signal and to end soon, from now on.
     pub fn notice(&self) {
         lock(&self.reaction).sentence = None;
     }
 
-    /// A progress bar that a signal clears.
+    /// Returns a progress bar that a signal clears.
     pub fn progress_bar(&self, unit: &str) -> ProgressBar {
         let bar = progress_bar(unit);
         lock(&self.reaction).bar = bar.downgrade();
@@ -121,7 +121,7 @@ impl Interrupt {
         }
     }
 
-    /// The error of a command that has stopped, because of a signal or not.
+    /// Returns the error of a command that has stopped, because of a signal or not.
     pub fn error(&self, message: String) -> Box<dyn Error> {
         match *self.received.borrow() {
             Some(signal) => Box::new(Interrupted { message, signal }),
@@ -140,7 +140,7 @@ fn react(reaction: &Reaction, signal: SignalKind, received: &watch::Sender<Optio
         None => "stopped at once; the last changes may or may not have been made",
     };
     if !discard_unfinished() {
-        // All is done but for the name of a file.
+        // Everything is done except for the name of a file.
         return;
     }
     if let Some(bar) = reaction.bar.upgrade() {
@@ -155,7 +155,7 @@ fn lock(reaction: &Mutex<Reaction>) -> MutexGuard<'_, Reaction> {
     reaction.expect("no thread panics while holding the lock")
 }
 
-/// SIGHUP, which a closed terminal sends, unless the command was started with `nohup`.
+/// Returns SIGHUP, which a closed terminal sends, unless the command was started with `nohup`.
 pub fn hangup() -> io::Result<Option<Signal>> {
     match is_hangup_ignored() {
         true => Ok(None),
@@ -170,7 +170,7 @@ pub async fn next(signal: &mut Option<Signal>) {
     }
 }
 
-/// Whether the command was started with `nohup`.
+/// Returns true if the command was started with `nohup`.
 fn is_hangup_ignored() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status

@@ -61,7 +61,7 @@ pub struct Create {
         value_name = "SCOPE"
     )]
     scopes: Vec<Scope>,
-    /// How long the key is valid, such as 90d, 12h or 1y.
+    /// Lifetime of the key, such as 90d, 12h or 1y.
     ///
     /// By default, the key never expires.
     #[arg(long, env = "PETSTORE_EXPIRES", value_name = "DURATION", value_parser = expiry, allow_hyphen_values = true)]
@@ -75,7 +75,7 @@ pub struct Rotate {
     /// Id of the key, or its name if no other key has it.
     #[arg(value_name = "ID|NAME")]
     key: String,
-    /// How long the old key stays valid, such as 1h, 24h or 7d; 0s ends it at once.
+    /// Time for which the old key stays valid, such as 1h, 24h or 7d; 0s ends it at once.
     #[arg(
         long,
         env = "PETSTORE_GRACE",
@@ -166,8 +166,8 @@ impl Rotate {
             );
             return Err(format!("{old_key} in {location} {ended}; {instead}").into());
         }
-        // If it was rotated before, its expiry is the end of a grace period: a successor with
-        // that lifetime would be a trap.
+        // If the key was rotated before, its expiry is the end of a grace period: a successor
+        // with that lifetime would be a trap.
         let keys = store.api_key_list().await?;
         let newer = keys.iter().map(|(_, key)| key);
         let newer = newer.filter(|key| key.name == old.name && key.id > old.id);
@@ -245,7 +245,8 @@ async fn open(database: &Database) -> Result<Store, Box<dyn Error>> {
     Ok(Store::open(&database.url()?, &Options::new(Role::Command)).await?)
 }
 
-/// Finds a key by its id, or by a name. Of several with that name, it is the only valid one.
+/// Finds a key by its id or its name. If several keys have the name, exactly one of them must be
+/// valid.
 async fn find(
     store: &Store,
     id_or_name: &str,
@@ -290,7 +291,7 @@ async fn find(
     }
 }
 
-/// A number would be taken for the id of a key.
+/// Parses the name of a new key. A number would be taken for the id of a key.
 fn new_name(text: &str) -> Result<KeyName, String> {
     match text.trim().bytes().all(|byte| byte.is_ascii_digit()) && !text.trim().is_empty() {
         true => Err("a number would be taken for the id of a key; add a word to it".into()),
@@ -298,7 +299,7 @@ fn new_name(text: &str) -> Result<KeyName, String> {
     }
 }
 
-/// A key in messages: by its id, because names are not unique.
+/// Formats a key for messages: with its id, because names are not unique.
 fn shown(key: &ApiKey) -> String {
     format!("key {} ({})", key.id, visible(key.name.as_str()))
 }
@@ -314,8 +315,8 @@ fn validity(key: &ApiKey) -> String {
     expiry.map_or("never expires".into(), |at| format!("expires {at:.0}"))
 }
 
-/// Prints the secret of a key before the key exists: if that fails, there is no valid key
-/// whose secret nobody has.
+/// Prints the secret of a key before the key exists: if that fails, there is no valid key with a
+/// lost secret.
 fn print_secret(secret: &ApiKeySecret) -> CommandResult {
     if stdout::is_null() {
         return Err(
@@ -329,7 +330,7 @@ fn print_secret(secret: &ApiKeySecret) -> CommandResult {
         .map_err(|cause| format!("cannot print the secret: {cause}; no key was created").into())
 }
 
-/// The secret was printed, but its key was not created.
+/// Formats the error for a secret that was printed although its key was not created.
 fn unusable(error: store::Error, database: &Database) -> String {
     let options = database.options();
     match error {
@@ -340,12 +341,12 @@ fn unusable(error: store::Error, database: &Database) -> String {
     }
 }
 
-/// Parses a value. The error does not say what it is about, because clap does.
+/// Parses a value. The error does not name the option, because clap does.
 fn parse<T: FromStr<Err = Invalid>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|invalid: Invalid| invalid.reason)
 }
 
-/// Parses the lifetime of a key and returns when a key created now expires.
+/// Parses the lifetime of a key. Returns the time at which a key created now expires.
 fn expiry(text: &str) -> Result<Timestamp, &'static str> {
     let now = Zoned::new(Clock::system().now(), TimeZone::UTC);
     let span = text.parse::<Span>().ok().filter(|span| span.is_positive());

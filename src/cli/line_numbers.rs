@@ -1,6 +1,6 @@
-//! Line numbers for a parser that reports byte offsets, and quotes that are not closed. The
-//! CSV parser counts LF only, and counts that of CRLF to the line after it. To a quote that is
-//! not closed, it takes all lines up to the next one for a single cell.
+//! Line numbers for a parser that reports byte offsets, and detection of unclosed quotes. The CSV
+//! parser counts only LF, and counts the LF of CRLF as part of the next line. After an unclosed
+//! quote, it takes all lines up to the next quote for a single cell.
 
 use std::{
     collections::VecDeque,
@@ -14,19 +14,19 @@ pub struct LineNumbers<R> {
     cell: Cell,
     /// The line of the last quote that was opened.
     quote_line: u64,
-    /// Where it shows that a quote was not closed, and the line of that quote.
+    /// The offset at which an unclosed quote is detected, and the line of that quote.
     open_quote: Option<(u64, u64)>,
-    /// Offset of the next byte, and the number of its line.
+    /// The offset of the next byte, and the number of its line.
     offset: u64,
     line: u64,
-    /// Whether the next byte is the first of its line, and whether it follows a CR.
+    /// True if the next byte is the first of its line, and true if it follows a CR.
     at_start: bool,
     after_cr: bool,
-    /// Offsets and numbers of lines that are not empty.
+    /// The offsets and numbers of lines that are not empty.
     starts: VecDeque<(u64, u64)>,
 }
 
-/// The part of a cell that a byte follows.
+/// The part of a cell that precedes a byte.
 #[derive(Clone, Copy)]
 enum Cell {
     Start,
@@ -37,7 +37,7 @@ enum Cell {
 }
 
 impl<R> LineNumbers<R> {
-    /// `line` is the number of the first line.
+    /// Creates a reader. `line` is the number of the first line.
     pub fn new(file: R, line: u64, delimiter: u8) -> Self {
         Self {
             file,
@@ -53,8 +53,8 @@ impl<R> LineNumbers<R> {
         }
     }
 
-    /// The number of the first line that starts at an offset or after it and is not empty.
-    /// Offsets ascend from call to call.
+    /// Returns the number of the first line that starts at an offset or after it and is not
+    /// empty. Offsets must ascend from call to call.
     pub fn line_from(&mut self, offset: u64) -> u64 {
         while self.starts.front().is_some_and(|start| start.0 < offset) {
             self.starts.pop_front();
@@ -62,13 +62,13 @@ impl<R> LineNumbers<R> {
         self.starts.front().map_or(self.line, |start| start.1)
     }
 
-    /// The line of the first quote that is not closed, if that shows before an offset.
+    /// Returns the line of the first unclosed quote, if it is detected up to this offset.
     pub fn open_quote_before(&self, offset: u64) -> Option<u64> {
         let open_quote = self.open_quote.filter(|(shows, _)| *shows <= offset);
         open_quote.map(|(_, line)| line)
     }
 
-    /// The line of the quote within which the last byte is that was read.
+    /// Returns the line of the quote that contains the last byte that was read.
     pub fn current_quote(&self) -> Option<u64> {
         matches!(self.cell, Cell::Quoted).then_some(self.quote_line)
     }
@@ -84,7 +84,8 @@ impl<R> LineNumbers<R> {
             (_, b'\r' | b'\n') => Cell::Start,
             (_, byte) if byte == self.delimiter => Cell::Start,
             (Cell::AfterQuote, _) => {
-                // Text after the end of a cell of several lines: this is the start of another.
+                // Text follows a quoted cell of several lines: the closing quote was meant to
+                // open another cell.
                 if self.quote_line < self.line {
                     self.open_quote
                         .get_or_insert((self.offset, self.quote_line));

@@ -21,7 +21,7 @@ pub struct Listen {
         allow_hyphen_values = true
     )]
     listen: SocketAddr,
-    // Without a variable: in Kubernetes, a Service named petstore sets PETSTORE_PORT to a URL.
+    // There is no variable: in Kubernetes, a Service named petstore sets PETSTORE_PORT to a URL.
     /// Port of the service, instead of the one in --listen.
     #[arg(long, value_parser = port, value_name = "PORT", allow_hyphen_values = true)]
     port: Option<u16>,
@@ -33,7 +33,7 @@ impl Listen {
         SocketAddr::new(self.listen.ip(), port)
     }
 
-    /// The option that decides on the port.
+    /// Returns the option that determines the port.
     pub fn option(&self) -> &'static str {
         self.port.map_or("--listen", |_| "--port")
     }
@@ -51,7 +51,7 @@ pub fn socket_address(text: &str) -> Result<SocketAddr, &'static str> {
     }
 }
 
-/// Parses a port, also with the colon that it has in an address.
+/// Parses a port, with or without the colon that it has in an address.
 pub fn port(text: &str) -> Result<u16, &'static str> {
     let text = text.strip_prefix(':').unwrap_or(text);
     let digits = text.bytes().all(|b| b.is_ascii_digit());

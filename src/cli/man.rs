@@ -35,12 +35,13 @@ fn write_pages(command: &Command, directory: &Path) -> io::Result<()> {
     for subcommand in command.get_subcommands().filter(|it| !it.is_hide_set()) {
         write_pages(subcommand, directory)?;
     }
-    // No date, so that builds are reproducible. The blank keeps the date's
-    // position among the arguments of .TH.
+    // There is no date, so that builds are reproducible. The blank keeps the date's position
+    // among the arguments of .TH.
     let page = clap_mangen::Man::new(command.clone())
         .date(" ")
         .source(concat!("petstore ", env!("CARGO_PKG_VERSION")));
-    // Not through a link: another user may have put it there for root to follow.
+    // The file is not opened through a link: another user may have put it there for root to
+    // follow.
     let mut file = File::options()
         .write(true)
         .create(true)

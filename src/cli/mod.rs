@@ -60,8 +60,8 @@ type CommandResult = Result<(), Box<dyn Error>>;
 
 /// Pet store inventory service: HTTP and JSON over SQLite or PostgreSQL.
 ///
-/// Start the service with `petstore serve`, open the console that it prints, or create an
-/// API key with `petstore keys create NAME` and send it as `Authorization: Bearer <KEY>`. Options can
+/// Start the service with `petstore serve`, open the console that it prints, or create an API key
+/// with `petstore keys create NAME` and send it as `Authorization: Bearer <KEY>`. Options can
 /// also be set with the environment variables shown next to them.
 #[derive(Parser)]
 #[command(version, after_help = EXAMPLES, max_term_width = 100)]
@@ -118,7 +118,7 @@ enum Command {
     /// that orders and animals agree. Prints one problem per line to standard
     /// output; if there are any, the exit code is 1.
     Check(check::Check),
-    /// Look at everything that an operator would, and say what to do.
+    /// Diagnose the installation and suggest fixes.
     ///
     /// Checks the store, its API keys, the clock, the free space, whether the service
     /// responds and accepts imports, its metrics, its certificate, and the settings of the
@@ -193,9 +193,9 @@ impl Command {
             Self::Import(import) => &import.database,
             Self::Export(export) => &export.database,
             Self::Seed(seed) => &seed.database,
-            // These first do what only root may do.
+            // These commands first do what only root may do.
             Self::Serve(_) | Self::Copy(_) | Self::Doctor(_) => return Ok(()),
-            // These use no store.
+            // These commands use no store.
             Self::Events(_)
             | Self::Webhooks(_)
             | Self::Healthcheck(_)
@@ -292,9 +292,8 @@ struct WebhookTargets {
     /// 10.1.0.0/16.
     ///
     /// Repeat the option, or separate networks with commas, to allow several. By default,
-    /// webhooks are delivered to public addresses only: with this option, whoever has an
-    /// API key with the scope webhooks:write can have requests sent to the services of that
-    /// network.
+    /// webhooks are delivered to public addresses only: with this option, a client whose API key
+    /// has the scope webhooks:write can have requests sent to the services of that network.
     #[arg(
         long = "webhook-allow-net",
         env = "PETSTORE_WEBHOOK_ALLOW_NET",
@@ -361,8 +360,8 @@ fn progress_bar(unit: &str) -> ProgressBar {
         .with_finish(ProgressFinish::AndClear)
 }
 
-/// Shows the progress of a copy. Announces it with the first report: what is copied has then
-/// turned out to be usable.
+/// Shows the progress of a copy. Prints the announcement with the first report, when the source
+/// has turned out to be usable.
 fn copy_progress(bar: &ProgressBar, announcement: String) -> impl FnMut(u64, u64) {
     let mut announcement = Some(announcement);
     move |done, total| {

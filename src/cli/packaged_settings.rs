@@ -8,10 +8,10 @@ use std::{
 
 use crate::store::DatabaseUrl;
 
-/// Where the settings are, unless the variable names another file.
+/// The file with the settings, unless the variable names another one.
 pub const SETTINGS: &str = "/etc/petstore/petstore.env";
 pub const SETTINGS_VARIABLE: &str = "PETSTORE_PACKAGED_SETTINGS";
-/// What deploy/petstore.service sets.
+/// The values that deploy/petstore.service sets.
 const DIRECTORY: &str = "/var/lib/petstore";
 const DATABASE: &str = "sqlite:/var/lib/petstore/petstore.db";
 
@@ -22,7 +22,8 @@ pub struct PackagedSettings {
 }
 
 impl PackagedSettings {
-    /// `None` if there is no packaged service. An error if only root can read its settings.
+    /// Reads the settings. Returns `None` if there is no packaged service, and an error if only
+    /// root can read its settings.
     pub fn read(file: &Path) -> io::Result<Option<Self>> {
         match fs::read_to_string(file) {
             Ok(text) => Ok(Some(Self {
@@ -38,7 +39,7 @@ impl PackagedSettings {
         value(&self.text, name)
     }
 
-    /// A file, which the service looks for in its own directory.
+    /// Returns the path of a file, which the service looks for in its own directory.
     pub fn path(&self, name: &str) -> Option<PathBuf> {
         self.value(name).map(|file| Path::new(DIRECTORY).join(file))
     }
@@ -58,7 +59,7 @@ impl PackagedSettings {
     }
 }
 
-/// The value of a variable in a file that systemd reads as an `EnvironmentFile`. The last
+/// Returns the value of a variable in a file that systemd reads as an `EnvironmentFile`. The last
 /// assignment counts.
 fn value(settings: &str, name: &str) -> Option<String> {
     let mut assignments = settings.lines().filter_map(|line| {

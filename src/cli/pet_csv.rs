@@ -70,14 +70,14 @@ pub fn read_csv(mut file: impl BufRead + 'static) -> Result<Records, String> {
 const OPEN_QUOTE: &str = "the quote that is opened here is not closed, so it is not known where \
                           the cell ends; close it, or remove it";
 
-/// The line of a quote that swallows the lines after it, if the record that was just read has
-/// one.
+/// Returns the line of a quote that swallows the lines after it, if the record that was just read
+/// has one.
 fn open_quote<R: Read>(reader: &csv::Reader<RecordLimit<LineNumbers<R>>>) -> Option<u64> {
     let lines = &reader.get_ref().file;
     lines.open_quote_before(reader.position().byte())
 }
 
-/// The cause without the position, because lines are numbered otherwise.
+/// Returns the cause without the position, because we number lines differently.
 fn reason(error: &csv::Error) -> String {
     match error.kind() {
         csv::ErrorKind::Io(cause) => cause.to_string(),
@@ -157,9 +157,9 @@ fn detect_delimiter(sep_line: &str, header: &[u8]) -> u8 {
 /// The positions of the columns, taken from the header line.
 struct Columns {
     count: usize,
-    /// Those of the members of an animal.
+    /// The positions of the members of an animal.
     members: Vec<(&'static str, usize)>,
-    /// That of the category's name.
+    /// The position of the category's name.
     category: Option<usize>,
 }
 

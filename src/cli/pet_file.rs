@@ -31,7 +31,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that was chosen, or else that of the file's extension.
+    /// Returns the chosen format, or else that of the file's extension.
     pub fn of(path: &Path, chosen: Option<Self>) -> Result<Self, String> {
         let format = chosen.or_else(|| Self::from_extension(path));
         format.ok_or_else(|| match path.as_os_str().as_encoded_bytes() {
@@ -75,7 +75,7 @@ pub fn read(format: Format, mut file: impl BufRead + 'static) -> Result<Records,
     }
 }
 
-/// What a file is that is evidently not in the format, and what to do about it.
+/// Describes a file that is evidently not in the format, with advice.
 fn other_format(format: Format, start: &[u8]) -> Option<&'static str> {
     let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
     let text = text.trim_ascii_start();
@@ -91,7 +91,7 @@ fn other_format(format: Format, start: &[u8]) -> Option<&'static str> {
              that it is for, and save the table as CSV in UTF-8",
         ),
         ([0x1f, 0x8b, ..], ..) => Some("the file is compressed; unpack it first with gunzip"),
-        // With a byte order mark, or a NUL in the first character.
+        // UTF-16 has a byte order mark, or a NUL in the first character.
         ([0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, _, ..] | [_, 0, ..], ..) => {
             Some("the file is encoded in UTF-16; save it in UTF-8")
         }
@@ -166,10 +166,10 @@ fn pet_from_json(line: &[u8]) -> Result<PetRecord, String> {
     PetRecord::new(&object, category)
 }
 
-/// What is wrong with a line, without the words of the JSON parser.
+/// Describes the fault in a line, without the words of the JSON parser.
 fn malformed(error: &ObjectError) -> String {
     let text = error.to_string();
-    // The line has a number of its own in the file.
+    // The line has its own number in the file.
     let (reason, column) = text.split_once(" at line 1 column ").unwrap_or((&text, ""));
     if reason.starts_with("EOF ") {
         "the JSON object is not complete; put all of it on one line".into()

@@ -1,4 +1,4 @@
-//! Animals as they are read from a file: their categories may be given by name.
+//! Animals as read from a file: their categories may be given by name.
 
 use crate::{
     category::{Category, CategoryId, CategoryName, CategoryNames},
@@ -7,7 +7,7 @@ use crate::{
     pet::NewPet,
 };
 
-/// Why a record could not be read.
+/// The reason why a record could not be read.
 pub enum RecordError {
     /// This record is invalid; the ones after it may be valid.
     Invalid(String),
@@ -23,7 +23,7 @@ pub const NOT_UTF8: &str =
 
 /// An animal in a file.
 pub struct PetRecord {
-    /// Its category is not known yet.
+    /// Has a placeholder for its category.
     pet: NewPet,
     category: CategoryReference,
 }
@@ -39,7 +39,7 @@ pub enum CategoryReference {
 pub type ResolvedPet = (NewPet, Option<Category>);
 
 impl PetRecord {
-    /// Returns what is invalid.
+    /// Creates a record. Returns a message if it is invalid.
     pub fn new(
         members: &impl Members,
         category: Result<CategoryReference, Invalid>,
@@ -53,8 +53,8 @@ impl PetRecord {
         Ok(Self { pet, category })
     }
 
-    /// The pet, if its category is known. Adds a name for its category to `names`, and returns
-    /// it, if the record has one and they have none.
+    /// Returns the pet, if its category is known. If the record has a name for a category without
+    /// one, adds it to `names` and returns it, too.
     pub fn resolve(mut self, names: &mut CategoryNames) -> Result<ResolvedPet, String> {
         let (category_id, new_category) = self.category.resolve(names)?;
         self.pet.category_id = category_id;
@@ -84,7 +84,7 @@ impl<M: Members> Members for UnknownCategory<'_, M> {
 }
 
 impl CategoryReference {
-    /// From cells or members with a number and a name.
+    /// Parses cells or members with a number and a name.
     pub fn parse(number: Option<&str>, name: Option<&str>) -> Result<Self, Invalid> {
         let is_filled = |text: &&str| !text.trim().is_empty();
         let name = name.filter(is_filled).map(String::from);
@@ -108,11 +108,11 @@ impl CategoryReference {
     }
 
     fn resolve(self, names: &mut CategoryNames) -> Result<(i64, Option<Category>), String> {
-        // A name may begin or end with spaces; in a table they are rarely meant.
+        // A name may begin or end with spaces; in a table they are rarely intended.
         let find = |text: &str| names.id(text).or_else(|| names.id(text.trim()));
         match self {
             Self::Id(id) => Ok((id, None)),
-            // It may also be a number.
+            // The text may also be a number.
             Self::Name(text) => {
                 let name = text.trim();
                 let found = find(&text).or_else(|| name.parse().ok());
@@ -150,5 +150,5 @@ impl CategoryReference {
     }
 }
 
-/// Size limit of a JSON line or CSV record: far more than an animal needs.
+/// The maximum size of a JSON line or CSV record: far more than an animal needs.
 pub const MAX_RECORD_BYTES: usize = 64 << 10;

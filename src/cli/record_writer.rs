@@ -13,7 +13,7 @@ pub enum RecordWriter<W: Write> {
 }
 
 impl<W: Write> RecordWriter<W> {
-    /// `columns` are for CSV.
+    /// Creates a writer. `columns` are for CSV.
     pub fn new(format: Format, columns: &[&str], file: W) -> io::Result<Self> {
         Ok(match format {
             Format::Csv => {
@@ -25,7 +25,7 @@ impl<W: Write> RecordWriter<W> {
         })
     }
 
-    /// `cells` are for CSV, in the order of the columns.
+    /// Writes a record. `cells` are for CSV, in the order of the columns.
     pub fn write(
         &mut self,
         record: &impl Serialize,
@@ -48,7 +48,7 @@ impl<W: Write> RecordWriter<W> {
     }
 }
 
-/// The error itself, so that a closed pipe is recognised.
+/// Returns the I/O error itself, so that a closed pipe is recognised.
 fn into_io(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(cause) => cause,
@@ -69,7 +69,7 @@ pub struct PetRow<'a> {
 impl<'a> PetRow<'a> {
     const CATEGORY_COLUMN: usize = 3;
 
-    /// The members of a pet, with the name of its category behind the number.
+    /// Returns the members of a pet, with the name of its category after the number.
     pub fn columns(with_category: bool) -> Vec<&'static str> {
         let mut columns = vec!["id"];
         columns.extend(Pet::MEMBERS);
@@ -91,7 +91,7 @@ impl<'a> PetRow<'a> {
 
     pub fn cells(&self, with_category: bool) -> Vec<String> {
         let mut cells = vec![self.pet.id.get().to_string()];
-        // A negative number is no formula, so only free text is escaped.
+        // A negative number is not a formula, so only free text is escaped.
         cells.extend(
             self.pet
                 .cells()
@@ -118,7 +118,8 @@ pub const ORDER_COLUMNS: [&str; 6] = [
     "expiresAt",
 ];
 
-/// Numbers, words of ours and times: a spreadsheet runs none of them.
+/// Returns the cells of an order: numbers, words of ours and times, none of which a spreadsheet
+/// runs.
 pub fn order_cells(order: &Order) -> Vec<String> {
     let Order {
         id,

@@ -21,8 +21,8 @@ pub struct Seed {
     pub database: Database,
 }
 
-/// The names of the sample categories, and names of animals to choose from. The first
-/// category has id 1.
+/// The names of the sample categories, with names of animals to choose from. The first category
+/// has id 1.
 const CATEGORIES: [(&str, &[&str]); 5] = [
     (
         "Dogs",
@@ -95,7 +95,7 @@ fn count(text: &str) -> Result<u64, String> {
     count.ok_or_else(|| format!("must be a number from 1 to {MAX_COUNT}, such as 1000"))
 }
 
-/// The sample categories, unless a shop already uses one of their ids or names.
+/// Returns the sample categories, unless a shop already uses one of their ids or names.
 fn unused_categories(names: &CategoryNames) -> Vec<Category> {
     let categories = (1..).zip(CATEGORIES).map(|(id, (name, _))| Category {
         id: CategoryId::from_store(id),

@@ -33,19 +33,19 @@ pub fn print_all(bytes: &[u8]) -> io::Result<()> {
     stdout.write_all(bytes).and_then(|()| stdout.flush())
 }
 
-/// Whether it is a regular file.
+/// Returns true if standard output is a regular file.
 pub fn is_file() -> bool {
     fs::metadata(PATH).is_ok_and(|stdout| stdout.is_file())
 }
 
-/// Whether it is /dev/null.
+/// Returns true if standard output is /dev/null.
 pub fn is_null() -> bool {
     let device = |path: &str| fs::metadata(path).map(|file| file.rdev());
     matches!((device(PATH), device("/dev/null")), (Ok(stdout), Ok(null)) if stdout == null)
 }
 
-/// Whether it was closed when the process was started. Rust has then opened /dev/null for
-/// it, for reading and writing.
+/// Returns true if standard output was closed when the process was started. Rust has then opened
+/// /dev/null in its place, for reading and writing.
 pub fn is_closed() -> bool {
     let info = fs::read_to_string("/proc/self/fdinfo/1").unwrap_or_default();
     let mut lines = info.lines();

@@ -18,12 +18,12 @@ pub fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [Stri
     table
 }
 
-/// How many columns of a terminal a text takes: a Chinese character takes two.
+/// Returns the number of terminal columns that a text takes: a Chinese character takes two.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Cuts off what is wider than `max` columns.
+/// Truncates a text that is wider than `max` columns.
 pub fn cut(text: &str, max: usize) -> String {
     if width(text) <= max {
         return text.into();

@@ -1,8 +1,8 @@
-//! Text that somebody else has chosen, such as the name of a file, made harmless for a terminal.
+//! Escapes untrusted text, such as the name of a file, so that it is harmless on a terminal.
 
 use std::path::Path;
 
-/// The text in one line, with escapes for what a terminal would not show but obey.
+/// Returns the text on one line, with escapes for characters that control a terminal.
 pub fn visible(text: &str) -> String {
     let mut visible = String::with_capacity(text.len());
     for character in text.chars() {
@@ -18,13 +18,14 @@ pub fn visible_path(path: &Path) -> String {
     visible(&path.to_string_lossy())
 }
 
-/// Each of the lines, with its end.
+/// Escapes each line separately, and ends each with a line break.
 pub fn lines(text: &str) -> String {
     let lines = text.split('\n');
     lines.map(|line| visible(line) + "\n").collect()
 }
 
-/// Control characters, line separators, and those that change the direction of the text.
+/// Returns true for control characters, line separators, and characters that change the direction
+/// of the text.
 fn is_obeyed(character: char) -> bool {
     character.is_control()
         || matches!(

@@ -23,8 +23,8 @@ pub enum Webhooks {
     Show(One),
     /// Change a webhook, or enable or disable it.
     ///
-    /// A webhook that is enabled again goes on where it stopped; one that was disabled
-    /// because its events had expired, with the next event.
+    /// A webhook that is enabled again continues where it stopped; one that was disabled because
+    /// its events had expired continues with the next event.
     Update(Update),
     /// Delete a webhook with its failed deliveries.
     ///
@@ -35,7 +35,7 @@ pub enum Webhooks {
     /// Deliveries are signed with both secrets for 24 hours. Rotate twice to drop a secret
     /// that has leaked at once.
     RotateSecret(One),
-    /// Send a test message to a receiver and say what came of it.
+    /// Send a test message to a receiver and report the result.
     ///
     /// Exits with 1 if it was not delivered.
     Test(One),
@@ -43,7 +43,7 @@ pub enum Webhooks {
     Deliveries(Deliveries),
     /// Attempt a failed delivery again at once.
     Retry(Retry),
-    /// Deliver the events after another one, once more or for the first time.
+    /// Deliver the events after a given one, again or for the first time.
     Replay(Replay),
 }
 

@@ -1,4 +1,4 @@
-//! What is checked of the store, the machine and the files.
+//! Checks of the store, the machine and the files.
 
 use std::{
     collections::BTreeSet,
@@ -24,17 +24,17 @@ use crate::{
 };
 
 const MIB: u64 = 1 << 20;
-/// Far beyond what the service leaves there between checkpoints.
+/// A size far beyond that of the log between checkpoints.
 const LARGE_WAL: u64 = 256 * MIB;
 const LITTLE_SPACE: u64 = 1024 * MIB;
 const NO_SPACE: u64 = 100 * MIB;
 /// Keys that expire within this time are reported.
 const KEYS_EXPIRE_SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// Certificates are usually renewed earlier.
+/// The time before its expiry at which a certificate is reported. Most are renewed earlier.
 const CERTIFICATE_EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
-/// How far clocks may differ.
+/// The maximum difference between clocks.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
-/// This program is newer.
+/// A time before this program was written.
 const EARLIEST_TIME: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
 pub(super) async fn store(report: &mut Report, target: &Target) -> Option<Inspected> {
@@ -69,7 +69,8 @@ pub(super) async fn store(report: &mut Report, target: &Target) -> Option<Inspec
     let inspected = match inspect(&url).await {
         Ok(inspected) => inspected,
         Err(error) => {
-            // Other commands show the whole path; here are many lines about the same file.
+            // Other commands show the whole path, but this report has many lines about the same
+            // file.
             let message = error.to_string().replace(&location(&url), &shown);
             report.advised_problem(&message);
             return None;
@@ -110,7 +111,7 @@ pub(super) async fn store(report: &mut Report, target: &Target) -> Option<Inspec
     Some(inspected)
 }
 
-/// A database as the operator has named it: a path without a scheme.
+/// Returns a database as the operator has named it: a path without a scheme.
 fn shown(url: &DatabaseUrl) -> String {
     match url {
         DatabaseUrl::Sqlite(path) => path.display().to_string(),
@@ -204,7 +205,7 @@ pub(super) fn disk(report: &mut Report, target: &Target) {
             let store = fs::metadata(path).map_or(0, |file| file.len());
             free_space(report, path, disk.f_bavail * disk.f_frsize, store);
         }
-        // That the folder is missing is a finding about the store.
+        // A missing folder is a finding about the store.
         Err(cause) if is_absent(&cause.into()) => {}
         Err(cause) => {
             let cause = io::Error::from(cause);
@@ -287,7 +288,7 @@ pub(super) fn certificate(report: &mut Report, files: &TlsFiles) {
     }
 }
 
-/// From when until when the first certificate in a PEM file is valid.
+/// Returns the start and the end of the validity of the first certificate in a PEM file.
 fn validity(file: &Path) -> Option<(Timestamp, Timestamp)> {
     let der = CertificateDer::from_pem_file(file).ok()?;
     let certificate = Certificate::from_der(&der).ok()?;

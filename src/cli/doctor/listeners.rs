@@ -1,4 +1,4 @@
-//! Whether the service listens where it should: the port, the import socket, the metrics.
+//! Checks of the listeners of the service: the port, the import socket, the metrics.
 
 use std::{fs, path::Path};
 
@@ -13,7 +13,7 @@ use crate::{
     store::{Inspected, Server},
 };
 
-/// Returns whether the service is ready.
+/// Checks the port. Returns true if the service is ready.
 pub(super) fn port(report: &mut Report, target: &Target, store: Option<&Inspected>) -> bool {
     let option = target.listen_option;
     let elsewhere =
@@ -83,7 +83,7 @@ pub(super) fn port(report: &mut Report, target: &Target, store: Option<&Inspecte
     false
 }
 
-/// Whether the service of a file listens on a port. `None` if the operating system does not say.
+/// Returns true if the service of a file listens on a port, or `None` if that is unknown.
 fn listens(store: Option<&Inspected>, port: u16) -> Option<bool> {
     let Server::Sqlite { import_socket, .. } = &store?.server else {
         return None;
@@ -109,7 +109,7 @@ fn listens(store: Option<&Inspected>, port: u16) -> Option<bool> {
     Some(files.any(|file| sockets.iter().any(|socket| file == Path::new(socket))))
 }
 
-/// The socket beside the file.
+/// Checks the import socket beside the file.
 pub(super) fn imports(report: &mut Report, target: &Target, store: Option<&Inspected>) {
     let server = store.map(|store| &store.server);
     let (
@@ -154,7 +154,7 @@ pub(super) fn metrics(report: &mut Report, target: &Target, is_ready: bool) {
             format!("the service is ready, but does not serve metrics at {address}"),
             "restart it with this --metrics-listen, or correct the address",
         ),
-        // It was a finding already that the service is not there.
+        // The missing service was already a finding.
         Readiness::Refused => {}
         Readiness::OtherProgram(said) => report.problem(
             format!("another program listens at {address}: {said}"),

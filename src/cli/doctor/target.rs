@@ -1,4 +1,4 @@
-//! What is examined: the service that the options describe or, without any, the packaged one.
+//! The service to examine: the one that the options describe or, without any, the packaged one.
 
 use std::{
     net::SocketAddr,
@@ -59,28 +59,28 @@ pub(super) struct ServiceOptions {
     tls_key: Option<PathBuf>,
 }
 
-/// A service to examine. An error says which setting is wrong.
+/// A service to examine. An error names the setting that is wrong.
 pub(super) struct Target {
     pub database: Result<ServedDatabase, String>,
     pub listen: Result<SocketAddr, String>,
-    /// The option that names it.
+    /// The option that sets the address.
     pub listen_option: &'static str,
     pub metrics: Result<Option<SocketAddr>, String>,
     pub tls: TlsFiles,
-    /// Whether the settings of the packaged service were used.
+    /// True if the settings of the packaged service were used.
     pub is_packaged: bool,
-    /// Whether they could not be read.
+    /// True if the settings of the packaged service could not be read.
     pub is_denied: bool,
 }
 
 impl Target {
-    /// The options that name the database, for a command that a person can copy.
+    /// Returns the options that name the database, for a command that a person can copy.
     pub(super) fn options(&self) -> String {
         let database = self.database.as_ref();
         database.map_or(String::new(), ServedDatabase::options)
     }
 
-    /// The file of the store, if it is one.
+    /// Returns the file of the store, if it is one.
     pub(super) fn file(&self) -> Option<&Path> {
         match &self.database.as_ref().ok()?.database {
             DatabaseUrl::Sqlite(path) => Some(path),
@@ -90,7 +90,7 @@ impl Target {
 }
 
 impl ServiceOptions {
-    /// The service to examine. `file` has the settings of the packaged one.
+    /// Returns the service to examine. `file` has the settings of the packaged one.
     pub(super) fn target(&self, file: &Path) -> Target {
         let may_be_packaged = self.database.is_none() && !Path::new(DEFAULT_FILE).exists();
         let packaged = match may_be_packaged {

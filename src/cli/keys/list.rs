@@ -20,7 +20,7 @@ use crate::{
 
 /// The width of the table.
 const COLUMNS: usize = 100;
-/// Wider names are cut off in the table.
+/// The maximum width of a name. Wider names are cut off.
 const NAME_WIDTH: usize = 22;
 
 #[derive(Args)]
@@ -95,7 +95,7 @@ fn json_lines(keys: &[ApiKey], now: Timestamp) -> serde_json::Result<String> {
     Ok(lines)
 }
 
-/// The table, and a line for each key that calls deprecated operations.
+/// Formats the table, and a line for each key that calls deprecated operations.
 fn text(keys: &[ApiKey], now: Timestamp) -> String {
     let header = [
         "ID",
@@ -134,7 +134,7 @@ fn text(keys: &[ApiKey], now: Timestamp) -> String {
     text
 }
 
-/// All cells but the scopes.
+/// Returns all cells except the scopes.
 fn row(key: &ApiKey, now: Timestamp) -> [String; 6] {
     let day = |at: Option<Timestamp>| at.map_or("never".into(), |at| at.strftime("%F").to_string());
     let minute = |at: Timestamp| at.strftime("%F %R").to_string();
@@ -161,7 +161,7 @@ fn names(scopes: Scopes) -> Vec<&'static str> {
     granted.map(Scope::as_str).collect()
 }
 
-/// The scopes in lines of at most `width` characters, or of one scope.
+/// Breaks the scopes into lines of at most `width` characters, or of one scope.
 fn wrap(scopes: Scopes, width: usize) -> Vec<String> {
     if scopes == Scopes::all() {
         return vec!["all".into()];
@@ -181,7 +181,7 @@ fn wrap(scopes: Scopes, width: usize) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// The widest possible rows, short of an id of more than 8 digits.
+    /// Tests the widest possible rows, short of an id of more than 8 digits.
     #[test]
     fn the_table_fits_100_columns() {
         let now: Timestamp = "2026-11-16T09:30:00Z".parse().expect("a time");

@@ -1,4 +1,4 @@
-//! Listening on an address, and what to do if that fails.
+//! Listening on an address, and advice if that fails.
 
 use std::{
     error::Error,
@@ -20,7 +20,7 @@ pub fn bind(
     Ok((listener, address))
 }
 
-/// Says why the service cannot listen, and what to do about it.
+/// Explains why the service cannot listen, with advice.
 fn explain(cause: &io::Error, option: &str, address: SocketAddr) -> String {
     let (ip, port) = (address.ip(), address.port());
     let another = |port: u16| match option {

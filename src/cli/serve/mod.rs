@@ -42,8 +42,8 @@ pub struct Serve {
     listen: Listen,
     /// Address and port to serve Prometheus metrics on, at /metrics.
     ///
-    /// /healthz and /readyz are served there, too. Metrics need no API key, so keep clients away from this address. By
-    /// default, metrics are not served.
+    /// /healthz and /readyz are served there, too. Metrics need no API key, so keep clients away
+    /// from this address. By default, metrics are not served.
     #[arg(
         long,
         env = "PETSTORE_METRICS_LISTEN",
@@ -52,7 +52,7 @@ pub struct Serve {
         allow_hyphen_values = true
     )]
     metrics_listen: Option<SocketAddr>,
-    // Before the database, whose parsing takes away what was typed.
+    // The demo comes before the database, whose parsing removes the typed values.
     #[command(flatten)]
     demo: Demo,
     #[command(flatten)]
@@ -61,7 +61,7 @@ pub struct Serve {
     urls: PublicUrls,
     #[command(flatten)]
     tls: TlsFiles,
-    /// How long an order reserves its animal, such as 30m, 12h or 2d.
+    /// Time for which an order reserves its animal, such as 30m, 12h or 2d.
     ///
     /// An order that is still open after this time expires: it is cancelled, and
     /// the animal is available again. By default, orders don't expire.
@@ -94,7 +94,7 @@ pub struct Serve {
     /// The contract is still served, at /v1/openapi.yaml and /v1/openapi.json.
     #[arg(long, env = "PETSTORE_NO_DOCS")]
     no_docs: bool,
-    /// How long events are kept, such as 12h or 7d.
+    /// Time for which events are kept, such as 12h or 7d.
     ///
     /// A client that has not read the log for longer has to start over.
     #[arg(
@@ -167,11 +167,11 @@ pub struct Serve {
         allow_hyphen_values = true
     )]
     max_connections_per_address: Option<usize>,
-    /// How long to keep serving after a signal to stop, such as 5s.
+    /// Time to keep serving after a signal to stop, such as 5s.
     ///
-    /// Meanwhile /readyz responds with 503 and every connection is closed after its
-    /// next response, so that a load balancer can send requests elsewhere before the
-    /// service stops accepting them.
+    /// During this time, /readyz responds with 503 and every connection is closed after its next
+    /// response, so that a load balancer can send requests elsewhere before the service stops
+    /// accepting them.
     #[arg(
         long,
         env = "PETSTORE_DRAIN_DELAY",
@@ -200,7 +200,7 @@ impl Serve {
         let result = match runtime {
             Ok(runtime) => {
                 let result = runtime.block_on(async { self.serve(listeners?).await });
-                // Does not wait for name lookups.
+                // This does not wait for name lookups.
                 runtime.shutdown_background();
                 result
             }
@@ -220,8 +220,8 @@ impl Serve {
         }
     }
 
-    /// Listens, which needs root for a port below 1024, and then gives up root for the owner of
-    /// the store, before threads are started.
+    /// Binds the listeners, which needs root for a port below 1024, and then gives up root for
+    /// the owner of the store, before threads are started.
     fn bind_and_give_up_root(&self) -> Result<BoundListeners, Box<dyn Error>> {
         let api = bind(self.listen.option(), self.listen.address())?;
         let metrics = self
@@ -255,7 +255,7 @@ impl Serve {
                 _ = interrupt.recv() => "SIGINT",
                 () = interrupt::next(&mut hangup) => "SIGHUP",
             };
-            // A closed terminal may send it twice, by the kernel and by the shell.
+            // A closed terminal may send it twice, through the kernel and through the shell.
             hangup = None;
             signal
         };
@@ -369,7 +369,7 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// How many connections the limit on open files leaves room for.
+/// Returns the number of connections that the limit on open files allows.
 fn max_connections() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(limit.saturating_sub(RESERVED_DESCRIPTORS))

@@ -1,12 +1,12 @@
-//! What the service prints on a terminal when it is ready.
+//! The screen that the service prints on a terminal when it is ready.
 
 use super::super::{counted, shell_quote};
 use crate::api_key::ApiKeySecret;
 
 pub struct StartScreen {
-    /// Where browsers and clients on this machine reach the service, without `/v1`.
+    /// The URL of the service for browsers and clients on this machine, without `/v1`.
     pub base_url: String,
-    /// Where it listens, if the links don't show it.
+    /// The URL that the service listens on, if the links don't show it.
     pub listening: Option<String>,
     pub console: bool,
     pub docs: bool,
@@ -16,11 +16,11 @@ pub struct StartScreen {
     pub keys: KeyAdvice,
 }
 
-/// What to say about API keys.
+/// Advice about API keys.
 pub enum KeyAdvice {
     /// A key was created; this is the only time its secret is shown.
     Created(ApiKeySecret),
-    /// How many keys are valid, and the command that creates one.
+    /// The number of valid keys, and the command that creates one.
     Existing { valid: u64, command: String },
     /// The keys could not be read.
     Unknown,
@@ -90,7 +90,8 @@ impl StartScreen {
     }
 }
 
-/// The path of the console, signed in. A browser does not send the fragment to the service.
+/// Returns the path of the console, signed in. A browser does not send the fragment to the
+/// service.
 pub fn console_path(secret: &ApiKeySecret) -> String {
     format!("/console#key={}", secret.reveal())
 }

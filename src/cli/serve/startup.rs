@@ -1,5 +1,5 @@
-//! Reports that the service has started, and how to use it: a screen on a terminal, log events
-//! otherwise.
+//! Reports that the service has started, and how to use it: with a screen on a terminal, with log
+//! events otherwise.
 
 use std::{
     env,
@@ -20,19 +20,19 @@ use crate::{
     telemetry::log::{stderr_has_color, stderr_is_terminal},
 };
 
-/// What is known once the service is ready.
+/// The addresses and the database of a service that is ready.
 pub struct Start {
     pub scheme: Scheme,
     pub address: SocketAddr,
     pub url: String,
     pub metrics_url: Option<String>,
     pub database: DatabaseUrl,
-    /// Whether the file did not exist.
+    /// True if the file did not exist.
     pub is_new: bool,
 }
 
 impl Serve {
-    /// Reports where the service listens, and how to get an API key.
+    /// Reports the address of the service, and how to get an API key.
     pub(super) async fn report_startup(
         &self,
         store: &Store,
@@ -46,7 +46,7 @@ impl Serve {
         if !is_terminal {
             tracing::info!(url, version, %database, metrics_url, "listening");
             if let Some(secret) = &demo_key {
-                // Its data is made up, and the link is what the demo is for.
+                // The data is made up, and the link is the purpose of the demo.
                 let console_url = base_url.clone() + &console_path(secret);
                 tracing::info!(console_url, "demo ready");
             }
@@ -85,11 +85,12 @@ impl Serve {
             is_demo,
             keys,
         };
-        // Not by `status!`, which would escape the colours.
+        // `status!` would escape the colours.
         let _ = writeln!(io::stderr(), "{}", screen.text(stderr_has_color()));
     }
 
-    /// On a terminal with a database that has no API keys, creates the first one.
+    /// Returns advice about API keys. On a terminal, creates the first key if the database has
+    /// none.
     async fn advise(&self, store: &Store, is_terminal: bool) -> Result<KeyAdvice, store::Error> {
         let now = Clock::system().now();
         let keys = store.api_key_list().await?;
@@ -105,14 +106,14 @@ impl Serve {
         })
     }
 
-    /// The shell command that creates an API key in this database.
+    /// Returns the shell command that creates an API key in this database.
     fn create_key_command(&self) -> String {
         let program = shell_quote(&env::args().next().unwrap_or("petstore".into()));
         format!("{program} keys create NAME{}", self.database.options())
     }
 }
 
-/// The URL of the service for a browser on this machine, without `/v1`.
+/// Returns the URL of the service for a browser on this machine, without `/v1`.
 fn base_url(public_url: Option<&PublicUrl>, scheme: Scheme, address: SocketAddr) -> String {
     let local = || PublicUrl::local(scheme, address);
     let url = public_url.cloned().unwrap_or_else(local).to_string();

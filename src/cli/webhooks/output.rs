@@ -1,4 +1,4 @@
-//! What the commands on webhooks print.
+//! The output of the commands on webhooks.
 
 use std::{
     error::Error,
@@ -17,10 +17,10 @@ use super::super::{
     print, status, table, visible,
 };
 
-/// How long the service may wait for a receiver.
+/// The maximum time that the service may wait for a receiver.
 const TEST_WAIT: Duration = Duration::from_secs(15);
 
-/// The longest table. Its rows are kept until all are known.
+/// The maximum number of rows of a table. Rows are kept until all are known.
 const MAX_ROWS: usize = 100_000;
 
 #[derive(Args)]
@@ -116,7 +116,7 @@ impl Output {
         print(table(header, items?.iter().map(row)).as_bytes())
     }
 
-    /// Prints a webhook, on a terminal with a line for each member.
+    /// Prints a webhook; on a terminal, with a line for each member.
     pub fn print_webhook(&self, webhook: &RawValue) -> CommandResult {
         if self.is_json() {
             return print(format!("{}\n", webhook.get()).as_bytes());
@@ -135,7 +135,7 @@ impl Output {
         print(lines.as_bytes())
     }
 
-    /// Prints the secret alone; as JSON only if that is asked for.
+    /// Prints the secret alone, or JSON only if the user asks for it.
     pub fn print_secret(&self, webhook: &RawValue) -> CommandResult {
         if self.json {
             return print(format!("{}\n", webhook.get()).as_bytes());
@@ -163,7 +163,7 @@ async fn page(
     Ok((serde_json::from_slice(&body)?, next))
 }
 
-/// The members of a webhook in the order in which they are shown on a terminal.
+/// The members of a webhook, in the order in which a terminal shows them.
 const MEMBERS: [&str; 12] = [
     "id",
     "url",
@@ -179,7 +179,7 @@ const MEMBERS: [&str; 12] = [
     "updatedAt",
 ];
 
-/// How a list is shown on a terminal: the header, a row, and what is said if there is none.
+/// The view of a list on a terminal: the header, a row, and the message for an empty list.
 pub type View<const N: usize> = ([&'static str; N], fn(&Value) -> [String; N], &'static str);
 
 pub const WEBHOOKS: View<5> = (
@@ -227,7 +227,8 @@ pub const DELIVERIES: View<6> = (
     "No delivery has failed.",
 );
 
-/// A value for people. Text may contain characters that change how a terminal shows others.
+/// Formats a value for people. Text may contain characters that change how a terminal shows
+/// others.
 pub fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -241,7 +242,7 @@ pub fn types(webhook: &Value) -> String {
     types.map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// A time in seconds.
+/// Formats a time in seconds.
 fn time(value: &Value) -> Option<String> {
     let time: Timestamp = value.as_str()?.parse().ok()?;
     Some(format!("{time:.0}"))
