@@ -201,7 +201,7 @@ CREATE TABLE event_log (
     id              int    PRIMARY KEY CHECK (id = 1),
     source          text   NOT NULL,
     purged_through  bigint NOT NULL DEFAULT 0,
-    decided_through bigint NOT NULL DEFAULT 0
+    stable_through bigint NOT NULL DEFAULT 0
 );
 
 INSERT INTO event_log (id, source) VALUES (1, 'urn:uuid:' || gen_random_uuid());

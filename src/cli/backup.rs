@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 
 use super::{
-    CommandResult, Database, Interrupt, copy_progress, print_warning, status, stdout, visible_path,
+    CommandResult, Database, Interrupt, copy_progress, escape_path, print_warning, status, stdout,
 };
 use crate::store::{DatabaseUrl, backup, backup_to_stream};
 
@@ -40,7 +40,7 @@ impl Backup {
         let to = if is_stdout {
             "standard output".into()
         } else {
-            visible_path(&self.file)
+            escape_path(&self.file)
         };
         let mut progress = copy_progress(&bar, format!("Copying {from} to {to}"));
         let report = |done, total| {

@@ -2,7 +2,9 @@
 
 use clap::Args;
 
-use super::{CommandResult, Database, Interrupt, block_on, counted, print, status, visible};
+use super::{
+    CommandResult, Database, Interrupt, block_on, counted, escape_for_terminal, print, status,
+};
 use crate::store::{DatabaseUrl, check};
 
 #[derive(Args)]
@@ -22,7 +24,10 @@ impl Check {
                 status!("No problems found in {database}.");
                 return Ok(());
             }
-            let lines: String = problems.iter().map(|it| visible(it) + "\n").collect();
+            let lines: String = problems
+                .iter()
+                .map(|it| escape_for_terminal(it) + "\n")
+                .collect();
             print(lines.as_bytes())?;
             let count = counted(problems.len() as u64, "problem");
             let next = match self.database.database {

@@ -13,9 +13,9 @@ use std::{
 use clap::{ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
 
 use super::{
-    UrlParser,
+    UrlParser, escape_path,
     packaged_settings::{PackagedSettings, SETTINGS, SETTINGS_VARIABLE},
-    shell_quote, status, visible_path,
+    shell_quote, status,
 };
 use crate::store::{DatabaseUrl, OpenError, PostgresUrl, give_up_root};
 
@@ -110,7 +110,7 @@ pub fn location(database: &DatabaseUrl) -> String {
     match database {
         DatabaseUrl::Sqlite(file) => {
             let absolute = file.canonicalize().or_else(|_| path::absolute(file));
-            visible_path(absolute.as_ref().unwrap_or(file))
+            escape_path(absolute.as_ref().unwrap_or(file))
         }
         DatabaseUrl::Postgres(url) => url.to_string(),
     }

@@ -10,9 +10,10 @@ use clap::{Args, CommandFactory, builder::FalseyValueParser};
 use serde::Serialize;
 
 use super::{
-    CommandLine, CommandResult, ServedDatabase, block_on, counted, in_words,
+    CommandLine, CommandResult, ServedDatabase, block_on, counted, escape_for_terminal,
+    explain_os_errors,
     packaged_settings::{SETTINGS, SETTINGS_VARIABLE},
-    print, status, visible,
+    print, status,
 };
 use target::ServiceOptions;
 
@@ -69,7 +70,7 @@ impl Report {
         self.findings.push(Finding {
             check: self.check,
             level,
-            message: in_words(&message.into()),
+            message: explain_os_errors(&message.into()),
             advice,
         });
     }
@@ -165,7 +166,7 @@ impl Doctor {
             };
             let advice = found.advice.as_ref();
             let advice = advice.map_or(String::new(), |advice| format!("; {advice}"));
-            let text = visible(&format!("{}{advice}", found.message));
+            let text = escape_for_terminal(&format!("{}{advice}", found.message));
             format!("{level:7}  {:11}  {text}\n", found.check)
         };
         findings.iter().map(line).collect()

@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use super::{
     CommandResult, block_on,
     client::{Client, Failure, ServiceArgs, next_parameter},
-    in_words, status,
+    explain_os_errors, status,
 };
 use crate::event::EventId;
 
@@ -145,7 +145,7 @@ impl Reader {
                     Failure::NoResponse(cause) => cause.clone(),
                     other => other.to_string(),
                 };
-                status!("petstore: {}; retrying", in_words(&cause));
+                status!("petstore: {}; retrying", explain_os_errors(&cause));
             }
             let delay = Duration::from_secs(1 << retries.min(5)).min(MAX_RETRY_DELAY);
             sleep(match failure {

@@ -10,10 +10,10 @@ use clap::Args;
 use indicatif::ProgressBar;
 
 use super::{
-    CommandResult, Database, Interrupt, block_on, counted,
+    CommandResult, Database, Interrupt, block_on, counted, escape_path,
     pet_file::Format,
     record_writer::{ORDER_COLUMNS, PetRow, RecordWriter, order_cells},
-    status, stdout, visible_path,
+    status, stdout,
 };
 use crate::{
     atomic_file::AtomicFile,
@@ -144,7 +144,7 @@ impl Export {
 }
 
 fn not_created(path: &Path, cause: &io::Error) -> String {
-    let file = visible_path(path);
+    let file = escape_path(path);
     match cause.kind() {
         io::ErrorKind::AlreadyExists => {
             format!("{file} already exists; name another file, or delete this one first")

@@ -13,7 +13,7 @@ use clap::Args;
 use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;
 
-use super::{CommandResult, Listen, status, table::cut, visible};
+use super::{CommandResult, Listen, escape_for_terminal, status, table::cut};
 use crate::{api::loopback_if_unspecified, tls};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -99,12 +99,18 @@ fn read_response(response: &str) -> Readiness {
     let message = body["message"].as_str().or(body["code"].as_str());
     if let (Some(status), Some(message), true) = (status, message, body["code"].is_string()) {
         let code = status.split(' ').next().unwrap_or_default();
-        return Readiness::NotReady(format!("{} ({code})", visible(message)));
+        return Readiness::NotReady(format!("{} ({code})", escape_for_terminal(message)));
     }
     Readiness::OtherProgram(match status {
-        Some(status) => format!("it answered {}", cut(&visible(status), MAX_SHOWN)),
+        Some(status) => format!(
+            "it answered {}",
+            cut(&escape_for_terminal(status), MAX_SHOWN)
+        ),
         None if status_line.is_empty() => "it closed the connection".into(),
-        None => format!("it said {}", cut(&visible(status_line), MAX_SHOWN)),
+        None => format!(
+            "it said {}",
+            cut(&escape_for_terminal(status_line), MAX_SHOWN)
+        ),
     })
 }
 

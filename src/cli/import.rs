@@ -16,10 +16,10 @@ use sha2::{Digest, Sha256};
 use super::{
     CommandResult, Database, Interrupt, block_on,
     bulk::{self, Wait},
-    counted,
+    counted, escape_path,
     pet_file::{self, Format},
     pet_record::{PetRecord, RecordError, ResolvedPet},
-    status, visible_path,
+    status,
 };
 use crate::{
     category::CategoryNames,
@@ -216,7 +216,7 @@ impl Source {
                 let stdin = io::stdin().as_fd().try_clone_to_owned();
                 ("standard input".into(), stdin.map(File::from))
             }
-            false => (visible_path(path), File::open(path)),
+            false => (escape_path(path), File::open(path)),
         };
         let failed = |cause: io::Error| format!("cannot read {name}: {}", explain(path, &cause));
         let file = opened.map_err(failed)?;

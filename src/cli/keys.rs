@@ -10,9 +10,8 @@ use jiff::{SignedDuration, Span, Timestamp, Zoned, tz::TimeZone};
 use super::{
     CommandResult, Database, block_on,
     duration::grace,
-    shell_quote, status,
+    escape_for_terminal, shell_quote, status,
     stdout::{self, print_all},
-    visible,
 };
 use crate::{
     api_key::{ApiKey, ApiKeySecret, KeyName, NewApiKey, Scope},
@@ -254,7 +253,7 @@ async fn find(
     database: &Database,
 ) -> Result<ApiKey, String> {
     let (location, options) = (database.location(), database.options());
-    let name = visible(id_or_name);
+    let name = escape_for_terminal(id_or_name);
     let keys = store.api_key_list().await.map_err(|e| e.to_string())?;
     let keys: Vec<_> = keys.into_iter().map(|(_, key)| key).collect();
     let named = |key: &&ApiKey| key.name.as_str() == id_or_name;
@@ -301,7 +300,11 @@ fn new_name(text: &str) -> Result<KeyName, String> {
 
 /// Formats a key for messages: with its id, because names are not unique.
 fn shown(key: &ApiKey) -> String {
-    format!("key {} ({})", key.id, visible(key.name.as_str()))
+    format!(
+        "key {} ({})",
+        key.id,
+        escape_for_terminal(key.name.as_str())
+    )
 }
 
 fn announce(key: &ApiKey, database: &Database) {

@@ -14,13 +14,13 @@ mod export;
 mod formula;
 mod healthcheck;
 mod import;
-mod in_words;
 mod interrupt;
 mod keys;
 mod line_numbers;
 mod listen;
 mod man;
 mod openapi;
+mod os_errors;
 mod packaged_settings;
 mod pet_csv;
 mod pet_file;
@@ -32,7 +32,7 @@ mod serve;
 mod statements;
 mod stdout;
 mod table;
-mod visible;
+mod terminal;
 mod webhooks;
 
 use std::{error::Error, ffi::OsStr, path::PathBuf, process::ExitCode, sync::Arc};
@@ -49,12 +49,12 @@ use crate::{
     webhook::{address::Network, url::UrlPolicy},
 };
 use database::{Database, PasswordFile, ServedDatabase, print_warning};
-use in_words::in_words;
 use interrupt::{Interrupt, Interrupted};
 use listen::{Listen, socket_address};
+use os_errors::explain_os_errors;
 use stdout::print;
 use table::table;
-use visible::{visible, visible_path};
+use terminal::{escape_for_terminal, escape_path};
 
 type CommandResult = Result<(), Box<dyn Error>>;
 
@@ -316,7 +316,7 @@ impl WebhookTargets {
 /// standard error is closed, and it prints nothing that changes the terminal.
 macro_rules! status {
     ($($line:tt)*) => {{
-        let line = $crate::cli::visible::lines(&format!($($line)*));
+        let line = $crate::cli::terminal::escape_lines(&format!($($line)*));
         let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
     }};
 }
@@ -405,7 +405,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            status!("petstore: {}", in_words(&error.to_string()));
+            status!("petstore: {}", explain_os_errors(&error.to_string()));
             let interrupted = error.downcast_ref::<Interrupted>();
             interrupted.map_or(ExitCode::FAILURE, |interrupted| {
                 interrupted.exit_code().into()

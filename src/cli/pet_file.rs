@@ -10,11 +10,11 @@ use std::{
 use clap::ValueEnum;
 
 use super::{
+    escape_path,
     pet_csv::read_csv,
     pet_record::{
         CategoryReference, MAX_RECORD_BYTES, NOT_UTF8, PetRecord, Record, RecordError, Records,
     },
-    visible_path,
 };
 use crate::{
     invalid::Invalid,
@@ -41,7 +41,7 @@ impl Format {
             _ => format!(
                 "{} is neither .csv nor .jsonl; use one of these, or add --format csv or \
                  --format jsonl",
-                visible_path(path)
+                escape_path(path)
             ),
         })
     }

@@ -8,7 +8,7 @@ use std::{
 use clap::Args;
 
 use super::{
-    CommandResult, Database, Interrupt, copy_progress, counted, shell_quote, status, visible_path,
+    CommandResult, Database, Interrupt, copy_progress, counted, escape_path, shell_quote, status,
 };
 use crate::{
     atomic_file::AtomicFile,
@@ -38,10 +38,10 @@ impl Restore {
         let (spooled, name) = if self.file.as_os_str() == "-" {
             (Some(spool(store)?), "standard input".into())
         } else {
-            (None, visible_path(&self.file))
+            (None, escape_path(&self.file))
         };
         let backup = spooled.as_ref().map_or(&*self.file, AtomicFile::path);
-        let announcement = format!("Copying {name} to {}", visible_path(store));
+        let announcement = format!("Copying {name} to {}", escape_path(store));
         let mut progress = copy_progress(&bar, announcement);
         let restored = restore(backup, store, |done, total| {
             progress(done, total);
@@ -64,7 +64,7 @@ impl Restore {
                 error.to_string().replace(&copy, &name)
             })
         })?;
-        status!("Restored {}.", visible_path(&store));
+        status!("Restored {}.", escape_path(&store));
         match content {
             Some(content) => {
                 let counted = |count: i64, noun| counted(count.unsigned_abs(), noun);
@@ -82,7 +82,7 @@ impl Restore {
         }
         if let Some(kept) = kept {
             let file = shell_quote(&kept.to_string_lossy());
-            status!("  The store that was there is {} now.", visible_path(&kept));
+            status!("  The store that was there is {} now.", escape_path(&kept));
             status!("  To undo this, run `petstore restore {file}{options}`.");
             status!("  Delete that file when you no longer need it.");
         }
@@ -100,7 +100,7 @@ fn spool(store: &Path) -> Result<AtomicFile, String> {
         let reason = explain(store, &cause);
         format!(
             "cannot copy standard input beside {}: {reason}",
-            visible_path(store)
+            escape_path(store)
         )
     };
     let file = AtomicFile::create_beside(store).map_err(failed)?;

@@ -1,11 +1,11 @@
 //! Tables of text.
 
-use super::visible;
+use super::escape_for_terminal;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Formats a table with aligned columns.
 pub fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-    let rows = rows.map(|row| row.map(|cell| visible(&cell)));
+    let rows = rows.map(|row| row.map(|cell| escape_for_terminal(&cell)));
     let rows: Vec<_> = [header.map(String::from)].into_iter().chain(rows).collect();
     let width = |column: usize| rows.iter().map(|row| width(&row[column])).max();
     let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));

@@ -324,7 +324,7 @@ impl Builder {
             Some((column, value)) => {
                 let value = value.unwrap_or_else(|| self.bind(Value::text(name.to_string())));
                 let id = self.bind(id);
-                format!("({column}, id) {operator} ({value}, {id})")
+                format!("({column}, {}) {operator} ({value}, {id})", self.id)
             }
         };
         (self.filter(&[is_after]), order)

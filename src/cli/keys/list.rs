@@ -6,9 +6,8 @@ use serde::Serialize;
 
 use super::{
     super::{
-        CommandResult, Database, counted, print, status,
+        CommandResult, Database, counted, escape_for_terminal, print, status,
         table::{cut, table, width},
-        visible,
     },
     shown,
 };
@@ -140,7 +139,7 @@ fn row(key: &ApiKey, now: Timestamp) -> [String; 6] {
     let minute = |at: Timestamp| at.strftime("%F %R").to_string();
     [
         key.id.to_string(),
-        cut(&visible(key.name.as_str()), NAME_WIDTH),
+        cut(&escape_for_terminal(key.name.as_str()), NAME_WIDTH),
         state(key, now).into(),
         day(Some(key.created_at)),
         day(key.last_used_at),

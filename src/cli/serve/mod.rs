@@ -22,7 +22,7 @@ use super::{
     CommandResult, Listen, PublicUrls, ServedDatabase, TlsFiles, WebhookTargets,
     demo::{self, Demo, DemoDatabase},
     duration::{drain_delay, event_age, reservation},
-    in_words, interrupt, socket_address, status,
+    explain_os_errors, interrupt, socket_address, status,
 };
 use crate::{
     api::{self, Origin, RateLimit, Scheme, StreamLimits},
@@ -209,7 +209,7 @@ impl Serve {
         match result {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                let error = in_words(&error.to_string());
+                let error = explain_os_errors(&error.to_string());
                 if stderr_is_terminal() {
                     status!("petstore: {error}");
                 } else {

@@ -14,7 +14,7 @@ use serde_json::{Value, value::RawValue};
 use super::super::{
     CommandResult,
     client::{Client, ServiceArgs, next_parameter},
-    print, status, table, visible,
+    escape_for_terminal, print, status, table,
 };
 
 /// The maximum time that the service may wait for a receiver.
@@ -129,7 +129,7 @@ impl Output {
                 _ => text(&webhook[name]),
             };
             if !value.is_empty() {
-                lines += &format!("{name:15} {}\n", visible(&value));
+                lines += &format!("{name:15} {}\n", escape_for_terminal(&value));
             }
         }
         print(lines.as_bytes())

@@ -292,13 +292,13 @@ async fn check_server(
         problems.extend(problem(count, what));
     }
     // On SQLite, changes by other programs are not logged.
+    progress("what is not what its newest event says");
     for (what, wrong) in [
         ("animals", unlogged::<Pet>(store, "pet").await?),
         ("orders", unlogged::<Order>(store, "order").await?),
         ("categories", unlogged::<Category>(store, "category").await?),
     ] {
         let what = format!("{what} that are not what their newest event says");
-        progress(&what);
         problems.extend(problem(wrong, &what));
     }
     progress("objects of other programs");

@@ -191,7 +191,7 @@ impl Importer {
                 sqlite::run(file.db(), &mut commands, times)?;
                 let [command] = commands;
                 command.finish(Ok(()));
-                let reply = reply.await.unwrap_or(Err(Error::Overloaded))?;
+                let reply = reply.await.expect("the command was finished")?;
                 reply.executed().ok()
             }
             Target::Service(service) => service.write(&chunk).await?,

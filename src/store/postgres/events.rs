@@ -1,4 +1,4 @@
-//! The event log on PostgreSQL. How far it may be read is decided by polling (see `fence`).
+//! The event log on PostgreSQL. How far it may be read is stable by polling (see `watermark`).
 
 use std::{
     sync::{
@@ -22,10 +22,10 @@ use super::{
     },
     Postgres,
     connect::Connector,
-    fence::{Fence, Holders},
     now_micros,
     pool::{LOCK, Parameters, Pool},
     read_first,
+    watermark::{Holders, Watermark},
 };
 use crate::{
     event::{Event, EventId, EventRetention, Gone},
@@ -56,7 +56,7 @@ pub(super) struct EventLog {
     /// Locked by the poll that is running.
     poller: tokio::sync::Mutex<Poller>,
     /// The parameters of the statements that read.
-    decided: Mutex<Decided>,
+    stable: Mutex<StableHead>,
     head: watch::Sender<i64>,
     /// The lag as of the last poll, in microseconds.
     lag: AtomicU64,
@@ -68,13 +68,13 @@ pub(super) struct EventLog {
 
 #[derive(Debug, Default)]
 struct Poller {
-    fence: Fence,
+    watermark: Watermark,
     warned: bool,
 }
 
 /// The last number whose order is final, on a certain server.
 #[derive(Debug, Clone, Copy, Default)]
-struct Decided {
+struct StableHead {
     server: i64,
     head: i64,
 }
@@ -86,7 +86,7 @@ impl EventLog {
             pool: Pool::new(connector, 1),
             polls: SingleFlight::default(),
             poller: tokio::sync::Mutex::default(),
-            decided: Mutex::default(),
+            stable: Mutex::default(),
             head: watch::Sender::new(0),
             lag: AtomicU64::new(0),
             committed,
@@ -101,30 +101,30 @@ impl EventLog {
         }
     }
 
-    fn decided(&self) -> Decided {
-        *self.decided.lock().expect(LOCK)
+    fn stable(&self) -> StableHead {
+        *self.stable.lock().expect(LOCK)
     }
 
     /// Polls once for all concurrent callers. Returns the last number drawn, and whether it
-    /// is decided.
+    /// is stable.
     async fn poll(&self) -> Result<(i64, bool), Error> {
         let poll = async {
             let mut poller = self.poller.lock().await;
-            let advanced = self.advance(&mut poller.fence).await;
+            let advanced = self.advance(&mut poller.watermark).await;
             // Publishes even if only the first step succeeded: the server may be another one.
             self.publish(&mut poller);
             advanced?;
-            let fence = &poller.fence;
-            Ok((fence.last, fence.decided >= fence.last))
+            let watermark = &poller.watermark;
+            Ok((watermark.last, watermark.stable >= watermark.last))
         };
         self.polls.run(poll).await
     }
 
-    async fn advance(&self, fence: &mut Fence) -> Result<(), Error> {
+    async fn advance(&self, watermark: &mut Watermark) -> Result<(), Error> {
         loop {
             let rows = self.pool.read(&LAST, &[]).await?;
-            let (server, last, decided) = read_first(&rows)?;
-            if !fence.begin(server, last, decided) {
+            let (server, last, stable) = read_first(&rows)?;
+            if !watermark.begin(server, last, stable) {
                 return Ok(());
             }
             let rows = self.pool.read(&HOLDERS, &[]).await?;
@@ -139,18 +139,18 @@ impl EventLog {
             if rows.is_empty() || !is_same_server {
                 continue;
             }
-            fence.finish(&holders, Instant::now());
+            watermark.finish(&holders, Instant::now());
             return Ok(());
         }
     }
 
     fn publish(&self, poller: &mut Poller) {
-        let fence = &poller.fence;
-        let (server, head) = (fence.server, fence.decided);
-        *self.decided.lock().expect(LOCK) = Decided { server, head };
+        let watermark = &poller.watermark;
+        let (server, head) = (watermark.server, watermark.stable);
+        *self.stable.lock().expect(LOCK) = StableHead { server, head };
         self.head
             .send_if_modified(|published| std::mem::replace(published, head) != head);
-        let lag = fence.lag(Instant::now());
+        let lag = watermark.lag(Instant::now());
         let lag_micros = lag.map_or(0, |(lag, _)| lag.as_micros() as u64);
         self.lag.store(lag_micros, Ordering::Relaxed);
         match lag {
@@ -181,19 +181,19 @@ impl Postgres {
 
     pub(crate) async fn event_sync(&self) -> Result<(), Error> {
         let deadline = Instant::now() + SYNC_TIMEOUT;
-        let (target, mut is_decided) = self.events.poll().await?;
+        let (target, mut is_stable) = self.events.poll().await?;
         let is_held = || self.events.metrics().lag >= SYNC_TIMEOUT;
-        while !is_decided && !is_held() && Instant::now() < deadline {
+        while !is_stable && !is_held() && Instant::now() < deadline {
             sleep(MIN_POLL_INTERVAL).await;
-            let (last, all_decided) = self.events.poll().await?;
+            let (last, all_stable) = self.events.poll().await?;
             // Numbers drawn since the first poll do not matter.
-            is_decided = all_decided || (last >= target && self.events.decided().head >= target);
+            is_stable = all_stable || (last >= target && self.events.stable().head >= target);
         }
         Ok(())
     }
 
     pub(crate) async fn event_newest(&self) -> Result<Option<Event>, Error> {
-        let Decided { server, head } = self.events.decided();
+        let StableHead { server, head } = self.events.stable();
         let rows = self.reads.read(&NEWEST, &[&server, &head]).await?;
         rows.first().map(Event::from_row).transpose()
     }
@@ -205,7 +205,7 @@ impl Postgres {
         limit: usize,
     ) -> Result<Result<Vec<Event>, Gone>, Error> {
         let (start, limit) = EventId::read_range(after, limit);
-        let Decided { server, head } = self.events.decided();
+        let StableHead { server, head } = self.events.stable();
         let statement = match sort {
             Sort::Asc => &READ,
             Sort::Desc => &READ_DESC,
@@ -230,7 +230,7 @@ impl Postgres {
 
     pub(crate) async fn event_get(&self, id: EventId) -> Result<Option<Event>, Error> {
         for _ in 0..2 {
-            let Decided { server, .. } = self.events.decided();
+            let StableHead { server, .. } = self.events.stable();
             let rows = self.reads.read(&GET, &[&server, &id.sequence]).await?;
             let (is_same_server, event): (_, Joined<Event, i64>) = read_first(&rows)?;
             let event = event.0.filter(|event| event.id() == id);
@@ -245,11 +245,11 @@ impl Postgres {
 
     pub(crate) async fn event_purge(&self, retention: EventRetention) -> Result<u64, Error> {
         self.event_sync().await?;
-        let Decided { server, head } = self.events.decided();
+        let StableHead { server, head } = self.events.stable();
         let age = self.max_age(retention.age);
         let count = i64::try_from(retention.count).unwrap_or(i64::MAX);
         self.background
-            .write(&SAVE_DECIDED, &[&server, &head])
+            .write(&SAVE_STABLE, &[&server, &head])
             .await?;
         let parameters: Parameters = &[&server, &head, &age, &count];
         let purged: i64 = read_first(&self.background.write(&PURGE, parameters).await?)?;
@@ -289,17 +289,17 @@ impl Postgres {
 }
 
 /// The time when the server was started, and when it last recovered from a crash, which resets
-/// its statistics: this identifies the run of a server to which the fence belongs. It may
-/// change without a reason; then the fence is reset.
+/// its statistics: this identifies the run of a server to which the watermark belongs. It may
+/// change without a reason; then the watermark is reset.
 const SERVER: &str = "(SELECT ((extract(epoch FROM pg_postmaster_start_time())
            + coalesce(extract(epoch FROM stats_reset), 0)) * 1000000)::bigint
       FROM pg_stat_bgwriter)";
 
-/// Returns the head: `$2`, which was decided on server `$1`; on another server, the last
-/// number that is known to be decided.
+/// Returns the head: `$2`, which was stable on server `$1`; on another server, the last
+/// number that is known to be stable.
 fn head() -> String {
     format!(
-        "(SELECT CASE WHEN {SERVER} = $1 THEN $2 ELSE decided_through END
+        "(SELECT CASE WHEN {SERVER} = $1 THEN $2 ELSE stable_through END
           FROM event_log WHERE id = 1)"
     )
 }
@@ -307,7 +307,7 @@ fn head() -> String {
 statements! {
     /// The last number drawn. A sequence is not transactional: this is its current state.
     LAST() = format!(
-        "SELECT {SERVER}, CASE WHEN is_called THEN last_value ELSE 0 END, decided_through
+        "SELECT {SERVER}, CASE WHEN is_called THEN last_value ELSE 0 END, stable_through
          FROM events_sequence_seq, event_log WHERE id = 1"
     );
     /// The transactions that may have drawn a number. Returns at least one row. Every role
@@ -332,7 +332,7 @@ statements! {
     );
     /// Returns at least one row, with whether this is server `$1`, and `purged_through`.
     /// Starts at the event of the position `$3`, even if it is beyond the head: another
-    /// replica may have decided more. Purged events are skipped, because their index entries
+    /// replica may have stable more. Purged events are skipped, because their index entries
     /// remain until a vacuum.
     ///
     /// The walk along the index has no upper bound, and the row of `event_log` is found by its
@@ -348,7 +348,7 @@ statements! {
         head()
     );
     /// Like [`READ`], in descending order: from the event of the position `$3`, and without
-    /// one, from the head. The events before a position were decided when a client received it.
+    /// one, from the head. The events before a position were stable when a client received it.
     READ_DESC(Int, Int, Int, Int) = format!(
         "SELECT {SERVER} = $1, purged_through, {} FROM event_log LEFT JOIN LATERAL (
              SELECT {} FROM events WHERE sequence > purged_through AND sequence <= coalesce($3, {})
@@ -359,9 +359,9 @@ statements! {
         head()
     );
     /// Does nothing if another replica is saving it. Locks nothing if there is nothing to save.
-    SAVE_DECIDED(Int, Int) = format!(
-        "UPDATE event_log SET decided_through = $2 WHERE id = (
-             SELECT id FROM event_log WHERE decided_through < $2 AND {SERVER} = $1
+    SAVE_STABLE(Int, Int) = format!(
+        "UPDATE event_log SET stable_through = $2 WHERE id = (
+             SELECT id FROM event_log WHERE stable_through < $2 AND {SERVER} = $1
              FOR NO KEY UPDATE SKIP LOCKED)"
     );
     /// Keeps the newest event up to the head. One replica purges at a time; nothing is locked

@@ -7,7 +7,7 @@ mod connect;
 mod deliveries;
 pub(super) mod error;
 mod events;
-mod fence;
+
 mod load;
 mod migrate;
 mod orders;
@@ -18,6 +18,7 @@ mod session;
 mod snapshot;
 mod table_sql;
 mod url;
+mod watermark;
 mod writer;
 
 use std::{

@@ -3,30 +3,31 @@
 use std::path::Path;
 
 /// Returns the text on one line, with escapes for characters that control a terminal.
-pub fn visible(text: &str) -> String {
-    let mut visible = String::with_capacity(text.len());
+pub fn escape_for_terminal(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
-        match is_obeyed(character) {
-            true => visible.extend(character.escape_debug()),
-            false => visible.push(character),
+        if is_terminal_control(character) {
+            escaped.extend(character.escape_debug());
+        } else {
+            escaped.push(character);
         }
     }
-    visible
+    escaped
 }
 
-pub fn visible_path(path: &Path) -> String {
-    visible(&path.to_string_lossy())
+pub fn escape_path(path: &Path) -> String {
+    escape_for_terminal(&path.to_string_lossy())
 }
 
 /// Escapes each line separately, and ends each with a line break.
-pub fn lines(text: &str) -> String {
+pub fn escape_lines(text: &str) -> String {
     let lines = text.split('\n');
-    lines.map(|line| visible(line) + "\n").collect()
+    lines.map(|line| escape_for_terminal(line) + "\n").collect()
 }
 
 /// Returns true for control characters, line separators, and characters that change the direction
 /// of the text.
-fn is_obeyed(character: char) -> bool {
+fn is_terminal_control(character: char) -> bool {
     character.is_control()
         || matches!(
             character,
@@ -41,11 +42,11 @@ mod tests {
     #[test]
     fn a_terminal_obeys_nothing() {
         assert_eq!(
-            visible("a\u{1b}[31m\n\u{9b}2J\u{202e}\u{2066}\u{7f}"),
+            escape_for_terminal("a\u{1b}[31m\n\u{9b}2J\u{202e}\u{2066}\u{7f}"),
             r"a\u{1b}[31m\n\u{9b}2J\u{202e}\u{2066}\u{7f}"
         );
         let harmless = "Zoë's 犬 👩\u{200d}🌾 \\ \"e\u{301}\"";
-        assert_eq!(visible(harmless), harmless);
-        assert_eq!(lines("a\tb\nc"), "a\\tb\nc\n");
+        assert_eq!(escape_for_terminal(harmless), harmless);
+        assert_eq!(escape_lines("a\tb\nc"), "a\\tb\nc\n");
     }
 }

@@ -9,7 +9,7 @@ use crate::privileges::successor_of_root;
 
 /// Replaces errors of the operating system in a message with explanations. It works on text,
 /// because they are also inside the errors of libraries, which expose nothing else of them.
-pub fn in_words(message: &str) -> String {
+pub fn explain_os_errors(message: &str) -> String {
     let (mut text, mut rest) = (String::new(), message);
     while let Some((before, after)) = rest.split_once(MARK) {
         let (code, after) = after.split_once(')').unwrap_or((after, ""));
@@ -97,7 +97,7 @@ mod tests {
             ),
             ("nothing (os error)".into(), "nothing (os error)"),
         ] {
-            assert_eq!(in_words(&message), words);
+            assert_eq!(explain_os_errors(&message), words);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The fence of the event log: the number up to which the order of events is final.
+//! The watermark of the event log: the number up to which the order of events is final.
 //!
 //! Numbers are drawn before commit, so a transaction in progress may still add an event before
 //! one that is already visible. A transaction that has drawn a number holds ROW EXCLUSIVE on
@@ -12,7 +12,7 @@ use std::{
 };
 
 /// The maximum number of pending numbers. More are not needed: those before the last one are
-/// decided with it at the latest.
+/// stable with it at the latest.
 const MAX_PENDING: usize = 16;
 
 /// The transactions that hold the lock, by `pg_locks.virtualtransaction`, with the process
@@ -21,15 +21,15 @@ const MAX_PENDING: usize = 16;
 pub(super) type Holders = HashMap<String, Option<i64>>;
 
 #[derive(Debug, Default)]
-pub(super) struct Fence {
+pub(super) struct Watermark {
     /// The server that all of this was read from, and its last start or crash. After a
     /// failover, another server may give the same numbers to other events; after a crash,
     /// a prepared transaction has another virtual transaction id.
     pub(super) server: i64,
     /// The last number drawn, as read last.
     pub(super) last: i64,
-    /// Every number up to this one is decided.
-    pub(super) decided: i64,
+    /// Every number up to this one is stable.
+    pub(super) stable: i64,
     /// Numbers that wait for transactions, in ascending order.
     pending: VecDeque<Pending>,
 }
@@ -41,21 +41,21 @@ struct Pending {
     holders: Holders,
 }
 
-impl Fence {
-    /// Step 1. `decided` is a number up to which everything is known to be decided. Returns
+impl Watermark {
+    /// Step 1. `stable` is a number up to which everything is known to be stable. Returns
     /// whether step 2 has to follow.
-    pub(super) fn begin(&mut self, server: i64, last: i64, decided: i64) -> bool {
+    pub(super) fn begin(&mut self, server: i64, last: i64, stable: i64) -> bool {
         // Numbers never go backwards, unless this is another server, or the sequence was
         // reset: the decisions made here are no longer valid.
         if server != self.server || last < self.last {
             *self = Self {
                 server,
-                decided: decided.min(last),
+                stable: stable.min(last),
                 ..Self::default()
             };
         }
         self.last = last;
-        last > self.decided || !self.pending.is_empty()
+        last > self.stable || !self.pending.is_empty()
     }
 
     /// Step 2.
@@ -65,7 +65,7 @@ impl Fence {
         }
         let newest = self.pending.back();
         let is_new = newest.is_none_or(|newest| newest.last < self.last);
-        if is_new && self.last > self.decided && self.pending.len() < MAX_PENDING {
+        if is_new && self.last > self.stable && self.pending.len() < MAX_PENDING {
             self.pending.push_back(Pending {
                 last: self.last,
                 since: now,
@@ -78,11 +78,11 @@ impl Fence {
             .front()
             .is_some_and(|oldest| oldest.holders.is_empty())
         {
-            self.decided = self.pending.pop_front().map_or(0, |oldest| oldest.last);
+            self.stable = self.pending.pop_front().map_or(0, |oldest| oldest.last);
         }
     }
 
-    /// Returns how long the oldest pending number has been undecided, and a session that holds
+    /// Returns how long the oldest pending number has been unstable, and a session that holds
     /// it back; `None` for a prepared transaction.
     pub(super) fn lag(&self, now: Instant) -> Option<(Duration, Option<i64>)> {
         let oldest = self.pending.front()?;
@@ -97,56 +97,56 @@ mod tests {
 
     const SERVER: i64 = 1;
 
-    fn poll(fence: &mut Fence, server: i64, last: i64, holders: &[&str]) -> i64 {
-        if fence.begin(server, last, 0) {
+    fn poll(watermark: &mut Watermark, server: i64, last: i64, holders: &[&str]) -> i64 {
+        if watermark.begin(server, last, 0) {
             let holders = holders.iter().map(|holder| (holder.to_string(), None));
-            fence.finish(&holders.collect(), Instant::now());
+            watermark.finish(&holders.collect(), Instant::now());
         }
-        fence.decided
+        watermark.stable
     }
 
     #[test]
     fn numbers_are_decided_once_their_holders_are_gone() {
-        let mut fence = Fence::default();
-        assert_eq!(poll(&mut fence, SERVER, 5, &[]), 5);
-        assert_eq!(poll(&mut fence, SERVER, 7, &["3/1"]), 5);
-        assert_eq!(poll(&mut fence, SERVER, 9, &["3/1", "4/1"]), 5);
+        let mut watermark = Watermark::default();
+        assert_eq!(poll(&mut watermark, SERVER, 5, &[]), 5);
+        assert_eq!(poll(&mut watermark, SERVER, 7, &["3/1"]), 5);
+        assert_eq!(poll(&mut watermark, SERVER, 9, &["3/1", "4/1"]), 5);
         // The first transaction is over. The second may have drawn 8 or 9, not 7.
-        assert_eq!(poll(&mut fence, SERVER, 9, &["4/1", "5/1"]), 7);
-        assert_eq!(poll(&mut fence, SERVER, 9, &["4/2", "5/1"]), 9);
-        assert!(!fence.begin(SERVER, 9, 0));
+        assert_eq!(poll(&mut watermark, SERVER, 9, &["4/1", "5/1"]), 7);
+        assert_eq!(poll(&mut watermark, SERVER, 9, &["4/2", "5/1"]), 9);
+        assert!(!watermark.begin(SERVER, 9, 0));
     }
 
     #[test]
     fn what_others_have_decided_is_known_from_the_start() {
-        let mut fence = Fence::default();
-        assert!(fence.begin(SERVER, 9, 7));
+        let mut watermark = Watermark::default();
+        assert!(watermark.begin(SERVER, 9, 7));
         let holders = HashMap::from([("3/1".into(), None)]);
-        fence.finish(&holders, Instant::now());
-        assert_eq!(fence.decided, 7);
-        assert_eq!(poll(&mut fence, SERVER, 9, &[]), 9);
+        watermark.finish(&holders, Instant::now());
+        assert_eq!(watermark.stable, 7);
+        assert_eq!(poll(&mut watermark, SERVER, 9, &[]), 9);
         // The log was reset.
-        assert!(!fence.begin(SERVER, 2, 7));
-        assert_eq!(fence.decided, 2);
+        assert!(!watermark.begin(SERVER, 2, 7));
+        assert_eq!(watermark.stable, 2);
     }
 
     #[test]
-    fn nothing_is_decided_on_another_server() {
-        let mut fence = Fence::default();
-        assert_eq!(poll(&mut fence, SERVER, 5, &[]), 5);
-        assert_eq!(poll(&mut fence, SERVER + 1, 4, &["3/1"]), 0);
-        assert_eq!(poll(&mut fence, SERVER + 1, 6, &["3/1"]), 0);
-        assert_eq!(poll(&mut fence, SERVER + 1, 6, &[]), 6);
+    fn nothing_is_stable_on_another_server() {
+        let mut watermark = Watermark::default();
+        assert_eq!(poll(&mut watermark, SERVER, 5, &[]), 5);
+        assert_eq!(poll(&mut watermark, SERVER + 1, 4, &["3/1"]), 0);
+        assert_eq!(poll(&mut watermark, SERVER + 1, 6, &["3/1"]), 0);
+        assert_eq!(poll(&mut watermark, SERVER + 1, 6, &[]), 6);
     }
 
     #[test]
     fn an_open_transaction_does_not_fill_memory() {
-        let mut fence = Fence::default();
+        let mut watermark = Watermark::default();
         for last in 1..1000 {
-            assert_eq!(poll(&mut fence, SERVER, last, &["3/1"]), 0);
+            assert_eq!(poll(&mut watermark, SERVER, last, &["3/1"]), 0);
         }
-        assert_eq!(fence.pending.len(), MAX_PENDING);
-        assert_eq!(poll(&mut fence, SERVER, 1000, &[]), 16);
-        assert_eq!(poll(&mut fence, SERVER, 1000, &[]), 1000);
+        assert_eq!(watermark.pending.len(), MAX_PENDING);
+        assert_eq!(poll(&mut watermark, SERVER, 1000, &[]), 16);
+        assert_eq!(poll(&mut watermark, SERVER, 1000, &[]), 1000);
     }
 }
