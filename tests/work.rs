@@ -26,8 +26,8 @@ use tokio::{
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What a request may allocate: this much for each byte of it, and this much besides,
-/// which covers connection buffers and background tasks.
+/// Limits on what a request may allocate, in bytes: this much for each byte of it, and this
+/// much besides, which covers connection buffers and background tasks.
 const PER_BYTE: usize = 50;
 const BESIDES: usize = 1 << 20;
 

@@ -156,7 +156,7 @@ async fn scopes_restrict_operations(backend: Backend) {
     server.place_order(1).await;
     server.put_category(1, "Dogs").await;
     for scope in Scope::ALL {
-        // Whoever has events sent must be able to read them.
+        // A key that creates webhooks must be able to read the events that they deliver.
         let granted: &[Scope] = match scope {
             Scope::WebhooksWrite => &[scope, Scope::PetsRead, Scope::OrdersRead],
             _ => &[scope],

@@ -92,7 +92,7 @@ async fn categories_are_listed_by_id(backend: Backend) {
     let next = first.next().unwrap();
     assert!(next.starts_with("/v1/categories?limit=4&cursor="), "{next}");
     assert_eq!(server.get(&next).await.next(), None);
-    // A walk goes on from a category that was deleted meanwhile.
+    // A walk continues after a category that was deleted since the last page.
     let ids: Vec<_> = sorted.iter().map(|id| json!(id)).collect();
     server
         .delete(&format!("/v1/categories/{}", sorted[3]))

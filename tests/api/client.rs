@@ -128,7 +128,7 @@ impl Request<'_> {
     }
 }
 
-/// Whether the body is a stream of events, of which only the first chunk is awaited.
+/// Returns true if the body is a stream of events, of which only the first chunk is awaited.
 fn is_stream(headers: &HeaderMap) -> bool {
     headers
         .get("content-type")

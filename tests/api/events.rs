@@ -327,7 +327,7 @@ async fn a_long_poll_waits_for_an_event(backend: Backend) {
         types(page.json().as_array().unwrap()),
         ["pet.created", "pet.updated"]
     );
-    // A change that was acknowledged is on the next page, also if nobody waits for it.
+    // An acknowledged change is on the next page, even if the client does not wait for it.
     let next = format!("/v1/events?after={}", position(&page));
     server.create(json!({"name": "C", "categoryId": 1})).await;
     let page = server.get(&next).await;
@@ -723,7 +723,7 @@ async fn a_stream_ends_by_age(backend: Backend) {
     while stream.block().await.is_some() {}
 }
 
-/// A client that does not read delays nobody, and gets everything when it reads again.
+/// A client that does not read delays no other client, and gets everything when it reads again.
 async fn a_stalled_stream_delays_nobody(backend: Backend) {
     let server = Server::start(backend).await;
     let path = format!("{STREAM}?types=pet.created");

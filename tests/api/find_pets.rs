@@ -59,7 +59,7 @@ const PARTS: &[(&str, &str)] = &[
 const STATUSES: [Option<&str>; 4] = [None, Some("available"), Some("pending"), Some("sold")];
 const CATEGORIES: [i64; 4] = [i64::MIN, -1, 0, i64::MAX];
 
-/// What the list must find, kept by the test.
+/// The test's record of a pet, from which it computes the expected lists.
 struct Model {
     id: i64,
     /// The folded name.

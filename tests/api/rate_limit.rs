@@ -1,7 +1,7 @@
 //! Rate limits: per API key, and per address for failed authentication.
 //!
-//! Where a test counts requests the window is a day long, so that nothing is
-//! replenished while it runs.
+//! Tests that count requests use a window of a day, so that nothing is replenished while
+//! they run.
 
 use futures_util::future::join_all;
 use http::Method;

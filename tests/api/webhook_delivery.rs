@@ -518,7 +518,7 @@ async fn a_shutdown_saves_what_was_delivered(backend: Backend) {
     assert_eq!(leased, [(id, stored.revision)]);
 }
 
-/// What one receiver does is not the others' concern.
+/// A receiver that never responds does not affect the deliveries to others.
 async fn a_stalled_receiver_delays_no_other(backend: Backend) {
     let setup = Setup::start(backend).await;
     let stalled = Receiver::start().await;

@@ -1,5 +1,5 @@
-//! What counts as a breaking change: removing something that clients may rely on, or
-//! requiring something that they did not have to send.
+//! The definition of a breaking change: it removes something that clients may rely on, or
+//! requires something that they did not have to send.
 
 use serde_json::{Map, Value};
 

@@ -30,7 +30,7 @@ fn only_the_secret_goes_to_stdout() {
     );
 }
 
-/// A key whose secret nobody has seen is not created.
+/// A key is not created unless its secret was printed.
 #[test]
 fn a_secret_that_cannot_be_printed_is_not_valid() {
     let home = Home::new();

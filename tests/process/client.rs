@@ -156,9 +156,9 @@ pub struct WriteResults {
     pub rejected: BTreeSet<String>,
     /// Outcome unknown: another 503, or no response.
     pub unknown: BTreeSet<String>,
-    /// How many responses were 503.
+    /// The number of 503 responses.
     pub unavailable: usize,
-    /// How many requests were acknowledged since the last 503.
+    /// The number of requests acknowledged since the last 503.
     pub consecutive_acks: usize,
 }
 

@@ -125,7 +125,7 @@ async fn it_keeps_its_permissions() {
     assert_eq!(mode("petstore.db-wal"), mode("petstore.db"));
 }
 
-/// Whoever opens the database creates an empty WAL in its place.
+/// A process that opens the database creates an empty WAL in its place.
 #[tokio::test]
 async fn it_is_saved_although_a_command_creates_another() {
     let (home, service, key, client, mut results) = start().await;

@@ -61,8 +61,8 @@ async fn a_full_disk_loses_no_acknowledged_write_on_shutdown() {
     assert_no_ack_while_broken(PERMANENT_DISK_FULL, Service::stop).await;
 }
 
-/// Creates succeed again as soon as the disk does, without a restart, even if
-/// log output fails with EPIPE meanwhile.
+/// Creates succeed again as soon as the disk recovers, without a restart, even if log
+/// output fails with EPIPE in the meantime.
 #[tokio::test]
 #[ignore = "needs strace; make test installs it and runs this"]
 async fn a_broken_log_pipe_does_not_prevent_recovery() {

@@ -128,7 +128,7 @@ fn a_healthy_service_is_fine() {
     program.join().unwrap();
     let parts = ["ready, but not the one that has this store open; specify"];
     assert_found(&report, "warning", "port", &parts);
-    // Somebody has deleted the socket for imports.
+    // The socket for imports is deleted.
     let socket = home.path("petstore.db-socket");
     fs::remove_file(&socket).unwrap();
     let report = doctor(&home, service.address, &[]);
@@ -362,7 +362,7 @@ fn certificates_are_checked() {
     );
 }
 
-/// All that concern the checks, not only the database.
+/// Every setting that the checks need is read from the file, not only the database.
 fn the_settings_of_the_packaged_service_are_used(home: &Home, service: &Service) {
     let elsewhere = Home::new();
     let file = elsewhere.path("packaged.env");

@@ -1,8 +1,8 @@
-//! What readers of the event log get while clients change everything at random, services
-//! are killed, and transactions of other programs stay open.
+//! Checks the event log while clients change everything at random, services are killed, and
+//! transactions of other programs stay open.
 //!
-//! Every reader gets every event once, all in the same order, and whoever replays the log
-//! has exactly the tables. The random operations come from a seed, which is printed;
+//! Every reader gets every event once, all in the same order, and replaying the log yields
+//! exactly the tables. The random operations come from a seed, which is printed;
 //! `SOAK_SECONDS` makes the run longer (`make soak`).
 
 use std::{
@@ -353,7 +353,7 @@ impl<'a> Start<'a> {
 /// The resources by their subject.
 type Tables = BTreeMap<String, Value>;
 
-/// What is stored, as the lists show it.
+/// Returns the stored resources, read through the lists.
 async fn stored(client: &Client) -> Tables {
     let mut tables = Tables::new();
     for (collection, path) in [
@@ -368,7 +368,7 @@ async fn stored(client: &Client) -> Tables {
     tables
 }
 
-/// What somebody has who starts with nothing and applies every event.
+/// Applies every event, starting with empty tables.
 fn replay(log: &[Value]) -> Tables {
     let mut tables = Tables::new();
     for event in log {
@@ -414,7 +414,7 @@ fn check(log: &[Value], acknowledged: &[(String, Value)]) {
     }
 }
 
-/// What the writers did.
+/// State shared with the writers, and the record of their changes.
 #[derive(Default)]
 pub struct Changes {
     pub made: AtomicUsize,

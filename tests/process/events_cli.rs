@@ -200,7 +200,7 @@ async fn events_are_filtered() {
     }
 }
 
-/// What cannot succeed later ends the command with the reason.
+/// The command does not retry a request that cannot succeed: it fails with the reason.
 #[tokio::test]
 async fn rejections_end_the_command() {
     let home = Home::new();

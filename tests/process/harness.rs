@@ -306,7 +306,7 @@ impl Service {
         self.child.id()
     }
 
-    /// Whether it has not exited yet.
+    /// Returns true if it has not exited yet.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }

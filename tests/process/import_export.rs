@@ -300,8 +300,8 @@ async fn categories_are_imported_by_name(home: &Home) {
          7,'=sum(a1);'+1\n\
          8,\"CATS, \"\"SMALL\"\"\"\n",
     );
-    // A name may be a number. If nobody has that name, the column for numbers counts. A number
-    // without a name gets the one beside it.
+    // A name may look like a number. Without a name, the column for numbers counts. A number
+    // whose category has no name gets the one beside it.
     let both = "categoryId;category;name\n;Dogs;11\n3;Dogs;12\n;42;13\n-2;;14\n 8 ; New ;15\n\
                 ;new;16\n";
     fs::write(home.path("both.csv"), both).unwrap();

@@ -1,5 +1,5 @@
-//! How `petstore import`, `export` and `seed` can be used: other inputs, line numbers, dry
-//! runs, continued imports, orders.
+//! Uses of `petstore import`, `export` and `seed`: other inputs, line numbers, dry runs,
+//! continued imports, orders.
 
 use std::{
     fs,
@@ -223,7 +223,7 @@ fn an_interrupted_export_to_standard_output_is_reported() {
     assert_eq!(check.wait().unwrap().code(), Some(129));
 }
 
-/// Nobody wants the rest, or sees it.
+/// A reader that closes the pipe wants no more; a closed or full output is an error.
 #[test]
 fn an_export_that_nobody_reads_is_not_reported_as_complete() {
     let home = Home::new();
@@ -251,7 +251,8 @@ fn an_export_that_nobody_reads_is_not_reported_as_complete() {
     );
 }
 
-/// A quote that is not closed makes one cell of many lines: nobody knows what they are.
+/// A quote that is not closed makes one cell of many lines, and it is unknown where the lines
+/// after it begin.
 #[test]
 fn a_quote_that_is_not_closed_is_not_skipped() {
     let home = Home::new();
@@ -390,7 +391,7 @@ async fn samples_have_categories(home: &Home) {
     };
     let samples = ["Dogs", "Cats", "Rabbits", "Birds", "Turtles"];
     assert_eq!(names(&client).await, samples);
-    // All but one are deleted: somebody uses it.
+    // One category remains: a store that has one of the sample categories gets no others.
     for id in 1..5 {
         let path = format!("/v1/categories/{id}");
         let deleted = client.send_json(Method::DELETE, &path, &Value::Null, None);

@@ -80,7 +80,7 @@ async fn newest_id(client: &Client) -> i64 {
 struct Running {
     child: Child,
     stderr: BufReader<ChildStderr>,
-    /// What it has written so far.
+    /// The output read so far.
     read: String,
 }
 
@@ -131,14 +131,14 @@ impl Drop for Running {
     }
 }
 
-/// How many animals are in the file, whether or not it is being served.
+/// Returns the number of animals in the file, which may be served at the same time.
 fn stored(home: &Home) -> i64 {
     let db = Connection::open(home.database()).unwrap();
     let count = "SELECT count(*) FROM pets";
     db.query_row(count, [], |row| row.get(0)).unwrap()
 }
 
-/// What clients read is right after every chunk, and they can write meanwhile.
+/// Clients read consistent data after every chunk, and can write during the import.
 async fn clients_see_every_chunk(home: &Home) {
     let key = home.new_key();
     let service = home.serve();
@@ -328,7 +328,7 @@ fn the_socket_belongs_to_the_service() {
         assert_eq!(mode & 0o777, 0o600);
         service.kill();
         assert!(fs::symlink_metadata(&socket).is_ok());
-        // Nobody listens, and nobody serves the file.
+        // The socket has no listener, and no service has the file open.
         run(&home, &["seed", "1"]).success();
         let service = home.serve();
         run(&home, &["seed", "1"]).success();
@@ -422,7 +422,7 @@ async fn a_service_that_does_not_reply_is_reported() {
     service.stop();
 }
 
-/// The service checks what it gets, whoever sends it.
+/// The service validates every chunk, whichever program sends it.
 #[tokio::test]
 async fn invalid_chunks_are_refused() {
     let home = Home::new();

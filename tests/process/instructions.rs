@@ -73,7 +73,7 @@ struct Counter {
     service: Service,
     key: String,
     dumps: usize,
-    /// Whether requests write, so that the writer's thread counts, too. While they only read,
+    /// True if requests write, so that the writer's thread counts, too. While they only read,
     /// it records the use of API keys now and then: more often in a series that takes longer.
     writes: bool,
     reference: BTreeMap<String, u64>,
@@ -129,7 +129,7 @@ impl Counter {
         counts.sum()
     }
 
-    /// Counts the instructions per request in series of so many requests, of which the
+    /// Counts the instructions per request in series of `requests` requests, of which the
     /// smallest count is kept: whatever disturbs a count adds to it. Ends with a count that is
     /// within the limit, or once more series do not lower it. The first series, which fills
     /// caches, is not counted. A series is passed its number.
@@ -165,7 +165,7 @@ impl Counter {
     }
 }
 
-/// What a count may grow to: 1 % more where it always repeats, or else 3 %.
+/// The highest count allowed: 1 % above the reference where counts always repeat, or else 3 %.
 fn limit(name: &str, reference: u64) -> u64 {
     let percent = match name {
         "list" | "list, compressed" | "get" | "not modified" | "wrong key" => 1,

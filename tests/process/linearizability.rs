@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-/// What a client requests.
+/// A client's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Invocation {
     Place,
@@ -31,7 +31,7 @@ pub enum Status {
     Sold,
 }
 
-/// How an operation ended, as its client saw it.
+/// The outcome of an operation, as its client saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Placed(i64),
@@ -72,7 +72,7 @@ enum Model {
     Deleted,
 }
 
-/// How the active order of a pet claims it.
+/// The claim of the active order on its pet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Claim {
     Reserved(OrderId),
@@ -186,7 +186,8 @@ impl Model {
         }
     }
 
-    /// Whether an outcome is that of a deleted pet. Its orders remain, and do not change.
+    /// Returns true if the outcome is that of a deleted pet. Its orders remain, and do not
+    /// change.
     fn is_outcome_after_deletion(operation: &Operation) -> bool {
         matches!(
             (operation.invocation, operation.outcome),

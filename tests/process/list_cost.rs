@@ -1,4 +1,4 @@
-//! What lists cost on PostgreSQL, counted in rows: a page reads no more of a large table
+//! The cost of lists on PostgreSQL, counted in rows: a page reads no more of a large table
 //! than of a small one, whatever its filters and order.
 
 use std::time::Duration;

@@ -173,8 +173,8 @@ async fn key_changes_are_audited() {
     assert!(all.iter().all(|event| event["api_key_id"] != 1), "{all:?}");
 }
 
-/// While nobody reads the log, its buffer fills up with other events, and the rest of
-/// them is dropped. The audit log has a buffer of its own.
+/// While the log is not read, its buffer fills up with other events, and the rest of them
+/// is dropped. The audit log has a buffer of its own.
 #[tokio::test]
 async fn audit_events_survive_a_flood_of_others() {
     let home = Home::new();

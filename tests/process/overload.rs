@@ -88,7 +88,7 @@ async fn slow_clients_do_not_starve_others() {
 }
 
 /// The number of slow request bodies is limited; requests beyond it get 503 at
-/// once. Complete requests are served meanwhile.
+/// once. Complete requests are still served.
 #[tokio::test]
 async fn excess_slow_requests_are_shed() {
     raise_descriptor_limit();

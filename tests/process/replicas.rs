@@ -220,7 +220,7 @@ async fn cached_responses_reflect_the_writes_of_all_replicas() {
     }
 }
 
-/// How many responses came from the cache.
+/// Returns the number of responses that came from the cache.
 async fn cache_hits(service: &Service) -> f64 {
     let url = service.event("listening")["metrics_url"].clone();
     let metrics = reqwest::get(url.as_str().unwrap()).await.unwrap();
@@ -439,13 +439,13 @@ fn connection_errors_do_not_reveal_the_password() {
     }
 }
 
-/// What a failover leaves behind.
+/// The state after a failover.
 struct FailedOver {
     results: WriteResults,
     /// The pets that are stored afterwards.
     pets: Vec<Pet>,
-    /// The names in the events that a reader got, who followed the log meanwhile; or the
-    /// response that told it to start over.
+    /// The names in the events that a reader got by following the log during the failover, or
+    /// the response that told it to start over.
     followed: Result<Vec<String>, Response>,
 }
 

@@ -296,7 +296,8 @@ fn a_crash_leaves_the_old_store_or_the_new_one() {
     );
 }
 
-/// What is only in the WAL of a sound store is not given up because the disk is full.
+/// Changes that are only in the WAL of a sound store are kept if the WAL cannot be copied into
+/// the database, for example because the disk is full.
 #[test]
 #[ignore = "needs strace; make test installs it and runs this"]
 fn nothing_is_replaced_if_the_wal_cannot_be_applied() {

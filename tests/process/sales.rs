@@ -192,7 +192,7 @@ struct Workload {
     clients: Arc<RwLock<Vec<Client>>>,
     /// Logical clock of the histories.
     clock: AtomicU64,
-    /// How many operations have ended.
+    /// The number of operations that have ended.
     completed: AtomicUsize,
     pets: BTreeMap<i64, Mutex<PetHistory>>,
     /// Violations found while the clients run.

@@ -12,7 +12,7 @@ pub const SYSCALLS: &str = "trace=read,readv,recvfrom,recvmsg,write,writev,sendt
 #[derive(Debug)]
 struct Syscall<'a> {
     name: &'a str,
-    /// What its file descriptor refers to: a path, or a socket's inode.
+    /// The target of its file descriptor: a path, or a socket's inode.
     target: &'a str,
     text: String,
     began: usize,
@@ -49,7 +49,7 @@ impl Syscall<'_> {
 /// The acknowledgements (201 responses) in a trace.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Report {
-    /// How many there are.
+    /// The number of acknowledgements.
     pub acknowledged: usize,
     /// The line numbers of those sent before their write was synced.
     pub premature: Vec<usize>,
@@ -84,7 +84,7 @@ pub fn check_acknowledgements(trace: &str) -> Report {
     }
 }
 
-/// Whether the directory was synced between the first request and the first
+/// Returns true if the directory was synced between the first request and the first
 /// response: the entry of a new WAL file must be durable too.
 pub fn directory_is_synced(trace: &str, directory: &str) -> bool {
     let calls = parse(trace);

@@ -34,7 +34,7 @@ impl Terminal {
         }
     }
 
-    /// What it shows, without colours.
+    /// Returns the text on the terminal, without colours.
     fn screen(&self) -> String {
         without_colors(&self.service.output())
     }

@@ -1,5 +1,5 @@
-//! What receivers get while they fail at random and services are killed: every event that
-//! they asked for at least once, signed, and hardly anything twice.
+//! Checks deliveries while receivers fail at random and services are killed: each receiver
+//! gets every event that it asked for at least once, signed, and hardly anything twice.
 //!
 //! The random choices come from a seed, which is printed; `SOAK_SECONDS` makes the run
 //! longer (`make soak`).
@@ -26,8 +26,9 @@ use crate::{
 const WRITERS: u64 = 4;
 const CHANGES_PER_KILL: usize = 150;
 
-/// What can be sent and not saved when a service is killed: a save is due after 64
-/// deliveries, and as many can end while it is made; each may be in flight again.
+/// The maximum number of deliveries that are sent but not saved when a service is killed: a
+/// save is due after 64 deliveries, and as many can end while it is made; each may be in
+/// flight again.
 const UNSAVED: usize = 2 * 64 + 8;
 
 /// The types that each webhook asks for.
@@ -241,7 +242,7 @@ fn missing_events<'a>(
     missing.map(|(id, _)| id).collect()
 }
 
-/// How many deliveries came after the same event had been accepted.
+/// Returns the number of deliveries that came after the same event had been accepted.
 fn repeated_after_acceptance(received: &[Received]) -> usize {
     let mut accepted = BTreeSet::new();
     let mut repeated = 0;
@@ -261,7 +262,7 @@ async fn retry_all(client: &Client, id: i64) {
     for delivery in client.try_list(&path).await.unwrap() {
         let event = delivery["eventId"].as_str().unwrap();
         let retried = post(client, &format!("{path}/{event}/retry"), &Value::Null).await;
-        // It may have been delivered meanwhile.
+        // It may have been delivered since it was listed.
         assert!(matches!(retried.status, 202 | 404), "{retried:?}");
     }
 }

@@ -94,7 +94,7 @@ async fn wait_until_expired(client: &Client, order: &str) {
 }
 
 /// Inserts an order that was due in 1970, and waits until the service has expired it, and
-/// with it all that is due.
+/// with it every order that is due.
 async fn wait_until_all_expired(sql: impl Fn(&str) -> String) {
     sql("INSERT INTO pets (name, search_name, category_id, status)
              VALUES ('marker', 'marker', 1, 'pending');
@@ -327,7 +327,7 @@ async fn deliveries_follow_the_clock_of_the_database() {
     let give_up = "UPDATE webhook_deliveries SET state = 'failed', next_attempt_at = NULL;";
 
     let (service, client) = replica(&fast);
-    // Nobody listens on this port.
+    // Nothing listens on this port.
     let webhook = json!({"url": "http://127.0.0.1:1/"});
     let created = post(&client, "/v1/webhooks", &webhook, "webhook").await;
     assert_eq!(created.status, 201, "{created:?}");

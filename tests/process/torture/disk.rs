@@ -33,12 +33,12 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     library
 });
 
-/// Which fsyncs of a file fail.
+/// A periodic pattern of failing fsyncs of a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Failures {
-    /// Of so many fsyncs …
+    /// The length of the pattern, in fsyncs.
     pub period: u32,
-    /// … the last so many fail.
+    /// The number of fsyncs that fail, at the end of each period.
     pub length: u32,
 }
 
@@ -122,7 +122,7 @@ struct Record {
     end: u64,
 }
 
-/// What a service did to its files.
+/// The operations of a service on its files.
 pub struct Trace {
     bytes: Vec<u8>,
     records: Vec<Record>,
@@ -177,13 +177,13 @@ impl Trace {
         self.records.iter().filter(failed).count()
     }
 
-    /// Whether the call that was to fail was reached.
+    /// Returns true if the call that was to fail was reached.
     pub fn has_fault(&self) -> bool {
         let fault = |record: &Record| matches!(record.operation, Operation::Fault);
         self.records.iter().any(fault)
     }
 
-    /// How many bytes were written to the WAL.
+    /// Returns the number of bytes written to the WAL.
     pub fn wal_bytes(&self) -> usize {
         let written = |record: &Record| match &record.operation {
             Operation::Write(data) if record.kind == Kind::Wal => data.len(),
@@ -192,7 +192,7 @@ impl Trace {
         self.records.iter().map(written).sum()
     }
 
-    /// How often the database file was synced: once per checkpoint.
+    /// Returns the number of syncs of the database file: one per checkpoint.
     pub fn checkpoints(&self) -> usize {
         let synced = |record: &&Record| {
             record.kind == Kind::Database && matches!(record.operation, Operation::Sync)
@@ -285,9 +285,9 @@ impl Disk<'_> {
 
 #[derive(Default)]
 struct File {
-    /// What is on disk for certain.
+    /// The content that is certain to be on disk.
     durable: Vec<u8>,
-    /// What may be in the page cache only.
+    /// Changes that may be in the page cache only.
     pending: Vec<Change>,
 }
 

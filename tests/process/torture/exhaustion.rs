@@ -36,7 +36,7 @@ const MAX_HOLD: Duration = Duration::from_secs(12);
 const ATTACKER: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// How a connection is held.
+/// A way to hold a connection.
 #[derive(Debug, Clone, Copy)]
 enum Hold {
     Silent,
@@ -126,8 +126,8 @@ async fn request(address: SocketAddr, path: &str, key: &str) -> Result<u16, Stri
     status.ok_or_else(|| format!("{path}: no response"))
 }
 
-/// Whether another address gets through while the attack lasts: a probe always, and
-/// every request from the time when the first was served.
+/// Checks that another address gets through while the attack lasts: a probe always, and
+/// every request once the first was served.
 async fn gets_through(address: SocketAddr, key: &str) -> Result<(), String> {
     let mut served = 0;
     for attempt in 0.. {
@@ -149,7 +149,7 @@ async fn gets_through(address: SocketAddr, key: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// How many connections the service has closed to make room.
+/// Returns the number of connections that the service has closed to make room.
 async fn evictions(metrics: SocketAddr) -> u64 {
     let text = reqwest::get(format!("http://{metrics}/metrics")).await;
     let text = text.unwrap().text().await.unwrap();

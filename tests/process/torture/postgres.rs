@@ -266,7 +266,7 @@ struct Call {
     method: Method,
     path: String,
     body: Value,
-    /// Whether an attempt may have been executed although there was no response.
+    /// True if an attempt may have been executed although there was no response.
     may_be_executed: bool,
     /// The first response other than 503.
     response: Option<(u16, Value)>,
@@ -307,7 +307,7 @@ impl Call {
         self.method == Method::POST
     }
 
-    /// Pets may be deleted meanwhile; orders are not.
+    /// Other clients may delete the pet; orders are not deleted.
     fn expected_statuses(&self) -> &'static [u16] {
         match (&self.method, &*self.path) {
             (&Method::DELETE, _) => &[204, 404, 409],
@@ -337,7 +337,7 @@ impl Call {
     }
 }
 
-/// What clients do, and what they were told.
+/// The calls of the clients, with the responses.
 struct Workload {
     /// One per replica.
     clients: Vec<Client>,
@@ -348,7 +348,7 @@ struct Workload {
     stopped: AtomicBool,
 }
 
-/// What one client has made.
+/// The orders and pets created by one client.
 #[derive(Default)]
 struct Own {
     orders: Vec<i64>,
@@ -484,7 +484,7 @@ impl Workload {
         violations
     }
 
-    /// How many calls succeeded, by their method or the end of their path.
+    /// Returns the number of successful calls, by their method or the end of their path.
     fn succeeded(&self, what: &str) -> usize {
         let is_it = |call: &&Call| call.method.as_str() == what || call.path.ends_with(what);
         let calls = self.calls.lock().unwrap();

@@ -145,7 +145,7 @@ async fn the_next_service_writes_a_failed_commit_again() {
 }
 
 /// SQLite ignores a failed fsync of the folder. The name of a new WAL may then be lost, with
-/// all that is in it.
+/// its content.
 #[test]
 fn a_service_does_not_start_if_its_folder_cannot_be_synced() {
     let home = Home::new();
@@ -177,7 +177,7 @@ fn some_failures(random: &mut impl Rng, period: u32) -> Failures {
     Failures { period, length }
 }
 
-/// What a client was told about a request.
+/// The outcome of a request, as its client saw it.
 enum Outcome {
     Acknowledged(i64),
     /// "Nothing was changed."
@@ -205,7 +205,7 @@ os._exit(0)
 /// The requests for pets, by their names.
 type Outcomes = BTreeMap<String, History>;
 
-/// What a client requested for its pet, and when it was told the outcome.
+/// A client's requests for its pet, with the outcomes and the times when it learned them.
 struct History {
     created: Outcome,
     created_at: u64,
@@ -230,8 +230,8 @@ impl History {
         }
     }
 
-    /// Which categories the pet may have at a time after it was acknowledged; `None` if it
-    /// may be deleted.
+    /// Returns the categories that the pet may have at a time after it was acknowledged;
+    /// `None` if it may be deleted.
     fn possible_categories(&self, time: u64) -> Vec<Option<i64>> {
         match &self.change {
             Some(change) if change.sent_at < time => {
@@ -254,8 +254,8 @@ struct Run {
 
 impl Run {
     /// Serves clients until each of them has created its share of `pets`. The
-    /// service is killed and restarted twice; other processes read meanwhile, so
-    /// that some checkpoints are partial.
+    /// service is killed and restarted twice; other processes read at the same time,
+    /// so that some checkpoints are partial.
     async fn start(random: &mut StdRng, faults: Faults, pets: usize) -> Self {
         let home = Home::new();
         let key = home.new_key();

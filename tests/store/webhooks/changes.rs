@@ -1,4 +1,4 @@
-//! What clients do to webhooks.
+//! Changes that clients make to webhooks.
 
 use futures_util::future::join_all;
 use petstore::{

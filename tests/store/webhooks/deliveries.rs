@@ -1,4 +1,4 @@
-//! What is saved of deliveries.
+//! The stored progress and deliveries of webhooks.
 
 use std::time::Duration;
 

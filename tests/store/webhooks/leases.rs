@@ -65,7 +65,7 @@ async fn describe(store: &Store, id: WebhookId, text: &str, is_enabled: Option<b
     update(store, id, change).await;
 }
 
-/// Lets all leases expire in so many seconds.
+/// Lets all leases expire in this number of seconds.
 fn expire_in(db: &TestStore, seconds: i64) {
     db.database.execute(&format!(
         "UPDATE webhooks SET lease_expires_at =

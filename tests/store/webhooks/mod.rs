@@ -45,7 +45,7 @@ impl TestStore {
         executed(self.create(None).await).unwrap()
     }
 
-    /// Creates so many webhooks.
+    /// Creates `count` webhooks.
     async fn fill_up_to(&self, count: usize) {
         self.created().await;
         self.database.execute(&format!(
@@ -62,7 +62,7 @@ impl TestStore {
         self.store.webhook_get(id).await.unwrap().unwrap()
     }
 
-    /// Logs so many events, and returns the ids of all.
+    /// Logs `count` events. Returns the ids of all events in the log.
     async fn events(&self, count: usize) -> Vec<EventId> {
         for _ in 0..count {
             let pet = NewPet::new(PetName::parse("Rex").unwrap(), 1);

@@ -1,4 +1,4 @@
-//! What is wrong with the bytes that the service sent back.
+//! Checks the bytes that the service sent back.
 
 use std::{collections::BTreeMap, io::Read};
 

@@ -7,7 +7,7 @@ use rand::{RngExt, rngs::StdRng};
 pub struct Fuzzed {
     pub bytes: Vec<u8>,
     pub protocol: Protocol,
-    /// How many requests it was made from.
+    /// The number of requests it was made from.
     pub requests: usize,
 }
 
@@ -133,7 +133,7 @@ const FRAMING: &[(&str, &str)] = &[
     ("Trailer", "Host"),
 ];
 
-/// What parsers stumble over.
+/// Text that parsers stumble over.
 const TOKENS: &[&str] = &[
     "\r\n",
     "\r\n\r\n",
