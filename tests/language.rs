@@ -57,9 +57,20 @@ fn comments_name_what_they_describe() {
 /// Tests the test.
 #[test]
 fn vague_comments_are_found() {
-    let source = "//! Pets.\n//! How they live.\n\n/// Whether it lives.\nlet a = 1;\n\
-                  // Nobody knows.\n/// A pet.\n///\n/// When it is sold.\nlet whoever = \"nobody\";";
-    let lines: Vec<_> = find_violations(source)
+    let source = [
+        "//! Pets.",
+        "//! How they live.",
+        "",
+        "/// Whether it lives.",
+        "let a = 1;",
+        "// Nobody knows.",
+        "/// A pet.",
+        "///",
+        "/// When it is sold.",
+        "let whoever = \"nobody\";",
+    ]
+    .join("\n");
+    let lines: Vec<_> = find_violations(&source)
         .iter()
         .map(|(line, _)| *line)
         .collect();
