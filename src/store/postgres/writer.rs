@@ -226,17 +226,15 @@ impl Worker {
                         continue;
                     }
                     let timely = batch.into_iter().filter_map(|it| in_time(it, started));
-                    let mut batch: Vec<_> = timely.collect();
+                    let batch: Vec<_> = timely.collect();
                     if batch.len() > 1 {
-                        batches.push(batch.split_off(batch.len() / 2));
-                        batches.push(batch);
+                        batches.extend(halves(batch));
                     } else {
                         batch.into_iter().for_each(|it| self.defer(it, started));
                     }
                 }
                 Err(failure) if failure.is_rejection() && batch.len() > 1 => {
-                    batches.push(batch.split_off(batch.len() / 2));
-                    batches.push(batch);
+                    batches.extend(halves(batch));
                 }
                 Err(failure) => {
                     let error = failure.classify();
@@ -323,6 +321,12 @@ impl Worker {
         let delay = (waited / 4).clamp(MIN_LOCK_DELAY, MAX_LOCK_DELAY);
         self.deferred.push((Instant::now() + delay, queued));
     }
+}
+
+/// Divides a batch. The first half comes last, to be taken from a stack first.
+fn halves(mut batch: Vec<Queued>) -> [Vec<Queued>; 2] {
+    let second = batch.split_off(batch.len() / 2);
+    [second, batch]
 }
 
 /// Returns a command that found a row locked, unless the row has been locked for too long. Its

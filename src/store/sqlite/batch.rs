@@ -139,25 +139,17 @@ pub(in super::super) fn run(
         command.keys(&mut keys);
     }
     let mut set = WorkingSet::new(times);
-    let mut last_ids = LastIds::default();
-    let mut ids = load(db, &keys, &mut set, &mut last_ids)?;
+    let mut ids = load(db, &keys, &mut set)?;
+    let next_ids = ids.0.each_ref().map(|ids| ids.last().copied());
     for command in commands {
         command.decide(&mut set, &mut ids, false);
     }
-    set.tables.each(&mut WriteRows { db, last_ids })?;
+    set.tables.each(&mut WriteRows { db, next_ids })?;
     insert(db, &set.events, None)?;
     Ok(set)
 }
 
-/// The last id of each sequence, if it was read.
-type LastIds = [Option<i64>; Sequence::ALL.len()];
-
-fn load(
-    db: &Connection,
-    keys: &Keys,
-    set: &mut WorkingSet,
-    last_ids: &mut LastIds,
-) -> rusqlite::Result<NewIds> {
+fn load(db: &Connection, keys: &Keys, set: &mut WorkingSet) -> rusqlite::Result<NewIds> {
     set.last_event = last_sequence(db)?;
     let mut ids = NewIds::default();
     keys.each(&mut LoadRows {
@@ -165,7 +157,6 @@ fn load(
         tables: &mut set.tables,
         new_ids: keys.new_ids,
         ids: &mut ids,
-        last_ids,
     })?;
     let ordered: Vec<PetId> = set.tables.orders.iter().map(|order| order.pet_id).collect();
     load_rows(db, &ordered, &mut set.tables.pets)?;
@@ -202,7 +193,6 @@ struct LoadRows<'a> {
     tables: &'a mut Tables,
     new_ids: [usize; Sequence::ALL.len()],
     ids: &'a mut NewIds,
-    last_ids: &'a mut LastIds,
 }
 
 impl<'a> ForEachKeys<'a> for LoadRows<'_> {
@@ -210,15 +200,14 @@ impl<'a> ForEachKeys<'a> for LoadRows<'_> {
 
     fn visit<T: Stored>(&mut self, keys: &'a [T::Key], table: TableOf<T>) -> rusqlite::Result<()> {
         if let Some(sequence) = Sequence::of::<T>()
-            && let Some(last_id) = &TableSql::of::<T>().last_id
             && self.new_ids[sequence as usize] > 0
+            && let Some(last_id) = &TableSql::of::<T>().last_id
         {
             let mut last_id = self.db.prepare_cached(last_id)?;
             let last: i64 = last_id.query_row([], |row| row.get(0))?;
             let count = self.new_ids[sequence as usize] as i64;
             let new = last.saturating_add(1)..=last.saturating_add(count);
             self.ids.0[sequence as usize] = new.rev().collect();
-            self.last_ids[sequence as usize] = Some(last);
         }
         load_rows(self.db, keys, (table.rows_mut)(self.tables))
     }
@@ -244,7 +233,8 @@ fn load_rows<T: Keyed>(
 
 struct WriteRows<'a> {
     db: &'a Connection,
-    last_ids: LastIds,
+    /// The next id of each sequence, if the batch draws ids from it.
+    next_ids: [Option<i64>; Sequence::ALL.len()],
 }
 
 impl<'a> ForEachTable<'a> for WriteRows<'_> {
@@ -263,8 +253,8 @@ impl<'a> ForEachTable<'a> for WriteRows<'_> {
             update(self.db, stored, row)?;
         }
         let sequence = Sequence::of::<T>();
-        let last_id = sequence.and_then(|sequence| self.last_ids[sequence as usize]);
-        insert(self.db, set.inserts, last_id)?;
+        let next_id = sequence.and_then(|sequence| self.next_ids[sequence as usize]);
+        insert(self.db, set.inserts, next_id)?;
         if let (Some(sequence), Some(key)) = (sequence, set.last_withdrawn) {
             let mut take = self.db.prepare_cached(TAKE_ID.text())?;
             bind(&mut take, 0, |put| T::write_key(key, put))?;
@@ -297,16 +287,15 @@ fn update<T: Keyed>(db: &Connection, stored: &T, row: &T) -> rusqlite::Result<()
     update.raw_execute().map(drop)
 }
 
-/// Inserts rows, by ascending key. `last_id` is the last id of their sequence, if they have one.
+/// Inserts rows, by ascending key. `next_id` is the next id of their sequence, if they have one.
 fn insert<'a, T: Keyed>(
     db: &Connection,
     rows: impl IntoIterator<Item = &'a T>,
-    mut last_id: Option<i64>,
+    mut next_id: Option<i64>,
 ) -> rusqlite::Result<()> {
     let sql = TableSql::of::<T>();
     let (mut insert, mut append) = (None, None);
     for row in rows {
-        let next_id = last_id.map(|last| last.saturating_add(1));
         let is_next = next_id.is_some_and(|next| has_id(row, next));
         let (text, statement, skipped) = match &sql.append {
             Some(text) if is_next => (text, &mut append, 1),
@@ -321,7 +310,7 @@ fn insert<'a, T: Keyed>(
         if is_next {
             let assigned = Some(db.last_insert_rowid());
             assert_eq!(assigned, next_id, "there is no other writer");
-            last_id = next_id;
+            next_id = next_id.map(|id| id.saturating_add(1));
         }
     }
     Ok(())
