@@ -1,6 +1,6 @@
 //! The `petstore` binary: parses the command line and runs the command.
 
-#![forbid(unsafe_code)]
+mod cli;
 
 use std::process::ExitCode;
 
@@ -8,5 +8,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    petstore::cli::main()
+    cli::main()
 }

@@ -5,12 +5,13 @@
 
 use std::{any::type_name, fs, process::Command};
 
-use petstore::{
-    api::RateLimit,
+use api::RateLimit;
+use domain::{
     api_key::{ApiKeyFilter, ApiKeySecret, PresentedKey, Scope, Scopes},
+    category::CategoryFilter,
     event::EventId,
-    fuzzing::{CategoryFilter, OrderFilter},
     json::{FromObject, Object},
+    order::OrderFilter,
     page::{Cursor, Filter, ListQuery, PageLimit, Position},
     pet::{NewPet, PetFilter, PetId, PetName},
     webhook::{WebhookFilter, delivery::DeliveryFilter},

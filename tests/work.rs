@@ -8,16 +8,14 @@
 
 use std::{alloc::System, fmt::Write, net::SocketAddr};
 
+use domain::api_key::{ApiKeySecret, NewApiKey, Scopes};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use jiff::Timestamp;
-use petstore::{
-    api_key::{ApiKeySecret, NewApiKey, Scopes},
-    service::{self, Config, Listeners},
-    store::{DatabaseUrl, Options, Role, Store},
-};
+use service::{self, Config, Listeners};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use store::{DatabaseUrl, Options, Role, Store};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},

@@ -5,14 +5,7 @@
 use std::fmt::Debug;
 
 use libfuzzer_sys::fuzz_target;
-use petstore::{
-    api_key::ApiKeyFilter,
-    event::EventId,
-    fuzzing::{CategoryFilter, OrderFilter},
-    page::{Cursor, Filter, ListQuery, PageLimit, Position},
-    pet::{PetFilter, PetId},
-    webhook::{WebhookFilter, delivery::DeliveryFilter},
-};
+use domain::{api_key::ApiKeyFilter, event::EventId, category::CategoryFilter, order::OrderFilter, page::{Cursor, Filter, ListQuery, PageLimit, Position}, pet::{PetFilter, PetId}, webhook::{WebhookFilter, delivery::DeliveryFilter}};
 
 fuzz_target!(|text: &str| {
     let parse = |list| Some((list, Cursor::parse(text, list).ok()?));

@@ -4,10 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use petstore::{
-    json::{FromObject, Object},
-    pet::{NewPet, PetChange},
-};
+use domain::{json::{FromObject, Object}, pet::{NewPet, PetChange}};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 

@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use percent_encoding::percent_decode_str;
-use petstore::fuzzing::sanitize;
+use telemetry::access_log::sanitize;
 
 /// 256 characters of at most 10 (`\u{10ffff}`), and what stands for the rest.
 const MAX_BYTES: usize = 2600;

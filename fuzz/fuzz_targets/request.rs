@@ -11,10 +11,8 @@ use std::{
 };
 
 use libfuzzer_sys::fuzz_target;
-use petstore::{
-    service::{self, Config, Listeners},
-    store::{DatabaseUrl, Options, Role, Store},
-};
+use service::{self, Config, Listeners};
+use store::{DatabaseUrl, Options, Role, Store};
 use tokio::net::TcpListener;
 
 /// Longer than every timeout of the service.

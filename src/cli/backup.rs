@@ -13,7 +13,7 @@ use clap::Args;
 use super::{
     CommandResult, Database, Interrupt, copy_progress, escape_path, print_warning, status, stdout,
 };
-use crate::store::{DatabaseUrl, backup, backup_to_stream};
+use store::{DatabaseUrl, backup, backup_to_stream};
 
 #[derive(Args)]
 pub struct Backup {

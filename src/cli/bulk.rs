@@ -6,11 +6,8 @@ use indicatif::ProgressBar;
 use tokio::{select, time::sleep};
 
 use super::{Interrupt, counted, pet_record::ResolvedPet, status};
-use crate::{
-    category::Category,
-    import::MAX_CHUNK_SIZE,
-    store::{DatabaseUrl, ImportError, Importer},
-};
+use domain::{category::Category, import::MAX_CHUNK_SIZE};
+use store::{DatabaseUrl, ImportError, Importer};
 
 /// The time to wait before a wait is reported.
 const QUIET_TIME: Duration = Duration::from_secs(3);

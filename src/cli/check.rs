@@ -5,7 +5,7 @@ use clap::Args;
 use super::{
     CommandResult, Database, Interrupt, block_on, counted, escape_for_terminal, print, status,
 };
-use crate::store::{DatabaseUrl, check};
+use store::{DatabaseUrl, check};
 
 #[derive(Args)]
 pub struct Check {

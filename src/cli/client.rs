@@ -23,7 +23,7 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use crate::{
+use outbound::{
     bounded_stream::{BoundedStream, ReadBudget, TooMuchReceived},
     tls,
 };

@@ -8,10 +8,8 @@ use super::{
     CommandResult, Interrupt, PasswordFile, UrlParser, block_on, copy_progress, counted,
     database::location, print_warning, status,
 };
-use crate::{
-    invalid::Invalid,
-    store::{DatabaseUrl, PostgresUrl, copy, give_up_root},
-};
+use domain::invalid::Invalid;
+use store::{DatabaseUrl, PostgresUrl, copy, give_up_root};
 
 #[derive(Args)]
 pub struct Copy {

@@ -17,7 +17,7 @@ use super::{
     packaged_settings::{PackagedSettings, SETTINGS, SETTINGS_VARIABLE},
     shell_quote, status,
 };
-use crate::store::{DatabaseUrl, OpenError, PostgresUrl, give_up_root};
+use store::{DatabaseUrl, OpenError, PostgresUrl, give_up_root};
 
 pub const DEFAULT_FILE: &str = "petstore.db";
 pub const DEFAULT_DATABASE: &str = "sqlite:petstore.db";

@@ -11,15 +11,15 @@ use clap::{
 use tempfile::{Builder, TempDir};
 
 use super::{CommandLine, PasswordFile, ServedDatabase, keys};
-use crate::{
+use domain::{
     api_key::{ApiKeySecret, NewApiKey},
     category::{CategoryId, CategoryName},
     clock::Clock,
     idempotency::Idempotent,
     order::Transition,
     pet::{NewPet, PetId, PetName, PetStatus},
-    store::{DatabaseUrl, Store},
 };
+use store::{DatabaseUrl, Store};
 
 /// The option to serve a demo. A database on the command line contradicts it; one in the
 /// environment is for other commands.

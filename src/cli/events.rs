@@ -19,7 +19,7 @@ use super::{
     client::{Client, Failure, ServiceArgs, next_parameter},
     explain_os_errors, status,
 };
-use crate::event::EventId;
+use domain::event::EventId;
 
 /// The maximum time that the service holds back an empty page.
 const MAX_WAIT: Duration = Duration::from_secs(50);

@@ -15,13 +15,9 @@ use super::{
     record_writer::{ORDER_COLUMNS, PetRow, RecordWriter, order_cells},
     status, stdout,
 };
-use crate::{
-    atomic_file::AtomicFile,
-    category::CategoryNames,
-    order::Order,
-    pet::Pet,
-    store::{explain, export_orders, export_pets},
-};
+use domain::{category::CategoryNames, order::Order, pet::Pet};
+use store::{explain, export_orders, export_pets};
+use system::atomic_file::AtomicFile;
 
 #[derive(Args)]
 pub struct Export {

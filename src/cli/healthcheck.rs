@@ -14,7 +14,8 @@ use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;
 
 use super::{CommandResult, Listen, escape_for_terminal, status, table::cut};
-use crate::{api::loopback_if_unspecified, tls};
+use api::loopback_if_unspecified;
+use outbound::tls;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 

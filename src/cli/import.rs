@@ -21,11 +21,11 @@ use super::{
     pet_record::{PetRecord, RecordError, ResolvedPet},
     status,
 };
-use crate::{
+use domain::{
     category::CategoryNames,
     import::{FinishedImport, ImportId},
-    store::{DatabaseUrl, Importer, category_names, explain, finished_import},
 };
+use store::{DatabaseUrl, Importer, category_names, explain, finished_import};
 
 /// The maximum number of invalid lines that are reported one by one. Further ones are only
 /// counted.

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{progress_bar, status};
-use crate::atomic_file::discard_unfinished;
+use system::atomic_file::discard_unfinished;
 
 /// Handles signals that would end the process without a message.
 #[derive(Clone)]

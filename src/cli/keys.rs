@@ -13,12 +13,12 @@ use super::{
     escape_for_terminal, shell_quote, status,
     stdout::{self, print_all},
 };
-use crate::{
+use domain::{
     api_key::{ApiKey, ApiKeySecret, KeyName, NewApiKey, Scope},
     clock::Clock,
     invalid::Invalid,
-    store::{self, Options, Role, Store},
 };
+use store::{self, Options, Role, Store};
 
 #[derive(Subcommand)]
 pub enum Keys {

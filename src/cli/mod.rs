@@ -41,18 +41,18 @@ use clap::{Arg, Args, CommandFactory, Parser, Subcommand, builder::TypedValuePar
 use clap_complete::Shell;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
-use crate::{
-    api::PublicUrl,
+use api::PublicUrl;
+use database::{Database, PasswordFile, ServedDatabase, print_warning};
+use domain::{
     invalid::Invalid,
-    server::{CertificateError, Tls},
-    store::redact_password,
     webhook::{address::Network, url::UrlPolicy},
 };
-use database::{Database, PasswordFile, ServedDatabase, print_warning};
 use interrupt::{Interrupt, Interrupted};
 use listen::{Listen, socket_address};
 use os_errors::explain_os_errors;
+use server::{CertificateError, Tls};
 use stdout::print;
+use store::redact_password;
 use table::table;
 use terminal::{escape_for_terminal, escape_path};
 

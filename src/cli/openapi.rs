@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use clap::{Args, builder::FalseyValueParser};
 
 use super::{CommandResult, PublicUrls, print};
-use crate::api::{Contract, PublicUrl, Scheme};
+use api::{Contract, PublicUrl, Scheme};
 
 #[derive(Args)]
 pub struct Openapi {

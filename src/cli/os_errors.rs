@@ -5,7 +5,7 @@ use std::{
     io::{self, ErrorKind},
 };
 
-use crate::privileges::successor_of_root;
+use system::privileges::successor_of_root;
 
 /// Replaces errors of the operating system in a message with explanations. It works on text,
 /// because they are also inside the errors of libraries, which expose nothing else of them.

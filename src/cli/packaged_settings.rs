@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::store::DatabaseUrl;
+use store::DatabaseUrl;
 
 /// The file with the settings, unless the variable names another one.
 pub const SETTINGS: &str = "/etc/petstore/petstore.env";

@@ -9,7 +9,7 @@ use super::{
     line_numbers::LineNumbers,
     pet_record::{CategoryReference, MAX_RECORD_BYTES, NOT_UTF8, PetRecord, RecordError, Records},
 };
-use crate::{
+use domain::{
     invalid::{Invalid, quoted},
     members::{Member, Members},
     pet::Pet,

@@ -16,7 +16,7 @@ use super::{
         CategoryReference, MAX_RECORD_BYTES, NOT_UTF8, PetRecord, Record, RecordError, Records,
     },
 };
-use crate::{
+use domain::{
     invalid::Invalid,
     json::{Object, ObjectError},
     members::Members,

@@ -1,6 +1,6 @@
 //! Animals as read from a file: their categories may be given by name.
 
-use crate::{
+use domain::{
     category::{Category, CategoryId, CategoryName, CategoryNames},
     invalid::{Invalid, join_messages, quoted},
     members::{Member, Members},

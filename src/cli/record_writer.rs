@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use serde::Serialize;
 
 use super::{formula, pet_file::Format};
-use crate::{category::CategoryNames, order::Order, page::Status, pet::Pet};
+use domain::{category::CategoryNames, order::Order, page::Status, pet::Pet};
 
 pub enum RecordWriter<W: Write> {
     Csv(Box<csv::Writer<W>>),

@@ -10,10 +10,8 @@ use clap::Args;
 use super::{
     CommandResult, Database, Interrupt, copy_progress, counted, escape_path, shell_quote, status,
 };
-use crate::{
-    atomic_file::AtomicFile,
-    store::{DatabaseUrl, Restored, explain, restore},
-};
+use store::{DatabaseUrl, Restored, explain, restore};
+use system::atomic_file::AtomicFile;
 
 #[derive(Args)]
 pub struct Restore {

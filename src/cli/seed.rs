@@ -4,11 +4,11 @@ use clap::Args;
 use rand::{RngExt, rngs::SmallRng};
 
 use super::{CommandResult, Database, Interrupt, block_on, bulk, counted, status};
-use crate::{
+use domain::{
     category::{Category, CategoryId, CategoryName, CategoryNames},
     pet::{NewPet, PetName, PetStatus},
-    store::{Importer, category_names},
 };
+use store::{Importer, category_names};
 
 const MAX_COUNT: u64 = 10_000_000;
 

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::{CommandResult, Database, block_on, print};
-use crate::store::explain_statements;
+use store::explain_statements;
 
 #[derive(Args)]
 pub struct Statements {

@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::{CommandResult, block_on, client::ServiceArgs, print, status};
-use crate::event::EventId;
+use domain::event::EventId;
 use output::{DELIVERIES, Output, WEBHOOKS, send, text, types};
 
 #[derive(Subcommand)]

@@ -8,12 +8,12 @@ use std::{
     time::Duration,
 };
 
-use http::Method;
-use jiff::{SignedDuration, Timestamp};
-use petstore::{
+use domain::{
     api_key::{ApiKeySecret, Scope},
     clock::Clock,
 };
+use http::Method;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use support::{Backend, eventually};
 

@@ -6,8 +6,8 @@ use std::{
     sync::{Arc, LazyLock, Mutex},
 };
 
+use api::Contract;
 use http::Method;
-use petstore::api::Contract;
 use serde_json::{Value, json};
 use support::Response;
 

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use http::Method;
-use petstore::{
+use domain::{
     api_key::Scope,
     page::{ListQuery, Position},
     pet::PetFilter,
 };
+use http::Method;
 use support::Backend;
 
 use crate::harness::Server;

@@ -10,13 +10,13 @@ use std::{
 };
 
 use bytes::Bytes;
+use domain::{api_key::Scope, clock::Clock};
 use futures_util::future::join_all;
 use http::{Method, StatusCode, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, client::conn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use jiff::{SignedDuration, Timestamp};
-use petstore::{api_key::Scope, clock::Clock};
 use serde_json::{Value, json};
 use support::{Backend, Response, TIMEOUT, eventually};
 use tokio::time::timeout;

@@ -1,12 +1,12 @@
 //! Internal failures: panics, broken storage, overload.
 
-use futures_util::{StreamExt, stream::FuturesUnordered};
-use http::Method;
-use jiff::Timestamp;
-use petstore::{
+use domain::{
     api_key::{ApiKeySecret, Scope},
     clock::Clock,
 };
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use http::Method;
+use jiff::Timestamp;
 use support::{Backend, eventually};
 
 use crate::{contract, harness::Server};

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use form_urlencoded::Serializer;
-use futures_util::future::join_all;
-use petstore::{
+use domain::{
     page::{Cursor, Filter, Position},
     pet::PetFilter,
 };
+use form_urlencoded::Serializer;
+use futures_util::future::join_all;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 use support::Backend;

@@ -1,7 +1,7 @@
 //! `GET /pets/{petId}`: deprecated (RFC 9745), and gone from its sunset date (RFC 8594).
 
+use domain::clock::Clock;
 use jiff::Timestamp;
-use petstore::clock::Clock;
 use serde_json::json;
 use support::Backend;
 

@@ -3,15 +3,13 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
+use domain::api_key::{ApiKeySecret, NewApiKey, Scope, Scopes};
 use http::Method;
 use jiff::Timestamp;
-use petstore::{
-    api_key::{ApiKeySecret, NewApiKey, Scope, Scopes},
-    server::Tls,
-    service::{self, Config, Listeners},
-    store::{DatabaseUrl, Options, Role, Store},
-};
 use serde_json::Value;
+use server::Tls;
+use service::{self, Config, Listeners};
+use store::{DatabaseUrl, Options, Role, Store};
 use support::{Backend, Database, Identity, Response, eventually};
 use tempfile::TempDir;
 use tokio::{

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::{HeaderMap, HeaderName, HeaderValue, Version};
-use petstore::server::Limits;
 use serde_json::json;
+use server::Limits;
 use support::{Backend, Response, TIMEOUT};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -7,8 +7,8 @@ use futures_util::future::join_all;
 use http::{HeaderMap, Method, Version};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use petstore::server::Limits;
 use serde_json::json;
+use server::Limits;
 use support::{Backend, Response, TIMEOUT, eventually};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -4,7 +4,7 @@
 use std::{net::IpAddr, time::Duration};
 
 use http::Version;
-use petstore::server::Limits;
+use server::Limits;
 use support::{Backend, TIMEOUT, eventually};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split},

@@ -1,9 +1,9 @@
 //! `Idempotency-Key`: a retry replays the stored response instead of executing again.
 
+use domain::api_key::Scope;
 use futures_util::future::join_all;
 use http::Method;
 use jiff::SignedDuration;
-use petstore::api_key::Scope;
 use serde_json::json;
 use support::{Backend, Response, eventually};
 

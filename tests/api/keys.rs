@@ -1,8 +1,8 @@
 //! API keys: the key of a request, and the names of all keys.
 
+use domain::api_key::Scope;
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
-use petstore::api_key::Scope;
 use serde_json::{Value, json};
 use support::{Backend, Response};
 

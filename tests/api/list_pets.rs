@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use http::Method;
-use petstore::{
-    fuzzing::OrderFilter,
+use domain::{
+    order::OrderFilter,
     page::{Cursor, Filter, ListQuery, Position},
     pet::PetFilter,
 };
+use http::Method;
 use serde_json::json;
 use support::Backend;
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use domain::api_key::{ApiKeySecret, Scope};
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
-use petstore::api_key::{ApiKeySecret, Scope};
 use support::{Backend, eventually};
 
 use crate::harness::Server;

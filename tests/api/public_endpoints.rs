@@ -1,8 +1,8 @@
 //! Endpoints without authentication (contract, docs, health checks), request ids, and
 //! unknown paths and methods.
 
+use api::Contract;
 use http::Method;
-use petstore::api::Contract;
 use serde_json::{Value, json};
 use support::{Backend, eventually};
 

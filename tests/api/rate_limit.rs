@@ -3,10 +3,10 @@
 //! Tests that count requests use a window of a day, so that nothing is replenished while
 //! they run.
 
+use domain::api_key::{ApiKeySecret, Scope};
 use futures_util::future::join_all;
 use http::Method;
 use jiff::Timestamp;
-use petstore::api_key::{ApiKeySecret, Scope};
 use serde_json::json;
 use support::{Backend, Response, eventually};
 

@@ -1,7 +1,7 @@
 //! `Prefer: handling=strict` (RFC 7240): what would be ignored is rejected.
 
+use domain::api_key::Scope;
 use http::Method;
-use petstore::api_key::Scope;
 use serde_json::{Value, json};
 use support::{Backend, Response};
 

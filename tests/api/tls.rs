@@ -5,11 +5,11 @@
 use std::{io, sync::Arc, time::Duration};
 
 use http::Method;
-use petstore::server::Tls;
 use rustls::{
     ClientConfig,
     version::{TLS12, TLS13},
 };
+use server::Tls;
 use support::{Backend, TIMEOUT, eventually, self_signed};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -8,14 +8,12 @@ use std::{
     time::Duration,
 };
 
-use jiff::{SignedDuration, Timestamp};
-use petstore::{
+use domain::{
     api_key::Scopes,
     clock::Clock,
     event::{EventId, EventRetention, EventType},
     idempotency::Idempotent,
     page::ListQuery,
-    store::{Options, Role, Store},
     webhook::{
         DisabledReason, NewWebhook, WebhookChange, WebhookId, WebhookState,
         delivery::{AttemptError, Delivery, DeliveryState, StoredWebhook},
@@ -23,7 +21,9 @@ use petstore::{
         url::{UrlPolicy, WebhookUrl},
     },
 };
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use store::{Options, Role, Store};
 use support::{Backend, Receiver, Reply, eventually};
 
 use crate::harness::{Server, database_url};

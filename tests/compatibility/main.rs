@@ -5,7 +5,7 @@
 
 mod rules;
 
-use petstore::api::Contract;
+use api::Contract;
 use rules::breaking_changes;
 use serde_json::{Value, json};
 

@@ -11,8 +11,8 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use petstore::store::{DatabaseUrl, Options, Role, Store};
 use rusqlite::Connection;
+use store::{DatabaseUrl, Options, Role, Store};
 use support::{Finished, signal, wait_for};
 use tempfile::TempDir;
 

@@ -36,15 +36,15 @@ const WRITE_PATIENCE: usize = 40;
 
 /// The functions whose instructions are counted, with those of all functions they call.
 const COUNTED: [&str; 7] = [
-    "petstore::api::middleware::handle",
-    "petstore::api::middleware::resume::{{closure}}",
-    "petstore::api::events::stream::EventStream::next::{{closure}}",
-    "petstore::event_tail::EventTail::follow::{{closure}}",
-    "petstore::store::sqlite::events::<impl petstore::store::sqlite::Sqlite>::event_read::{{closure}}::{{closure}}",
-    "petstore::store::sqlite::pets::<impl petstore::store::sqlite::Sqlite>::pet_list::{{closure}}::{{closure}}",
+    "petstore_api::middleware::handle",
+    "petstore_api::middleware::resume::{{closure}}",
+    "petstore_api::events::stream::EventStream::next::{{closure}}",
+    "petstore_store::event_tail::EventTail::follow::{{closure}}",
+    "petstore_store::sqlite::events::<impl petstore_store::sqlite::Sqlite>::event_read::{{closure}}::{{closure}}",
+    "petstore_store::sqlite::pets::<impl petstore_store::sqlite::Sqlite>::pet_list::{{closure}}::{{closure}}",
     WRITE,
 ];
-const WRITE: &str = "petstore::store::sqlite::writer::WriterThread::process_batch";
+const WRITE: &str = "petstore_store::sqlite::writer::WriterThread::process_batch";
 
 /// Requests in a series.
 const REQUESTS: usize = 10;

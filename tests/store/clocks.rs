@@ -1,11 +1,11 @@
 //! Databases whose clock is wrong.
 
-use petstore::{
+use domain::{
     event::EventRetention,
     idempotency::{IdempotencyKey, Idempotent, IdempotentRequest, RETENTION},
     pet::{NewPet, PetName},
-    store::Role,
 };
+use store::Role;
 use support::{Backend, Database};
 
 use crate::fixture::{API_KEY, create_store, open};

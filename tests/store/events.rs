@@ -1,12 +1,12 @@
 //! The event log on PostgreSQL: nothing appears behind what may be read.
 
-use petstore::{
+use domain::{
     event::EventRetention,
     page::Sort,
     pet::{NewPet, PetName},
-    store::{Role, Store},
 };
 use serde_json::Value;
+use store::{Role, Store};
 use support::{Backend, Cluster, eventually, postgres::shared, signal};
 
 use crate::fixture::{API_KEY, connect, create_store, open};

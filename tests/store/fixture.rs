@@ -1,10 +1,8 @@
 //! Stores on new databases.
 
+use domain::api_key::{ApiKeySecret, NewApiKey, Scopes};
 use jiff::Timestamp;
-use petstore::{
-    api_key::{ApiKeySecret, NewApiKey, Scopes},
-    store::{Options, Role, Store},
-};
+use store::{Options, Role, Store};
 use support::{Backend, Database, Finished, command};
 use tokio_postgres::NoTls;
 

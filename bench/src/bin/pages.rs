@@ -4,13 +4,13 @@
 
 use std::{env, error::Error, time::Duration};
 
-use mimalloc::MiMalloc;
-use petstore::{
+use domain::{
     page::{ListQuery, Position},
     pet::PetFilter,
-    store::{Options, Role, Store},
 };
+use mimalloc::MiMalloc;
 use petstore_bench::{cpu_time, mix};
+use store::{Options, Role, Store};
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;

@@ -18,10 +18,8 @@ use super::{
     Report,
     target::Target,
 };
-use crate::{
-    api_key::ApiKey,
-    store::{DatabaseUrl, Inspected, Server, inspect},
-};
+use domain::api_key::ApiKey;
+use store::{DatabaseUrl, Inspected, Server, inspect};
 
 const MIB: u64 = 1 << 20;
 /// A size far beyond that of the log between checkpoints.

@@ -7,11 +7,9 @@ use super::{
     Report,
     target::Target,
 };
-use crate::{
-    api::loopback_if_unspecified,
-    import_socket::SocketState,
-    store::{Inspected, Server},
-};
+use api::loopback_if_unspecified;
+use import_socket::SocketState;
+use store::{Inspected, Server};
 
 /// Checks the port. Returns true if the service is ready.
 pub(super) fn port(report: &mut Report, target: &Target, store: Option<&Inspected>) -> bool {

@@ -13,7 +13,8 @@ use super::super::{
     listen::{DEFAULT_LISTEN, port, socket_address},
     packaged_settings::PackagedSettings,
 };
-use crate::{invalid::Invalid, store::DatabaseUrl};
+use domain::invalid::Invalid;
+use store::DatabaseUrl;
 
 /// The options of `petstore serve` that concern the checks. As text: a mistake in one of them
 /// is a finding, and the other checks go on.

@@ -11,11 +11,11 @@ use super::{
     },
     shown,
 };
-use crate::{
+use domain::{
     api_key::{ApiKey, Scope, Scopes},
     clock::Clock,
-    store::list_keys,
 };
+use store::list_keys;
 
 /// The width of the table.
 const COLUMNS: usize = 100;

@@ -24,17 +24,13 @@ use super::{
     duration::{drain_delay, event_age, reservation},
     explain_os_errors, interrupt, socket_address, status,
 };
-use crate::{
-    api::{self, Origin, RateLimit, Scheme, StreamLimits},
-    dispatcher,
-    event::EventRetention,
-    server,
-    service::{self, Config, Listeners},
-    store::{DatabaseUrl, Options, Role, Store},
-    telemetry::log::{self, stderr_is_terminal},
-};
+use api::{self, Origin, RateLimit, Scheme, StreamLimits};
 use bind::bind;
+use domain::event::EventRetention;
+use service::{self, Config, Listeners};
 use startup::Start;
+use store::{DatabaseUrl, Options, Role, Store};
+use telemetry::log::{self, stderr_is_terminal};
 
 #[derive(Args)]
 pub struct Serve {

@@ -1,7 +1,7 @@
 //! The screen that the service prints on a terminal when it is ready.
 
 use super::super::{counted, shell_quote};
-use crate::api_key::ApiKeySecret;
+use domain::api_key::ApiKeySecret;
 
 pub struct StartScreen {
     /// The URL of the service for browsers and clients on this machine, without `/v1`.

@@ -12,13 +12,13 @@ use super::{
     Serve,
     start_screen::{KeyAdvice, StartScreen, console_path},
 };
-use crate::{
-    api::{PublicUrl, Scheme},
+use api::{PublicUrl, Scheme};
+use domain::{
     api_key::{ApiKeySecret, NewApiKey},
     clock::Clock,
-    store::{self, DatabaseUrl, Store},
-    telemetry::log::{stderr_has_color, stderr_is_terminal},
 };
+use store::{self, DatabaseUrl, Store};
+use telemetry::log::{stderr_has_color, stderr_is_terminal};
 
 /// The addresses and the database of a service that is ready.
 pub struct Start {

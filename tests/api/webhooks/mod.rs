@@ -3,8 +3,8 @@
 pub mod failed_deliveries;
 pub mod testing;
 
+use domain::api_key::Scope;
 use http::Method;
-use petstore::api_key::Scope;
 use serde_json::{Value, json};
 use support::{Backend, Response};
 

@@ -4,15 +4,12 @@
 
 use std::{fs, process::Command, sync::LazyLock};
 
+use domain::{event::EventRetention, idempotency::RETENTION};
 use jiff::SignedDuration;
-use petstore::{
-    event::EventRetention,
-    idempotency::RETENTION,
-    store::{DatabaseUrl, Options, Role, Store},
-};
 use rand::RngExt;
 use reqwest::Method;
 use serde_json::{Value, json};
+use store::{DatabaseUrl, Options, Role, Store};
 use support::{Cluster, Finished, Response, eventually, random, rounds, wait_for};
 
 use crate::{

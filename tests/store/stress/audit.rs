@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use petstore::{
+use domain::{
     event::{Event, EventId, EventType},
     order::OrderId,
     page::Sort,
     pet::PetId,
-    store::Store,
 };
 use serde_json::Value;
+use store::Store;
 
 use super::workload::Change;
 

@@ -16,11 +16,9 @@ use std::{
     time::Duration,
 };
 
-use petstore::{
-    pet::PetId,
-    store::{Fault, Options, Role},
-};
+use domain::pet::PetId;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+use store::{Fault, Options, Role};
 use support::{Backend, Database, random, rounds};
 use tokio::{task::JoinSet, time::sleep};
 

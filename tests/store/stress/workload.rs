@@ -11,14 +11,14 @@ use std::{
     time::Instant,
 };
 
-use petstore::{
+use domain::{
     event::EventType,
     idempotency::{IdempotencyKey, Idempotent, IdempotentRequest},
     order::{Order, OrderId, Transition},
     pet::{NewPet, Pet, PetChange, PetId, PetName, PetStatus},
-    store::{Error, Store},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+use store::{Error, Store};
 use tokio::task::JoinSet;
 
 use crate::fixture::API_KEY;

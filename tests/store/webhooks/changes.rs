@@ -1,12 +1,10 @@
 //! Changes that clients make to webhooks.
 
-use futures_util::future::join_all;
-use petstore::{
+use domain::{
     api_key::{Scope, Scopes},
     event::{EventId, EventType, EventTypes},
     idempotency::Idempotent,
     page::ListQuery,
-    store::Store,
     webhook::{
         Description, DisabledReason, NewWebhook, WebhookChange, WebhookFilter, WebhookId,
         WebhookRejection, WebhookState,
@@ -16,6 +14,8 @@ use petstore::{
         url::WebhookUrl,
     },
 };
+use futures_util::future::join_all;
+use store::Store;
 use support::Backend;
 
 use super::{executed, first, new, progress, replayed, request, second};

@@ -2,7 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use petstore::{event::EventId, store::Role};
+use domain::event::EventId;
+use store::Role;
 use support::{Backend, Database, Finished};
 
 use super::{first, progress, retrying};

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-use petstore::{
+use domain::{
     api_key::Scopes,
     event::{EventId, EventRetention},
     page::ListQuery,
@@ -14,6 +13,7 @@ use petstore::{
         secret::WebhookSecret,
     },
 };
+use jiff::Timestamp;
 use support::Backend;
 use tokio::time::sleep;
 

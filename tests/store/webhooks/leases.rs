@@ -2,11 +2,9 @@
 
 use std::collections::HashSet;
 
-use futures_util::future::{join, join_all};
-use petstore::{
+use domain::{
     api_key::Scopes,
     event::EventId,
-    store::Store,
     webhook::{
         Description, DisabledReason, WebhookChange, WebhookId,
         delivery::{Progress, StoredWebhook},
@@ -14,6 +12,8 @@ use petstore::{
         url::WebhookUrl,
     },
 };
+use futures_util::future::{join, join_all};
+use store::Store;
 use support::Backend;
 
 use super::{executed, first, new, progress, retrying};

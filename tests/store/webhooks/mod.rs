@@ -6,8 +6,7 @@ pub mod deliveries;
 pub mod leases;
 
 use crate::fixture::{API_KEY, TestStore};
-use jiff::Timestamp;
-use petstore::{
+use domain::{
     api_key::Scopes,
     event::EventId,
     idempotency::{IdempotencyKey, Idempotent, IdempotentRequest},
@@ -23,6 +22,7 @@ use petstore::{
         url::WebhookUrl,
     },
 };
+use jiff::Timestamp;
 
 type WebhookResult = Result<StoredWebhook, WebhookRejection>;
 

@@ -1,0 +1,159 @@
+//! Authentication and authorization, before the query and the body are read.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, header};
+
+use super::{
+    context::RequestContext,
+    error::{ApiError, AuthFailure},
+    key_cache::{KeyCache, Lookup},
+    operation::Operation,
+    rate_limit::{FailedAuthLimiter, LimitKind, Quota},
+};
+use domain::api_key::{KeyHash, PresentedKey, Scopes};
+use server::header_values;
+
+pub struct Authenticator {
+    keys: Arc<KeyCache>,
+    failed_auth: FailedAuthLimiter,
+}
+
+/// A client with a valid API key, within its rate limit.
+pub struct Caller {
+    pub hash: KeyHash,
+    pub api_key_id: i64,
+    pub scopes: Scopes,
+}
+
+pub enum Authentication {
+    Caller(Caller),
+    /// The key is well-formed, and may be new.
+    NotCached(KeyHash),
+}
+
+/// Proof that the caller may perform the operation. No handler can be called
+/// without one.
+pub struct Authorized(Caller);
+
+impl Authorized {
+    pub fn caller(&self) -> &Caller {
+        &self.0
+    }
+}
+
+impl Authenticator {
+    pub fn new(keys: Arc<KeyCache>, failed_auth: FailedAuthLimiter) -> Self {
+        Self { keys, failed_auth }
+    }
+
+    pub fn keys(&self) -> &Arc<KeyCache> {
+        &self.keys
+    }
+
+    /// Identifies the caller by its API key, and charges the request to the
+    /// key's rate limit.
+    ///
+    /// Failures are charged to the client's address. They never cause a valid key to be
+    /// rejected: many clients may share an address.
+    pub fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        context: &mut RequestContext,
+    ) -> Result<Authentication, ApiError> {
+        let presented = presented_key(headers).map_err(|failure| self.fail(failure, context))?;
+        let hash = presented.hash();
+        if let Some(found) = self.find(hash, context) {
+            return found.map(Authentication::Caller);
+        }
+        if !presented.has_valid_checksum() {
+            return Err(self.fail(AuthFailure::Malformed, context));
+        }
+        let has_budget = self.failed_auth.has_budget(context.client, context.started);
+        match has_budget && !self.keys.was_not_found(&hash) {
+            true => Ok(Authentication::NotCached(hash)),
+            false => Err(self.fail(AuthFailure::Unknown, context)),
+        }
+    }
+
+    /// Like `authenticate`, after reading the keys from the database.
+    pub async fn authenticate_new(
+        &self,
+        hash: KeyHash,
+        context: &mut RequestContext,
+    ) -> Result<Caller, ApiError> {
+        let refreshed = self.keys.refresh_for(&hash).await;
+        refreshed.map_err(|error| self.fail(error, context))?;
+        let found = self.find(hash, context);
+        found.unwrap_or_else(|| Err(self.fail(AuthFailure::Unknown, context)))
+    }
+
+    /// `None` if the key is not cached.
+    fn find(
+        &self,
+        hash: KeyHash,
+        context: &mut RequestContext,
+    ) -> Option<Result<Caller, ApiError>> {
+        let key = match self.keys.find_and_charge(&hash, context.started)? {
+            Lookup::Valid(key) => key,
+            Lookup::Revoked => return Some(Err(self.fail(AuthFailure::Revoked, context))),
+            Lookup::Expired => return Some(Err(self.fail(AuthFailure::Expired, context))),
+        };
+        context.api_key_id = Some(key.id);
+        context.quota = key.quota;
+        if let Some(quota) = key.quota
+            && let Err(rate_limited) = ensure_granted(quota, LimitKind::ApiKey)
+        {
+            return Some(Err(rate_limited));
+        }
+        Some(Ok(Caller {
+            hash,
+            api_key_id: key.id,
+            scopes: key.scopes,
+        }))
+    }
+
+    /// Charges a failure to the client's address.
+    fn fail(&self, error: impl Into<ApiError>, context: &RequestContext) -> ApiError {
+        let quota = self.failed_auth.charge(context.client, context.started);
+        match ensure_granted(quota, LimitKind::Address) {
+            Ok(()) => error.into(),
+            Err(rate_limited) => rate_limited,
+        }
+    }
+
+    /// Checks that the caller's key has a scope of the operation, if it needs one.
+    pub fn authorize(&self, caller: Caller, operation: &Operation) -> Result<Authorized, ApiError> {
+        let scopes = operation.scopes;
+        if !scopes.is_empty() && !scopes.iter().any(|scope| caller.scopes.has(*scope)) {
+            return Err(ApiError::InsufficientScope(scopes));
+        }
+        if operation.is_deprecated() {
+            self.keys.count_deprecated_call(&caller.hash);
+        }
+        Ok(Authorized(caller))
+    }
+}
+
+fn ensure_granted(quota: Quota, kind: LimitKind) -> Result<(), ApiError> {
+    match quota.granted {
+        true => Ok(()),
+        false => Err(ApiError::RateLimited { kind, quota }),
+    }
+}
+
+/// The one API key that a request presents (RFC 6750, section 2.1).
+fn presented_key(headers: &HeaderMap) -> Result<PresentedKey<'_>, AuthFailure> {
+    let mut values = header_values(headers, header::AUTHORIZATION);
+    let value = values.next().ok_or(AuthFailure::Missing)?;
+    if values.next().is_some() {
+        return Err(AuthFailure::Repeated);
+    }
+    let value = value.to_str().map_err(|_| AuthFailure::Malformed)?;
+    match value.trim().split_once(' ') {
+        Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => {
+            PresentedKey::parse(key.trim_start()).ok_or(AuthFailure::Malformed)
+        }
+        _ => Err(AuthFailure::Missing),
+    }
+}

@@ -1,0 +1,101 @@
+//! Handlers of the operations on categories.
+
+use http::StatusCode;
+
+use super::{
+    cache::{CacheKey, CachedRead},
+    error::{ApiError, INVALID_CATEGORY_ID, NO_SUCH_CATEGORY},
+    preconditions::{MAX_ATTEMPTS, Preconditions, Unmet, contention},
+    request::{ApiRequest, RequestHead},
+    response,
+    state::Api,
+};
+use domain::category::{
+    Category, CategoryFilter, CategoryId, CategoryRejection, Naming, NewCategory,
+};
+use server::Response;
+
+pub fn list_categories<'a>(
+    api: &'a Api,
+    request: &RequestHead<'_>,
+) -> Result<CachedRead<'a>, ApiError> {
+    let query = request.list_query::<CategoryFilter>()?;
+    let key = CacheKey::Categories(query.clone());
+    Ok(api.cache.get_or_read(key, || async move {
+        let page = api.store.category_list(query.clone()).await?;
+        Ok(api.links.page("categories", &query, &page))
+    }))
+}
+
+pub async fn put_category(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let NewCategory { name } = request.json().await?;
+    let id = request.id(CategoryId::parse, INVALID_CATEGORY_ID)?;
+    let preconditions = request.preconditions();
+    for _ in 0..MAX_ATTEMPTS {
+        let expected = match preconditions.is_empty() {
+            true => None,
+            false => {
+                let category = api.store.category_get(id).await?;
+                evaluate(preconditions, category.as_ref())?;
+                Some(category)
+            }
+        };
+        match api
+            .store
+            .category_put(request.api_key_id(), id, name.clone(), expected)
+            .await?
+        {
+            // It changed since it was read; the precondition may still hold.
+            Err(CategoryRejection::Outdated) => {}
+            Err(rejection) => return Err(rejection.into()),
+            Ok(naming) => {
+                let mut response = response::resource(&Category { id, name });
+                if naming == Naming::Create {
+                    *response.status_mut() = StatusCode::CREATED;
+                }
+                return Ok(response);
+            }
+        }
+    }
+    Err(contention(CHANGED_TOO_OFTEN))
+}
+
+pub async fn delete_category(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let id = request.id(CategoryId::parse, INVALID_CATEGORY_ID)?;
+    let preconditions = request.preconditions();
+    for _ in 0..MAX_ATTEMPTS {
+        let expected = match preconditions.depend_on_state() {
+            false => None,
+            true => {
+                let category = api.store.category_get(id).await?;
+                let category = category.ok_or(ApiError::NotFound(NO_SUCH_CATEGORY))?;
+                evaluate(preconditions, Some(&category))?;
+                Some(category)
+            }
+        };
+        match api
+            .store
+            .category_delete(request.api_key_id(), id, expected)
+            .await?
+        {
+            Err(CategoryRejection::Outdated) => {}
+            Err(rejection) => return Err(rejection.into()),
+            Ok(()) => return Ok(response::no_content()),
+        }
+    }
+    Err(contention(CHANGED_TOO_OFTEN))
+}
+
+fn evaluate(preconditions: Preconditions<'_>, category: Option<&Category>) -> Result<(), ApiError> {
+    let evaluated = match category {
+        Some(category) => preconditions.evaluate(&response::etag(category)),
+        None => preconditions.evaluate_absent(),
+    };
+    evaluated.map_err(|unmet| match unmet {
+        Unmet::IfMatch => ApiError::CATEGORY_CHANGED,
+        Unmet::IfNoneMatch => ApiError::CATEGORY_EXISTS,
+    })
+}
+
+const CHANGED_TOO_OFTEN: &str =
+    "the category is being changed too often; nothing was changed, retry later";

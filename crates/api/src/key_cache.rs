@@ -1,0 +1,412 @@
+//! API keys in memory: a snapshot of the database's table that is replaced as a whole, and usage
+//! data that is written back.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
+    time::{self, Duration},
+};
+
+use arc_swap::ArcSwap;
+use jiff::Timestamp;
+use quick_cache::sync::Cache;
+use tokio::sync::watch;
+
+use super::{
+    error::AuthFailure,
+    rate_limit::{ArrivalTime, Limiter, Quota, RateLimit},
+};
+use domain::{
+    api_key::{ApiKey, ApiKeyDescription, ApiKeyUsage, KeyHash, Scopes},
+    clock::Clock,
+};
+use single_flight::SingleFlight;
+use store::{self, Store, event_tail::ScanQueue};
+use telemetry::audit_log;
+
+/// The minimum time between two refreshes, however many unknown keys are presented.
+const MIN_REFRESH_INTERVAL: Duration = Duration::from_millis(20);
+/// The resolution of a key's last use, in microseconds.
+const LAST_USED_RESOLUTION: i64 = 60_000_000;
+
+pub struct KeyCache {
+    store: Arc<Store>,
+    clock: Clock,
+    keys: ArcSwap<HashMap<KeyHash, CachedKey>>,
+    /// Negative cache: well-formed keys that a refresh did not find. Keys are
+    /// random, so an unknown one will not be created later; if it is restored
+    /// from a backup, the next periodic refresh finds it.
+    unknown: Cache<KeyHash, ()>,
+    limiter: Option<Limiter>,
+    refresh: SingleFlight<RefreshResult>,
+    /// True once the table was read. From then on, differences from the snapshot are changes.
+    loaded: AtomicBool,
+    /// Signals that keys were revoked or removed, or that their expiry has changed.
+    revocations: watch::Sender<()>,
+}
+
+type RefreshResult = Result<(), store::Error>;
+
+/// The state of a cached key.
+pub enum Lookup {
+    Valid(ValidKey),
+    Revoked,
+    Expired,
+}
+
+pub struct ValidKey {
+    pub id: i64,
+    pub scopes: Scopes,
+    /// The quota of its rate limit, if it has one.
+    pub quota: Option<Quota>,
+}
+
+struct CachedKey {
+    key: ApiKey,
+    /// Survives a refresh.
+    usage: Arc<Usage>,
+}
+
+/// The usage of a key while this process runs.
+#[derive(Debug, Default)]
+struct Usage {
+    /// True if the key was used since the last flush. The flush dates the use, so that requests
+    /// need not read the clock.
+    used_since_flush: AtomicBool,
+    /// Times are in microseconds since 1970; 0 if never.
+    last_used: AtomicI64,
+    deprecated_calls: AtomicI64,
+    /// The number of those calls that are dated, and the time of the last one.
+    dated_deprecated_calls: AtomicI64,
+    last_deprecated_call: AtomicI64,
+    /// The number of those calls that were written to the database.
+    flushed_deprecated_calls: AtomicI64,
+    rate_limit: ArrivalTime,
+    scans: Arc<ScanQueue>,
+}
+
+impl KeyCache {
+    pub fn new(store: Arc<Store>, limit: Option<RateLimit>, clock: Clock) -> Self {
+        Self {
+            store,
+            clock,
+            keys: ArcSwap::default(),
+            unknown: Cache::new(4096),
+            limiter: limit.map(Limiter::new),
+            refresh: SingleFlight::spaced(MIN_REFRESH_INTERVAL),
+            loaded: AtomicBool::new(false),
+            revocations: watch::Sender::new(()),
+        }
+    }
+
+    /// Returns a receiver that is notified when keys were revoked or removed, or when their
+    /// expiry has changed.
+    pub fn revocations(&self) -> watch::Receiver<()> {
+        self.revocations.subscribe()
+    }
+
+    /// Returns the remaining lifetime of a key, or `None` if it never expires. Fails if the key
+    /// is not valid.
+    pub fn validity(&self, hash: &KeyHash) -> Result<Option<Duration>, AuthFailure> {
+        let now = self.clock.now();
+        let keys = self.keys.load();
+        let CachedKey { key, .. } = keys.get(hash).ok_or(AuthFailure::Unknown)?;
+        match key.expires_at {
+            _ if key.revoked_at.is_some() => Err(AuthFailure::Revoked),
+            Some(expiry) if now >= expiry => Err(AuthFailure::Expired),
+            Some(expiry) => Ok(Some(expiry.duration_since(now).unsigned_abs())),
+            None => Ok(None),
+        }
+    }
+
+    /// Describes a key as its owner may see it.
+    pub fn describe(&self, hash: &KeyHash) -> Option<ApiKeyDescription> {
+        let keys = self.keys.load();
+        Some(keys.get(hash)?.key.describe())
+    }
+
+    /// Returns true if a refresh did not find the key.
+    pub fn was_not_found(&self, hash: &KeyHash) -> bool {
+        self.unknown.get(hash).is_some()
+    }
+
+    /// Reads all keys, because one that is not cached may be new.
+    pub async fn refresh_for(self: &Arc<Self>, hash: &KeyHash) -> RefreshResult {
+        self.refresh().await?;
+        if !self.keys.load().contains_key(hash) {
+            self.unknown.insert(*hash, ());
+        }
+        Ok(())
+    }
+
+    /// Finds a key and, if it is valid, charges the request to its rate limit. `None` if it
+    /// is not cached.
+    pub fn find_and_charge(&self, hash: &KeyHash, instant: time::Instant) -> Option<Lookup> {
+        let keys = self.keys.load();
+        let CachedKey { key, usage } = keys.get(hash)?;
+        if key.revoked_at.is_some() {
+            return Some(Lookup::Revoked);
+        }
+        if key
+            .expires_at
+            .is_some_and(|expiry| self.clock.now() >= expiry)
+        {
+            return Some(Lookup::Expired);
+        }
+        if !usage.used_since_flush.load(Ordering::Relaxed) {
+            usage.used_since_flush.store(true, Ordering::Relaxed);
+        }
+        let limiter = self.limiter.as_ref();
+        Some(Lookup::Valid(ValidKey {
+            id: key.id,
+            scopes: key.scopes,
+            quota: limiter.map(|limiter| limiter.charge(&usage.rate_limit, instant)),
+        }))
+    }
+
+    /// Charges a turn of a scan to the rate limit of a key. If the key is over its quota, returns
+    /// the time to wait first.
+    pub fn charge_scan(&self, hash: &KeyHash) -> Option<Duration> {
+        let limiter = self.limiter.as_ref()?;
+        let keys = self.keys.load();
+        let CachedKey { usage, .. } = keys.get(hash)?;
+        let charged = limiter.charge_extra(&usage.rate_limit, time::Instant::now());
+        charged.err()
+    }
+
+    /// Returns the queue in which readers with this key wait to scan the event log.
+    pub fn scan_queue(&self, hash: &KeyHash) -> Arc<ScanQueue> {
+        let keys = self.keys.load();
+        keys.get(hash)
+            .map_or_else(Arc::default, |key| key.usage.scans.clone())
+    }
+
+    /// Counts a call of a deprecated operation.
+    pub fn count_deprecated_call(&self, hash: &KeyHash) {
+        if let Some(CachedKey { usage, .. }) = self.keys.load().get(hash) {
+            usage.deprecated_calls.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the number of calls of deprecated operations while this process runs, by API key
+    /// id.
+    pub fn deprecated_calls(&self) -> Vec<(i64, i64)> {
+        let keys = self.keys.load();
+        let calls = keys.values().map(|CachedKey { key, usage }| {
+            let calls = usage.deprecated_calls.load(Ordering::Relaxed);
+            (key.id, calls)
+        });
+        let mut calls: Vec<_> = calls.filter(|(_, calls)| *calls > 0).collect();
+        calls.sort_unstable();
+        calls
+    }
+
+    /// Reads all keys from the database. Concurrent callers are single-flight:
+    /// they share one read and its result, as long as it started after they called.
+    pub async fn refresh(self: &Arc<Self>) -> RefreshResult {
+        let keys = self.clone();
+        let load = || async move { keys.load().await };
+        let refreshed = self.refresh.spawn(load).await;
+        refreshed.unwrap_or_else(|panic| Err(store::Error::Internal(Arc::new(panic))))
+    }
+
+    async fn load(&self) -> RefreshResult {
+        let stored = self.store.api_key_list().await?;
+        let cached = self.keys.load();
+        let fresh = stored.into_iter().map(|(hash, key)| {
+            let usage = cached
+                .get(&hash)
+                .map_or_else(Arc::default, |old| old.usage.clone());
+            let stored = key.last_used_at.map_or(0, Timestamp::as_microsecond);
+            usage.last_used.fetch_max(stored, Ordering::Relaxed);
+            (hash, CachedKey { key, usage })
+        });
+        let fresh: HashMap<_, _> = fresh.collect();
+        let any_changed = cached.iter().any(|(hash, CachedKey { key: old, .. })| {
+            let new = fresh.get(hash).map(|new| &new.key);
+            let validity = |key: &ApiKey| (key.revoked_at.is_some(), key.expires_at);
+            new.map(validity) != Some(validity(old))
+        });
+        if self.loaded.swap(true, Ordering::Relaxed) {
+            audit(&cached, &fresh);
+        }
+        self.keys.store(Arc::new(fresh));
+        if any_changed {
+            self.revocations.send_replace(());
+        }
+        Ok(())
+    }
+
+    /// Writes the usage of keys to the database.
+    pub async fn flush_usage(&self) -> Result<(), store::Error> {
+        let now = self.clock.now();
+        let keys = self.keys.load_full();
+        let (mut flushed, mut updates) = (Vec::new(), Vec::new());
+        for CachedKey { key, usage } in keys.values() {
+            let mut last_used = usage.last_used.load(Ordering::Relaxed);
+            if usage.used_since_flush.swap(false, Ordering::Relaxed)
+                && now.as_microsecond() - last_used >= LAST_USED_RESOLUTION
+            {
+                last_used = now.as_microsecond();
+                usage.last_used.store(last_used, Ordering::Relaxed);
+            }
+            let stored = key.last_used_at.map_or(0, Timestamp::as_microsecond);
+            let calls = usage.deprecated_calls.load(Ordering::Relaxed);
+            if usage.dated_deprecated_calls.swap(calls, Ordering::Relaxed) != calls {
+                let time = now.as_microsecond();
+                usage.last_deprecated_call.store(time, Ordering::Relaxed);
+            }
+            let calls = calls - usage.flushed_deprecated_calls.load(Ordering::Relaxed);
+            let Ok(last_used_at) = Timestamp::from_microsecond(last_used) else {
+                continue;
+            };
+            if last_used > stored || calls > 0 {
+                let last_call = usage.last_deprecated_call.load(Ordering::Relaxed);
+                let last_call = Timestamp::from_microsecond(last_call).ok();
+                updates.push(ApiKeyUsage {
+                    id: key.id,
+                    last_used_at,
+                    deprecated_calls: calls,
+                    last_deprecated_call_at: last_call.filter(|_| calls > 0),
+                });
+                // Counted before the write: if this future is dropped while it
+                // is in flight, the write still takes effect.
+                usage
+                    .flushed_deprecated_calls
+                    .fetch_add(calls, Ordering::Relaxed);
+                flushed.push((key.id, usage, calls));
+            }
+        }
+        if updates.is_empty() {
+            return Ok(());
+        }
+        let result = self.store.api_key_record_usage(updates).await;
+        for (id, usage, calls) in flushed {
+            if !result.as_ref().is_ok_and(|recorded| recorded.contains(&id)) {
+                usage
+                    .flushed_deprecated_calls
+                    .fetch_sub(calls, Ordering::Relaxed);
+            }
+        }
+        result.map(drop)
+    }
+}
+
+/// Logs the changes between two snapshots.
+fn audit(before: &HashMap<KeyHash, CachedKey>, after: &HashMap<KeyHash, CachedKey>) {
+    for (hash, CachedKey { key, .. }) in after {
+        let old = before.get(hash).map(|old| &old.key);
+        if old.is_none() {
+            audit_log::api_key_created(key);
+        }
+        if key.revoked_at.is_some() && old.is_none_or(|old| old.revoked_at.is_none()) {
+            audit_log::api_key_revoked(key);
+        }
+        if old.is_some_and(|old| old.expires_at != key.expires_at) {
+            audit_log::api_key_expiry_changed(key);
+        }
+    }
+    for (_, CachedKey { key, .. }) in before.iter().filter(|(hash, _)| !after.contains_key(*hash)) {
+        audit_log::api_key_removed(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::HashSet, path::Path};
+
+    use futures_util::{FutureExt, future::join_all};
+    use tokio::time::timeout;
+
+    use super::*;
+    use domain::api_key::{ApiKeySecret, NewApiKey};
+    use store::{DatabaseUrl, Options, Role};
+
+    const FILE: &str = "petstore.db";
+
+    async fn open(dir: &Path) -> Arc<KeyCache> {
+        let url = DatabaseUrl::Sqlite(dir.join(FILE));
+        let store = Store::open(&url, &Options::new(Role::Service)).await;
+        Arc::new(KeyCache::new(
+            Arc::new(store.unwrap()),
+            None,
+            Clock::system(),
+        ))
+    }
+
+    /// Uses are dated when they are flushed, at most once per minute.
+    #[tokio::test]
+    async fn uses_are_dated_by_the_flush() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut keys = Arc::into_inner(open(dir.path()).await).unwrap();
+        let seconds = Arc::new(AtomicI64::new(1_000_000_000));
+        let time = seconds.clone();
+        let now = move || Timestamp::from_second(time.load(Ordering::Relaxed)).unwrap();
+        keys.clock = Clock::new(now.clone());
+        let keys = Arc::new(keys);
+        let secret = ApiKeySecret::generate();
+        let (new, hash) = (
+            NewApiKey::new("test".parse().unwrap(), now()),
+            secret.hash(),
+        );
+        keys.store.api_key_create(new, hash).await.unwrap();
+        let recorded = async || {
+            keys.flush_usage().await.unwrap();
+            keys.refresh().await.unwrap();
+            let listed = keys.store.api_key_list().await.unwrap();
+            let (_, key) = listed.into_iter().find(|(of, _)| *of == hash).unwrap();
+            key.last_used_at.map(Timestamp::as_second)
+        };
+        keys.refresh().await.unwrap();
+        assert_eq!(recorded().await, None);
+        for (at, expected) in [
+            (1_000_000_010, 1_000_000_010),
+            (1_000_000_060, 1_000_000_010),
+            (1_000_000_070, 1_000_000_070),
+        ] {
+            seconds.store(at, Ordering::Relaxed);
+            assert!(keys.find_and_charge(&hash, time::Instant::now()).is_some());
+            assert_eq!(recorded().await, Some(expected));
+        }
+        seconds.store(2_000_000_000, Ordering::Relaxed);
+        assert_eq!(recorded().await, Some(1_000_000_070), "it was not used");
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_disconnects_does_not_cancel_the_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let keys = open(dir.path()).await;
+        assert!(keys.refresh().now_or_never().is_none());
+        let finished = async {
+            while !keys.loaded.load(Ordering::Relaxed) {
+                tokio::task::yield_now().await;
+            }
+        };
+        let finished = timeout(Duration::from_secs(20), finished).await;
+        finished.expect("the read is finished");
+    }
+
+    /// While the table cannot be read, requests with unknown keys must not queue up
+    /// for one failing read each.
+    #[tokio::test]
+    async fn concurrent_refreshes_share_a_failure() {
+        let dir = tempfile::tempdir().unwrap();
+        let keys = open(dir.path()).await;
+        let db = rusqlite::Connection::open(dir.path().join(FILE)).unwrap();
+        db.execute_batch("DROP TABLE api_keys").unwrap();
+        let failures = join_all((0..20).map(|_| keys.refresh())).await;
+        let causes: HashSet<_> = failures
+            .iter()
+            .map(|failure| match failure {
+                Err(store::Error::Internal(cause) | store::Error::Unavailable(cause)) => {
+                    Arc::as_ptr(cause).cast::<()>()
+                }
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert!(causes.len() <= 2, "{} reads", causes.len());
+    }
+}

@@ -1,0 +1,238 @@
+//! Middleware: the processing that surrounds every request, whatever its outcome.
+
+use std::{
+    any::Any,
+    cell::RefCell,
+    future::{Ready, ready},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, Either},
+};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version, header, request::Parts};
+use hyper::body::{Body, Incoming};
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+
+use super::{
+    context::{RequestContext, RequestGuard},
+    cors,
+    error::ApiError,
+    headers::{X_REQUEST_ID, set_common_headers},
+    prefer,
+    router::{self, Pending, Routed},
+    state::Api,
+};
+use server::{self, Client, Response};
+use telemetry::redaction::find_secret;
+
+/// Responds to a request: request id, CORS, panics, rate limit and security headers, HEAD. If
+/// there is nothing to wait for, as for cached reads, it responds immediately, without a future
+/// to poll.
+pub fn handle<'a>(
+    api: &'a Api,
+    client: Client<'a>,
+    request: Request<Incoming>,
+) -> Either<Ready<Response>, BoxFuture<'a, Response>> {
+    let (head, body) = request.into_parts();
+    let request_id = request_id(&head.headers);
+    let mut guard = RequestGuard::new(
+        &api.metrics,
+        api.access_log,
+        client.address(),
+        head,
+        request_id,
+    );
+    let routed = AssertUnwindSafe(|| route(api, &guard.head, &mut guard.context));
+    let routed = catch_unwind(routed).unwrap_or_else(panicked);
+    identify(client, &guard.context);
+    let (mut response, error) = match routed {
+        Ok(Routed::Response(response)) => (response, None),
+        Ok(Routed::Pending(pending)) => {
+            return Either::Right(Box::pin(resume(api, client, guard, pending, body)));
+        }
+        Err(error) => (error.response(), Some(error)),
+    };
+    finish(api, guard, &mut response, error.as_ref());
+    respond(body, response)
+}
+
+/// Drops the body when the response is polled: hyper closes the connection if a body is dropped
+/// earlier.
+fn respond<'a>(
+    body: Incoming,
+    response: Response,
+) -> Either<Ready<Response>, BoxFuture<'a, Response>> {
+    match body.is_end_stream() {
+        true => Either::Left(ready(response)),
+        false => Either::Right(Box::pin(async move {
+            drop(body);
+            response
+        })),
+    }
+}
+
+fn route<'a>(
+    api: &'a Api,
+    head: &Parts,
+    context: &mut RequestContext,
+) -> Result<Routed<'a>, ApiError> {
+    server::validate(head)?;
+    match cors::preflight(&api.cors_origins, head) {
+        Some(response) => Ok(Routed::Response(response)),
+        None => router::route(api, head, context),
+    }
+}
+
+/// Tells the transport which API key the client has.
+fn identify(client: Client<'_>, context: &RequestContext) {
+    if let Some(id) = context.api_key_id {
+        client.authenticated(id);
+    }
+}
+
+async fn resume(
+    api: &Api,
+    client: Client<'_>,
+    mut guard: RequestGuard<'_>,
+    pending: Pending<'_>,
+    body: Incoming,
+) -> Response {
+    let resumed = pending.resume(api, &guard.head, body, &mut guard.context);
+    let result = AssertUnwindSafe(resumed).catch_unwind().await;
+    // A key that was not cached is known only from here on.
+    identify(client, &guard.context);
+    let (mut response, error) = match result.unwrap_or_else(panicked) {
+        Ok(response) => (response, None),
+        Err(error) => (error.response(), Some(error)),
+    };
+    finish(api, guard, &mut response, error.as_ref());
+    response
+}
+
+fn finish(
+    api: &Api,
+    mut guard: RequestGuard<'_>,
+    response: &mut Response,
+    error: Option<&ApiError>,
+) {
+    if let Some(quota) = &guard.context.quota {
+        quota.set_headers(response.headers_mut());
+    }
+    if guard.context.is_strict {
+        prefer::set_applied(response.headers_mut());
+    }
+    let mut request_id = guard.end(response.status(), error);
+    let head = &guard.head;
+    if head.method == Method::HEAD && response.status() != StatusCode::NOT_MODIFIED {
+        if let Some(length) = response.body().size_hint().exact() {
+            let headers = response.headers_mut();
+            headers.insert(header::CONTENT_LENGTH, length.into());
+        }
+        *response.body_mut() = Default::default();
+    }
+    let closes = error.is_some_and(ApiError::closes_connection);
+    if closes && head.version != Version::HTTP_2 {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    cors::set_headers(&api.cors_origins, &head.headers, response);
+    if api.is_https {
+        require_https(response);
+    }
+    // The id is unique, so keep it out of HPACK's dynamic table.
+    request_id.set_sensitive(true);
+    set_common_headers(response.headers_mut(), request_id);
+}
+
+/// Returns the client's request id if it is well-formed, otherwise a new one. An id that may
+/// contain a secret is replaced, because it is logged.
+fn request_id(headers: &HeaderMap) -> HeaderValue {
+    let well_formed = |id: &&HeaderValue| {
+        let id = id.as_bytes();
+        (1..=128).contains(&id.len())
+            && id
+                .iter()
+                .all(|b| b.is_ascii_alphanumeric() || b"._~-".contains(b))
+            && find_secret(id).is_none()
+    };
+    let id = server::header_values(headers, X_REQUEST_ID).next();
+    match id.filter(well_formed) {
+        Some(id) => id.clone(),
+        None => new_request_id(),
+    }
+}
+
+thread_local! {
+    /// Faster than a cryptographic generator: a request id is unique, not secret.
+    static RANDOM: RefCell<SmallRng> = RefCell::new(SmallRng::from_rng(&mut rand::rng()));
+}
+
+/// Generates 32 random hexadecimal digits.
+fn new_request_id() -> HeaderValue {
+    let random: u128 = RANDOM.with_borrow_mut(SmallRng::random);
+    let mut id = [0; 32];
+    for (at, digits) in id.chunks_exact_mut(8).enumerate() {
+        let word = (random >> (32 * at)) as u32;
+        digits.copy_from_slice(&to_hex(word));
+    }
+    HeaderValue::from_bytes(&id).expect("hexadecimal digits are valid in a header")
+}
+
+/// Formats eight hexadecimal digits in parallel, in the bytes of a word (SWAR).
+fn to_hex(number: u32) -> [u8; 8] {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let mut digits = u64::from(number);
+    digits = (digits | digits << 16) & 0x0000_ffff_0000_ffff;
+    digits = (digits | digits << 8) & 0x00ff_00ff_00ff_00ff;
+    digits = (digits | digits << 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    let is_letter = (digits + 6 * ONES) >> 4 & ONES;
+    let to_letter = u64::from(b'a' - b'0' - 10);
+    (digits + u64::from(b'0') * ONES + to_letter * is_letter).to_be_bytes()
+}
+
+/// Adds the common headers to a response that does not pass through [`handle`].
+pub fn with_new_request_id(mut response: Response) -> Response {
+    set_common_headers(response.headers_mut(), new_request_id());
+    response
+}
+
+/// Forbids a browser to use plain HTTP again (HSTS).
+pub fn require_https(response: &mut Response) {
+    let one_year = HeaderValue::from_static("max-age=31536000");
+    let headers = response.headers_mut();
+    headers.insert(header::STRICT_TRANSPORT_SECURITY, one_year);
+}
+
+fn panicked<T>(payload: Box<dyn Any + Send>) -> Result<T, ApiError> {
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let panic = Panic(text.unwrap_or("no message").into());
+    Err(ApiError::Internal(Arc::new(panic)))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("panicked: {0}")]
+struct Panic(String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_become_hexadecimal_digits() {
+        for number in [
+            0,
+            0x0123_4567,
+            0x89ab_cdef,
+            0xfedc_ba98,
+            0xa90f_9a0f,
+            u32::MAX,
+        ] {
+            let digits = to_hex(number);
+            assert_eq!(str::from_utf8(&digits), Ok(&*format!("{number:08x}")));
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Handlers of the operations on orders and the inventory.
+
+use super::{
+    cache::{CacheKey, CachedRead},
+    error::{ApiError, NO_SUCH_ORDER},
+    request::{ApiRequest, RequestHead},
+    response::{self, CachedResponse, Invalidation},
+    state::Api,
+};
+use domain::order::{OrderFilter, OrderId, PlaceOrderRequest, Transition};
+use server::Response;
+
+pub fn list_orders<'a>(
+    api: &'a Api,
+    request: &RequestHead<'_>,
+) -> Result<CachedRead<'a>, ApiError> {
+    let query = request.list_query::<OrderFilter>()?;
+    let key = CacheKey::Orders(query.clone());
+    Ok(api.cache.get_or_read(key, || async move {
+        let page = api.store.order_list(query.clone()).await?;
+        Ok(api.links.page("store/orders", &query, &page))
+    }))
+}
+
+pub async fn place_order(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let (place, idempotency) = request
+        .json_with_idempotency_key::<PlaceOrderRequest>()
+        .await?;
+    request.preconditions().evaluate_post(true)?;
+    let placed = api
+        .store
+        .order_place(
+            request.api_key_id(),
+            place.pet_id,
+            api.reserve_for,
+            idempotency,
+        )
+        .await?;
+    response::idempotent(placed, |placed| match placed {
+        Ok(order) => api.links.created("store/orders", order.id.get(), &order),
+        Err(rejection) => ApiError::from(rejection).response(),
+    })
+}
+
+pub fn get_order<'a>(api: &'a Api, request: &RequestHead<'_>) -> Result<CachedRead<'a>, ApiError> {
+    let id = request.id(OrderId::parse, NO_SUCH_ORDER)?;
+    let read = || async move {
+        Ok(match api.store.order_get(id).await? {
+            Some(order) => CachedResponse::new(response::resource(&order), Invalidation::OnUpdate),
+            None => {
+                let not_found = ApiError::NotFound(NO_SUCH_ORDER).response();
+                CachedResponse::new(not_found, Invalidation::OnAnyWrite)
+            }
+        })
+    };
+    Ok(api.cache.get_or_read(CacheKey::Order(id), read))
+}
+
+pub async fn complete_order(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    transition(api, request, Transition::Complete).await
+}
+
+pub async fn cancel_order(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    transition(api, request, Transition::Cancel).await
+}
+
+pub async fn return_order(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    transition(api, request, Transition::Return).await
+}
+
+async fn transition(
+    api: &Api,
+    mut request: ApiRequest<'_>,
+    transition: Transition,
+) -> Result<Response, ApiError> {
+    let idempotency = request.idempotency_key().await?;
+    let id = request.id(OrderId::parse, NO_SUCH_ORDER)?;
+    if let Err(unmet) = request.preconditions().evaluate_post(false) {
+        // Preconditions apply only to a request that could succeed without them (RFC 9110,
+        // section 13.2.1).
+        let order = api.store.order_get(id).await?;
+        return Err(order.map_or(ApiError::NotFound(NO_SUCH_ORDER), |_| unmet));
+    }
+    let changed = api
+        .store
+        .order_transition(request.api_key_id(), id, transition, idempotency)
+        .await?;
+    response::idempotent(changed, |changed| match changed {
+        Ok(order) => response::json(&order),
+        Err(rejection) => ApiError::from(rejection).response(),
+    })
+}
+
+pub fn get_inventory<'a>(api: &'a Api, _: &RequestHead<'_>) -> Result<CachedRead<'a>, ApiError> {
+    let read = || async move {
+        let response = response::resource(&api.store.counts().await?.pets);
+        Ok(CachedResponse::new(response, Invalidation::OnAnyWrite))
+    };
+    Ok(api.cache.get_or_read(CacheKey::Inventory, read))
+}

@@ -1,0 +1,364 @@
+//! Typed input from a request, or an error that describes its fault.
+
+use std::{net::IpAddr, ops::Deref, time::Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+use percent_encoding::percent_decode_str;
+use sha2::{Digest, Sha256};
+
+use super::{
+    admission::InFlight,
+    auth::Authorized,
+    context::{RequestContext, Wait},
+    error::ApiError,
+    operation::{Operation, PathParameters},
+    preconditions::Preconditions,
+};
+use domain::{
+    api_key::{KeyHash, Scopes},
+    event::{EventFilter, EventTypes, VisibleEvents},
+    idempotency::{IdempotencyKey, IdempotentRequest},
+    invalid::{Invalid, join_messages, quoted},
+    json::{FromObject, Object},
+    page::{Filter, ListQuery},
+};
+use server::{MAX_BODY_BYTES, header_values};
+
+/// The media types of a request body.
+const JSON: &[&str] = &["application/json"];
+/// The media types of a merge patch (RFC 7396).
+const MERGE_PATCH: &[&str] = &["application/merge-patch+json", "application/json"];
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// A request without its body.
+pub struct RequestHead<'a> {
+    pub head: &'a Parts,
+    pub operation: &'static Operation,
+    pub authorized: Authorized,
+    /// True if unknown parameters and members are rejected.
+    is_strict: bool,
+    path_parameters: PathParameters<'a>,
+}
+
+impl<'a> RequestHead<'a> {
+    pub fn new(
+        head: &'a Parts,
+        operation: &'static Operation,
+        path_parameters: PathParameters<'a>,
+        authorized: Authorized,
+        is_strict: bool,
+    ) -> Self {
+        Self {
+            head,
+            operation,
+            authorized,
+            is_strict,
+            path_parameters,
+        }
+    }
+
+    pub fn headers(&self) -> &'a HeaderMap {
+        &self.head.headers
+    }
+
+    pub fn key_hash(&self) -> KeyHash {
+        self.authorized.caller().hash
+    }
+
+    /// With strict handling, rejects query parameters that would be ignored.
+    pub fn reject_unknown_parameters(&self) -> Result<(), ApiError> {
+        let query = match (self.is_strict, self.head.uri.query()) {
+            (true, Some(query)) => query,
+            _ => return Ok(()),
+        };
+        let pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
+        let mut names: Vec<_> = pairs.iter().map(|(name, _)| &**name).collect();
+        names.sort_unstable();
+        names.dedup();
+        let known = self.operation.query_parameters;
+        match describe_unknown("query parameter", names, known) {
+            Some(message) => Err(ApiError::UnknownParameter(message)),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads the query parameters of a list. Unknown ones are ignored.
+    pub fn list_query<F: Filter>(&self) -> Result<ListQuery<F>, ApiError> {
+        let query = self.head.uri.query().unwrap_or("");
+        ListQuery::parse(query).map_err(ApiError::InvalidParameter)
+    }
+
+    /// Returns the first id in the path. A malformed one is treated as unknown.
+    pub fn id<T>(
+        &self,
+        parse: fn(&str) -> Option<T>,
+        not_found: &'static str,
+    ) -> Result<T, ApiError> {
+        self.path_parameter(0, parse, not_found)
+    }
+
+    /// Returns an id in the path, by its position among the path parameters.
+    pub fn path_parameter<T>(
+        &self,
+        index: usize,
+        parse: fn(&str) -> Option<T>,
+        not_found: &'static str,
+    ) -> Result<T, ApiError> {
+        let text = percent_decode_str(self.path_parameters[index]).decode_utf8();
+        let value = text.ok().and_then(|text| parse(&text));
+        value.ok_or(ApiError::NotFound(not_found))
+    }
+
+    pub fn preconditions(&self) -> Preconditions<'a> {
+        Preconditions::new(&self.head.headers)
+    }
+}
+
+/// The permission to run the handler of an operation.
+pub struct Admitted<'a> {
+    pub operation: &'static Operation,
+    pub authorized: Authorized,
+    pub in_flight: InFlight<'a>,
+}
+
+/// A request that is authorized and holds an in-flight permit.
+pub struct ApiRequest<'a> {
+    head: RequestHead<'a>,
+    in_flight: InFlight<'a>,
+    body: Option<Incoming>,
+    wait: &'a mut Wait,
+    pub request_id: &'a HeaderValue,
+    /// The address that the request came from.
+    pub client: IpAddr,
+}
+
+impl<'a> Deref for ApiRequest<'a> {
+    type Target = RequestHead<'a>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.head
+    }
+}
+
+impl<'a> ApiRequest<'a> {
+    pub fn new(
+        admitted: Admitted<'a>,
+        head: &'a Parts,
+        body: Incoming,
+        context: &'a mut RequestContext,
+    ) -> Self {
+        let Admitted {
+            operation,
+            authorized,
+            in_flight,
+        } = admitted;
+        let parameters = operation.match_path(head.uri.path()).unwrap_or_default();
+        Self {
+            head: RequestHead::new(head, operation, parameters, authorized, context.is_strict),
+            in_flight,
+            body: Some(body),
+            wait: &mut context.wait,
+            request_id: &context.request_id,
+            client: context.client,
+        }
+    }
+
+    /// Returns the API key of the caller.
+    pub fn api_key_id(&self) -> i64 {
+        self.authorized.caller().api_key_id
+    }
+
+    /// Returns the events that the caller asks for, if it may see them.
+    pub fn visible_events(&self, filter: EventFilter) -> Result<VisibleEvents, ApiError> {
+        let visible = filter.visible_to(self.scopes());
+        visible.map_err(|scope| ApiError::InsufficientScope(scope.as_slice()))
+    }
+
+    pub fn scopes(&self) -> Scopes {
+        self.authorized.caller().scopes
+    }
+
+    /// Checks that the caller may read all events of these types.
+    pub fn ensure_readable(&self, types: EventTypes) -> Result<(), ApiError> {
+        match EventTypes::visible_to(Some(types), self.scopes()) {
+            Ok(_) => Ok(()),
+            Err(scope) => Err(ApiError::InsufficientScope(scope.as_slice())),
+        }
+    }
+
+    /// Releases the in-flight permit. From then on, the request does not count as in flight.
+    pub fn release(&mut self) {
+        self.in_flight.release();
+    }
+
+    /// Waits for a future that may take a long time. From then on, the request does not count as
+    /// in flight.
+    pub async fn wait<T>(&mut self, future: impl Future<Output = T>) -> T {
+        self.release();
+        *self.wait = Wait::Since(Instant::now());
+        let result = future.await;
+        self.wait.end();
+        result
+    }
+
+    /// Reads a JSON object, and the idempotency key if there is one.
+    pub async fn json_with_idempotency_key<T: FromObject>(
+        &mut self,
+    ) -> Result<(T, Option<IdempotentRequest>), ApiError> {
+        let body = self.body_of_type(JSON).await?;
+        Ok((
+            self.parse_object(&body)?,
+            self.parse_idempotency_key(&body)?,
+        ))
+    }
+
+    /// Reads a JSON object.
+    pub async fn json<T: FromObject>(&mut self) -> Result<T, ApiError> {
+        let body = self.body_of_type(JSON).await?;
+        self.parse_object(&body)
+    }
+
+    /// Reads a JSON merge patch (RFC 7396).
+    pub async fn merge_patch<T: FromObject>(&mut self) -> Result<T, ApiError> {
+        let body = self.body_of_type(MERGE_PATCH).await?;
+        self.parse_object(&body)
+    }
+
+    fn parse_object<T: FromObject>(&self, body: &[u8]) -> Result<T, ApiError> {
+        let object = Object::parse(body)?;
+        let unknown = match self.is_strict {
+            true => describe_unknown("member", object.names(), T::MEMBERS),
+            false => None,
+        };
+        match (T::from_object(&object), unknown) {
+            (Ok(value), None) => Ok(value),
+            (Ok(_), Some(unknown)) => Err(ApiError::InvalidBody(unknown)),
+            (Err(invalid), None) => Err(ApiError::InvalidBody(join_messages(&invalid))),
+            (Err(invalid), Some(unknown)) => {
+                let message = format!("{}; {unknown}", join_messages(&invalid));
+                Err(ApiError::InvalidBody(message))
+            }
+        }
+    }
+
+    /// Reads the idempotency key of an operation without input. The body is not
+    /// interpreted, but it is part of the request's fingerprint.
+    pub async fn idempotency_key(&mut self) -> Result<Option<IdempotentRequest>, ApiError> {
+        let body = self.body().await?;
+        self.parse_idempotency_key(&body)
+    }
+
+    async fn body_of_type(&mut self, types: &'static [&'static str]) -> Result<Bytes, ApiError> {
+        if !has_media_type(self.headers(), types) {
+            return Err(ApiError::UnsupportedMediaType(types));
+        }
+        if is_encoded(self.headers()) {
+            return Err(ApiError::UnsupportedContentEncoding(types));
+        }
+        self.body().await
+    }
+
+    async fn body(&mut self) -> Result<Bytes, ApiError> {
+        let Some(body) = self.body.take() else {
+            return Ok(Bytes::new());
+        };
+        if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
+            return Err(ApiError::BodyTooLarge);
+        }
+        self.in_flight.receive(collect(body), self.wait).await?
+    }
+
+    fn parse_idempotency_key(&self, body: &[u8]) -> Result<Option<IdempotentRequest>, ApiError> {
+        let mut keys = header_values(self.headers(), IDEMPOTENCY_KEY);
+        let Some(key) = keys.next() else {
+            return Ok(None);
+        };
+        let invalid =
+            |reason: &str| ApiError::InvalidParameter(Invalid::new("Idempotency-Key", reason));
+        if keys.next().is_some() {
+            return Err(invalid("must not be repeated"));
+        }
+        let key = IdempotencyKey::parse(key.as_bytes()).ok_or_else(|| {
+            let max = IdempotencyKey::MAX_CHARS;
+            invalid(&format!(
+                "must be 1 to {max} visible ASCII characters, without spaces"
+            ))
+        })?;
+        let fingerprint = Sha256::new()
+            .chain_update(self.head.head.method.as_str())
+            .chain_update([0])
+            .chain_update(self.head.head.uri.path())
+            .chain_update([0])
+            .chain_update(body);
+        Ok(Some(IdempotentRequest {
+            api_key_id: self.api_key_id(),
+            key,
+            fingerprint: fingerprint.finalize().into(),
+        }))
+    }
+}
+
+/// Collects a body into one buffer. `BodyExt::collect` would keep every frame: 32 bytes
+/// for a chunk of one.
+async fn collect(mut body: Incoming) -> Result<Bytes, ApiError> {
+    let mut collected = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| ApiError::InvalidRequest("body: incomplete or malformed"))?;
+        let data = frame.into_data().unwrap_or_default(); // or trailers
+        if collected.len() + data.len() > MAX_BODY_BYTES {
+            return Err(ApiError::BodyTooLarge);
+        }
+        collected.extend_from_slice(&data);
+    }
+    Ok(collected.into())
+}
+
+/// Describes the unknown names, if there are any, and lists the known ones.
+fn describe_unknown(kind: &str, names: Vec<&str>, known: &[&str]) -> Option<String> {
+    let unknown = names.into_iter().filter(|name| !known.contains(name));
+    let unknown: Vec<_> = unknown.map(quoted).collect();
+    let known = match known.is_empty() {
+        true => "none".into(),
+        false => known.join(", "),
+    };
+    let names = unknown.join(", ");
+    match unknown.len() {
+        0 => None,
+        1 => Some(format!("unknown {kind} {names}; known: {known}")),
+        _ => Some(format!("unknown {kind}s {names}; known: {known}")),
+    }
+}
+
+/// Returns true if the body has one of the media types. A missing Content-Type is accepted.
+fn has_media_type(headers: &HeaderMap, types: &[&str]) -> bool {
+    let mut declared = header_values(headers, header::CONTENT_TYPE);
+    let Some(value) = declared.next() else {
+        return true;
+    };
+    let Ok(value) = value.to_str() else {
+        return false;
+    };
+    let (media_type, parameters) = value.split_once(';').unwrap_or((value, ""));
+    let is_utf8 = |parameter: &str| match parameter.split_once('=') {
+        Some((name, charset)) if name.trim().eq_ignore_ascii_case("charset") => charset
+            .trim()
+            .trim_matches('"')
+            .eq_ignore_ascii_case("utf-8"),
+        _ => true,
+    };
+    declared.next().is_none()
+        && types
+            .iter()
+            .any(|known| media_type.trim().eq_ignore_ascii_case(known))
+        && parameters.split(';').all(is_utf8)
+}
+
+/// Returns true if the body has a content coding. None is supported.
+fn is_encoded(headers: &HeaderMap) -> bool {
+    let mut codings = header_values(headers, header::CONTENT_ENCODING);
+    codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
+}

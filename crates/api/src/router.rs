@@ -1,0 +1,146 @@
+//! Dispatches a request to the handler of its operation.
+
+use futures_util::future::BoxFuture;
+use http::{Method, request::Parts};
+use hyper::body::Incoming;
+
+use super::{
+    admission::InFlight,
+    assets,
+    auth::{Authentication, Caller},
+    cache::{CachedRead, ReadResult},
+    console,
+    context::RequestContext,
+    docs,
+    error::ApiError,
+    prefer,
+    request::{Admitted, ApiRequest, RequestHead},
+    routes::{self, AsyncHandler, Handler, Match},
+    state::Api,
+};
+use domain::api_key::KeyHash;
+use server::Response;
+
+const NO_SUCH_PATH: ApiError = ApiError::NotFound("no such path; see /v1/openapi.yaml for the API");
+
+pub enum Routed<'a> {
+    Response(Response),
+    Pending(Pending<'a>),
+}
+
+/// The work that a request waits for.
+pub enum Pending<'a> {
+    Readiness,
+    /// An API key that is not cached and may be new.
+    ApiKey(KeyHash),
+    /// A response that is not cached.
+    Read(BoxFuture<'a, ReadResult>, InFlight<'a>),
+    Handler(AsyncHandler, Admitted<'a>),
+}
+
+/// Responds to a request, as far as that is possible without waiting. The contract and everything
+/// outside of `/v1` need no API key.
+pub fn route<'a>(
+    api: &'a Api,
+    head: &Parts,
+    context: &mut RequestContext,
+) -> Result<Routed<'a>, ApiError> {
+    let path = head.uri.path();
+    if path.starts_with("/v1/") && !path.starts_with("/v1/openapi.") {
+        context.is_strict = prefer::is_strict(&head.headers);
+        return match api.auth.authenticate(&head.headers, context)? {
+            Authentication::Caller(caller) => dispatch(api, caller, head, context),
+            Authentication::NotCached(hash) => Ok(Routed::Pending(Pending::ApiKey(hash))),
+        };
+    }
+    let is_read = matches!(head.method, Method::GET | Method::HEAD);
+    let response = match path {
+        "/" | "/console/" if api.console => assets::redirect("/console"),
+        "/" | "/docs/" if api.docs => assets::redirect("/docs"),
+        "/console" if api.console => console::page(api.docs, &head.headers),
+        "/docs" if api.docs => docs::page(api.console, &head.headers),
+        "/healthz" => api.health.live(),
+        "/readyz" if is_read => return Ok(Routed::Pending(Pending::Readiness)),
+        // The store is not probed.
+        "/readyz" => return Err(ApiError::READ_ONLY_PATH),
+        "/v1/openapi.yaml" => api.contract_yaml.respond(&head.headers)?,
+        "/v1/openapi.json" => api.contract_json.respond(&head.headers)?,
+        _ => match path.split_once("/assets/") {
+            Some(("/console", name)) if api.console => console::asset(name, &head.headers)?,
+            Some(("/docs", name)) if api.docs => docs::asset(name, &head.headers)?,
+            _ => return Err(NO_SUCH_PATH),
+        },
+    };
+    match is_read {
+        true => Ok(Routed::Response(response)),
+        false => Err(ApiError::READ_ONLY_PATH),
+    }
+}
+
+/// Responds from the cache, or finds the handler of an operation. The API key is checked
+/// before the route, the query and the body.
+fn dispatch<'a>(
+    api: &'a Api,
+    caller: Caller,
+    head: &Parts,
+    context: &mut RequestContext,
+) -> Result<Routed<'a>, ApiError> {
+    let (route, parameters) = match routes::find(&head.method, head.uri.path()) {
+        Match::Found(route, parameters) => (route, parameters),
+        Match::MethodNotAllowed(allow) => return Err(ApiError::MethodNotAllowed(allow.into())),
+        Match::NotFound => return Err(NO_SUCH_PATH),
+    };
+    let operation = &route.operation;
+    context.operation = Some(operation);
+    let authorized = api.auth.authorize(caller, operation)?;
+    let in_flight = api.admission.admit()?;
+    let request = RequestHead::new(head, operation, parameters, authorized, context.is_strict);
+    // An operation that was removed reports that first.
+    if !operation.is_deprecated() {
+        request.reject_unknown_parameters()?;
+    }
+    match route.handler {
+        Handler::Respond(respond) => respond(api, &request).map(Routed::Response),
+        Handler::Read(read) => match read(api, &request)? {
+            CachedRead::Ready(cached) => cached.respond(&head.headers).map(Routed::Response),
+            CachedRead::Pending(read) => Ok(Routed::Pending(Pending::Read(read, in_flight))),
+        },
+        Handler::Handle(handler) => {
+            let admitted = Admitted {
+                operation,
+                authorized: request.authorized,
+                in_flight,
+            };
+            Ok(Routed::Pending(Pending::Handler(handler, admitted)))
+        }
+    }
+}
+
+impl Pending<'_> {
+    /// Waits for the work to complete, and responds.
+    pub async fn resume(
+        self,
+        api: &Api,
+        head: &Parts,
+        body: Incoming,
+        context: &mut RequestContext,
+    ) -> Result<Response, ApiError> {
+        match self {
+            // Boxed, because its future is larger than the others.
+            Self::Readiness => Box::pin(api.health.ready()).await,
+            Self::Read(read, _in_flight) => read.await?.respond(&head.headers),
+            Self::Handler(handler, admitted) => {
+                handler(api, ApiRequest::new(admitted, head, body, context)).await
+            }
+            Self::ApiKey(hash) => {
+                let caller = api.auth.authenticate_new(hash, context).await?;
+                match dispatch(api, caller, head, context)? {
+                    Routed::Response(response) => Ok(response),
+                    Routed::Pending(pending) => {
+                        Box::pin(pending.resume(api, head, body, context)).await
+                    }
+                }
+            }
+        }
+    }
+}

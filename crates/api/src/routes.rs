@@ -1,0 +1,251 @@
+//! Every operation of the contract on one line: method, path, operation id, scopes, handler and
+//! query parameters. The routes that need no API key are in `router`.
+
+use std::sync::LazyLock;
+
+use futures_util::future::BoxFuture;
+use http::Method;
+
+use super::{
+    cache::CachedRead,
+    categories,
+    error::ApiError,
+    events, keys,
+    operation::{Operation, PathParameters},
+    orders, pets,
+    request::{ApiRequest, RequestHead},
+    state::Api,
+    webhooks,
+};
+use domain::api_key::Scope::*;
+use server::Response;
+
+pub struct Route {
+    pub operation: Operation,
+    pub handler: Handler,
+}
+
+/// The handler of an operation.
+#[derive(Clone, Copy)]
+pub enum Handler {
+    /// Waits for the body or for the store.
+    Handle(AsyncHandler),
+    /// Responds from the cache, if it can.
+    Read(for<'a> fn(&'a Api, &RequestHead<'_>) -> Result<CachedRead<'a>, ApiError>),
+    /// Responds immediately.
+    Respond(fn(&Api, &RequestHead<'_>) -> Result<Response, ApiError>),
+}
+
+pub type AsyncHandler =
+    for<'r> fn(&'r Api, ApiRequest<'r>) -> BoxFuture<'r, Result<Response, ApiError>>;
+
+macro_rules! handler {
+    (handle $handler:path) => {
+        Handler::Handle(|api, request| Box::pin($handler(api, request)))
+    };
+    (read $handler:path) => {
+        Handler::Read($handler)
+    };
+    (respond $handler:path) => {
+        Handler::Respond($handler)
+    };
+}
+
+macro_rules! routes {
+    ($($method:ident $path:literal $id:literal [$($scope:ident),*] $kind:ident $handler:path
+       $([$($parameter:ident)+])?,)+) => {
+        vec![$(Route {
+            operation: Operation {
+                number: 0,
+                method: Method::$method,
+                path: concat!("/v1/", $path),
+                id: $id,
+                scopes: &[$($scope),*],
+                query_parameters: &[$($(stringify!($parameter)),+)?],
+            },
+            handler: handler!($kind $handler),
+        }),+]
+    };
+}
+
+pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
+    let mut routes = routes();
+    for (number, route) in routes.iter_mut().enumerate() {
+        route.operation.number = number;
+    }
+    routes
+});
+
+#[rustfmt::skip]
+fn routes() -> Vec<Route> { routes! {
+    GET    "pets"                                            "listPets"            [PetsRead]                           read    pets::list_pets                 [limit cursor sort status categoryId name id],
+    POST   "pets"                                            "createPet"           [PetsWrite]                          handle  pets::create_pet,
+    GET    "pets/{petId}"                                    "getPet"              [PetsRead]                           read    pets::get_pet,
+    PATCH  "pets/{petId}"                                    "updatePet"           [PetsWrite]                          handle  pets::update_pet,
+    DELETE "pets/{petId}"                                    "deletePet"           [PetsWrite]                          handle  pets::delete_pet,
+    GET    "categories"                                      "listCategories"      [PetsRead]                           read    categories::list_categories     [limit cursor],
+    PUT    "categories/{categoryId}"                         "putCategory"         [PetsWrite]                          handle  categories::put_category,
+    DELETE "categories/{categoryId}"                         "deleteCategory"      [PetsWrite]                          handle  categories::delete_category,
+    GET    "store/inventory"                                 "getInventory"        [PetsRead]                           read    orders::get_inventory,
+    GET    "store/orders"                                    "listOrders"          [OrdersRead]                         read    orders::list_orders             [limit cursor sort status petId],
+    POST   "store/orders"                                    "placeOrder"          [OrdersWrite]                        handle  orders::place_order,
+    GET    "store/orders/{orderId}"                          "getOrder"            [OrdersRead]                         read    orders::get_order,
+    POST   "store/orders/{orderId}/complete"                 "completeOrder"       [OrdersWrite]                        handle  orders::complete_order,
+    POST   "store/orders/{orderId}/cancel"                   "cancelOrder"         [OrdersWrite]                        handle  orders::cancel_order,
+    POST   "store/orders/{orderId}/return"                   "returnOrder"         [OrdersWrite]                        handle  orders::return_order,
+    GET    "events"                                          "listEvents"          [PetsRead, OrdersRead]               handle  events::list_events             [after limit sort types subject wait],
+    GET    "events/stream"                                   "streamEvents"        [PetsRead, OrdersRead]               handle  events::stream_events           [after types subject],
+    POST   "webhooks"                                        "createWebhook"       [WebhooksWrite]                      handle  webhooks::create_webhook,
+    GET    "webhooks"                                        "listWebhooks"        [WebhooksRead]                       handle  webhooks::list_webhooks         [limit cursor],
+    GET    "webhooks/{webhookId}"                            "getWebhook"          [WebhooksRead]                       handle  webhooks::get_webhook,
+    PATCH  "webhooks/{webhookId}"                            "updateWebhook"       [WebhooksWrite]                      handle  webhooks::update_webhook,
+    DELETE "webhooks/{webhookId}"                            "deleteWebhook"       [WebhooksWrite]                      handle  webhooks::delete_webhook,
+    POST   "webhooks/{webhookId}/rotate-secret"              "rotateWebhookSecret" [WebhooksWrite]                      handle  webhooks::rotate_webhook_secret,
+    POST   "webhooks/{webhookId}/test"                       "testWebhook"         [WebhooksWrite]                      handle  webhooks::test_webhook,
+    POST   "webhooks/{webhookId}/replay"                     "replayWebhook"       [WebhooksWrite]                      handle  webhooks::replay_webhook,
+    GET    "webhooks/{webhookId}/deliveries"                 "listDeliveries"      [WebhooksRead]                       handle  webhooks::list_deliveries       [limit cursor state],
+    POST   "webhooks/{webhookId}/deliveries/{eventId}/retry" "retryDelivery"       [WebhooksWrite]                      handle  webhooks::retry_delivery,
+    GET    "keys"                                            "listKeys"            [PetsRead, OrdersRead, WebhooksRead] handle  keys::list_keys                 [limit cursor],
+    // Needs a valid key with any scope.
+    GET    "keys/current"                                    "getCurrentKey"       []                                   respond keys::get_current_key,
+} }
+
+/// The result of looking up a method and a path.
+pub enum Match<'a> {
+    /// A route and the values of its path parameters.
+    Found(&'static Route, PathParameters<'a>),
+    /// The path exists, but only for these methods.
+    MethodNotAllowed(String),
+    NotFound,
+}
+
+/// Finds the operation for a method and a path that starts with `/v1/`. HEAD
+/// counts as GET.
+pub fn find<'a>(method: &Method, path: &'a str) -> Match<'a> {
+    let method = match *method {
+        Method::HEAD => &Method::GET,
+        ref other => other,
+    };
+    for route in ROUTES.iter() {
+        if route.operation.method == method
+            && let Some(parameters) = route.operation.match_path(path)
+        {
+            return Match::Found(route, parameters);
+        }
+    }
+    let on_path = ROUTES
+        .iter()
+        .filter(|route| route.operation.match_path(path).is_some());
+    let methods: Vec<_> = on_path
+        .map(|route| match route.operation.method {
+            Method::GET => "GET, HEAD",
+            ref other => other.as_str(),
+        })
+        .collect();
+    match methods.is_empty() {
+        true => Match::NotFound,
+        false => Match::MethodNotAllowed(methods.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::operation::MAX_OPERATIONS, *};
+
+    #[test]
+    fn paths_lead_to_their_operation() {
+        let found =
+            |id: &str, [first, second]: PathParameters<'_>| format!("{id} {first} {second}");
+        for (method, path, expected) in [
+            (Method::GET, "/v1/pets", found("listPets", ["", ""])),
+            (Method::HEAD, "/v1/pets", found("listPets", ["", ""])),
+            (Method::PATCH, "/v1/pets/17", found("updatePet", ["17", ""])),
+            (
+                Method::GET,
+                "/v1/store/orders/a%2Fb",
+                found("getOrder", ["a%2Fb", ""]),
+            ),
+            (
+                Method::POST,
+                "/v1/store/orders/3/cancel",
+                found("cancelOrder", ["3", ""]),
+            ),
+            (
+                Method::POST,
+                "/v1/webhooks/7/deliveries/evt_1/retry",
+                found("retryDelivery", ["7", "evt_1"]),
+            ),
+            (
+                Method::POST,
+                "/v1/webhooks/7/deliveries//retry",
+                "not found".into(),
+            ),
+            (
+                Method::POST,
+                "/v1/webhooks//deliveries/evt_1/retry",
+                "not found".into(),
+            ),
+            (
+                Method::GET,
+                "/v1/webhooks/7/deliveries/evt_1/retry",
+                "POST".into(),
+            ),
+            (Method::GET, "/v1/pets/", "not found".into()),
+            (Method::GET, "/v1/pets/1/", "not found".into()),
+            (Method::GET, "/v1/pets/1/2", "not found".into()),
+            (Method::POST, "/v1/store/orders//cancel", "not found".into()),
+            (Method::POST, "/v1/store/orders/cancel", "GET, HEAD".into()),
+            (Method::PUT, "/v1/pets", "GET, HEAD, POST".into()),
+            (Method::PUT, "/v1/pets/1", "GET, HEAD, PATCH, DELETE".into()),
+            (Method::GET, "/v1/store/orders/1/complete", "POST".into()),
+        ] {
+            let found = match find(&method, path) {
+                Match::Found(route, parameters) => found(route.operation.id, parameters),
+                Match::MethodNotAllowed(methods) => methods,
+                Match::NotFound => "not found".into(),
+            };
+            assert_eq!(found, expected, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn the_table_matches_the_contract() {
+        let contract = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));
+        let contract: serde_json::Value = serde_json::from_str(contract).unwrap();
+        let query_parameters = |operation: &serde_json::Value| {
+            let parameters = operation["parameters"].as_array();
+            let parameters = parameters.into_iter().flatten().map(|parameter| {
+                let reference = parameter["$ref"].as_str();
+                reference.map_or(parameter, |reference| {
+                    contract.pointer(&reference[1..]).unwrap()
+                })
+            });
+            let of_query = parameters.filter(|parameter| parameter["in"] == "query");
+            let mut names: Vec<_> = of_query.map(|p| p["name"].as_str().unwrap()).collect();
+            names.sort();
+            names.join(" ")
+        };
+        assert!(ROUTES.len() <= MAX_OPERATIONS);
+        let mut documented = Vec::new();
+        for (path, item) in contract["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                if let Some(id) = operation["operationId"].as_str() {
+                    let (method, query) = (method.to_uppercase(), query_parameters(operation));
+                    documented.push(format!("{method} /v1{path} {id} {query}"));
+                }
+            }
+        }
+        let describe = |route: &Route| {
+            let Operation {
+                method, path, id, ..
+            } = &route.operation;
+            let mut query = route.operation.query_parameters.to_vec();
+            query.sort();
+            format!("{method} {path} {id} {}", query.join(" "))
+        };
+        let mut routed: Vec<_> = ROUTES.iter().map(describe).collect();
+        documented.sort();
+        routed.sort();
+        assert_eq!(routed, documented);
+    }
+}

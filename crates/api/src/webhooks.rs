@@ -1,0 +1,348 @@
+//! Handlers of the operations on webhooks.
+//!
+//! No cache stores their responses: a URL may contain credentials, two of the responses show a
+//! secret, and positions change with every delivery.
+
+use http::StatusCode;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{
+    error::{ApiError, NO_SUCH_DELIVERY, NO_SUCH_WEBHOOK},
+    request::ApiRequest,
+    response::{self, to_json},
+    state::Api,
+};
+use dispatcher::Attempt;
+use domain::{
+    event::{After, EventId, Gone},
+    idempotency::{Idempotent, IdempotentRequest},
+    page::Sort,
+    webhook::{
+        NewWebhook, Webhook, WebhookChange, WebhookFilter, WebhookId, WebhookRejection,
+        WebhookState,
+        delivery::{AttemptError, DeliveryFilter, ReplayRequest, StoredWebhook},
+        schedule::Outcome,
+        secret::WebhookSecret,
+        url::WebhookUrl,
+    },
+};
+use server::Response;
+
+/// A webhook as clients see it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WebhookView<'a> {
+    #[serde(flatten)]
+    webhook: &'a Webhook,
+    position: EventId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failing_since: Option<Timestamp>,
+    /// Present while nothing is sent, because the receiver fails or asked for a pause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_attempt_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<String>,
+}
+
+impl<'a> WebhookView<'a> {
+    fn new(stored: &'a StoredWebhook, now: Timestamp) -> Self {
+        let is_enabled = stored.webhook.state == WebhookState::Enabled;
+        let is_ahead = |at: &Timestamp| is_enabled && *at > now;
+        Self {
+            webhook: &stored.webhook,
+            position: stored.position,
+            failing_since: stored.health.failing_since,
+            next_attempt_at: stored.paused_until.filter(is_ahead),
+            secret: None,
+        }
+    }
+
+    fn with_secret(stored: &'a StoredWebhook, now: Timestamp) -> Self {
+        Self {
+            secret: Some(stored.secrets.current.reveal()),
+            ..Self::new(stored, now)
+        }
+    }
+}
+
+/// The message that `testWebhook` sends: a CloudEvent that is not in the log.
+#[derive(Serialize)]
+struct TestEvent<'a> {
+    specversion: &'static str,
+    id: &'a str,
+    source: &'a str,
+    r#type: &'static str,
+    subject: String,
+    time: Timestamp,
+    data: WebhookView<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TestResult {
+    delivered: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<AttemptError>,
+    duration_ms: u64,
+}
+
+impl From<Attempt> for TestResult {
+    fn from(attempt: Attempt) -> Self {
+        Self {
+            delivered: attempt.outcome == Outcome::Delivered,
+            status: attempt.status,
+            error: attempt.error,
+            duration_ms: attempt.duration.as_millis() as u64,
+        }
+    }
+}
+
+pub async fn create_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let (new, idempotency) = request.json_with_idempotency_key::<NewWebhook>().await?;
+    check_url(api, &new.url)?;
+    request.preconditions().evaluate_post(true)?;
+    let (position, secret) = (newest(api).await?, WebhookSecret::generate());
+    let (key, scopes) = (request.api_key_id(), request.scopes());
+    let request_id = idempotency.as_ref().map(IdempotentRequest::id);
+    let created = api
+        .store
+        .webhook_create(key, scopes, new.clone(), secret, position, idempotency)
+        .await?;
+    api.webhooks.notify_changed();
+    ensure_own_secret(&created, request_id)?;
+    let shown = match created {
+        Idempotent::Replayed(Ok(stored)) => Idempotent::Replayed(stored.as_created(new, scopes)),
+        other => other,
+    };
+    response::idempotent(shown, |created| match created {
+        Ok(stored) => {
+            let view = WebhookView::with_secret(&stored, api.clock.now());
+            let id = stored.webhook.id.get();
+            response::no_store(api.links.created("webhooks", id, &view))
+        }
+        Err(rejection) => ApiError::from(rejection).response(),
+    })
+}
+
+pub async fn list_webhooks(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let query = request.list_query::<WebhookFilter>()?;
+    let page = api.store.webhook_list(query.clone()).await?;
+    let now = api.clock.now();
+    let webhooks = page.items.iter();
+    let webhooks: Vec<_> = webhooks
+        .map(|stored| WebhookView::new(stored, now))
+        .collect();
+    let link = api.links.next_page("webhooks", &query, page.next.as_ref());
+    Ok(response::unstored_page(
+        to_json(&webhooks),
+        link,
+        request.headers(),
+    ))
+}
+
+pub async fn get_webhook(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let stored = find(api, request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?).await?;
+    Ok(respond(api, &stored))
+}
+
+pub async fn update_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let change = request.merge_patch::<WebhookChange>().await?;
+    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
+    if let Some(url) = &change.url {
+        check_url(api, url)?;
+    }
+    let met = request.preconditions().evaluate_untagged();
+    unless_missing(api, id, met).await?;
+    let newest = newest(api).await?;
+    let updated = api
+        .store
+        .webhook_update(id, change, request.scopes(), newest)
+        .await?;
+    let stored = updated?;
+    api.webhooks.notify_changed();
+    Ok(respond(api, &stored))
+}
+
+pub async fn delete_webhook(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
+    let met = request.preconditions().evaluate_untagged();
+    unless_missing(api, id, met).await?;
+    let existed = api.store.webhook_delete(id).await?;
+    api.webhooks.notify_changed();
+    match existed {
+        true => Ok(response::no_content()),
+        false => Err(ApiError::NotFound(NO_SUCH_WEBHOOK)),
+    }
+}
+
+pub async fn rotate_webhook_secret(
+    api: &Api,
+    mut request: ApiRequest<'_>,
+) -> Result<Response, ApiError> {
+    let idempotency = request.idempotency_key().await?;
+    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
+    let met = request.preconditions().evaluate_post(false);
+    unless_missing(api, id, met).await?;
+    let request_id = idempotency.as_ref().map(IdempotentRequest::id);
+    let rotated = api
+        .store
+        .webhook_rotate_secret(id, WebhookSecret::generate(), request.scopes(), idempotency)
+        .await?;
+    api.webhooks.notify_changed();
+    ensure_own_secret(&rotated, request_id)?;
+    // The types may have changed since the first request.
+    if let Idempotent::Replayed(Ok(stored)) = &rotated {
+        request.ensure_readable(stored.webhook.types)?;
+    }
+    response::idempotent(rotated, |rotated| match rotated {
+        Ok(stored) => {
+            let view = WebhookView::with_secret(&stored, api.clock.now());
+            response::no_store(response::json(&view))
+        }
+        Err(rejection) => ApiError::from(rejection).response(),
+    })
+}
+
+/// Checks that a retry is shown the secret that was generated for it, and no later one.
+fn ensure_own_secret(
+    result: &Idempotent<Result<StoredWebhook, WebhookRejection>>,
+    request_id: Option<String>,
+) -> Result<(), ApiError> {
+    match result {
+        Idempotent::Replayed(Ok(stored)) if stored.secrets.request != request_id => {
+            Err(ApiError::NotFound(SECRET_REPLACED))
+        }
+        _ => Ok(()),
+    }
+}
+
+const SECRET_REPLACED: &str = "the secret in the first response to this request has been replaced; rotate it with another \
+     idempotency key to get a new one";
+
+/// Sends a test message to the receiver immediately and responds with the outcome. It has no
+/// effect on the webhook.
+pub async fn test_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
+    let stored = find(api, id).await?;
+    request.ensure_readable(stored.webhook.types)?;
+    request.preconditions().evaluate_post(false)?;
+    let permit = api.webhook_tests.try_acquire();
+    let _permit = permit.map_err(|_| ApiError::TooManyTests)?;
+    let message_id = format!("test_{:032x}", rand::random::<u128>());
+    let now = api.clock.now();
+    let event = TestEvent {
+        specversion: "1.0",
+        id: &message_id,
+        source: api.store.event_source(),
+        r#type: "webhook.test",
+        subject: format!("webhooks/{}", id.get()),
+        time: now,
+        data: WebhookView::new(&stored, now),
+    };
+    let body = to_json(&event);
+    let (url, secrets) = (&stored.webhook.url, &stored.secrets);
+    let attempt = api.webhooks.attempt(url, secrets, &message_id, body);
+    let result = TestResult::from(request.wait(attempt).await);
+    Ok(response::no_store(response::json(&result)))
+}
+
+/// Moves a webhook to continue after another event, or with the next one that happens.
+pub async fn replay_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let ReplayRequest { after } = request.json().await?;
+    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
+    find(api, id).await?;
+    request.preconditions().evaluate_post(false)?;
+    let position = match after {
+        After::Now => newest(api).await?,
+        After::Id(event) => {
+            verify(api, event, ApiError::EventsGone).await?;
+            event
+        }
+    };
+    let replayed = api.store.webhook_replay(id, position, request.scopes());
+    let stored = replayed.await??;
+    api.webhooks.notify_changed();
+    Ok(accepted(respond(api, &stored)))
+}
+
+pub async fn list_deliveries(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let query = request.list_query::<DeliveryFilter>()?;
+    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
+    find(api, id).await?;
+    let page = api.store.delivery_list(id, query.clone()).await?;
+    let path = format!("webhooks/{}/deliveries", id.get());
+    let link = api.links.next_page(&path, &query, page.next.as_ref());
+    Ok(response::unstored_page(
+        to_json(&page.items),
+        link,
+        request.headers(),
+    ))
+}
+
+pub async fn retry_delivery(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
+    let stored = find(api, id).await?;
+    request.ensure_readable(stored.webhook.types)?;
+    let event = request.path_parameter(1, EventId::parse, NO_SUCH_DELIVERY)?;
+    request.preconditions().evaluate_post(false)?;
+    if stored.webhook.state != WebhookState::Enabled {
+        return Err(ApiError::WebhookDisabled);
+    }
+    verify(api, event, ApiError::EventGone).await?;
+    let now = api.clock.now() + api.store.clock_offset();
+    let delivery = api.store.delivery_retry(id, event, now).await?;
+    let delivery = delivery.ok_or(ApiError::NotFound(NO_SUCH_DELIVERY))?;
+    api.webhooks.notify_changed();
+    Ok(accepted(response::no_store(response::json(&delivery))))
+}
+
+/// Checks that the operator allows a URL. Every delivery repeats the check, including the
+/// addresses of its host.
+fn check_url(api: &Api, url: &WebhookUrl) -> Result<(), ApiError> {
+    let checked = api.webhooks.url_policy().check(url);
+    checked.map_err(|invalid| ApiError::InvalidBody(invalid.to_string()))
+}
+
+async fn find(api: &Api, id: WebhookId) -> Result<StoredWebhook, ApiError> {
+    let stored = api.store.webhook_get(id).await?;
+    stored.ok_or(ApiError::NotFound(NO_SUCH_WEBHOOK))
+}
+
+/// Returns the outcome of the preconditions, unless the webhook is missing: they apply only to a
+/// request that could succeed without them (RFC 9110, section 13.2.1).
+async fn unless_missing(
+    api: &Api,
+    id: WebhookId,
+    met: Result<(), ApiError>,
+) -> Result<(), ApiError> {
+    if met.is_err() {
+        find(api, id).await?;
+    }
+    met
+}
+
+/// Returns the position after every acknowledged change.
+async fn newest(api: &Api) -> Result<EventId, ApiError> {
+    api.store.event_sync().await?;
+    api.events.newest().await
+}
+
+/// Verifies that the log still has an event.
+async fn verify(api: &Api, event: EventId, error: fn(Gone) -> ApiError) -> Result<(), ApiError> {
+    api.store.event_sync().await?;
+    let read = api.store.event_read(Some(event), Sort::Asc, 1).await?;
+    read.map(drop).map_err(error)
+}
+
+fn respond(api: &Api, stored: &StoredWebhook) -> Response {
+    let view = WebhookView::new(stored, api.clock.now());
+    response::no_store(response::json(&view))
+}
+
+fn accepted(mut response: Response) -> Response {
+    *response.status_mut() = StatusCode::ACCEPTED;
+    response
+}

@@ -1,0 +1,526 @@
+//! Delivers events to one webhook, while this replica has its lease.
+
+use std::{future::pending, sync::Arc, time::Duration};
+
+use futures_util::future::OptionFuture;
+use jiff::Timestamp;
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use super::{
+    Attempt, Shared,
+    client::{Connections, Message},
+    metrics::Lag,
+    tracker::{Job, Tracker},
+};
+use domain::{
+    event::{EventId, Gone, VisibleEvents},
+    webhook::{
+        DisabledReason, WebhookId, WebhookState,
+        delivery::{Delivery, StoredWebhook},
+    },
+};
+use store::{
+    self, Store,
+    event_tail::{MAX_READ, Page, ReadFrom, SerializedEvent},
+};
+
+/// The number of events that are read at a time.
+const PAGE: usize = 100;
+/// The number of deliveries to retry that are read at a time.
+const RETRY_PAGE: usize = 100;
+/// The pause after the store has failed.
+const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
+/// The interval at which to check the clock, which may be set, while waiting for a point in time.
+const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
+/// The maximum time that requests in flight may take when the service shuts down.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Delivers events to one webhook. Dropping a running worker closes its connections immediately.
+pub struct Worker {
+    pub shared: Arc<Shared>,
+    pub id: WebhookId,
+    pub epoch: i64,
+    pub connections: Arc<Connections>,
+    pub lag: Arc<Lag>,
+    /// Changes with the webhook. The worker continues unless the epoch changes.
+    pub revision: watch::Receiver<i64>,
+    /// Asks the worker to save its progress and end.
+    pub stop: CancellationToken,
+}
+
+impl Worker {
+    /// Delivers events until there is nothing left to do: the webhook was disabled, deleted or
+    /// changed. The caller starts a new worker if the webhook is still leased.
+    pub async fn run(self) {
+        let id = self.id;
+        let get = async move |store: Arc<Store>| store.webhook_get(id).await;
+        let Some(Some(stored)) = self.shared.store(get).await else {
+            return;
+        };
+        let is_enabled = stored.webhook.state == WebhookState::Enabled;
+        if !is_enabled || stored.epoch != self.epoch {
+            return;
+        }
+        let store = self.shared.store.clone();
+        let limit_to_certain = Box::new(move |time| store.limit_to_certain(time));
+        let running = Running {
+            tracker: Tracker::new(&stored, limit_to_certain),
+            stored: Arc::new(stored),
+            changes: self.shared.tail.subscribe(),
+            attempts: JoinSet::new(),
+            reading: None,
+            has_more: true,
+            is_scanning: false,
+            is_outdated: false,
+            store_failed_at: None,
+            worker: self,
+        };
+        running.run().await;
+    }
+}
+
+struct Running {
+    worker: Worker,
+    stored: Arc<StoredWebhook>,
+    tracker: Tracker,
+    changes: watch::Receiver<()>,
+    attempts: JoinSet<Finished>,
+    /// The read of further events that is in progress. It is a task, so that the worker does
+    /// everything else while the read waits for its turn to scan.
+    reading: Option<AbortOnDropHandle<ReadResult>>,
+    /// True if there may be events that were not read.
+    has_more: bool,
+    /// True if the last read found no event to deliver, and there are more.
+    is_scanning: bool,
+    /// True if the webhook has to be read again.
+    is_outdated: bool,
+    /// The time of the last failure of the store, which is left alone for a while afterwards.
+    store_failed_at: Option<Instant>,
+}
+
+/// The result of a read; `None` if the store has failed.
+type ReadResult = Option<Result<Page, Gone>>;
+
+/// The outcome of a job.
+enum Finished {
+    Event(Arc<SerializedEvent>, Attempt),
+    Retry(Delivery, Attempt),
+    /// The event of a retry is no longer in the log.
+    Expired(Delivery),
+    /// The event of a retry has a type that the webhook no longer delivers.
+    Unwanted(Delivery),
+    StoreFailed(Delivery),
+}
+
+/// Signals that the worker ends.
+struct Ended;
+
+impl Running {
+    async fn run(mut self) {
+        while let Ok(()) = self.step().await {}
+    }
+
+    async fn step(&mut self) -> Result<(), Ended> {
+        if self.is_store_usable() {
+            self.reload().await?;
+            self.read_retries().await;
+            self.read_events();
+        }
+        self.start_attempts();
+        self.worker.lag.set(self.tracker.oldest());
+        if self.is_store_usable()
+            && self
+                .tracker
+                .save_at()
+                .is_some_and(|at| at <= Instant::now())
+        {
+            self.save().await?;
+        }
+        let wake_at = self.wake_at();
+        let wake = async {
+            match wake_at {
+                Some(at) => sleep_until(at).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            Some(finished) = self.attempts.join_next() => {
+                // The task panicked: start over.
+                self.finish(finished.map_err(|_| Ended)?);
+            }
+            Some(read) = OptionFuture::from(self.reading.as_mut()) => {
+                self.reading = None;
+                self.finish_read(read.map_err(|_| Ended)?).await;
+            }
+            _ = self.changes.changed(), if !self.has_more => self.has_more = true,
+            Ok(()) = self.worker.revision.changed() => self.is_outdated = true,
+            () = wake => {}
+            () = self.worker.stop.cancelled() => {
+                self.stop().await;
+                return Err(Ended);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_store_usable(&mut self) -> bool {
+        let until = self.store_failed_at.map(|at| at + STORE_RETRY_DELAY);
+        if until.is_some_and(|until| until <= Instant::now()) {
+            self.store_failed_at = None;
+        }
+        self.store_failed_at.is_none()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.worker.shared.clock.now()
+    }
+
+    async fn store<T, F>(&mut self, operation: impl FnOnce(Arc<Store>) -> F) -> Option<T>
+    where
+        F: Future<Output = Result<T, store::Error>>,
+    {
+        let result = self.worker.shared.store(operation).await;
+        if result.is_none() {
+            self.store_failed_at = Some(Instant::now());
+        }
+        result
+    }
+
+    /// Loads the changes that a client has made, such as new secrets.
+    async fn reload(&mut self) -> Result<(), Ended> {
+        let id = self.worker.id;
+        if !self.is_outdated {
+            return Ok(());
+        }
+        let stored = self.store(|store| async move { store.webhook_get(id).await });
+        match stored.await {
+            None => Ok(()),
+            Some(Some(stored)) if stored.epoch == self.worker.epoch => {
+                self.is_outdated = false;
+                self.tracker.request_retries(stored.paused_until);
+                self.stored = Arc::new(stored);
+                // The read in progress may look for other types.
+                self.reading = None;
+                Ok(())
+            }
+            Some(_) => Err(Ended),
+        }
+    }
+
+    async fn read_retries(&mut self) {
+        let (id, now) = (self.worker.id, self.now());
+        if !self.tracker.needs_retries(now) {
+            return;
+        }
+        let retries =
+            self.store(|store| async move { store.delivery_retries(id, now, RETRY_PAGE).await });
+        if let Some(retries) = retries.await {
+            self.tracker.set_retries(retries, RETRY_PAGE);
+        }
+    }
+
+    fn needs_events(&self) -> bool {
+        self.has_more && self.reading.is_none() && self.tracker.needs_events()
+    }
+
+    /// Starts a read, unless the events are in memory. A worker that skips events takes turns
+    /// with the others.
+    fn read_events(&mut self) {
+        if !self.needs_events() || !self.is_store_usable() {
+            return;
+        }
+        // Marked before the read: a later change is signalled again.
+        self.changes.mark_unchanged();
+        let shared = self.worker.shared.clone();
+        let position = self.tracker.read_position();
+        let wanted = self.wanted();
+        if let Some(page) = shared.tail.cached(position, &wanted, MAX_READ, PAGE) {
+            self.add_page(page);
+            return;
+        }
+        let is_scanning = self.is_scanning;
+        let read = async move {
+            let size = if is_scanning { MAX_READ } else { PAGE };
+            let _turn = if is_scanning {
+                Some(shared.tail.turn(&shared.scans).await)
+            } else {
+                None
+            };
+            let tail = &shared.tail;
+            let page = tail.examine(ReadFrom::Store, Some(position), &wanted, size, PAGE);
+            shared.store(|_| page).await
+        };
+        self.reading = Some(AbortOnDropHandle::new(tokio::spawn(read)));
+    }
+
+    async fn finish_read(&mut self, read: ReadResult) {
+        match read {
+            None => self.store_failed_at = Some(Instant::now()),
+            Some(Ok(page)) => self.add_page(page),
+            Some(Err(_)) => self.read_oldest(self.tracker.read_position()).await,
+        }
+    }
+
+    fn wanted(&self) -> VisibleEvents {
+        VisibleEvents::of_types(self.stored.webhook.types)
+    }
+
+    fn add_page(&mut self, page: Page) {
+        self.has_more = !page.is_complete;
+        self.is_scanning = self.has_more && page.events.is_empty();
+        self.tracker.add_events(page.events, page.end);
+    }
+
+    /// Continues after a position whose event was purged, if no later one was: then nothing had
+    /// happened for longer than events are kept.
+    async fn read_oldest(&mut self, position: EventId) {
+        let tail = self.worker.shared.tail.clone();
+        let wanted = self.wanted();
+        let read = self.store(|store| async move {
+            let page = tail.examine(ReadFrom::Store, None, &wanted, PAGE, PAGE);
+            let page = page.await?;
+            // Read afterwards: an event that is not purged now was not purged before.
+            Ok((page, store.event_purged_through().await?))
+        });
+        match read.await {
+            None => {}
+            Some((Ok(mut page), purged_through)) if purged_through == position.sequence => {
+                if page.end == EventId::START {
+                    page.end = position; // Nothing was read.
+                }
+                self.add_page(page);
+            }
+            Some(_) => {
+                self.has_more = false;
+                self.tracker.disable(DisabledReason::EventsExpired);
+            }
+        }
+    }
+
+    fn start_attempts(&mut self) {
+        while let Some(job) = self.tracker.next_job(self.now()) {
+            let (shared, stored) = (self.worker.shared.clone(), self.stored.clone());
+            let connections = self.worker.connections.clone();
+            self.attempts.spawn(async move {
+                match job {
+                    Job::Event(event) => {
+                        let attempt = attempt(&shared, &stored, &connections, &event).await;
+                        Finished::Event(event, attempt)
+                    }
+                    Job::Retry(delivery) => retry(&shared, &stored, &connections, delivery).await,
+                }
+            });
+        }
+    }
+
+    fn finish(&mut self, finished: Finished) {
+        let (now, was_backing_off) = (self.now(), self.tracker.is_backing_off());
+        let tracker = &mut self.tracker;
+        let settled = match finished {
+            Finished::Event(event, attempt) => tracker.finish_event(event.id, &attempt, now),
+            Finished::Retry(delivery, attempt) => {
+                Some(tracker.finish_retry(&delivery, &attempt, now))
+            }
+            Finished::Expired(delivery) => Some(tracker.expire_retry(delivery, now)),
+            Finished::Unwanted(delivery) => {
+                tracker.drop_retry(&delivery);
+                None
+            }
+            Finished::StoreFailed(delivery) => {
+                tracker.return_retry(delivery);
+                self.store_failed_at = Some(Instant::now());
+                None
+            }
+        };
+        let metrics = &self.worker.shared.metrics;
+        settled.inspect(|settled| metrics.deliveries.count(*settled));
+        let (webhook, url) = (self.worker.id.get(), self.stored.webhook.url.origin());
+        match (was_backing_off, self.tracker.is_backing_off()) {
+            (false, true) => tracing::warn!(webhook, url, "webhook receiver failing; backing off"),
+            (true, false) => tracing::info!(webhook, url, "webhook receiver recovered"),
+            _ => {}
+        }
+    }
+
+    async fn save(&mut self) -> Result<(), Ended> {
+        let Worker { id, epoch, .. } = self.worker;
+        let (owner, progress) = (self.worker.shared.owner.clone(), self.tracker.progress());
+        let saved = self
+            .store(|store| async move { store.webhook_save(id, &owner, epoch, progress).await });
+        match saved.await {
+            // The save is tried again later.
+            None => return Ok(()),
+            // The lease was lost, or a client has changed the webhook.
+            Some(false) => return Err(Ended),
+            Some(true) => self.tracker.saved(),
+        }
+        let Some(reason) = self.tracker.disabled() else {
+            return Ok(());
+        };
+        let (webhook, url) = (id.get(), self.stored.webhook.url.origin());
+        tracing::info!(webhook, url, reason = reason.as_str(), "webhook disabled");
+        Err(Ended)
+    }
+
+    /// Returns the time at which to continue, unless something happens before.
+    fn wake_at(&self) -> Option<Instant> {
+        if let Some(failed_at) = self.store_failed_at {
+            return Some(failed_at + STORE_RETRY_DELAY);
+        }
+        if self.needs_events() {
+            return Some(Instant::now());
+        }
+        let now = self.now();
+        let wake_at = self.tracker.wake_at(now).map(|at| {
+            let delay = Duration::try_from(at.duration_since(now)).unwrap_or_default();
+            Instant::now() + delay.min(CLOCK_INTERVAL)
+        });
+        self.tracker.save_at().into_iter().chain(wake_at).min()
+    }
+
+    /// Waits for the requests in flight, so that they are not sent again, and saves the progress.
+    async fn stop(&mut self) {
+        self.reading = None;
+        let finish = async {
+            while let Some(Ok(finished)) = self.attempts.join_next().await {
+                self.finish(finished);
+            }
+        };
+        let _ = timeout(STOP_TIMEOUT, finish).await;
+        if self.tracker.save_at().is_some() {
+            let _ = self.save().await;
+        }
+    }
+}
+
+async fn attempt(
+    shared: &Shared,
+    stored: &StoredWebhook,
+    connections: &Connections,
+    event: &SerializedEvent,
+) -> Attempt {
+    let _permit = shared.attempts.acquire().await;
+    let message = Message {
+        url: &stored.webhook.url,
+        secrets: &stored.secrets,
+        id: &event.id.to_string(),
+        body: event.json_bytes(),
+    };
+    shared.client.attempt(&message, connections).await
+}
+
+async fn retry(
+    shared: &Shared,
+    stored: &StoredWebhook,
+    connections: &Connections,
+    delivery: Delivery,
+) -> Finished {
+    let id = delivery.event_id;
+    let event = shared.store(|store| async move { store.event_get(id).await });
+    match event.await {
+        None => Finished::StoreFailed(delivery),
+        Some(None) => Finished::Expired(delivery),
+        Some(Some(event)) if !stored.webhook.types.has(event.kind) => Finished::Unwanted(delivery),
+        Some(Some(event)) => {
+            let event = SerializedEvent::new(&event, shared.store.event_source());
+            let attempt = attempt(shared, stored, connections, &event).await;
+            Finished::Retry(delivery, attempt)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::{
+        super::{Config, Dispatcher},
+        *,
+    };
+    use domain::{
+        api_key::Scopes,
+        clock::Clock,
+        event::EventType,
+        idempotency::Idempotent,
+        webhook::{
+            NewWebhook,
+            secret::WebhookSecret,
+            url::{UrlPolicy, WebhookUrl},
+        },
+    };
+    use store::{
+        DatabaseUrl, Options, Role,
+        event_tail::{EventTail, ScanQueue},
+    };
+
+    /// The webhook wants the first event of the log and none of the others. While it waits for
+    /// its turn to skip them, the delivery of the first one is saved.
+    #[tokio::test]
+    async fn a_delivery_is_saved_while_a_scan_waits() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("petstore.db");
+        let url = DatabaseUrl::Sqlite(file.clone());
+        let store = Store::open(&url, &Options::new(Role::Service)).await;
+        let store = Arc::new(store.unwrap());
+        let db = rusqlite::Connection::open(file).unwrap();
+        db.execute_batch(
+            "INSERT INTO events (at, type, resource_id, data)
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
+             SELECT 1, iif(i = 1, 'category.deleted', 'category.updated'), i, '{{}}' FROM n",
+        )
+        .unwrap();
+        let receiver = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = receiver.local_addr().unwrap();
+        let new = NewWebhook {
+            url: WebhookUrl::parse(&format!("http://{address}/")).unwrap(),
+            types: Some([EventType::CategoryDeleted].into_iter().collect()),
+            description: None,
+        };
+        let secret = WebhookSecret::generate();
+        let created = store.webhook_create(1, Scopes::all(), new, secret, EventId::START, None);
+        let Idempotent::Executed(Ok(created)) = created.await.unwrap() else {
+            panic!("not created");
+        };
+
+        let tail = Arc::new(EventTail::new(store.clone()));
+        let urls = UrlPolicy {
+            allow_http: true,
+            networks: ["127.0.0.1/32".parse().unwrap()].into_iter().collect(),
+        };
+        let config = Config {
+            urls,
+            ..Config::default()
+        };
+        let dispatcher = Dispatcher::new(store.clone(), tail.clone(), config, Clock::system());
+        let other = ScanQueue::default();
+        let _turn = tail.turn(&other).await;
+        let saved = async {
+            let (mut connection, _) = receiver.accept().await.unwrap();
+            assert!(connection.read(&mut [0; 4096]).await.unwrap() > 0);
+            while tail.skipped.get() < 2 * PAGE as u64 - 1 {
+                tokio::task::yield_now().await;
+            }
+            let response = b"HTTP/1.1 204 No Content\r\n\r\n";
+            connection.write_all(response).await.unwrap();
+            let is_saved = async || {
+                let stored = store.webhook_get(created.webhook.id).await.unwrap();
+                stored.unwrap().position != EventId::START
+            };
+            while !is_saved().await {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::select! {
+            () = dispatcher.run() => unreachable!(),
+            saved = timeout(Duration::from_secs(60), saved) => saved.expect("it is saved"),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Categories: names for the category ids of pets.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use crate::{
+    case_fold::fold,
+    idempotency::recorded_rejection,
+    invalid::Invalid,
+    json::{FromObject, Object},
+    members::{Members, all_valid},
+    page::{Filter, ListKind, Position, parse_decimal},
+    text::Text,
+};
+
+/// A category id with a name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Category {
+    pub id: CategoryId,
+    pub name: CategoryName,
+}
+
+/// A category's id: any int64, chosen by the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct CategoryId(i64);
+
+impl CategoryId {
+    /// Parses an id from a path; `None` if it is not an int64.
+    pub fn parse(text: &str) -> Option<Self> {
+        parse_decimal(text).map(Self)
+    }
+
+    pub fn get(self) -> i64 {
+        self.0
+    }
+
+    pub fn from_store(id: i64) -> Self {
+        Self(id)
+    }
+}
+
+/// The name of a category, unique when case is ignored. It is short enough for an index on the
+/// folded name.
+pub type CategoryName = Text<100>;
+
+/// The body of a request to name a category.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewCategory {
+    pub name: CategoryName,
+}
+
+impl FromObject for NewCategory {
+    const MEMBERS: &[&str] = &["name"];
+
+    fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
+        all_valid! { name: object.required("name"), }
+    }
+}
+
+/// The filter of the list of categories, which has no parameters.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct CategoryFilter;
+
+impl Filter for CategoryFilter {
+    const LIST: ListKind = ListKind(b'c');
+    const SORTABLE: bool = false;
+
+    type Item = Category;
+
+    fn position(&self, category: &Category) -> Position {
+        Position::of_id(category.id.get())
+    }
+}
+
+/// All categories that have a name, to look one up by its name or id.
+#[derive(Debug, Default, Clone)]
+pub struct CategoryNames {
+    ids: HashMap<String, i64>,
+    names: HashMap<i64, CategoryName>,
+}
+
+impl CategoryNames {
+    /// Returns the id of the category with this name, ignoring case.
+    pub fn id(&self, name: &str) -> Option<i64> {
+        self.ids.get(&fold(name)).copied()
+    }
+
+    pub fn name(&self, id: i64) -> Option<&CategoryName> {
+        self.names.get(&id)
+    }
+
+    pub fn insert(&mut self, category: Category) {
+        let Category { id, name } = category;
+        self.ids.insert(name.folded(), id.get());
+        self.names.insert(id.get(), name);
+    }
+}
+
+impl FromIterator<Category> for CategoryNames {
+    fn from_iter<I: IntoIterator<Item = Category>>(categories: I) -> Self {
+        let mut all = Self::default();
+        categories.into_iter().for_each(|it| all.insert(it));
+        all
+    }
+}
+
+/// The reason why a category was not named or deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CategoryRejection {
+    NoSuchCategory,
+    /// The category is no longer what the request expects.
+    Outdated,
+    /// Another category has the name.
+    NameTaken,
+}
+
+recorded_rejection!(CategoryRejection {
+    NoSuchCategory = "no_such_category",
+    Outdated = "outdated",
+    NameTaken = "name_taken",
+});
+
+/// The effect of naming a category.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Naming {
+    /// The category already has the name; nothing is written.
+    Unchanged,
+    Create,
+    Rename,
+}
+
+/// Decides the effect of naming a category. With `expected`, the change is conditional: the
+/// category must still be that one, or still not exist.
+pub fn decide_naming(
+    before: Option<&Category>,
+    name: &CategoryName,
+    expected: Option<&Option<Category>>,
+) -> Result<Naming, CategoryRejection> {
+    if expected.is_some_and(|expected| expected.as_ref() != before) {
+        return Err(CategoryRejection::Outdated);
+    }
+    Ok(match before {
+        None => Naming::Create,
+        Some(category) if category.name == *name => Naming::Unchanged,
+        Some(_) => Naming::Rename,
+    })
+}
+
+/// Decides whether the name of a category can be deleted. `expected` works as in
+/// [`decide_naming`].
+pub fn decide_deletion(
+    before: Option<&Category>,
+    expected: Option<&Category>,
+) -> Result<(), CategoryRejection> {
+    match before {
+        None => Err(CategoryRejection::NoSuchCategory),
+        Some(before) if expected.is_some_and(|expected| expected != before) => {
+            Err(CategoryRejection::Outdated)
+        }
+        Some(_) => Ok(()),
+    }
+}

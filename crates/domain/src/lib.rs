@@ -1,0 +1,27 @@
+//! The domain: animals, orders, events, API keys and webhooks, and their rules.
+//!
+//! It knows neither HTTP nor SQL and does no I/O. Modules are listed top-down: each imports
+//! only from those below it.
+
+pub mod webhook;
+
+pub mod event;
+pub mod import;
+
+pub mod category;
+pub mod order;
+pub mod pet;
+
+pub mod api_key;
+pub mod page;
+
+pub mod idempotency;
+pub mod text;
+
+pub mod case_fold;
+pub mod members;
+
+pub mod json;
+
+pub mod clock;
+pub mod invalid;

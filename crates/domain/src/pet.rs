@@ -1,0 +1,301 @@
+//! Pets: their types, validation, and the rules for changing and deleting one.
+
+mod filter;
+
+use serde::Serialize;
+
+use crate::{
+    idempotency::recorded_rejection,
+    invalid::Invalid,
+    json::Value,
+    members::{Member, resource},
+    page::{Status, parse_positive_decimal},
+    text::Text,
+};
+
+pub use filter::search_name;
+pub use filter::{NamePrefix, PetFilter, PetIds};
+
+resource! {
+    /// A pet in the store.
+    Pet(PetId)
+    /// A pet that has not been stored yet.
+    NewPet
+    /// Members that are absent stay unchanged.
+    PetChange
+    required {
+        name "name": PetName,
+        category_id "categoryId": i64,
+    }
+    optional {
+        status "status": PetStatus,
+    }
+}
+
+impl PetChange {
+    /// Decides the effect of the change on a pet, given the claim of an order on it.
+    ///
+    /// With `expected`, the change is conditional: the pet must still have that
+    /// value (optimistic concurrency). Only the order that claims a pet changes its
+    /// status.
+    pub fn decide(
+        &self,
+        before: &Pet,
+        expected: Option<&Pet>,
+        claim: Option<Claim>,
+    ) -> Result<Decision, PetRejection> {
+        if expected.is_some_and(|expected| expected != before) {
+            return Err(PetRejection::Outdated);
+        }
+        let after = self.apply(before);
+        if after == *before {
+            return Ok(Decision::Unchanged);
+        }
+        match claim {
+            Some(claim) if after.status != before.status => Err(match claim {
+                Claim::Reserved => PetRejection::Reserved,
+                Claim::Sold => PetRejection::Sold,
+            }),
+            _ => Ok(Decision::Update(after)),
+        }
+    }
+}
+
+/// The effect of a change on a pet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// The pet already has these values; nothing is written.
+    Unchanged,
+    /// The pet gets this value.
+    Update(Pet),
+}
+
+/// The claim of an active order on a pet. It excludes other orders, and other changes of the
+/// pet's status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// The claim of an open order.
+    Reserved,
+    /// The claim of a completed order that was not returned.
+    Sold,
+}
+
+/// Decides whether a pet can be deleted. `expected` works as in [`PetChange::decide`]. A sold pet
+/// can be deleted: its order remains.
+pub fn decide_deletion(
+    before: &Pet,
+    expected: Option<&Pet>,
+    claim: Option<Claim>,
+) -> Result<(), PetRejection> {
+    if expected.is_some_and(|expected| expected != before) {
+        return Err(PetRejection::Outdated);
+    }
+    match claim {
+        Some(Claim::Reserved) => Err(PetRejection::Reserved),
+        Some(Claim::Sold) | None => Ok(()),
+    }
+}
+
+/// The number of pets by status. The total also counts those without one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Inventory {
+    pub available: i64,
+    pub pending: i64,
+    pub sold: i64,
+    pub total: i64,
+}
+
+impl Inventory {
+    pub fn of(&self, status: PetStatus) -> i64 {
+        match status {
+            PetStatus::Available => self.available,
+            PetStatus::Pending => self.pending,
+            PetStatus::Sold => self.sold,
+        }
+    }
+}
+
+/// The reason why a pet was not changed or deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PetRejection {
+    NoSuchPet,
+    /// The pet no longer has the expected value.
+    Outdated,
+    /// An open order reserves the pet.
+    Reserved,
+    /// A completed order sold the pet.
+    Sold,
+}
+
+recorded_rejection!(PetRejection {
+    NoSuchPet = "no_such_pet",
+    Outdated = "outdated",
+    Reserved = "reserved",
+    Sold = "sold",
+});
+
+/// A pet's id: positive, below 2^53, assigned by the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct PetId(i64);
+
+impl PetId {
+    pub const MAX: i64 = (1 << 53) - 1;
+
+    /// Parses an id from a path; `None` if it is not a positive int64.
+    pub fn parse(text: &str) -> Option<Self> {
+        parse_positive_decimal(text).map(Self)
+    }
+
+    /// Parses a reference to a pet in a body.
+    pub fn from_json(value: Option<Value>) -> Result<Self, Invalid> {
+        let Some(value) = value else {
+            return Err(Invalid::new("petId", "required; must be the id of a pet"));
+        };
+        let id = value.as_int64().filter(|id| (1..=Self::MAX).contains(id));
+        id.map(Self).ok_or_else(|| {
+            let (max, got) = (Self::MAX, value.describe());
+            let reason = format!("must be an integer from 1 to {max}, got {got}");
+            Invalid::new("petId", reason)
+        })
+    }
+
+    pub fn get(self) -> i64 {
+        self.0
+    }
+
+    pub fn from_store(id: i64) -> Self {
+        Self(id)
+    }
+}
+
+pub type PetName = Text<255>;
+
+/// The sales status of a pet. Only an available pet can be ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PetStatus {
+    Available,
+    Pending,
+    Sold,
+}
+
+impl Status for PetStatus {
+    const ALL: &[Self] = &[Self::Available, Self::Pending, Self::Sold];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Available => "available",
+            Self::Pending => "pending",
+            Self::Sold => "sold",
+        }
+    }
+}
+
+impl Member for PetStatus {
+    const KIND: &str = "a string";
+
+    fn from_json(value: Value) -> Result<Self, String> {
+        let status = match value.as_string() {
+            Some(text) => Self::parse(&text),
+            None => Err(Self::invalid(&value.describe())),
+        };
+        status.map_err(|invalid| invalid.reason)
+    }
+
+    fn from_cell(cell: &str) -> Result<Self, String> {
+        Self::parse(&cell.trim().to_lowercase()).map_err(|invalid| invalid.reason)
+    }
+
+    fn to_cell(&self) -> String {
+        self.as_str().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pet(name: &str, status: Option<PetStatus>) -> Pet {
+        let new = NewPet::new(PetName::parse(name).unwrap(), 7);
+        NewPet { status, ..new }.with_id(PetId(1))
+    }
+
+    fn change(name: Option<&str>, status: Option<Option<PetStatus>>) -> PetChange {
+        PetChange {
+            name: name.map(|name| PetName::parse(name).unwrap()),
+            status,
+            ..PetChange::default()
+        }
+    }
+
+    #[test]
+    fn a_change_is_decided_by_value_and_claim() {
+        use PetStatus::*;
+        let before = pet("Rex", Some(Pending));
+        let stale = pet("Max", Some(Pending));
+        let rename = change(Some("Max"), None);
+        let sell = change(None, Some(Some(Sold)));
+        let clear = change(None, Some(None));
+        let same = change(Some("Rex"), Some(Some(Pending)));
+        let renamed = Ok(Decision::Update(stale.clone()));
+        let renamed_again = renamed.clone();
+        for (change, expected, claim, decision) in [
+            (&rename, None, None, renamed.clone()),
+            (&rename, None, Some(Claim::Reserved), renamed.clone()),
+            (&rename, Some(&before), None, renamed),
+            (&rename, Some(&stale), None, Err(PetRejection::Outdated)),
+            (&same, None, Some(Claim::Reserved), Ok(Decision::Unchanged)),
+            (
+                &same,
+                Some(&stale),
+                Some(Claim::Reserved),
+                Err(PetRejection::Outdated),
+            ),
+            (
+                &sell,
+                None,
+                Some(Claim::Reserved),
+                Err(PetRejection::Reserved),
+            ),
+            (
+                &clear,
+                None,
+                Some(Claim::Reserved),
+                Err(PetRejection::Reserved),
+            ),
+            (
+                &sell,
+                Some(&stale),
+                Some(Claim::Reserved),
+                Err(PetRejection::Outdated),
+            ),
+            (
+                &sell,
+                None,
+                None,
+                Ok(Decision::Update(pet("Rex", Some(Sold)))),
+            ),
+            (&clear, None, None, Ok(Decision::Update(pet("Rex", None)))),
+            (&rename, None, Some(Claim::Sold), renamed_again),
+            (&clear, None, Some(Claim::Sold), Err(PetRejection::Sold)),
+        ] {
+            let decided = change.decide(&before, expected, claim);
+            assert_eq!(decided, decision, "{change:?} {expected:?} {claim:?}");
+        }
+    }
+
+    #[test]
+    fn a_deletion_is_decided_by_value_and_claim() {
+        let (before, stale) = (pet("Rex", None), pet("Max", None));
+        for (expected, claim, decision) in [
+            (None, None, Ok(())),
+            (None, Some(Claim::Sold), Ok(())),
+            (None, Some(Claim::Reserved), Err(PetRejection::Reserved)),
+            (Some(&before), None, Ok(())),
+            (Some(&stale), None, Err(PetRejection::Outdated)),
+        ] {
+            assert_eq!(decide_deletion(&before, expected, claim), decision);
+        }
+    }
+}

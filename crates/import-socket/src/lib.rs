@@ -1,0 +1,252 @@
+//! The socket beside a served SQLite file, over which `petstore import` and `petstore seed`
+//! hand their animals to the service.
+//!
+//! A client sends a request as a line of JSON and waits for the reply, which is also a line.
+//! There is no API key: the socket is for the owner of the file, who can write the file as well.
+
+mod server;
+
+use std::{
+    fs::{self, File},
+    io,
+    os::{fd::AsRawFd, unix::fs::FileTypeExt},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::UnixStream,
+    time::{sleep, timeout},
+};
+
+use domain::import::{ImportChunk, ImportId};
+use system::atomic_file::side_file;
+
+pub use server::{ImportFailure, ImportServer, ImportTarget};
+
+/// The maximum number of clients. Further ones are told to try again later.
+const MAX_CONNECTIONS: usize = 8;
+
+/// The maximum time that the service waits for a client, which may have been suspended, and that
+/// the client waits for the service.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The maximum size of a reply, which is at most one sentence. The socket may be that of another
+/// program.
+const MAX_REPLY_BYTES: u64 = 64 << 10;
+
+/// The maximum length of a socket address. Linux allows 108 bytes for the path, including a NUL.
+const MAX_ADDRESS_BYTES: usize = 107;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Request<'a> {
+    Import(&'a ImportChunk),
+    Forget(ImportId),
+}
+
+/// A request whose chunk is not parsed yet.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum RawRequest<'a> {
+    #[serde(borrow)]
+    Import(&'a RawValue),
+    Forget(ImportId),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Reply {
+    /// See [`ImportTarget::import`].
+    Imported(Option<i64>),
+    Forgotten,
+    /// The store failed. Nothing was changed.
+    Failed(String),
+    /// The store failed, and it is unknown whether the animals were written.
+    Unknown(String),
+    /// The request is invalid. The connection is closed.
+    Refused(String),
+    /// There are too many connections. This one is closed.
+    Busy,
+    /// The service is being stopped. The request was not carried out.
+    Stopping,
+}
+
+/// An error from a request to the service.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    #[error("the service ended without a reply")]
+    Disconnected(#[from] io::Error),
+    #[error("the service failed: {0}")]
+    Failed(String),
+    #[error("the service failed: {0}")]
+    Unknown(String),
+    #[error("the service was stopped")]
+    Stopping,
+    #[error("the service refused the animals: {0}; is it of the same version as this command?")]
+    Refused(String),
+    #[error(
+        "the service is busy with {MAX_CONNECTIONS} other imports; try again when one of them has \
+         ended"
+    )]
+    Busy,
+    #[error(
+        "the service did not reply for {} seconds; see its log, and try again",
+        IDLE_TIMEOUT.as_secs()
+    )]
+    NoReply,
+}
+
+impl ServiceError {
+    /// Returns true if the animals may have been written nevertheless.
+    pub fn is_unknown(&self) -> bool {
+        matches!(
+            self,
+            Self::Disconnected(_) | Self::Unknown(_) | Self::NoReply
+        )
+    }
+}
+
+/// The state of the socket beside a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SocketState {
+    Listening {
+        /// The process of the service, if it is visible here.
+        pid: Option<i32>,
+    },
+    /// No process listens: its service was killed.
+    Stale,
+    Missing,
+    /// The state cannot be determined, for example because this user may not connect.
+    Unknown,
+}
+
+impl SocketState {
+    /// Connects to the socket beside the file at this canonical path. If a process has the file
+    /// open, it may be a service that is just starting, which gets a second to listen.
+    pub async fn find(database: &Path, is_open: bool) -> Self {
+        let mut retries = if is_open { 20 } else { 0 };
+        loop {
+            let found = match ImportConnection::open(database).await.map_err(|e| e.kind()) {
+                Ok(service) => return Self::Listening { pid: service.pid() },
+                Err(io::ErrorKind::ConnectionRefused) => Self::Stale,
+                Err(io::ErrorKind::NotFound) => Self::Missing,
+                Err(_) => return Self::Unknown,
+            };
+            if retries == 0 {
+                return found;
+            }
+            retries -= 1;
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+/// A connection from a command to the service.
+pub struct ImportConnection(BufReader<UnixStream>);
+
+impl ImportConnection {
+    /// Connects to the service of the file at this canonical path.
+    pub async fn open(database: &Path) -> io::Result<Self> {
+        let path = socket_path(database);
+        // A link might lead to the socket of another kind of service.
+        if !fs::symlink_metadata(&path)?.file_type().is_socket() {
+            return Err(io::Error::other(format!(
+                "{} is not a socket",
+                path.display()
+            )));
+        }
+        let (address, _folder) = address(&path)?;
+        let stream = UnixStream::connect(address).await?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    fn pid(&self) -> Option<i32> {
+        let peer = self.0.get_ref().peer_cred().ok()?;
+        peer.pid().filter(|pid| *pid > 0)
+    }
+
+    /// Returns true if the process of the service has ended, so that it writes nothing more.
+    pub fn has_ended(&self) -> bool {
+        let Some(pid) = self.pid() else {
+            return false;
+        };
+        match fs::read_to_string(format!("/proc/{pid}/stat")) {
+            // The process is a zombie.
+            Ok(stat) => (stat.rsplit_once(") ")).is_some_and(|(_, state)| state.starts_with('Z')),
+            Err(_) => Path::new("/proc/self").exists(),
+        }
+    }
+
+    pub async fn write(&mut self, chunk: &ImportChunk) -> Result<Option<i64>, ServiceError> {
+        match self.send(Request::Import(chunk)).await? {
+            Reply::Imported(last_event) => Ok(last_event),
+            reply => Err(reply.into()),
+        }
+    }
+
+    pub async fn forget(&mut self, id: ImportId) -> Result<(), ServiceError> {
+        match self.send(Request::Forget(id)).await? {
+            Reply::Forgotten => Ok(()),
+            reply => Err(reply.into()),
+        }
+    }
+
+    async fn send(&mut self, request: Request<'_>) -> Result<Reply, ServiceError> {
+        let request = line(&request);
+        let exchange = timeout(IDLE_TIMEOUT, self.exchange(&request)).await;
+        Ok(exchange.map_err(|_| ServiceError::NoReply)??)
+    }
+
+    async fn exchange(&mut self, request: &[u8]) -> io::Result<Reply> {
+        let sent = self.0.write_all(request).await;
+        // A busy service replies, and closes the connection, without reading the request.
+        let mut reply = Vec::new();
+        let mut limited = (&mut self.0).take(MAX_REPLY_BYTES);
+        let read = limited.read_until(b'\n', &mut reply).await;
+        if reply.is_empty() {
+            sent.and(read)?;
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(serde_json::from_slice(&reply)?)
+    }
+}
+
+impl From<Reply> for ServiceError {
+    fn from(reply: Reply) -> Self {
+        match reply {
+            Reply::Failed(reason) => Self::Failed(reason),
+            Reply::Unknown(reason) => Self::Unknown(reason),
+            Reply::Stopping => Self::Stopping,
+            Reply::Refused(reason) => Self::Refused(reason),
+            Reply::Busy => Self::Busy,
+            Reply::Imported(_) | Reply::Forgotten => Self::Refused("unexpected reply".into()),
+        }
+    }
+}
+
+fn line(message: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(message).expect("a message can be serialized");
+    line.push(b'\n');
+    line
+}
+
+fn socket_path(database: &Path) -> PathBuf {
+    side_file(database, "-socket")
+}
+
+/// Returns the path as an address. A path that is too long is replaced by one through its folder,
+/// which must stay open while the address is in use.
+fn address(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
+    match (path.parent(), path.file_name()) {
+        (Some(folder), Some(name)) if path.as_os_str().len() > MAX_ADDRESS_BYTES => {
+            let folder = File::open(folder)?;
+            let short = format!("/proc/self/fd/{}", folder.as_raw_fd());
+            Ok((Path::new(&short).join(name), Some(folder)))
+        }
+        _ => Ok((path.into(), None)),
+    }
+}

@@ -1,0 +1,4 @@
+//! Connections to other servers.
+
+pub mod bounded_stream;
+pub mod tls;

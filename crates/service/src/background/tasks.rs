@@ -1,0 +1,180 @@
+//! The tasks. Each runs until it is aborted.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::{Instant, interval, interval_at, sleep};
+
+use api::{EventFeed, key_cache::KeyCache, metrics::Metrics};
+use dispatcher::Dispatcher;
+use domain::{event::EventRetention, idempotency, import};
+use import_socket::ImportServer;
+use server::Tls;
+use store::{self, Store, event_tail::EventTail};
+use telemetry::error_latch::ErrorLatch;
+
+/// A revoked key must be rejected within a second; this leaves time for the read.
+const KEY_REFRESH_INTERVAL: Duration = Duration::from_millis(500);
+const KEY_USAGE_FLUSH_INTERVAL: Duration = Duration::from_millis(500);
+const ORDER_EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
+const IDEMPOTENCY_PURGE_INTERVAL: Duration = Duration::from_secs(1);
+const EVENT_PURGE_INTERVAL: Duration = Duration::from_secs(1);
+const DELIVERY_PURGE_INTERVAL: Duration = Duration::from_secs(60);
+const IMPORT_PURGE_INTERVAL: Duration = Duration::from_secs(3600);
+const OPEN_NOTE_INTERVAL: Duration = Duration::from_secs(60);
+const REJECTION_REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+pub async fn refresh_api_keys(keys: Arc<KeyCache>) {
+    let mut ticks = interval(KEY_REFRESH_INTERVAL);
+    let mut latch = ErrorLatch::new("api key refresh");
+    loop {
+        ticks.tick().await;
+        latch.observe(keys.refresh().await);
+    }
+}
+
+/// A separate task, because the refresh must not wait for the writer.
+pub async fn flush_api_key_usage(keys: Arc<KeyCache>) {
+    let mut ticks = interval(KEY_USAGE_FLUSH_INTERVAL);
+    let mut latch = ErrorLatch::new("api key usage flush");
+    loop {
+        ticks.tick().await;
+        latch.observe(keys.flush_usage().await);
+    }
+}
+
+/// Cancels orders whose reservation has expired.
+pub async fn expire_orders(store: Arc<Store>) {
+    let mut ticks = interval(ORDER_EXPIRY_INTERVAL);
+    let mut latch = ErrorLatch::new("order expiry");
+    loop {
+        ticks.tick().await;
+        let expired = in_batches(|| store.order_expire()).await;
+        if let Ok(orders @ 1..) = expired {
+            tracing::info!(orders, "orders expired");
+        }
+        latch.observe(expired);
+    }
+}
+
+pub async fn purge_idempotency_keys(store: Arc<Store>) {
+    let mut ticks = interval(IDEMPOTENCY_PURGE_INTERVAL);
+    let mut latch = ErrorLatch::new("idempotency key purge");
+    loop {
+        ticks.tick().await;
+        let purge = || store.idempotency_purge(idempotency::RETENTION);
+        latch.observe(in_batches(purge).await);
+    }
+}
+
+pub async fn purge_events((store, feed, retention): (Arc<Store>, Arc<EventFeed>, EventRetention)) {
+    let mut ticks = interval(EVENT_PURGE_INTERVAL);
+    let mut latch = ErrorLatch::new("event purge");
+    loop {
+        ticks.tick().await;
+        let purged = in_batches(|| store.event_purge(retention)).await;
+        if let Ok(events) = purged {
+            feed.metrics.purged.add(events);
+        }
+        latch.observe(purged);
+    }
+}
+
+/// Deletes deliveries that were given up. They are kept for as long as events.
+pub async fn purge_deliveries((store, retention): (Arc<Store>, EventRetention)) {
+    let mut ticks = interval(DELIVERY_PURGE_INTERVAL);
+    let mut latch = ErrorLatch::new("delivery purge");
+    loop {
+        ticks.tick().await;
+        latch.observe(in_batches(|| store.delivery_purge(retention.age)).await);
+    }
+}
+
+/// Forgets imports that ended long ago, finished or not.
+pub async fn purge_imports(store: Arc<Store>) {
+    let mut ticks = interval(IMPORT_PURGE_INTERVAL);
+    let mut latch = ErrorLatch::new("import purge");
+    loop {
+        ticks.tick().await;
+        latch.observe(in_batches(|| store.import_purge(import::RETENTION)).await);
+    }
+}
+
+/// Regularly records that the store is open, for a process that starts after a crash.
+pub async fn note_open_store(store: Arc<Store>) {
+    let mut ticks = interval_at(Instant::now() + OPEN_NOTE_INTERVAL, OPEN_NOTE_INTERVAL);
+    let mut latch = ErrorLatch::new("open time");
+    loop {
+        ticks.tick().await;
+        latch.observe(store.note_open().await);
+    }
+}
+
+/// Accepts animals from `petstore import` and `petstore seed`.
+pub async fn accept_imports(imports: Arc<ImportServer<Store>>) {
+    imports.run().await;
+}
+
+/// Moves the head of the event log.
+pub async fn poll_event_log(store: Arc<Store>) {
+    store.event_follow().await;
+}
+
+/// Caches the newest events in memory.
+pub async fn cache_newest_events(tail: Arc<EventTail>) {
+    tail.follow().await;
+}
+
+/// Delivers events to webhooks.
+pub async fn deliver_webhooks(dispatcher: Arc<Dispatcher>) {
+    dispatcher.run().await;
+}
+
+/// Logs the number of requests that were shed and of streams that were rejected: one event
+/// each would add to the overload.
+pub async fn report_rejections(metrics: Arc<Metrics>) {
+    let mut ticks = interval(REJECTION_REPORT_INTERVAL);
+    let count_streams = || metrics.rejected_streams().map(|(_, count)| count).sum();
+    let mut shed = metrics.shed.get();
+    let mut streams: u64 = count_streams();
+    loop {
+        ticks.tick().await;
+        let requests = metrics.shed.get() - shed;
+        if requests > 0 {
+            tracing::warn!(requests, "requests shed");
+            shed += requests;
+        }
+        let rejected = count_streams() - streams;
+        if rejected > 0 {
+            tracing::warn!(streams = rejected, "event streams rejected");
+            streams += rejected;
+        }
+    }
+}
+
+/// Reloads a renewed certificate. The same error is logged once.
+pub async fn reload_certificate(tls: Arc<Tls>) {
+    let mut logged = None;
+    loop {
+        sleep(tls.reload_interval).await;
+        let error = tls.reload().await.err().map(|error| error.to_string());
+        if let Some(error) = error.as_ref().filter(|_| error != logged) {
+            tracing::warn!(error, "certificate reload failed; keeping the current one");
+        }
+        logged = error;
+    }
+}
+
+/// Repeats a batch until nothing is left, and returns the total. Batches are small, so
+/// that client writes can run in between.
+async fn in_batches<F>(batch: impl Fn() -> F) -> Result<u64, store::Error>
+where
+    F: Future<Output = Result<u64, store::Error>>,
+{
+    let mut total = 0;
+    loop {
+        match batch().await? {
+            0 => return Ok(total),
+            count => total += count,
+        }
+    }
+}

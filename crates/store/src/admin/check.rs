@@ -1,0 +1,370 @@
+//! Integrity check of a store: damaged pages, the schema, and invariants across
+//! tables.
+
+use compact_str::CompactString;
+use rusqlite::Connection;
+use serde::Serialize;
+
+use super::{
+    super::{
+        error::OpenError,
+        postgres::created,
+        sqlite,
+        table::{Joined, Table, columns_of},
+        tables::EventRow,
+        url::DatabaseUrl,
+    },
+    reader::{ReadError, Reader},
+};
+use domain::{
+    case_fold::fold,
+    category::Category,
+    event::{Event, EventId},
+    order::{Order, OrderStatus},
+    page::Status,
+    pet::{Pet, PetStatus, search_name},
+    webhook::{secret::WebhookSecret, url::WebhookUrl},
+};
+
+/// Queries, each with a description of what it counts, valid on both databases. Every count
+/// must be 0.
+const INVARIANTS: [(&str, &str); 9] = [
+    (
+        "open orders whose animal is not pending",
+        "SELECT count(*) FROM orders LEFT JOIN pets ON pets.id = orders.pet_id
+         WHERE orders.status = 'placed' AND pets.status IS DISTINCT FROM 'pending'",
+    ),
+    (
+        "completed orders whose animal is not sold",
+        "SELECT count(*) FROM orders JOIN pets ON pets.id = orders.pet_id
+         WHERE orders.status = 'completed' AND pets.status IS DISTINCT FROM 'sold'",
+    ),
+    (
+        "animals with more than one order that is open or completed",
+        "SELECT count(*) FROM (SELECT pet_id FROM orders WHERE status IN ('placed', 'completed')
+                               GROUP BY pet_id HAVING count(*) > 1) AS several",
+    ),
+    (
+        "orders that were updated before they were created",
+        "SELECT count(*) FROM orders WHERE updated_at < created_at",
+    ),
+    (
+        "orders with a wrong time of completion",
+        "SELECT count(*) FROM orders
+         WHERE (completed_at IS NULL) = (status IN ('completed', 'returned'))
+            OR completed_at > updated_at OR completed_at < created_at",
+    ),
+    (
+        "events that should have been purged",
+        "SELECT count(*) FROM events JOIN event_log ON sequence <= purged_through",
+    ),
+    (
+        "webhooks whose state contradicts their reason for being disabled",
+        "SELECT count(*) FROM webhooks WHERE (state = 'disabled') = (disabled_reason IS NULL)",
+    ),
+    (
+        "deliveries without a webhook",
+        "SELECT count(*) FROM webhook_deliveries LEFT JOIN webhooks ON webhooks.id = webhook_id
+         WHERE webhooks.id IS NULL",
+    ),
+    (
+        "deliveries whose state contradicts the time of their next attempt",
+        "SELECT count(*) FROM webhook_deliveries
+         WHERE (state = 'retrying') = (next_attempt_at IS NULL)",
+    ),
+];
+
+/// Returns the description of each count, its counter, and its rows.
+fn counts() -> Vec<[String; 3]> {
+    let with_status = |table: &str, items: &str, status: &str| {
+        let shown = if status == "placed" { "open" } else { status };
+        [
+            format!("{shown} {items}"),
+            format!("{table}_{status}"),
+            format!("{table} WHERE status = '{status}'"),
+        ]
+    };
+    let pets = PetStatus::ALL.iter();
+    let pets = pets.map(|status| with_status("pets", "animals", status.as_str()));
+    let orders = OrderStatus::ALL.iter();
+    let orders = orders.map(|status| with_status("orders", "orders", status.as_str()));
+    let all_pets = ["animals", "pets", "pets"].map(String::from);
+    [all_pets].into_iter().chain(pets).chain(orders).collect()
+}
+
+/// Returns a query for the number by which a counter exceeds the number of rows.
+fn count_excess(counter: &str, rows: &str) -> String {
+    format!(
+        "SELECT CAST((SELECT coalesce(sum({counter}), 0) FROM counts)
+                     - (SELECT count(*) FROM {rows}) AS bigint)"
+    )
+}
+
+/// A column that only the program can verify.
+struct Derived {
+    what: &'static str,
+    /// Selects texts, and the stored value of each.
+    sql: &'static str,
+    derive: fn(&str) -> CompactString,
+}
+
+const DERIVED: [Derived; 6] = [
+    Derived {
+        what: "animals that a search does not find by their name",
+        sql: "SELECT name, search_name FROM pets",
+        derive: search_name,
+    },
+    Derived {
+        what: "categories whose name could be used twice",
+        sql: "SELECT name, folded_name FROM categories",
+        derive: |name| CompactString::from(fold(name)),
+    },
+    Derived {
+        what: "webhooks with a malformed position",
+        sql: "SELECT position, position FROM webhooks",
+        derive: |text| readable(EventId::parse(text), |id| id.to_string()),
+    },
+    Derived {
+        what: "webhooks with a malformed URL",
+        sql: "SELECT url, url FROM webhooks",
+        derive: |text| readable(WebhookUrl::parse(text).ok(), |url| url.as_str().into()),
+    },
+    Derived {
+        what: "webhooks with a malformed secret",
+        sql: "SELECT secret, secret FROM webhooks UNION ALL
+              SELECT previous_secret, previous_secret FROM webhooks
+              WHERE previous_secret IS NOT NULL",
+        derive: |text| readable(WebhookSecret::parse(text), |secret| secret.reveal()),
+    },
+    Derived {
+        what: "deliveries with another sequence number than their event",
+        sql: "SELECT event_id, CAST(sequence AS text) FROM webhook_deliveries",
+        derive: |text| readable(EventId::parse(text), |id| id.sequence.to_string()),
+    },
+];
+
+/// Returns a query that counts the missing indexes among those that migrations create.
+fn missing_indexes() -> String {
+    let keys = created("TABLE").map(|table| format!("{table}_pkey"));
+    let indexes = created("INDEX").chain(created("UNIQUE INDEX"));
+    let names: Vec<_> = keys.chain(indexes.map(String::from)).collect();
+    format!(
+        "SELECT count(*) FROM unnest(ARRAY['{}']) AS index_name
+         WHERE to_regclass(index_name) IS NULL",
+        names.join("', '")
+    )
+}
+
+/// Counts the triggers that are missing or disabled.
+const MISSING_TRIGGERS: &str = "SELECT 18 - count(*) FROM pg_trigger
+    WHERE tgrelid IN ('pets'::regclass, 'orders'::regclass, 'categories'::regclass)
+    AND (tgname LIKE 'count\\_%' OR tgname LIKE 'log\\_%') AND tgenabled = 'O'";
+
+/// Returns a query for the triggers and rules that no migration created.
+fn added_objects() -> String {
+    format!(
+        "WITH tables AS (
+             SELECT to_regclass(name) AS id -- NULL if it is missing
+             FROM unnest(ARRAY['{}']) AS name)
+         SELECT format('trigger %s on %s', quote_ident(tgname), id)
+         FROM pg_trigger JOIN tables ON id = tgrelid
+         WHERE NOT tgisinternal AND tgname <> ALL (ARRAY['count_inserted', 'count_updated',
+             'count_deleted', 'count_truncated', 'log_inserted', 'log_updated', 'log_deleted',
+             'log_truncated', 'reject_new_id'])
+         UNION ALL
+         SELECT format('rule %s on %s', quote_ident(rulename), id)
+         FROM pg_rewrite JOIN tables ON id = ev_class
+         ORDER BY 1",
+        created("TABLE").collect::<Vec<_>>().join("', '")
+    )
+}
+
+/// The problem of a damaged file for which SQLite reports no details.
+pub(super) const UNREADABLE: &str = "parts of the file cannot be read";
+
+/// Checks the integrity of one snapshot, whether or not the store is being served.
+/// Returns the problems found. Calls `progress` with what is checked next.
+pub async fn check(
+    url: &DatabaseUrl,
+    mut progress: impl FnMut(&str),
+) -> Result<Vec<String>, ReadError> {
+    match url {
+        DatabaseUrl::Sqlite(path) => {
+            let mut checked = || -> Result<_, ReadError> {
+                let db = sqlite::open_current(path)?;
+                db.execute_batch("BEGIN")?;
+                let mut problems = check_file(&db, true, &mut progress)?;
+                progress("objects of other programs");
+                let added = sqlite::added_objects(&db)?.into_iter();
+                problems.extend(added.map(|object| added_object(&object)));
+                Ok(problems)
+            };
+            match checked() {
+                Err(
+                    ReadError::Open(OpenError::Database { cause, .. }) | ReadError::File(cause),
+                ) if sqlite::is_damage(&cause) => Ok(vec![UNREADABLE.into()]),
+                checked => checked,
+            }
+        }
+        DatabaseUrl::Postgres(_) => check_server(&Reader::open(url).await?, progress).await,
+    }
+}
+
+/// Checks an open file: its pages, the schema and, if that is current, the invariants. Accepts
+/// additions by other programs to the schema, because a backup needs them, too.
+pub(super) fn check_file(
+    db: &Connection,
+    is_current: bool,
+    mut progress: impl FnMut(&str),
+) -> rusqlite::Result<Vec<String>> {
+    progress("damaged pages");
+    let mut problems = damaged_pages(db, "PRAGMA integrity_check")?;
+    // The other checks would only stumble over the same damage.
+    if !problems.is_empty() {
+        return Ok(problems);
+    }
+    progress("missing or changed schema objects");
+    let found = sqlite::schema(db)?;
+    let mut tables_match = true;
+    for object in sqlite::expected_schema(db)? {
+        if !found.contains(&object) {
+            let [kind, name, _] = object;
+            problems.push(format!("the {kind} {name} is missing or changed"));
+            tables_match &= kind != "table";
+        }
+    }
+    // A missing index or trigger may explain a violated invariant. Without a table or a
+    // column, or in a file of an older version, invariants cannot be checked.
+    if !tables_match || !is_current {
+        return Ok(problems);
+    }
+    for (what, sql) in INVARIANTS {
+        progress(what);
+        let count = db.query_row(sql, [], |row| row.get(0))?;
+        problems.extend(problem(count, what));
+    }
+    for [what, counter, rows] in counts() {
+        progress(&format!("a wrong count of {what}"));
+        let excess = db.query_row(&count_excess(&counter, &rows), [], |row| row.get(0))?;
+        problems.extend(wrong_count(excess, &what));
+    }
+    for Derived { what, sql, derive } in DERIVED {
+        progress(what);
+        let mut select = db.prepare(sql)?;
+        let mut wrong = 0;
+        for row in select.query_map([], sqlite::read_row)? {
+            let (text, derived): (String, String) = row?;
+            wrong += i64::from(derive(&text) != derived);
+        }
+        problems.extend(problem(wrong, what));
+    }
+    Ok(problems)
+}
+
+/// Returns the problems that SQLite finds in the pages, one per line.
+pub(super) fn damaged_pages(db: &Connection, pragma: &str) -> rusqlite::Result<Vec<String>> {
+    let mut check = db.prepare(pragma)?;
+    let mut problems = Vec::new();
+    for found in check.query_map([], sqlite::read_row::<String>)? {
+        // A row may have several lines, after a heading.
+        let found = found?;
+        let lines = found.lines();
+        let lines = lines.filter(|line| *line != "ok" && !line.starts_with("***"));
+        problems.extend(lines.map(|line| format!("damage: {line}")));
+    }
+    Ok(problems)
+}
+
+async fn check_server(
+    store: &Reader,
+    mut progress: impl FnMut(&str),
+) -> Result<Vec<String>, ReadError> {
+    store.start_snapshot().await?;
+    let mut problems = Vec::new();
+    let missing_indexes = missing_indexes();
+    let schema = [
+        ("missing indexes", &*missing_indexes),
+        ("missing or disabled triggers", MISSING_TRIGGERS),
+    ];
+    for (what, sql) in schema.into_iter().chain(INVARIANTS) {
+        progress(what);
+        let count = store.one(sql).await?;
+        problems.extend(problem(count, what));
+    }
+    // On SQLite, changes by other programs are not logged.
+    progress("what is not what its newest event says");
+    for (what, wrong) in [
+        ("animals", unlogged::<Pet>(store, "pet").await?),
+        ("orders", unlogged::<Order>(store, "order").await?),
+        ("categories", unlogged::<Category>(store, "category").await?),
+    ] {
+        let what = format!("{what} that are not what their newest event says");
+        problems.extend(problem(wrong, &what));
+    }
+    progress("objects of other programs");
+    let added: Vec<String> = store.all(&added_objects()).await?;
+    problems.extend(added.iter().map(|object| added_object(object)));
+    for [what, counter, rows] in counts() {
+        progress(&format!("a wrong count of {what}"));
+        let excess = store.one(&count_excess(&counter, &rows)).await?;
+        problems.extend(wrong_count(excess, &what));
+    }
+    for Derived { what, sql, derive } in DERIVED {
+        progress(what);
+        let mut wrong = 0;
+        let compare = |(text, derived): (String, String)| {
+            wrong += i64::from(derive(&text) != derived);
+            Ok(())
+        };
+        store.each(sql, compare).await?;
+        problems.extend(problem(wrong, what));
+    }
+    Ok(problems)
+}
+
+/// Returns the number of resources that differ from the newest of their events.
+async fn unlogged<T: Table + Serialize>(store: &Reader, resource: &str) -> Result<i64, ReadError> {
+    let sql = format!(
+        "SELECT {}, {} FROM (
+             SELECT max(sequence) AS sequence FROM events WHERE type LIKE '{resource}.%'
+             GROUP BY resource_id
+         ) AS newest JOIN events USING (sequence) LEFT JOIN {} AS resource ON id = resource_id",
+        columns_of::<EventRow>("events"),
+        columns_of::<T>("resource"),
+        T::NAME
+    );
+    let mut wrong = 0;
+    let compare = |(event, stored): (Event, Joined<T, i64>)| {
+        let stored = stored
+            .0
+            .and_then(|stored| serde_json::to_value(stored).ok());
+        let logged = if event.kind.as_str().ends_with(".deleted") {
+            None
+        } else {
+            serde_json::from_str(event.data.as_json()).ok()
+        };
+        wrong += i64::from(stored != logged);
+        Ok(())
+    };
+    store.each(&sql, compare).await?;
+    Ok(wrong)
+}
+
+fn added_object(object: &str) -> String {
+    format!("the {object} was not created by petstore; drop it")
+}
+
+/// Returns a value as text; empty if it could not be parsed.
+fn readable<T>(parsed: Option<T>, text: impl FnOnce(T) -> String) -> CompactString {
+    parsed.map(text).unwrap_or_default().into()
+}
+
+fn problem(count: i64, what: &str) -> Option<String> {
+    (count != 0).then(|| format!("{what}: {count}"))
+}
+
+fn wrong_count(excess: i64, what: &str) -> Option<String> {
+    let direction = if excess > 0 { "high" } else { "low" };
+    let difference = excess.unsigned_abs();
+    (excess != 0).then(|| format!("the count of {what} is too {direction} by {difference}"))
+}

@@ -1,0 +1,25 @@
+//! Administration from the command line: backup and restore, integrity check, copy to another
+//! database, bulk import and export.
+
+mod backup;
+mod check;
+mod copy;
+mod explain;
+mod export;
+mod import;
+mod inspect;
+mod reader;
+mod restore;
+
+use super::sql::Sql;
+
+pub use backup::{backup, backup_to_stream};
+pub use check::check;
+pub use copy::copy;
+pub use explain::explain_statements;
+pub use export::{category_names, export_orders, export_pets};
+pub use import::{ImportError, Importer, finished_import};
+pub use inspect::{Inspected, Server, inspect, list_keys};
+pub use restore::{Restored, restore};
+
+pub(super) const STATEMENTS: [&[&Sql]; 2] = [export::ALL, inspect::ALL];

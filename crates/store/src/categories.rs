@@ -1,0 +1,120 @@
+//! Categories: the commands that change them, and reads.
+
+use super::{
+    Error, Store,
+    command::{Command, Draft},
+    rows::{LoggedChange, Stored},
+    table::{Value, columns},
+    tables::Keys,
+};
+use domain::{
+    category::{
+        Category, CategoryFilter, CategoryId, CategoryName, CategoryRejection, Naming,
+        decide_deletion, decide_naming,
+    },
+    event::EventType,
+    page::{ListQuery, Page},
+};
+
+statements! {
+    GET(Int) = format!("SELECT {} FROM categories WHERE id = $1", columns::<Category>());
+}
+
+struct NameCategory {
+    category: Category,
+    expected: Option<Option<Category>>,
+}
+
+impl Command for NameCategory {
+    type Output = Naming;
+    type Rejection = CategoryRejection;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.categories.push(self.category.id);
+        keys.category_names.push(self.category.name.folded());
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Naming, CategoryRejection> {
+        let Category { id, name } = &self.category;
+        let before = draft.tables.categories.get(id);
+        let naming = decide_naming(before, name, self.expected.as_ref())?;
+        if naming != Naming::Unchanged {
+            let owner = draft.category_names.get(&name.folded());
+            if owner.is_some_and(|owner| owner != id) {
+                return Err(CategoryRejection::NameTaken);
+            }
+            draft.put(self.category.clone());
+        }
+        Ok(naming)
+    }
+}
+
+struct DeleteCategory {
+    id: CategoryId,
+    expected: Option<Category>,
+}
+
+impl Command for DeleteCategory {
+    type Output = ();
+    type Rejection = CategoryRejection;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.categories.push(self.id);
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<(), CategoryRejection> {
+        let before = draft.tables.categories.get(&self.id);
+        decide_deletion(before, self.expected.as_ref())?;
+        draft.delete::<Category>(self.id);
+        Ok(())
+    }
+}
+
+impl Stored for Category {
+    const IS_DECIDED_BY_INDEX: bool = true;
+
+    fn event(before: Option<&Self>, after: Option<&Self>) -> Option<LoggedChange> {
+        let (kind, category) = match after {
+            Some(after) => (EventType::CategoryUpdated, after),
+            None => (EventType::CategoryDeleted, before?),
+        };
+        LoggedChange::new(kind, category.id.get(), category)
+    }
+}
+
+impl Store {
+    /// Names a category. With `expected`, it must still be that one, or still not exist.
+    pub async fn category_put(
+        &self,
+        api_key_id: i64,
+        id: CategoryId,
+        name: CategoryName,
+        expected: Option<Option<Category>>,
+    ) -> Result<Result<Naming, CategoryRejection>, Error> {
+        let category = Category { id, name };
+        self.execute_once(Some(api_key_id), NameCategory { category, expected })
+            .await
+    }
+
+    /// Deletes the name of a category. With `expected`, it must still be that one.
+    pub async fn category_delete(
+        &self,
+        api_key_id: i64,
+        id: CategoryId,
+        expected: Option<Category>,
+    ) -> Result<Result<(), CategoryRejection>, Error> {
+        self.execute_once(Some(api_key_id), DeleteCategory { id, expected })
+            .await
+    }
+
+    pub async fn category_get(&self, id: CategoryId) -> Result<Option<Category>, Error> {
+        self.find(&GET, vec![Value::Int(id.get())]).await
+    }
+
+    pub async fn category_list(
+        &self,
+        query: ListQuery<CategoryFilter>,
+    ) -> Result<Page<Category>, Error> {
+        self.list_all(query).await
+    }
+}

@@ -1,0 +1,314 @@
+//! Commands: every write that a client asks for.
+//!
+//! A command names the rows that it reads, and decides in pure code what it changes. Both
+//! databases run a batch of commands in the same way: load the rows, decide one command
+//! after the other, write what has changed, commit. Idempotency keys are handled here, around
+//! all of them.
+//!
+//! A command that decides because a row does not exist needs a row lock that the creator of
+//! that row takes too, or a unique index: then the batch is run again.
+
+use std::{
+    ops::Deref,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use compact_str::CompactString;
+use tokio::sync::oneshot;
+
+use super::{
+    error::Error,
+    rows::{Access, Keyed, RowChange, Stored},
+    tables::{Change, IdempotencyRecord, Keys, Sequence},
+    working_set::{NewIds, WorkingSet},
+};
+use domain::idempotency::{Idempotent, IdempotentRequest, RecordedRejection};
+
+/// The stored outcome of a request that succeeded.
+const SUCCEEDED: &str = "succeeded";
+
+/// The queue of PostgreSQL that a command waits in, so that quick commands do not wait for
+/// slow ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// Reads nothing: one round trip.
+    Create,
+    /// Reads and locks rows first: two round trips.
+    Change,
+    /// Imports, and work in the background.
+    Bulk,
+}
+
+/// A write that is decided in pure code.
+pub(super) trait Command: Send + 'static {
+    const LANE: Lane = Lane::Change;
+
+    type Output: Send + 'static;
+    type Rejection: RecordedRejection;
+
+    /// Adds the rows that decide the command, and the number of new ids. A pet comes with the
+    /// order that claims it, an order with its pet.
+    fn keys(&self, keys: &mut Keys);
+
+    /// Decides the changes. It may run more than once, and has no effect outside `draft`.
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Self::Output, Self::Rejection>;
+
+    /// The id that an idempotency key remembers.
+    fn resource_id(_: &Self::Output) -> i64 {
+        0
+    }
+}
+
+/// The changes of one command, on top of a working set. They are dropped if it is rejected.
+pub(super) struct Draft<'a> {
+    set: &'a WorkingSet,
+    ids: &'a mut NewIds,
+    changes: Vec<Change>,
+}
+
+impl Draft<'_> {
+    /// Creates or replaces a row.
+    pub(super) fn put<T: Keyed>(&mut self, row: T)
+    where
+        Change: From<RowChange<T>>,
+    {
+        let key = row.key();
+        let row = Some(row);
+        self.changes.push(RowChange { key, row }.into());
+    }
+
+    pub(super) fn delete<T: Keyed>(&mut self, key: T::Key)
+    where
+        Change: From<RowChange<T>>,
+    {
+        self.changes.push(RowChange::<T> { key, row: None }.into());
+    }
+
+    pub(super) fn new_id(&mut self, sequence: Sequence) -> i64 {
+        self.ids.take(sequence)
+    }
+}
+
+impl Deref for Draft<'_> {
+    type Target = WorkingSet;
+
+    fn deref(&self) -> &WorkingSet {
+        self.set
+    }
+}
+
+/// The result of a command whose transaction was committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Reply<T, R> {
+    Executed(Result<T, R>),
+    /// A retry: the id that the first request recorded, or its rejection.
+    Replayed(Result<i64, R>),
+    KeyReused,
+}
+
+impl<T, R> Reply<T, R> {
+    /// Returns the result of a command without an idempotency key.
+    pub(super) fn executed(self) -> Result<T, R> {
+        match self {
+            Self::Executed(result) => result,
+            Self::Replayed(_) | Self::KeyReused => {
+                unreachable!("without an idempotency key nothing is replayed")
+            }
+        }
+    }
+
+    /// Returns the result of a request. A retry gets the resource that `read` returns for the
+    /// recorded id.
+    pub(super) async fn or_replay(
+        self,
+        read: impl AsyncFnOnce(i64) -> Result<Result<T, R>, Error>,
+    ) -> Result<Idempotent<Result<T, R>>, Error> {
+        Ok(match self {
+            Self::Executed(result) => Idempotent::Executed(result),
+            Self::Replayed(Ok(id)) => Idempotent::Replayed(read(id).await?),
+            Self::Replayed(Err(rejection)) => Idempotent::Replayed(Err(rejection)),
+            Self::KeyReused => Idempotent::KeyReused,
+        })
+    }
+}
+
+type ReplyOf<C> = Reply<<C as Command>::Output, <C as Command>::Rejection>;
+
+pub(super) type CommandResult<C> = Result<ReplyOf<C>, Error>;
+
+/// A command of any kind, in a queue or a batch.
+pub(super) trait PendingCommand: Send {
+    fn keys(&self, keys: &mut Keys);
+
+    /// Decides the command, and makes its changes in the working set. Returns false if it has to
+    /// be decided again, because a row that it would change is locked.
+    fn decide(&mut self, set: &mut WorkingSet, ids: &mut NewIds, is_locked: bool) -> bool;
+
+    /// Sends the caller the result, or the error with which the transaction failed.
+    fn finish(self: Box<Self>, committed: Result<(), Error>);
+}
+
+/// A queued command, with the channel for its result.
+pub(super) struct QueuedCommand<C: Command> {
+    command: C,
+    /// `None` if the service makes the change.
+    api_key_id: Option<i64>,
+    request: Option<IdempotentRequest>,
+    result: Option<CommandResult<C>>,
+    sender: oneshot::Sender<CommandResult<C>>,
+}
+
+impl<C: Command> QueuedCommand<C> {
+    /// Returns a command to be put into a queue, and the receiver of its result.
+    pub(super) fn queue(
+        command: C,
+        api_key_id: Option<i64>,
+        request: Option<IdempotentRequest>,
+    ) -> (Box<dyn PendingCommand>, oneshot::Receiver<CommandResult<C>>) {
+        let (sender, receiver) = oneshot::channel();
+        let queued = Self {
+            command,
+            api_key_id,
+            request,
+            result: None,
+            sender,
+        };
+        (Box::new(queued), receiver)
+    }
+
+    /// Returns `None` if a row that the command would change is locked. A rejection, or a retry
+    /// that is replayed, needs no lock.
+    fn run(
+        &self,
+        set: &mut WorkingSet,
+        ids: &mut NewIds,
+        is_locked: bool,
+    ) -> Result<Option<ReplyOf<C>>, Error> {
+        if let Some(request) = &self.request
+            && let Some(record) = set.tables.records.get(&record_key(request))
+        {
+            return replay(record, request).map(Some);
+        }
+        let mut draft = Draft {
+            set,
+            ids,
+            changes: Vec::new(),
+        };
+        // A command decides before anything is changed, so a panic leaves no part of it.
+        let decide = AssertUnwindSafe(|| self.command.decide(&mut draft));
+        let decided = catch_unwind(decide).map_err(|_| Error::Internal(Arc::new(Panicked)))?;
+        let changes = draft.changes;
+        if decided.is_ok() {
+            if is_locked {
+                return Ok(None);
+            }
+            let events = set.events.len();
+            for change in changes {
+                set.apply(change, self.api_key_id);
+            }
+            set.writes += usize::from(set.events.len() > events);
+        }
+        if let Some(request) = &self.request {
+            record(set, request, decided.as_ref().map(C::resource_id));
+        }
+        Ok(Some(Reply::Executed(decided)))
+    }
+}
+
+impl<C: Command> PendingCommand for QueuedCommand<C> {
+    fn keys(&self, keys: &mut Keys) {
+        self.command.keys(keys);
+        keys.records.extend(self.request.as_ref().map(record_key));
+    }
+
+    fn decide(&mut self, set: &mut WorkingSet, ids: &mut NewIds, is_locked: bool) -> bool {
+        self.result = self.run(set, ids, is_locked).transpose();
+        self.result.is_some()
+    }
+
+    fn finish(self: Box<Self>, committed: Result<(), Error>) {
+        let result = match committed {
+            Ok(()) => self.result.expect("a command is decided before its commit"),
+            Err(error) => Err(error),
+        };
+        // The caller may have disconnected.
+        let _ = self.sender.send(result);
+    }
+}
+
+fn record_key(request: &IdempotentRequest) -> (i64, CompactString) {
+    (request.api_key_id, request.key.as_str().into())
+}
+
+/// Returns the recorded result of the first request with an idempotency key.
+fn replay<T, R: RecordedRejection>(
+    record: &IdempotencyRecord,
+    request: &IdempotentRequest,
+) -> Result<Reply<T, R>, Error> {
+    // The outcome of another operation may be one that this one does not know.
+    if record.fingerprint != request.fingerprint {
+        return Ok(Reply::KeyReused);
+    }
+    match (record.outcome.as_str(), record.resource_id) {
+        (SUCCEEDED, Some(id)) => Ok(Reply::Replayed(Ok(id))),
+        (code, _) => match R::from_code(code) {
+            Some(rejection) => Ok(Reply::Replayed(Err(rejection))),
+            None => Err(Error::Internal(Arc::new(UnknownOutcome(code.into())))),
+        },
+    }
+}
+
+fn record<R: RecordedRejection>(
+    set: &mut WorkingSet,
+    request: &IdempotentRequest,
+    outcome: Result<i64, &R>,
+) {
+    let (outcome, resource_id) = match outcome {
+        Ok(id) => (SUCCEEDED, Some(id)),
+        Err(rejection) if rejection.is_recorded() => (rejection.code(), None),
+        Err(_) => return,
+    };
+    let record = IdempotencyRecord {
+        api_key_id: request.api_key_id,
+        key: request.key.as_str().into(),
+        fingerprint: request.fingerprint,
+        outcome: outcome.into(),
+        resource_id,
+        created_at: set.times.now,
+    };
+    let key = record.key();
+    let row = Some(record);
+    set.apply(RowChange { key, row }.into(), None);
+}
+
+/// The rejection of a command that finds nothing to change. Such commands have no idempotency
+/// keys, so it is never recorded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NotFound;
+
+impl RecordedRejection for NotFound {
+    fn code(self) -> &'static str {
+        "not_found"
+    }
+
+    fn is_recorded(self) -> bool {
+        false
+    }
+
+    fn from_code(_: &str) -> Option<Self> {
+        None
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("unknown outcome {0:?} in idempotency_keys; was it written by a newer version?")]
+struct UnknownOutcome(String);
+
+#[derive(Debug, thiserror::Error)]
+#[error("a write panicked")]
+pub(super) struct Panicked;
+
+impl Stored for IdempotencyRecord {
+    const ACCESS: Access = Access::Unlocked;
+}

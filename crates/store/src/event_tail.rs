@@ -1,0 +1,518 @@
+//! The newest events, serialized once and shared by all readers.
+//!
+//! Readers pull: each has a position in the log and asks for the events after it, so a slow
+//! reader delays no other and none misses an event. A position that is no longer in memory is
+//! read from the store.
+//!
+//! A filter may leave out most of a long log. Reading further for the next match is a scan: it
+//! consists of short reads, one at a time in the whole process, and all readers that scan take
+//! turns (see [`ScanQueue`]). The reads of other clients are therefore never queued behind more
+//! than one of them.
+
+use std::{
+    collections::VecDeque,
+    io::Write,
+    sync::{Arc, RwLock},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use tokio::{
+    sync::{Mutex, MutexGuard, Notify, Semaphore, SemaphorePermit, watch},
+    time::sleep,
+};
+
+use crate::{Error, Store};
+use domain::{
+    event::{Event, EventId, EventType, Gone, Subject, VisibleEvents},
+    page::Sort,
+};
+use telemetry::{error_latch::ErrorLatch, metrics::Counter};
+
+/// The maximum size of the events in memory.
+const MAX_BYTES: usize = 4 << 20;
+/// The maximum number of events that are read from the store at a time.
+pub const MAX_READ: usize = 1000;
+/// The maximum number of reads for a filtered page. A page without a match may therefore not be
+/// the last.
+const MAX_READS: usize = 10;
+/// The maximum number of pages that are read concurrently with one API key. A thousand of them
+/// must not delay the reads of others, and a page of events is the longest read there is.
+const MAX_PAGES_AT_A_TIME: usize = 2;
+/// The pause after the store could not be read.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// An event as clients receive it.
+#[derive(Debug)]
+pub struct SerializedEvent {
+    pub id: EventId,
+    pub at: Timestamp,
+    pub kind: EventType,
+    pub subject: Subject,
+    /// The event in the format of Server-Sent Events, which contains the JSON.
+    pub block: Bytes,
+    json_start: usize,
+}
+
+impl SerializedEvent {
+    pub fn new(event: &Event, source: &str) -> Self {
+        let id = event.id();
+        let mut block = Vec::with_capacity(512);
+        let start = write!(block, "id: {id}\nevent: {}\ndata: ", event.kind.as_str());
+        start.expect("writing to memory does not fail");
+        let json_start = block.len();
+        event.write_json(&mut block, id, source);
+        block.extend_from_slice(b"\n\n");
+        Self {
+            id,
+            at: event.at,
+            kind: event.kind,
+            subject: event.subject(),
+            block: block.into(),
+            json_start,
+        }
+    }
+
+    pub fn json(&self) -> &[u8] {
+        &self.block[self.json_start..self.block.len() - 2]
+    }
+
+    /// Returns the JSON without copying it.
+    pub fn json_bytes(&self) -> Bytes {
+        self.block.slice_ref(self.json())
+    }
+}
+
+pub type Events = Vec<Arc<SerializedEvent>>;
+
+/// A part of the log.
+pub struct Page {
+    /// The events that the reader wants.
+    pub events: Events,
+    /// The position at the end of the page, after the events that were left out.
+    pub end: EventId,
+    /// True if the end of the log was reached.
+    pub is_complete: bool,
+}
+
+/// A queue of readers that scan one at a time: those of an API key, or all webhooks. It is served
+/// first come, first served, and all queues are served in turn.
+#[derive(Debug)]
+pub struct ScanQueue {
+    turn: Mutex<()>,
+    /// Limits the pages that are read concurrently.
+    reads: Semaphore,
+}
+
+impl Default for ScanQueue {
+    fn default() -> Self {
+        Self {
+            turn: Mutex::default(),
+            reads: Semaphore::new(MAX_PAGES_AT_A_TIME),
+        }
+    }
+}
+
+impl ScanQueue {
+    /// Starts to read a page, unless too many are being read with this key.
+    pub fn try_read_page(&self) -> Option<SemaphorePermit<'_>> {
+        self.reads.try_acquire().ok()
+    }
+
+    /// Waits until fewer pages are being read with this key, first come, first served.
+    pub async fn read_page(&self) -> SemaphorePermit<'_> {
+        let permit = self.reads.acquire().await;
+        permit.expect("the semaphore is never closed")
+    }
+}
+
+/// A reader's turn to scan. Dropping it ends the turn.
+pub struct Turn<'a> {
+    _of_queue: MutexGuard<'a, ()>,
+    _of_all: MutexGuard<'a, ()>,
+}
+
+/// The source of the events of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// The store, with every event that was acknowledged before the read.
+    Store,
+    /// The store, in descending order: the events after a position are those before it in the
+    /// log.
+    StoreDesc,
+    /// Memory, if it has the position, or else the store. Only for subscribers: they are told
+    /// when there is more.
+    Memory,
+}
+
+pub struct EventTail {
+    store: Arc<Store>,
+    /// The newest events, or `None` while no task keeps them up to date.
+    newest: RwLock<Option<Newest>>,
+    /// Changes when there may be something to read.
+    changes: watch::Sender<()>,
+    subscribed: Notify,
+    /// Held by the reader that scans.
+    scan: Mutex<()>,
+    /// Events that were read and left out by a filter.
+    pub skipped: Counter,
+}
+
+/// Consecutive events in memory.
+struct Newest {
+    /// The position before the first event.
+    start: EventId,
+    events: VecDeque<Arc<SerializedEvent>>,
+    bytes: usize,
+}
+
+impl Newest {
+    fn after_position(start: EventId) -> Self {
+        Self {
+            start,
+            events: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Returns the position after the last event.
+    fn end(&self) -> EventId {
+        self.events.back().map_or(self.start, |last| last.id)
+    }
+
+    fn push(&mut self, event: Arc<SerializedEvent>) {
+        self.bytes += event.block.len();
+        self.events.push_back(event);
+        while self.bytes > MAX_BYTES
+            && let Some(oldest) = self.events.pop_front()
+        {
+            self.bytes -= oldest.block.len();
+            self.start = oldest.id;
+        }
+    }
+
+    /// Returns the events after a position, or `None` if it is not in memory.
+    fn after(
+        &self,
+        position: EventId,
+    ) -> Option<impl ExactSizeIterator<Item = &Arc<SerializedEvent>>> {
+        let skip = match position == self.start {
+            true => 0,
+            false => {
+                let is_before =
+                    |event: &Arc<SerializedEvent>| event.id.sequence < position.sequence;
+                let index = self.events.partition_point(is_before);
+                (self.events.get(index)?.id == position).then_some(index + 1)?
+            }
+        };
+        Some(self.events.iter().skip(skip))
+    }
+}
+
+impl EventTail {
+    pub fn new(store: Arc<Store>) -> Self {
+        Self {
+            store,
+            newest: RwLock::default(),
+            changes: watch::Sender::new(()),
+            subscribed: Notify::new(),
+            scan: Mutex::default(),
+            skipped: Counter::default(),
+        }
+    }
+
+    /// Returns a receiver that is notified when there may be something to read. Mark the value as
+    /// seen before reading.
+    pub fn subscribe(&self) -> watch::Receiver<()> {
+        let changes = self.changes.subscribe();
+        self.subscribed.notify_one();
+        changes
+    }
+
+    /// Reads up to `limit` wanted events after a position, or from the first event without one.
+    /// Examines at most about 10,000 events.
+    pub async fn find(
+        &self,
+        from: ReadFrom,
+        after: Option<EventId>,
+        wanted: &VisibleEvents,
+        limit: usize,
+        queue: &ScanQueue,
+    ) -> Result<Result<Page, Gone>, Error> {
+        let mut page = match self.examine(from, after, wanted, limit, limit).await? {
+            Ok(page) => page,
+            Err(gone) => return Ok(Err(gone)),
+        };
+        for _ in 1..MAX_READS {
+            let missing = limit - page.events.len();
+            if page.is_complete || missing == 0 {
+                break;
+            }
+            let _turn = self.turn(queue).await;
+            let more = self.examine(from, Some(page.end), wanted, MAX_READ, missing);
+            // Otherwise the position was purged since; the next page reports that.
+            let Ok(more) = more.await? else {
+                break;
+            };
+            page.events.extend(more.events);
+            page.end = more.end;
+            page.is_complete = more.is_complete;
+        }
+        Ok(Ok(page))
+    }
+
+    /// Waits for a turn to scan, that is, to read further after a read without enough matches.
+    pub async fn turn<'a>(&'a self, queue: &'a ScanQueue) -> Turn<'a> {
+        Turn {
+            _of_queue: queue.turn.lock().await,
+            _of_all: self.scan.lock().await,
+        }
+    }
+
+    /// Reads up to `size` events after a position, and returns up to `limit` of them that are
+    /// wanted.
+    pub async fn examine(
+        &self,
+        from: ReadFrom,
+        after: Option<EventId>,
+        wanted: &VisibleEvents,
+        size: usize,
+        limit: usize,
+    ) -> Result<Result<Page, Gone>, Error> {
+        if let (ReadFrom::Memory, Some(position)) = (from, after)
+            && let Some(page) = self.cached(position, wanted, size, limit)
+        {
+            return Ok(Ok(page));
+        }
+        let sort = match from {
+            ReadFrom::StoreDesc => Sort::Desc,
+            ReadFrom::Store | ReadFrom::Memory => Sort::Asc,
+        };
+        let size = size.min(MAX_READ);
+        let events = match self.store.event_read(after, sort, size).await? {
+            Ok(events) => events,
+            Err(gone) => return Ok(Err(gone)),
+        };
+        let source = self.store.event_source();
+        // Only wanted events are serialized.
+        let select = |event: &Event| {
+            wanted
+                .include(event.kind, event.subject())
+                .then(|| Arc::new(SerializedEvent::new(event, source)))
+        };
+        let start = after.unwrap_or(EventId::START);
+        Ok(Ok(self.page(
+            events.iter(),
+            size,
+            limit,
+            start,
+            Event::id,
+            select,
+        )))
+    }
+
+    /// Works like [`examine`](Self::examine), but returns `None` if the position is not in
+    /// memory. For subscribers.
+    pub fn cached(
+        &self,
+        after: EventId,
+        wanted: &VisibleEvents,
+        size: usize,
+        limit: usize,
+    ) -> Option<Page> {
+        let newest = self.newest.read().expect(LOCK);
+        let events = newest.as_ref()?.after(after)?.take(size);
+        let select = |event: &Arc<SerializedEvent>| {
+            wanted
+                .include(event.kind, event.subject)
+                .then(|| event.clone())
+        };
+        Some(self.page(events, size, limit, after, |event| event.id, select))
+    }
+
+    /// Selects up to `limit` of the events after `start`. `size` is the number of events that
+    /// were requested.
+    fn page<'a, E: 'a>(
+        &self,
+        read: impl ExactSizeIterator<Item = &'a E>,
+        size: usize,
+        limit: usize,
+        start: EventId,
+        id: fn(&E) -> EventId,
+        select: impl Fn(&E) -> Option<Arc<SerializedEvent>>,
+    ) -> Page {
+        let mut is_complete = read.len() < size;
+        let mut events = Events::new();
+        let mut last = None;
+        let mut skipped = 0;
+        for event in read {
+            if events.len() == limit {
+                is_complete = false;
+                break;
+            }
+            match select(event) {
+                Some(wanted) => events.push(wanted),
+                None => skipped += 1,
+            }
+            last = Some(event);
+        }
+        if skipped > 0 {
+            self.skipped.add(skipped);
+        }
+        Page {
+            events,
+            end: last.map_or(start, id),
+            is_complete,
+        }
+    }
+
+    fn serialize(&self, events: &[Event]) -> Events {
+        let source = self.store.event_source();
+        let serialize = |event| Arc::new(SerializedEvent::new(event, source));
+        events.iter().map(serialize).collect()
+    }
+
+    /// Keeps the newest events in memory while there are subscribers. Never returns.
+    pub async fn follow(&self) {
+        let mut latch = ErrorLatch::new("event log");
+        loop {
+            self.subscribed.notified().await;
+            let mut head = self.store.event_head();
+            head.mark_changed();
+            loop {
+                tokio::select! {
+                    _ = head.changed() => {
+                        let result = self.catch_up().await;
+                        let failed = result.is_err();
+                        latch.observe(result);
+                        if failed {
+                            sleep(RETRY_DELAY).await;
+                            head.mark_changed();
+                        }
+                    }
+                    () = self.changes.closed() => break,
+                }
+            }
+            *self.newest.write().expect(LOCK) = None;
+        }
+    }
+
+    /// Reads new events and tells the subscribers.
+    async fn catch_up(&self) -> Result<(), Error> {
+        loop {
+            let end = self.newest.read().expect(LOCK).as_ref().map(Newest::end);
+            let Some(end) = end else {
+                return self.start_over().await;
+            };
+            let read = self.store.event_read(Some(end), Sort::Asc, MAX_READ);
+            let events = match read.await? {
+                Ok(events) if events.is_empty() => return Ok(()),
+                Ok(events) => self.serialize(&events),
+                Err(_) => return self.start_over().await,
+            };
+            if let Some(newest) = &mut *self.newest.write().expect(LOCK) {
+                events.into_iter().for_each(|event| newest.push(event));
+            }
+            self.changes.send_replace(());
+        }
+    }
+
+    /// Starts after the newest event. The subscribers read earlier events from the store.
+    async fn start_over(&self) -> Result<(), Error> {
+        let newest = self.store.event_newest().await?;
+        let start = newest.map_or(EventId::START, |event| event.id());
+        *self.newest.write().expect(LOCK) = Some(Newest::after_position(start));
+        self.changes.send_replace(());
+        Ok(())
+    }
+}
+
+const LOCK: &str = "no task panics while holding the lock";
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        path::Path,
+        pin::pin,
+        sync::{
+            Mutex as SyncMutex,
+            atomic::{AtomicUsize, Ordering::Relaxed},
+        },
+    };
+
+    use futures_util::{FutureExt, future::join_all};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::{DatabaseUrl, Options, Role};
+    use domain::event::EventTypes;
+
+    /// Creates a log of this many events about a category.
+    async fn open(dir: &Path, events: usize) -> EventTail {
+        let file = dir.join("petstore.db");
+        let url = DatabaseUrl::Sqlite(file.clone());
+        let store = Store::open(&url, &Options::new(Role::Service)).await;
+        let db = rusqlite::Connection::open(file).unwrap();
+        db.execute_batch(&format!(
+            "INSERT INTO events (at, type, resource_id, data)
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {events})
+             SELECT 1, 'category.updated', i, '{{}}' FROM n"
+        ))
+        .unwrap();
+        EventTail::new(Arc::new(store.unwrap()))
+    }
+
+    fn nothing_else() -> VisibleEvents {
+        let types = EventTypes::from_store("order.placed");
+        VisibleEvents::of_types(types)
+    }
+
+    /// However many readers wait with one key, a reader with another key is next.
+    #[tokio::test]
+    async fn keys_take_turns_to_scan() {
+        let dir = tempfile::tempdir().unwrap();
+        let tail = open(dir.path(), 1).await;
+        let [busy, other] = [(); 2].map(|()| ScanQueue::default());
+        let order = SyncMutex::new(Vec::new());
+        let current = tail.turn(&busy).await;
+        let wait = async |name: &'static str, queue| {
+            let _turn = tail.turn(queue).await;
+            order.lock().unwrap().push(name);
+        };
+        let waiting = [("busy", &busy); 3].into_iter().chain([("other", &other)]);
+        let mut waiting = pin!(join_all(waiting.map(|(name, queue)| wait(name, queue))));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        drop(current);
+        waiting.await;
+        assert_eq!(*order.lock().unwrap(), ["other", "busy", "busy", "busy"]);
+    }
+
+    /// However many pages are requested with one key, two are read at a time, and the pages of
+    /// another key do not wait for them.
+    #[tokio::test]
+    async fn pages_of_a_key_are_read_two_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let tail = open(dir.path(), 3000).await;
+        let [busy, other] = [(); 2].map(|()| ScanQueue::default());
+        let started = AtomicUsize::new(0);
+        let wanted = nothing_else();
+        let read = async |queue: &ScanQueue| {
+            let _reading = queue.read_page().await;
+            started.fetch_add(1, Relaxed);
+            let page = tail.find(ReadFrom::Store, None, &wanted, 10, queue).await;
+            let page = page.unwrap().unwrap();
+            assert_eq!((page.end.sequence, page.is_complete), (3000, true));
+        };
+        let current = busy.turn.lock().await;
+        let mut waiting = pin!(join_all([&busy; 5].map(&read)));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        let page = timeout(Duration::from_secs(60), read(&other)).await;
+        page.expect("the page of the other key is read");
+        assert!(waiting.as_mut().now_or_never().is_none());
+        assert_eq!(started.load(Relaxed), 3);
+        drop(current);
+        waiting.await;
+        assert_eq!(started.load(Relaxed), 6);
+    }
+}

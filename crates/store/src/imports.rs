@@ -1,0 +1,135 @@
+//! Imports: the command that writes a chunk, and the progress.
+
+use std::{collections::HashSet, path::Path};
+
+use super::{
+    Error, Store,
+    command::{Command, Draft, Lane, NotFound},
+    rows::Stored,
+    table::{Field, columns},
+    tables::{Keys, Sequence},
+};
+use domain::{
+    import::{Import, ImportChunk, ImportId},
+    pet::PetId,
+};
+use import_socket::{ImportFailure, ImportTarget};
+
+statements! {
+    FORGET(Bytes) = "DELETE FROM imports WHERE digest = $1";
+    GET(Bytes) = format!("SELECT {} FROM imports WHERE digest = $1", columns::<Import>());
+}
+
+pub(super) struct WriteChunk(pub(super) ImportChunk);
+
+impl Command for WriteChunk {
+    const LANE: Lane = Lane::Bulk;
+
+    /// The sequence number of the newest event before the chunk.
+    type Output = i64;
+    /// The import is not where the chunk begins.
+    type Rejection = NotFound;
+
+    fn keys(&self, keys: &mut Keys) {
+        let Self(chunk) = self;
+        keys.imports.push(chunk.id);
+        keys.draw(Sequence::Pets, chunk.pets.len());
+        for category in &chunk.categories {
+            keys.categories.push(category.id);
+            keys.category_names.push(category.name.folded());
+        }
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<i64, NotFound> {
+        let Self(chunk) = self;
+        let before = match draft.tables.imports.get(&chunk.id) {
+            None if chunk.from == 0 => 0,
+            Some(before)
+                if chunk.from > 0
+                    && before.records == chunk.from
+                    && before.finished_at.is_none() =>
+            {
+                before.pets
+            }
+            _ => return Err(NotFound),
+        };
+        let now = draft.times.now;
+        draft.put(Import {
+            id: chunk.id,
+            records: chunk.to,
+            pets: before + chunk.pets.len() as i64,
+            updated_at: now,
+            finished_at: chunk.is_last.then_some(now),
+        });
+        let mut ids = HashSet::new();
+        let mut names = HashSet::new();
+        for category in &chunk.categories {
+            let name = category.name.folded();
+            let is_taken = draft.tables.categories.get(&category.id).is_some()
+                || draft.category_names.contains_key(&name);
+            if !is_taken && ids.insert(category.id) && names.insert(name) {
+                draft.put(category.clone());
+            }
+        }
+        for new in &chunk.pets {
+            let id = PetId::from_store(draft.new_id(Sequence::Pets));
+            draft.put(new.clone().with_id(id));
+        }
+        Ok(draft.last_event)
+    }
+}
+
+impl Stored for Import {
+    const IS_DECIDED_BY_INDEX: bool = true;
+}
+
+impl Store {
+    /// Writes a chunk of an import, all or nothing: its pets, the names of categories, and the
+    /// progress. Returns the sequence number of the newest event before it, or `None`, having
+    /// changed nothing, if the import is not where the chunk begins: another command continues
+    /// or has finished it, or it is not known anymore.
+    pub async fn pet_import(&self, chunk: ImportChunk) -> Result<Option<i64>, Error> {
+        Ok(self.execute_once(None, WriteChunk(chunk)).await?.ok())
+    }
+
+    /// Returns the number of records of an import that are done.
+    pub async fn import_progress(&self, id: ImportId) -> Result<i64, Error> {
+        let id = id.to_value().into_owned();
+        let import: Option<Import> = self.find(&GET, vec![id]).await?;
+        Ok(import.map_or(0, |import| import.records))
+    }
+
+    /// Deletes the record of an import, because it is to be repeated.
+    pub async fn import_forget(&self, id: ImportId) -> Result<(), Error> {
+        let id = id.to_value().into_owned();
+        self.write(&FORGET, vec![id]).await.map(drop)
+    }
+}
+
+impl ImportTarget for Store {
+    fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Sqlite(db) => Some(db.path()),
+            Self::Postgres(_) => None,
+        }
+    }
+
+    async fn import(&self, chunk: ImportChunk) -> Result<Option<i64>, ImportFailure> {
+        Ok(self.pet_import(chunk).await?)
+    }
+
+    async fn forget(&self, id: ImportId) -> Result<(), ImportFailure> {
+        Ok(self.import_forget(id).await?)
+    }
+}
+
+impl From<Error> for ImportFailure {
+    fn from(error: Error) -> Self {
+        let reason = error.to_string();
+        match error {
+            Error::Overloaded => Self::Overloaded(reason),
+            Error::OutcomeUnknown(_) => Self::Unknown(reason),
+            Error::Unavailable(_) | Error::Internal(_) => Self::Failed(reason),
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! The statements of lists with keyset pagination, for both databases.
+//!
+//! A page is read from an index that has the list's order, from where the previous page ended,
+//! so its cost depends neither on the number of rows nor on the depth. Where no index has all
+//! filters, the rows of one are examined for the others, but at most `MAX_EXAMINED` per page:
+//! a page may have fewer items than its limit, and still a next page.
+
+use super::{
+    statements::NamedSql,
+    table::{Table, Value, columns},
+};
+use domain::{
+    order::{Order, OrderFilter},
+    page::{Filter, ListQuery, Position, Sort, Status},
+    pet::{NamePrefix, Pet, PetFilter, PetStatus},
+    webhook::{
+        WebhookId,
+        delivery::{Delivery, DeliveryFilter},
+    },
+};
+
+/// The maximum number of rows that are examined for a page.
+pub(super) const MAX_EXAMINED: i64 = 1000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    Sqlite,
+    Postgres,
+}
+
+/// A statement that reads a page and one row more, which shows that there is a next page.
+///
+/// If rows have to be examined, PostgreSQL returns two further columns: whether the row
+/// matches, and whether it is the last one that is examined. On SQLite the caller
+/// examines every row.
+#[derive(Debug)]
+pub(super) struct Select {
+    /// The text, which depends on which filters there are, not on their values.
+    pub(super) sql: String,
+    /// The values of `$1`, `$2` and so on, which first appear in this order.
+    pub(super) parameters: Vec<Value<'static>>,
+    pub(super) examines: bool,
+}
+
+impl Select {
+    /// Selects pets by a filter without ids. PostgreSQL has an index by category and status.
+    /// SQLite has one for each, because every change of a status would have to change a common
+    /// index too: `walk_status` chooses between them if there are both filters.
+    pub(super) fn pets(query: &ListQuery<PetFilter>, dialect: Dialect, walk_status: bool) -> Self {
+        let PetFilter {
+            status,
+            category_id,
+            name,
+            ids: _,
+        } = &query.filter;
+        let category = category_id.map(|id| ("category_id", Value::Int(id)));
+        let status = status.map(|status| ("status", Value::text(status.as_str())));
+        let mut select = Builder::new::<Pet>(dialect);
+        match (name, category, status) {
+            (Some(prefix), category, status) => {
+                select.walk_names(prefix, query.after.is_some(), query.sort);
+                select
+                    .examined
+                    .extend([category, status].into_iter().flatten());
+            }
+            (None, Some(category), Some(status)) => match dialect {
+                Dialect::Postgres => {
+                    select.require(category);
+                    select.walk(status);
+                }
+                Dialect::Sqlite if walk_status => {
+                    select.walk(status);
+                    select.examined.push(category);
+                }
+                Dialect::Sqlite => {
+                    select.walk(category);
+                    select.examined.push(status);
+                }
+            },
+            (None, Some(category), None) if dialect == Dialect::Postgres => {
+                return select.finish_category(query, category);
+            }
+            (None, category, status) => {
+                if let Some(filter) = category.or(status) {
+                    select.walk(filter);
+                }
+            }
+        }
+        select.finish(query)
+    }
+
+    pub(super) fn orders(query: &ListQuery<OrderFilter>, dialect: Dialect) -> Self {
+        let OrderFilter { status, pet_id } = query.filter;
+        let pet = pet_id.map(|id| ("pet_id", Value::Int(id.get())));
+        let status = status.map(|status| ("status", Value::text(status.as_str())));
+        let mut select = Builder::new::<Order>(dialect);
+        match (pet, status) {
+            (Some(pet), status) => {
+                select.walk(pet);
+                select.examined.extend(status);
+            }
+            (None, Some(status)) => select.walk(status),
+            (None, None) => {}
+        }
+        select.finish(query)
+    }
+
+    /// Selects the items of a list without a filter.
+    pub(super) fn all<F: Filter<Item: Table>>(query: &ListQuery<F>, dialect: Dialect) -> Self {
+        Builder::new::<F::Item>(dialect).finish(query)
+    }
+
+    /// Selects the deliveries of a webhook by the sequence number of their events.
+    pub(super) fn deliveries(
+        webhook: WebhookId,
+        query: &ListQuery<DeliveryFilter>,
+        dialect: Dialect,
+    ) -> Self {
+        let mut select = Builder {
+            id: "sequence",
+            ..Builder::new::<Delivery>(dialect)
+        };
+        select.require(("webhook_id", Value::Int(webhook.get())));
+        let state = query.filter.state;
+        let state = state.map(|state| ("state", Value::text(state.as_str())));
+        select.examined.extend(state);
+        select.finish(query)
+    }
+}
+
+/// Returns the statements of a list, named after the query strings that they are for.
+pub(super) fn examples<F: Filter>(
+    list: &str,
+    queries: &[&str],
+    select: impl Fn(&ListQuery<F>) -> Select,
+) -> Vec<NamedSql> {
+    let last = Position {
+        name: "rex".into(),
+        id: 7,
+    };
+    let mut examples = Vec::new();
+    for query in queries {
+        for (cursor, after) in [("", None), (" with a cursor", Some(last.clone()))] {
+            let parsed = ListQuery::<F>::parse(query).expect("an example is valid");
+            let select = select(&ListQuery { after, ..parsed });
+            examples.push(NamedSql {
+                name: format!("list {list}?{query}{cursor}"),
+                kinds: select.parameters.iter().map(Value::kind).collect(),
+                text: select.sql,
+            });
+        }
+    }
+    examples
+}
+
+/// A column and the value that it must have.
+type Equality = (&'static str, Value<'static>);
+
+struct Builder {
+    dialect: Dialect,
+    table: &'static str,
+    columns: String,
+    /// The column that identifies a row of the list.
+    id: &'static str,
+    conditions: Vec<String>,
+    /// The column of the index before the id, and the parameter that it equals, if any.
+    key: Option<(&'static str, Option<String>)>,
+    /// The filters that the index does not have.
+    examined: Vec<Equality>,
+    parameters: Vec<Value<'static>>,
+}
+
+impl Builder {
+    fn new<T: Table>(dialect: Dialect) -> Self {
+        Self {
+            dialect,
+            table: T::NAME,
+            columns: columns::<T>(),
+            id: "id",
+            conditions: Vec::new(),
+            key: None,
+            examined: Vec::new(),
+            parameters: Vec::new(),
+        }
+    }
+
+    fn bind(&mut self, value: Value<'static>) -> String {
+        self.parameters.push(value);
+        format!("${}", self.parameters.len())
+    }
+
+    /// Requires a value in the first column of an index by two columns.
+    fn require(&mut self, (column, value): Equality) {
+        let parameter = self.bind(value);
+        self.conditions.push(format!("{column} = {parameter}"));
+    }
+
+    /// Reads the rows with a value in the order of its index.
+    ///
+    /// PostgreSQL is asked for a range of one value, in the order of the index. With an
+    /// equality and the order of ids, it may walk the primary key instead and filter, as it
+    /// assumes that the value is spread evenly over all ids.
+    fn walk(&mut self, (column, value): Equality) {
+        let parameter = self.bind(value);
+        self.conditions.extend(match self.dialect {
+            Dialect::Sqlite => vec![format!("{column} = {parameter}")],
+            Dialect::Postgres => vec![
+                format!("{column} >= {parameter}"),
+                format!("{column} <= {parameter}"),
+            ],
+        });
+        self.key = Some((column, Some(parameter)));
+    }
+
+    /// Reads the names that start with a prefix. The position where the previous page ended
+    /// takes the place of a bound.
+    fn walk_names(&mut self, prefix: &NamePrefix, is_continued: bool, sort: Sort) {
+        if !is_continued || sort == Sort::Desc {
+            let start = self.bind(Value::text(prefix.as_str().to_string()));
+            self.conditions.push(format!("search_name >= {start}"));
+        }
+        if let Some(end) = prefix.end()
+            && (!is_continued || sort == Sort::Asc)
+        {
+            let end = self.bind(Value::text(String::from(end)));
+            self.conditions.push(format!("search_name < {end}"));
+        }
+        self.key = Some(("search_name", None));
+    }
+
+    fn finish<F: Filter>(mut self, query: &ListQuery<F>) -> Select {
+        let lookahead = Value::Int(i64::from(query.limit.get()) + 1);
+        let examines = !self.examined.is_empty();
+        let sql = match (self.dialect, examines) {
+            (Dialect::Sqlite, _) => {
+                let rows = self.sqlite_rows(query);
+                let order = match &self.key {
+                    Some((column, None)) => order(&[column, self.id], query.sort),
+                    _ => order(&[self.id], query.sort),
+                };
+                let limit = if examines {
+                    Value::Int(MAX_EXAMINED)
+                } else {
+                    lookahead
+                };
+                let limit = self.bind(limit);
+                format!("{rows} ORDER BY {order} LIMIT {limit}")
+            }
+            (Dialect::Postgres, false) => {
+                let (filter, order) = self.postgres_range(query);
+                let limit = self.bind(lookahead);
+                let Self { table, columns, .. } = &self;
+                format!("SELECT {columns} FROM {table}{filter} ORDER BY {order} LIMIT {limit}")
+            }
+            (Dialect::Postgres, true) => {
+                let (filter, order) = self.postgres_range(query);
+                let examined = std::mem::take(&mut self.examined).into_iter();
+                let matches: Vec<_> = examined
+                    .map(|(column, value)| {
+                        let parameter = self.bind(value);
+                        format!("{column} IS NOT DISTINCT FROM {parameter}")
+                    })
+                    .collect();
+                let (matches, limit) = (matches.join(" AND "), self.bind(lookahead));
+                let Self { table, columns, .. } = &self;
+                format!(
+                    "SELECT {columns}, matches, examined = {MAX_EXAMINED}
+                     FROM (SELECT *, row_number() OVER (ORDER BY {order}) AS examined
+                           FROM (SELECT *, {matches} AS matches FROM {table}{filter}
+                                 ORDER BY {order} LIMIT {MAX_EXAMINED}) AS range) AS range
+                     WHERE matches OR examined = {MAX_EXAMINED}
+                     ORDER BY {order} LIMIT {limit}"
+                )
+            }
+        };
+        Select {
+            sql,
+            parameters: self.parameters,
+            examines,
+        }
+    }
+
+    /// Selects the rows after the cursor, on SQLite. It would not enter the index of names at
+    /// an id, so the names that equal the last one are a range of their own, merged with the
+    /// others. Ranges can be sorted only by columns that they return.
+    fn sqlite_rows<F: Filter>(&mut self, query: &ListQuery<F>) -> String {
+        let (table, columns) = (self.table, self.columns.clone());
+        let operator = after(query.sort);
+        let by_name = matches!(self.key, Some((_, None)));
+        let Some(Position { name, id }) = &query.after else {
+            return format!("SELECT {columns} FROM {table}{}", self.filter(&[]));
+        };
+        if !by_name {
+            let id = self.bind(Value::Int(*id));
+            let filter = self.filter(&[format!("{} {operator} {id}", self.id)]);
+            return format!("SELECT {columns} FROM {table}{filter}");
+        }
+        let name = self.bind(Value::text(name.to_string()));
+        let id = self.bind(Value::Int(*id));
+        let same = self.filter(&[format!("search_name = {name} AND id {operator} {id}")]);
+        let others = self.filter(&[format!("search_name {operator} {name}")]);
+        format!(
+            "SELECT {columns}, search_name FROM {table}{same}
+             UNION ALL SELECT {columns}, search_name FROM {table}{others}"
+        )
+    }
+
+    /// Returns the conditions and the order of the rows after the cursor, on PostgreSQL.
+    fn postgres_range<F: Filter>(&mut self, query: &ListQuery<F>) -> (String, String) {
+        let operator = after(query.sort);
+        let order = match &self.key {
+            Some((column, _)) => order(&[column, self.id], query.sort),
+            None => order(&[self.id], query.sort),
+        };
+        let Some(Position { name, id }) = &query.after else {
+            return (self.filter(&[]), order);
+        };
+        let id = Value::Int(*id);
+        let is_after = match self.key.clone() {
+            None => {
+                let id = self.bind(id);
+                format!("{} {operator} {id}", self.id)
+            }
+            Some((column, value)) => {
+                let value = value.unwrap_or_else(|| self.bind(Value::text(name.to_string())));
+                let id = self.bind(id);
+                format!("({column}, {}) {operator} ({value}, {id})", self.id)
+            }
+        };
+        (self.filter(&[is_after]), order)
+    }
+
+    /// Reads the pets of a category, on PostgreSQL: the first ones of each status, and of
+    /// those without one, merged.
+    fn finish_category(mut self, query: &ListQuery<PetFilter>, category: Equality) -> Select {
+        let category = self.bind(category.1);
+        let position = query.after.as_ref();
+        let position = position.map(|position| self.bind(Value::Int(position.id)));
+        let limit = self.bind(Value::Int(i64::from(query.limit.get()) + 1));
+        let (columns, operator) = (self.columns.clone(), after(query.sort));
+        let mut ranges = Vec::new();
+        for status in PetStatus::ALL.iter().map(|status| status.as_str()) {
+            let continued = position.as_ref();
+            let continued = continued.map_or(String::new(), |position| {
+                format!(" AND (status, id) {operator} ('{status}', {position})")
+            });
+            let order = order(&["status", "id"], query.sort);
+            ranges.push(format!(
+                "(SELECT {columns} FROM pets WHERE category_id = {category}
+                  AND status >= '{status}' AND status <= '{status}'{continued}
+                  ORDER BY {order} LIMIT {limit})"
+            ));
+        }
+        let continued = position.map_or(String::new(), |position| {
+            format!(" AND (category_id, id) {operator} ({category}, {position})")
+        });
+        let by_category = order(&["category_id", "id"], query.sort);
+        ranges.push(format!(
+            "(SELECT {columns} FROM pets WHERE category_id >= {category}
+              AND category_id <= {category} AND status IS NULL{continued}
+              ORDER BY {by_category} LIMIT {limit})"
+        ));
+        let (ranges, order) = (ranges.join(" UNION ALL "), order(&["id"], query.sort));
+        Select {
+            sql: format!("SELECT * FROM ({ranges}) AS ranges ORDER BY {order} LIMIT {limit}"),
+            parameters: self.parameters,
+            examines: false,
+        }
+    }
+
+    /// Returns all conditions as a clause.
+    fn filter(&self, further: &[String]) -> String {
+        let conditions = [&self.conditions, further].concat();
+        if conditions.is_empty() {
+            return String::new();
+        }
+        format!(" WHERE {}", conditions.join(" AND "))
+    }
+}
+
+/// Returns the operator that compares rows with the position that they come after.
+fn after(sort: Sort) -> &'static str {
+    match sort {
+        Sort::Asc => ">",
+        Sort::Desc => "<",
+    }
+}
+
+fn order(columns: &[&str], sort: Sort) -> String {
+    match sort {
+        Sort::Asc => columns.join(", "),
+        Sort::Desc => format!("{} DESC", columns.join(" DESC, ")),
+    }
+}

@@ -1,0 +1,203 @@
+//! Orders: the commands that change them, and reads.
+
+use jiff::SignedDuration;
+
+use super::{
+    Error, Store,
+    command::{Command, Draft, Lane, Reply},
+    list::Select,
+    rows::{LoggedChange, Stored},
+    table::{Value, columns},
+    tables::{Keys, Sequence},
+};
+use domain::{
+    event::EventType,
+    idempotency::{Idempotent, IdempotentRequest},
+    order::{NewOrder, Order, OrderFilter, OrderId, OrderRejection, Transition},
+    page::{ListQuery, Page},
+    pet::{Pet, PetId, PetStatus},
+};
+
+/// The maximum number of orders that expire at a time.
+const EXPIRE_BATCH_SIZE: i64 = 100;
+
+type OrderResult = Result<Order, OrderRejection>;
+
+statements! {
+    GET(Int) = format!("SELECT {} FROM orders WHERE id = $1", columns::<Order>());
+}
+
+struct PlaceOrder {
+    pet_id: PetId,
+    reserve_for: Option<SignedDuration>,
+}
+
+impl Command for PlaceOrder {
+    type Output = Order;
+    type Rejection = OrderRejection;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.pets.push(self.pet_id);
+        keys.draw(Sequence::Orders, 1);
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> OrderResult {
+        let pet = draft.tables.pets.get(&self.pet_id);
+        let pet = pet.ok_or(OrderRejection::NoSuchPet)?;
+        if pet.status != Some(PetStatus::Available) || draft.claims.contains_key(&pet.id) {
+            return Err(OrderRejection::PetNotAvailable);
+        }
+        let reserved = Pet {
+            status: Some(PetStatus::Pending),
+            ..pet.clone()
+        };
+        let new = NewOrder::new(self.pet_id, draft.times.now, self.reserve_for);
+        let order = new.with_id(OrderId::from_store(draft.new_id(Sequence::Orders)));
+        draft.put(order.clone());
+        draft.put(reserved);
+        Ok(order)
+    }
+
+    fn resource_id(order: &Order) -> i64 {
+        order.id.get()
+    }
+}
+
+struct TransitionOrder {
+    id: OrderId,
+    transition: Transition,
+}
+
+impl Command for TransitionOrder {
+    type Output = Order;
+    type Rejection = OrderRejection;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.orders.push(self.id);
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> OrderResult {
+        let before = draft.tables.orders.get(&self.id);
+        let before = before.ok_or(OrderRejection::NoSuchOrder)?.clone();
+        let expiry_time = draft.times.expiry(self.id);
+        let after = before.apply(self.transition, draft.times.now, expiry_time)?;
+        let pet = draft.tables.pets.get(&after.pet_id).cloned();
+        // The pet may have been deleted after it was sold.
+        if pet.is_none() && self.transition == Transition::Return {
+            return Err(self.transition.rejection());
+        }
+        draft.put(after.clone());
+        if let Some(pet) = pet {
+            draft.put(Pet {
+                status: Some(self.transition.pet_status()),
+                ..pet
+            });
+        }
+        Ok(after)
+    }
+
+    fn resource_id(order: &Order) -> i64 {
+        order.id.get()
+    }
+}
+
+/// Cancels an order whose reservation has expired.
+struct ExpireOrder(OrderId);
+
+impl Command for ExpireOrder {
+    const LANE: Lane = Lane::Bulk;
+
+    type Output = Order;
+    type Rejection = OrderRejection;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.orders.push(self.0);
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> OrderResult {
+        let order = draft.tables.orders.get(&self.0);
+        let expires_at = order.and_then(|order| order.expires_at);
+        if expires_at.is_none_or(|expiry| expiry > draft.times.expiry(self.0)) {
+            return Err(OrderRejection::OrderNotOpen);
+        }
+        let cancel = TransitionOrder {
+            id: self.0,
+            transition: Transition::Cancel,
+        };
+        cancel.decide(draft)
+    }
+}
+
+/// The pet of an order changes with it, so that it never counts as appended.
+impl Stored for Order {
+    fn event(_: Option<&Self>, after: Option<&Self>) -> Option<LoggedChange> {
+        let order = after?;
+        LoggedChange::new(EventType::of_order(order.status), order.id.get(), order)
+    }
+}
+
+impl Store {
+    /// Places an order on an available pet, which becomes pending. The reservation
+    /// expires after `reserve_for`, if ever.
+    pub async fn order_place(
+        &self,
+        api_key_id: i64,
+        pet_id: PetId,
+        reserve_for: Option<SignedDuration>,
+        request: Option<IdempotentRequest>,
+    ) -> Result<Idempotent<OrderResult>, Error> {
+        let place = PlaceOrder {
+            pet_id,
+            reserve_for,
+        };
+        let reply = self.execute(Some(api_key_id), place, request).await?;
+        self.order_result(reply, Order::into_placed).await
+    }
+
+    /// Completes or cancels an open order, or returns a completed one, and updates the
+    /// status of its pet. An order whose reservation has expired can no longer be
+    /// completed.
+    pub async fn order_transition(
+        &self,
+        api_key_id: i64,
+        id: OrderId,
+        transition: Transition,
+        request: Option<IdempotentRequest>,
+    ) -> Result<Idempotent<OrderResult>, Error> {
+        let command = TransitionOrder { id, transition };
+        let reply = self.execute(Some(api_key_id), command, request).await?;
+        self.order_result(reply, |order| order.into_changed_by(transition))
+            .await
+    }
+
+    /// Returns the order that was changed. For a retry it is read, and `as_recorded` restores
+    /// it as it was after the first request.
+    async fn order_result(
+        &self,
+        reply: Reply<Order, OrderRejection>,
+        as_recorded: impl FnOnce(Order) -> Order,
+    ) -> Result<Idempotent<OrderResult>, Error> {
+        let read = async |id| {
+            let order = self.order_get(OrderId::from_store(id)).await?;
+            Ok(order.map(as_recorded).ok_or(OrderRejection::NoSuchOrder))
+        };
+        reply.or_replay(read).await
+    }
+
+    /// Cancels a batch of the orders whose reservation has expired. Returns their number; 0
+    /// if none are left.
+    pub async fn order_expire(&self) -> Result<u64, Error> {
+        let expired = with!(self, db => db.expired_orders(EXPIRE_BATCH_SIZE).await)?;
+        let commands = expired.into_iter().map(ExpireOrder);
+        Ok(self.execute_all(commands).await?.len() as u64)
+    }
+
+    pub async fn order_get(&self, id: OrderId) -> Result<Option<Order>, Error> {
+        self.find(&GET, vec![Value::Int(id.get())]).await
+    }
+
+    pub async fn order_list(&self, query: ListQuery<OrderFilter>) -> Result<Page<Order>, Error> {
+        let select = Select::orders(&query, self.dialect());
+        self.list(select, query).await
+    }
+}

@@ -1,0 +1,169 @@
+//! Pets: the commands that change them, and reads.
+
+use std::convert::Infallible;
+
+use super::{
+    Error, Store,
+    command::{Command, Draft, Lane, Reply},
+    rows::{LoggedChange, Stored},
+    table::{Value, columns},
+    tables::{Keys, Sequence},
+};
+use domain::{
+    event::EventType,
+    idempotency::{Idempotent, IdempotentRequest},
+    page::{ListQuery, Page},
+    pet::{Decision, NewPet, Pet, PetChange, PetFilter, PetId, PetRejection, decide_deletion},
+};
+
+statements! {
+    GET(Int) = format!("SELECT {} FROM pets WHERE id = $1", columns::<Pet>());
+}
+
+struct CreatePet(NewPet);
+
+impl Command for CreatePet {
+    const LANE: Lane = Lane::Create;
+
+    type Output = Pet;
+    /// A valid pet is always created.
+    type Rejection = Infallible;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.draw(Sequence::Pets, 1);
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Pet, Infallible> {
+        let id = PetId::from_store(draft.new_id(Sequence::Pets));
+        let pet = self.0.clone().with_id(id);
+        draft.put(pet.clone());
+        Ok(pet)
+    }
+
+    fn resource_id(pet: &Pet) -> i64 {
+        pet.id.get()
+    }
+}
+
+struct UpdatePet {
+    id: PetId,
+    change: PetChange,
+    expected: Option<Pet>,
+}
+
+impl Command for UpdatePet {
+    type Output = Pet;
+    type Rejection = PetRejection;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.pets.push(self.id);
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Pet, PetRejection> {
+        let before = draft.tables.pets.get(&self.id);
+        let before = before.ok_or(PetRejection::NoSuchPet)?.clone();
+        let claim = draft.claims.get(&self.id).copied();
+        match self.change.decide(&before, self.expected.as_ref(), claim)? {
+            Decision::Unchanged => Ok(before),
+            Decision::Update(after) => {
+                draft.put(after.clone());
+                Ok(after)
+            }
+        }
+    }
+}
+
+struct DeletePet {
+    id: PetId,
+    expected: Option<Pet>,
+}
+
+impl Command for DeletePet {
+    type Output = ();
+    type Rejection = PetRejection;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.pets.push(self.id);
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<(), PetRejection> {
+        let before = draft.tables.pets.get(&self.id);
+        let claim = draft.claims.get(&self.id).copied();
+        let before = before.ok_or(PetRejection::NoSuchPet)?;
+        decide_deletion(before, self.expected.as_ref(), claim)?;
+        draft.delete::<Pet>(self.id);
+        Ok(())
+    }
+}
+
+impl Stored for Pet {
+    fn event(before: Option<&Self>, after: Option<&Self>) -> Option<LoggedChange> {
+        let (kind, pet) = match (before, after) {
+            (None, after) => (EventType::PetCreated, after?),
+            (Some(_), Some(after)) => (EventType::PetUpdated, after),
+            (Some(before), None) => (EventType::PetDeleted, before),
+        };
+        Some(LoggedChange {
+            is_append: before.is_none(),
+            ..LoggedChange::new(kind, pet.id.get(), pet)?
+        })
+    }
+}
+
+impl Store {
+    /// Creates a pet and returns it with its new id.
+    pub async fn pet_create(
+        &self,
+        api_key_id: i64,
+        new: NewPet,
+        request: Option<IdempotentRequest>,
+    ) -> Result<Idempotent<Pet>, Error> {
+        let retried = request.is_some().then(|| new.clone());
+        let reply = self.execute(Some(api_key_id), CreatePet(new), request);
+        Ok(match (reply.await?, retried) {
+            (Reply::Executed(Ok(pet)), _) => Idempotent::Executed(pet),
+            (Reply::Replayed(Ok(id)), Some(new)) => {
+                Idempotent::Replayed(new.with_id(PetId::from_store(id)))
+            }
+            (Reply::Replayed(Ok(_)), None) | (Reply::KeyReused, _) => Idempotent::KeyReused,
+        })
+    }
+
+    /// Changes a pet and returns it.
+    ///
+    /// With `expected`, the pet must still have that value (optimistic concurrency);
+    /// otherwise the change is rejected as outdated.
+    pub async fn pet_update(
+        &self,
+        api_key_id: i64,
+        id: PetId,
+        change: PetChange,
+        expected: Option<Pet>,
+    ) -> Result<Result<Pet, PetRejection>, Error> {
+        let update = UpdatePet {
+            id,
+            change,
+            expected,
+        };
+        self.execute_once(Some(api_key_id), update).await
+    }
+
+    /// Deletes a pet, unless an open order reserves it. `expected` as for an update.
+    pub async fn pet_delete(
+        &self,
+        api_key_id: i64,
+        id: PetId,
+        expected: Option<Pet>,
+    ) -> Result<Result<(), PetRejection>, Error> {
+        self.execute_once(Some(api_key_id), DeletePet { id, expected })
+            .await
+    }
+
+    pub async fn pet_get(&self, id: PetId) -> Result<Option<Pet>, Error> {
+        self.find(&GET, vec![Value::Int(id.get())]).await
+    }
+
+    pub async fn pet_list(&self, query: ListQuery<PetFilter>) -> Result<Page<Pet>, Error> {
+        with!(self, db => db.pet_list(query).await)
+    }
+}

@@ -1,0 +1,342 @@
+//! Group commit on PostgreSQL: queued commands share a transaction, and so its round trips and
+//! its commit.
+
+use std::{
+    iter,
+    panic::AssertUnwindSafe,
+    slice,
+    sync::{Arc, RwLock},
+    time::Duration,
+};
+
+use futures_util::FutureExt;
+use tokio::{
+    sync::{
+        Mutex, Notify,
+        mpsc::{Receiver, Sender, channel, error::TrySendError},
+    },
+    task::JoinSet,
+    time::{Instant, sleep_until, timeout, timeout_at},
+};
+
+use super::{
+    super::{
+        Fault,
+        command::PendingCommand,
+        error::{Error, RowLocked},
+        metrics::CommitMetrics,
+        queue::StoreClosed,
+    },
+    batch::{self, Queued},
+    pool::Pool,
+    session::{Failure, Session},
+};
+
+/// The maximum number of commands in a transaction.
+const MAX_BATCH_SIZE: usize = 1024;
+/// The maximum wait for a command: longer than a transaction, as it may wait for the one before.
+pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(25);
+/// The time that closing the store waits for queued commands.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The time that a command waits for a locked row.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time after which a command no longer retries to lock its rows, but waits for them in
+/// the queue of the server: a retry might never succeed for a row that is always locked.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// The maximum number of commands that wait in this way at a time.
+pub(super) const MAX_PATIENT: usize = 32;
+/// The pause before a command tries again to lock its rows: a replica that competes for them
+/// commits within milliseconds.
+const MIN_LOCK_DELAY: Duration = Duration::from_millis(1);
+const MAX_LOCK_DELAY: Duration = Duration::from_millis(20);
+
+/// The number of times that a batch is run before it is divided.
+const MAX_ATTEMPTS: usize = 3;
+/// The number of times that a single command is run.
+const MAX_COMMAND_ATTEMPTS: usize = 20;
+
+/// A queue of commands, and the tasks that execute them.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pools: Vec<Arc<Pool>>,
+    /// `None` once the store is closed.
+    queue: RwLock<Option<Sender<Queued>>>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+impl Writer {
+    /// Starts a task for each pool, which must have one connection: then a warning of the
+    /// server can be attributed to its transaction. While the server waits for its disk, the
+    /// next batch is gathered and sent on another one. The commands that starve are passed on
+    /// to `patient`; without it, the writer itself waits for rows.
+    pub(super) fn start(
+        pools: Vec<Pool>,
+        capacity: usize,
+        commits: &Arc<CommitMetrics>,
+        committed: &Arc<Notify>,
+        patient: Option<&Self>,
+        fault: Option<Fault>,
+    ) -> Self {
+        let (queue, queued) = channel(capacity);
+        let queued = Arc::new(Mutex::new(queued));
+        let patient = patient.and_then(|patient| patient.queue.read().expect(LOCK).clone());
+        let mut tasks = JoinSet::new();
+        let pools: Vec<_> = pools.into_iter().map(Arc::new).collect();
+        for pool in &pools {
+            let mut worker = Worker {
+                pool: pool.clone(),
+                queued: queued.clone(),
+                patient: patient.clone(),
+                commits: commits.clone(),
+                committed: committed.clone(),
+                deferred: Vec::new(),
+                fault,
+            };
+            tasks.spawn(async move {
+                // A panic fails the commands in flight, not the task. It may have left a
+                // transaction open.
+                while AssertUnwindSafe(worker.run()).catch_unwind().await.is_err() {
+                    worker.pool.discard_all();
+                }
+            });
+        }
+        Self {
+            pools,
+            queue: RwLock::new(Some(queue)),
+            tasks: Mutex::new(tasks),
+        }
+    }
+
+    pub fn pools(&self) -> impl Iterator<Item = &Pool> {
+        self.pools.iter().map(Arc::as_ref)
+    }
+
+    /// Returns the number of commands waiting for a connection.
+    pub fn queue_depth(&self) -> usize {
+        let queue = self.queue.read().expect(LOCK);
+        queue
+            .as_ref()
+            .map_or(0, |queue| queue.max_capacity() - queue.capacity())
+    }
+
+    pub(super) fn enqueue(&self, command: Box<dyn PendingCommand>) -> Result<(), Error> {
+        let closed = || Error::Unavailable(Arc::new(StoreClosed));
+        let queue = self.queue.read().expect(LOCK);
+        let queued = Queued {
+            command,
+            locked_since: None,
+            last_timeout: None,
+            is_deferred: false,
+        };
+        let sent = queue.as_ref().ok_or_else(closed)?.try_send(queued);
+        sent.map_err(|error| match error {
+            TrySendError::Full(_) => Error::Overloaded,
+            TrySendError::Closed(_) => closed(),
+        })
+    }
+
+    /// Drains the queue, as far as the server is reachable.
+    pub(super) async fn close(&self) {
+        drop(self.queue.write().expect(LOCK).take());
+        let mut tasks = self.tasks.lock().await;
+        let drained = async { while tasks.join_next().await.is_some() {} };
+        if timeout(DRAIN_TIMEOUT, drained).await.is_err() {
+            tracing::warn!("queued changes abandoned; the server did not respond in time");
+            tasks.abort_all();
+        }
+    }
+}
+
+const LOCK: &str = "no task panics while holding the lock";
+
+/// One of the tasks that execute queued commands, with its own connection.
+struct Worker {
+    pool: Arc<Pool>,
+    queued: Arc<Mutex<Receiver<Queued>>>,
+    /// The queue of the worker that waits for locked rows; `None` if this is the one.
+    patient: Option<Sender<Queued>>,
+    commits: Arc<CommitMetrics>,
+    /// Notified after every commit.
+    committed: Arc<Notify>,
+    /// Commands that wait for a locked row, with the time of their next attempt.
+    deferred: Vec<(Instant, Queued)>,
+    fault: Option<Fault>,
+}
+
+impl Worker {
+    /// Runs until the store is closed and nothing is left to execute.
+    async fn run(&mut self) {
+        while let Some(batch) = self.next_batch().await {
+            self.execute(batch).await;
+        }
+    }
+
+    /// Returns the commands that are queued, and the deferred ones that are due.
+    async fn next_batch(&mut self) -> Option<Vec<Queued>> {
+        let receive = async {
+            let mut received = Vec::new();
+            let mut queued = self.queued.lock().await;
+            queued.recv_many(&mut received, MAX_BATCH_SIZE).await;
+            received
+        };
+        let retry_at = self.deferred.iter().map(|(retry_at, _)| *retry_at).min();
+        let received = match retry_at {
+            None => receive.await,
+            Some(retry_at) => timeout_at(retry_at, receive).await.unwrap_or_default(),
+        };
+        if received.is_empty() {
+            sleep_until(retry_at?).await;
+        }
+        let now = Instant::now();
+        let due = self
+            .deferred
+            .extract_if(.., |(retry_at, _)| *retry_at <= now);
+        let due = due.map(|(_, queued)| queued);
+        let mut batch: Vec<_> = due.chain(received).collect();
+        if self.patient.is_none() {
+            // Commands take turns in waiting for their rows.
+            batch.sort_by_key(|queued| queued.last_timeout.or(queued.locked_since));
+        }
+        Some(batch)
+    }
+
+    /// Executes a batch. If the server rejects it, its halves are run again, down to the
+    /// command at fault.
+    async fn execute(&mut self, batch: Vec<Queued>) {
+        let mut batches = vec![batch];
+        while let Some(mut batch) = batches.pop() {
+            if batch.is_empty() {
+                continue;
+            }
+            let started = Instant::now();
+            match self.run_batch(&mut batch).await {
+                Ok(()) => {
+                    for queued in batch {
+                        if queued.is_deferred {
+                            self.defer(queued, started);
+                        } else {
+                            queued.command.finish(Ok(()));
+                        }
+                    }
+                }
+                Err(Failure::RolledBack(error)) if error.is_lock_timeout() => {
+                    if self.patient.is_none() {
+                        batches.push(self.defer_blocked(batch, started).await);
+                        continue;
+                    }
+                    let timely = batch.into_iter().filter_map(|it| in_time(it, started));
+                    let batch: Vec<_> = timely.collect();
+                    if batch.len() > 1 {
+                        batches.extend(halves(batch));
+                    } else {
+                        batch.into_iter().for_each(|it| self.defer(it, started));
+                    }
+                }
+                Err(failure) if failure.is_rejection() && batch.len() > 1 => {
+                    batches.extend(halves(batch));
+                }
+                Err(failure) => {
+                    let error = failure.classify();
+                    self.commits.failures.increment();
+                    tracing::error!(%error, writes = batch.len(), "write batch failed");
+                    for queued in batch {
+                        queued.command.finish(Err(error.clone()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs a batch until it is committed, or has failed for good.
+    async fn run_batch(&mut self, batch: &mut [Queued]) -> Result<(), Failure> {
+        let started = std::time::Instant::now();
+        let mut attempts = if batch.len() == 1 {
+            MAX_COMMAND_ATTEMPTS
+        } else {
+            MAX_ATTEMPTS
+        };
+        loop {
+            attempts -= 1;
+            let _in_flight = self.pool.track();
+            let session = Session::open(&self.pool).await.map_err(Failure::Final)?;
+            let is_patient = self.patient.is_none();
+            match batch::run(&session, batch, is_patient, self.fault).await {
+                Ok(0) => return Ok(()),
+                Ok(writes) => {
+                    self.commits.record(writes, started, true);
+                    self.committed.notify_one();
+                    return Ok(());
+                }
+                // The row of another transaction is visible now, or the session is a new one.
+                Err(Failure::RolledBack(error))
+                    if (error.is_conflict() || error.is_transient()) && attempts > 0 => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    /// Defers the first command of a patient batch, which has waited for its rows in vain, and
+    /// those that need one of the same rows, even if they arrived during the wait. Returns the
+    /// others.
+    async fn defer_blocked(&mut self, batch: Vec<Queued>, started: Instant) -> Vec<Queued> {
+        let mut received = Vec::new();
+        while let Ok(queued) = self.queued.lock().await.try_recv() {
+            received.push(queued);
+        }
+        let mut batch = batch.into_iter().chain(received);
+        let Some(first) = batch.next() else {
+            return Vec::new();
+        };
+        let awaited = batch::keys_of(slice::from_ref(&first));
+        let (blocked, others): (Vec<_>, Vec<_>) =
+            batch.partition(|queued| batch::keys_of(slice::from_ref(queued)).overlaps(&awaited));
+        for mut queued in iter::once(first).chain(blocked) {
+            queued.last_timeout = Some(Instant::now());
+            self.defer(queued, started);
+        }
+        others
+    }
+
+    /// Schedules another attempt, unless a row has been locked for too long.
+    fn defer(&mut self, queued: Queued, started: Instant) {
+        let Some(mut queued) = in_time(queued, started) else {
+            return;
+        };
+        let waited = queued
+            .locked_since
+            .map_or(Duration::ZERO, |it| it.elapsed());
+        if waited >= PATIENCE
+            && self.fault != Some(Fault::Impatience)
+            && let Some(patient) = &self.patient
+        {
+            match patient.try_send(queued) {
+                Ok(()) => return,
+                Err(error) => queued = error.into_inner(),
+            }
+        }
+        if self.deferred.len() >= MAX_BATCH_SIZE {
+            return queued.command.finish(Err(Error::Overloaded));
+        }
+        let delay = (waited / 4).clamp(MIN_LOCK_DELAY, MAX_LOCK_DELAY);
+        self.deferred.push((Instant::now() + delay, queued));
+    }
+}
+
+/// Divides a batch. The first half comes last, to be taken from a stack first.
+fn halves(mut batch: Vec<Queued>) -> [Vec<Queued>; 2] {
+    let second = batch.split_off(batch.len() / 2);
+    [second, batch]
+}
+
+/// Returns a command that found a row locked, unless the row has been locked for too long. Its
+/// batch was started at `started`.
+fn in_time(mut queued: Queued, started: Instant) -> Option<Queued> {
+    let since = *queued.locked_since.get_or_insert(started);
+    if since.elapsed() < LOCK_TIMEOUT {
+        return Some(queued);
+    }
+    let error = Error::Unavailable(Arc::new(RowLocked));
+    queued.command.finish(Err(error));
+    None
+}

@@ -1,0 +1,311 @@
+//! Rows that commands read and change, of any table.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::table::{Key, Table, Value};
+use domain::event::EventType;
+
+/// A row that is found by its key.
+pub(super) trait Keyed: Table + Clone + PartialEq + Send + Sync + 'static {
+    type Key: Key;
+
+    const KEY_COLUMNS: usize = Self::Key::COLUMNS;
+
+    fn key(&self) -> Self::Key;
+
+    /// Calls `put` with the value of each column of a key.
+    fn write_key<'a>(key: &'a Self::Key, put: &mut dyn FnMut(Value<'a>)) {
+        key.write(put);
+    }
+}
+
+/// The protection of the rows that commands name, from their load to the commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// They are locked, so that they do not change until the commit.
+    Locked,
+    /// They are protected by the lock of another row, or by a unique index.
+    Unlocked,
+}
+
+/// A row that commands change.
+pub(super) trait Stored: Keyed {
+    const ACCESS: Access = Access::Locked;
+
+    /// True if a unique index decides about rows that do not exist. Then the index must see
+    /// every change: of several in one batch it would see only the last one, or none if the row
+    /// is created and deleted.
+    const IS_DECIDED_BY_INDEX: bool = false;
+
+    /// Returns the event that logs a change, if clients see the row. A row that does not exist
+    /// is `None`.
+    fn event(_before: Option<&Self>, _after: Option<&Self>) -> Option<LoggedChange> {
+        None
+    }
+}
+
+/// The content of the event of a change.
+pub(super) struct LoggedChange {
+    pub(super) kind: EventType,
+    pub(super) resource_id: i64,
+    pub(super) data: String,
+    /// True if a row was added that has the highest id.
+    pub(super) is_append: bool,
+}
+
+impl LoggedChange {
+    pub(super) fn new<T: Serialize>(
+        kind: EventType,
+        resource_id: i64,
+        resource: &T,
+    ) -> Option<Self> {
+        Some(Self {
+            kind,
+            resource_id,
+            data: to_json(resource),
+            is_append: false,
+        })
+    }
+}
+
+/// The rows of one table.
+pub(super) struct Rows<T: Keyed> {
+    rows: BTreeMap<T::Key, Versions<T>>,
+    /// The keys of rows that another transaction has locked.
+    locked: BTreeSet<T::Key>,
+}
+
+/// The new state of a row; `None` if it is deleted.
+pub(super) struct RowChange<T: Keyed> {
+    pub(super) key: T::Key,
+    pub(super) row: Option<T>,
+}
+
+/// A row as it is stored, and as the commands decided so far have left it.
+struct Versions<T> {
+    stored: Option<T>,
+    current: Option<T>,
+}
+
+/// The rows of a table that a batch inserts, updates and deletes, by ascending key.
+pub(super) struct WriteSet<'a, T: Keyed> {
+    pub(super) inserts: Vec<&'a T>,
+    /// Each row as it is stored, and its new state.
+    pub(super) updates: Vec<(&'a T, &'a T)>,
+    pub(super) deletes: Vec<&'a T::Key>,
+    /// The last row that was inserted and deleted again.
+    pub(super) last_withdrawn: Option<&'a T::Key>,
+}
+
+impl<T: Keyed> Default for Rows<T> {
+    fn default() -> Self {
+        Self {
+            rows: BTreeMap::new(),
+            locked: BTreeSet::new(),
+        }
+    }
+}
+
+impl<T: Stored> Rows<T> {
+    pub(super) fn change(&mut self, change: RowChange<T>) -> Option<LoggedChange> {
+        let RowChange { key, row } = change;
+        let versions = self.rows.entry(key).or_insert(Versions {
+            stored: None,
+            current: None,
+        });
+        if versions.current == row {
+            return None;
+        }
+        let logged = T::event(versions.current.as_ref(), row.as_ref());
+        versions.current = row;
+        logged
+    }
+
+    /// Returns true if another transaction has locked the row, or the next batch has to decide
+    /// about it, because this one has changed it.
+    pub(super) fn must_wait(&self, key: &T::Key) -> bool {
+        let is_changed = |row: &Versions<T>| row.stored != row.current;
+        self.is_locked(key)
+            || (T::IS_DECIDED_BY_INDEX && self.rows.get(key).is_some_and(is_changed))
+    }
+}
+
+impl<T: Keyed> Rows<T> {
+    /// Adds a row as it is stored.
+    pub(super) fn load(&mut self, row: T) {
+        self.rows.entry(row.key()).or_insert_with(|| Versions {
+            current: Some(row.clone()),
+            stored: Some(row),
+        });
+    }
+
+    /// Adds a row that another transaction has locked, as it is committed.
+    pub(super) fn load_locked(&mut self, row: T) {
+        self.locked.insert(row.key());
+        self.load(row);
+    }
+
+    pub(super) fn is_locked(&self, key: &T::Key) -> bool {
+        self.locked.contains(key)
+    }
+
+    pub(super) fn get(&self, key: &T::Key) -> Option<&T> {
+        self.rows.get(key)?.current.as_ref()
+    }
+
+    pub(super) fn is_loaded(&self, key: &T::Key) -> bool {
+        self.rows.contains_key(key)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.rows.values().filter_map(|row| row.current.as_ref())
+    }
+
+    pub(super) fn write_set(&self) -> WriteSet<'_, T> {
+        let mut set = WriteSet {
+            inserts: Vec::new(),
+            updates: Vec::new(),
+            deletes: Vec::new(),
+            last_withdrawn: None,
+        };
+        for (key, Versions { stored, current }) in &self.rows {
+            match (stored, current) {
+                (None, Some(row)) => set.inserts.push(row),
+                (Some(stored), Some(row)) if stored != row => set.updates.push((stored, row)),
+                (Some(_), None) => set.deletes.push(key),
+                (None, None) => set.last_withdrawn = Some(key),
+                (Some(_), Some(_)) => {}
+            }
+        }
+        set
+    }
+}
+
+/// A visitor of the rows of every table.
+pub(super) trait ForEachTable<'a> {
+    type Error;
+
+    fn visit<T: Stored>(&mut self, rows: &'a Rows<T>) -> Result<(), Self::Error>;
+}
+
+/// Declares the tables that commands change: the name of each in the working set, and the type
+/// of its rows.
+macro_rules! tables {
+    ($($table:ident: $type:ident,)+) => {
+        pub(super) const TABLE_NAMES: &[&str] = &[$(<$type as Table>::NAME,)+];
+
+        /// The rows of all tables.
+        #[derive(Default)]
+        pub(super) struct Tables {
+            $(pub(super) $table: Rows<$type>,)+
+        }
+
+        /// Finds the rows of one table among those of all.
+        pub(super) struct TableOf<T: Keyed> {
+            pub(super) rows: fn(&Tables) -> &Rows<T>,
+            pub(super) rows_mut: fn(&mut Tables) -> &mut Rows<T>,
+        }
+
+        /// A visitor of the keys of every table.
+        pub(super) trait ForEachKeys<'a> {
+            type Error;
+
+            fn visit<T: Stored>(
+                &mut self,
+                keys: &'a [T::Key],
+                table: TableOf<T>,
+            ) -> Result<(), Self::Error>;
+        }
+
+        /// The rows that commands read, and the new ids that they need.
+        #[derive(Default)]
+        pub(super) struct Keys {
+            $(pub(super) $table: Vec<<$type as Keyed>::Key>,)+
+            /// Folded names, to find the categories that have them.
+            pub(super) category_names: Vec<String>,
+            /// True if the number of webhooks is read. It does not change until the commit, as
+            /// if locked.
+            pub(super) counts_webhooks: bool,
+            /// The number of new ids of each [`Sequence`].
+            pub(super) new_ids: [usize; Sequence::ALL.len()],
+        }
+
+        impl Keys {
+            /// Returns true if nothing is read.
+            pub(super) fn is_empty(&self) -> bool {
+                $(self.$table.is_empty() &&)+
+                self.category_names.is_empty() && !self.counts_webhooks
+            }
+
+            /// Returns true if both have a row in common.
+            pub(super) fn overlaps(&self, other: &Self) -> bool {
+                $(self.$table.iter().any(|key| other.$table.contains(key)) ||)+ false
+            }
+
+            /// Returns true if a row must be waited for.
+            pub(super) fn must_wait(&self, tables: &Tables) -> bool {
+                $(self.$table.iter().any(|key| tables.$table.must_wait(key)) ||)+ false
+            }
+
+            /// Visits the keys of every table, in the order in which rows are locked.
+            pub(super) fn each<'a, V: ForEachKeys<'a>>(
+                &'a self,
+                visitor: &mut V,
+            ) -> Result<(), V::Error> {
+                $(visitor.visit(&self.$table, TableOf {
+                    rows: |tables| &tables.$table,
+                    rows_mut: |tables| &mut tables.$table,
+                })?;)+
+                Ok(())
+            }
+        }
+
+        /// A change of a row. Boxed, because some rows are large.
+        pub(super) enum Change {
+            $($type(Box<RowChange<$type>>),)+
+        }
+
+        $(impl From<RowChange<$type>> for Change {
+            fn from(change: RowChange<$type>) -> Self {
+                Self::$type(Box::new(change))
+            }
+        })+
+
+        impl Tables {
+            pub(super) fn apply(&mut self, change: Change) -> Option<LoggedChange> {
+                match change {
+                    $(Change::$type(change) => self.$table.change(*change),)+
+                }
+            }
+
+            /// Visits every table, in the order in which rows are written.
+            pub(super) fn each<'a, V: ForEachTable<'a>>(
+                &'a self,
+                visitor: &mut V,
+            ) -> Result<(), V::Error> {
+                $(visitor.visit(&self.$table)?;)+
+                Ok(())
+            }
+        }
+    };
+}
+
+/// Declares the key of each table.
+macro_rules! keyed {
+    ($($type:ty: $key:ty = |$row:ident| $value:expr;)+) => {$(
+        impl Keyed for $type {
+            type Key = $key;
+
+            fn key(&self) -> $key {
+                let $row = self;
+                $value
+            }
+        }
+    )+};
+}
+
+pub(super) fn to_json<T: Serialize>(resource: &T) -> String {
+    serde_json::to_string(resource).expect("a resource has only text as keys")
+}

@@ -1,0 +1,352 @@
+//! Runs a batch of commands on SQLite, within a transaction. There is one writer, so the rows
+//! that it reads cannot change before it commits.
+
+use rusqlite::{
+    CachedStatement, Connection, OptionalExtension, ToSql,
+    types::{ToSqlOutput, Value as Owned, ValueRef},
+};
+
+use super::{
+    super::{
+        command::PendingCommand,
+        rows::{ForEachTable, Keyed, Rows, Stored},
+        sql::Memo,
+        statements::{ExplainTables, NamedSql},
+        table::{Column, Value, columns, names},
+        tables::{ForEachKeys, Keys, Sequence, TableOf, Tables},
+        working_set::{NewIds, Times, WorkingSet},
+    },
+    events::last_sequence,
+    read_row,
+};
+use domain::{category::Category, order::OrderStatus, pet::PetId};
+
+statements! {
+    /// Marks an id of a table as taken, though no row has it: ids are never reused.
+    TAKE_ID(Int, Text) = "INSERT OR REPLACE INTO sqlite_sequence (seq, name, rowid)
+                          SELECT max($1, coalesce(max(seq), 0)), $2, max(rowid)
+                          FROM sqlite_sequence WHERE name = $2";
+    COUNT_WEBHOOKS() = "SELECT count(*) FROM webhooks";
+    /// The status of the order that claims a pet.
+    CLAIM(Int) = "SELECT status FROM orders
+                  WHERE pet_id = $1 AND status IN ('placed', 'completed')";
+    CATEGORY_BY_NAME(Text) = format!(
+        "SELECT {} FROM categories WHERE folded_name = $1",
+        columns::<Category>()
+    );
+}
+
+/// The statements that read and write the rows of a table by their key.
+pub(super) struct TableSql {
+    get: String,
+    insert: String,
+    /// Inserts a row that has the next id of its sequence, which SQLite then assigns. Given an
+    /// id, SQLite would check that it is an integer, and copy every page that the statement and
+    /// its triggers change, to undo them if it is none.
+    append: Option<String>,
+    /// Reads the last id that was given to a row, by the service or by hand.
+    last_id: Option<String>,
+    delete: String,
+}
+
+impl TableSql {
+    /// Returns the statements of a table, which are assembled once.
+    pub(super) fn of<T: Keyed>() -> &'static Self {
+        static ALL: Memo<&str, TableSql> = Memo::new();
+        ALL.get(&T::NAME, Self::assemble::<T>)
+    }
+
+    /// Returns the statement that updates some columns of a row: `changed` has a bit for each.
+    /// Few sets of columns change together.
+    fn update_of<T: Keyed>(changed: u64) -> &'static str {
+        static ALL: Memo<(&str, u64), String> = Memo::new();
+        ALL.get(&(T::NAME, changed), || {
+            let mut key = assignments::<T>();
+            let values = key.split_off(T::KEY_COLUMNS).into_iter();
+            let values = (T::KEY_COLUMNS..).zip(values);
+            let values = values.filter(|(column, _)| changed >> column & 1 == 1);
+            let values: Vec<_> = values.map(|(_, assignment)| assignment).collect();
+            let (table, values, key) = (T::NAME, values.join(", "), key.join(" AND "));
+            format!("UPDATE OR ROLLBACK {table} SET {values} WHERE {key}")
+        })
+    }
+
+    fn assemble<T: Keyed>() -> Self {
+        let all = T::all_columns();
+        let insert = |columns: &[Column]| {
+            let parameters = vec!["?"; columns.len()].join(", ");
+            let (table, columns) = (T::NAME, names(columns));
+            // OR ROLLBACK saves the copies of pages that would undo this statement alone. If a
+            // constraint fails, the batch is undone, and its halves run again.
+            format!("INSERT OR ROLLBACK INTO {table} ({columns}) VALUES ({parameters})")
+        };
+        let (table, key) = (T::NAME, assignments::<T>()[..T::KEY_COLUMNS].join(" AND "));
+        Self {
+            get: format!("SELECT {} FROM {table} WHERE {key}", columns::<T>()),
+            insert: insert(&all),
+            append: Sequence::of::<T>().map(|_| insert(&all[1..])),
+            last_id: Sequence::of::<T>().map(|_| {
+                format!(
+                    "SELECT max(coalesce((SELECT max(id) FROM {table}), 0),
+                                coalesce((SELECT max(seq) FROM sqlite_sequence
+                                          WHERE name = '{table}'), 0))"
+                )
+            }),
+            delete: format!("DELETE FROM {table} WHERE {key}"),
+        }
+    }
+}
+
+/// Returns each column, and the parameter that has its value.
+fn assignments<T: Keyed>() -> Vec<String> {
+    let columns = (1..).zip(T::all_columns());
+    let assignments = columns.map(|(n, column)| format!("{} = ?{n}", column.name));
+    assignments.collect()
+}
+
+impl ExplainTables for TableSql {
+    fn named<T: Keyed>() -> Vec<NamedSql> {
+        let all_columns = (1 << T::all_columns().len()) - (1 << T::KEY_COLUMNS);
+        let update = String::from(Self::update_of::<T>(all_columns));
+        let sql = Self::of::<T>();
+        let all = [
+            ("get", Some(&sql.get)),
+            ("insert", Some(&sql.insert)),
+            ("append", sql.append.as_ref()),
+            ("last id", sql.last_id.as_ref()),
+            ("update", Some(&update)),
+            ("delete", Some(&sql.delete)),
+        ];
+        let named = all.into_iter().filter_map(|(name, text)| {
+            Some(NamedSql {
+                name: format!("{} {name}", T::NAME),
+                text: text?.clone(),
+                kinds: Vec::new(),
+            })
+        });
+        named.collect()
+    }
+}
+
+/// Decides the commands of a batch and writes their changes. Returns the working set.
+pub(crate) fn run(
+    db: &Connection,
+    commands: &mut [Box<dyn PendingCommand>],
+    times: Times,
+) -> rusqlite::Result<WorkingSet> {
+    let mut keys = Keys::default();
+    for command in commands.iter() {
+        command.keys(&mut keys);
+    }
+    let mut set = WorkingSet::new(times);
+    let mut ids = load(db, &keys, &mut set)?;
+    let next_ids = ids.0.each_ref().map(|ids| ids.last().copied());
+    for command in commands {
+        command.decide(&mut set, &mut ids, false);
+    }
+    set.tables.each(&mut WriteRows { db, next_ids })?;
+    insert(db, &set.events, None)?;
+    Ok(set)
+}
+
+fn load(db: &Connection, keys: &Keys, set: &mut WorkingSet) -> rusqlite::Result<NewIds> {
+    set.last_event = last_sequence(db)?;
+    let mut ids = NewIds::default();
+    keys.each(&mut LoadRows {
+        db,
+        tables: &mut set.tables,
+        new_ids: keys.new_ids,
+        ids: &mut ids,
+    })?;
+    let ordered: Vec<PetId> = set.tables.orders.iter().map(|order| order.pet_id).collect();
+    load_rows(db, &ordered, &mut set.tables.pets)?;
+    for id in &keys.pets {
+        let claim = query_one(db, CLAIM.text(), [id.get()], read_row::<(OrderStatus,)>)?;
+        let claim = claim.and_then(|(status,)| status.claim());
+        set.claims.extend(claim.map(|claim| (*id, claim)));
+    }
+    for name in &keys.category_names {
+        let named: Option<Category> = query_one(db, CATEGORY_BY_NAME.text(), [name], read_row)?;
+        set.category_names
+            .extend(named.map(|category| (name.clone(), category.id)));
+    }
+    if keys.counts_webhooks {
+        let mut count = db.prepare_cached(COUNT_WEBHOOKS.text())?;
+        set.webhook_count = count.query_row([], |row| row.get(0))?;
+    }
+    Ok(ids)
+}
+
+fn query_one<T>(
+    db: &Connection,
+    sql: &str,
+    parameters: impl rusqlite::Params,
+    read: impl FnOnce(&rusqlite::Row) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Option<T>> {
+    db.prepare_cached(sql)?
+        .query_row(parameters, read)
+        .optional()
+}
+
+struct LoadRows<'a> {
+    db: &'a Connection,
+    tables: &'a mut Tables,
+    new_ids: [usize; Sequence::ALL.len()],
+    ids: &'a mut NewIds,
+}
+
+impl<'a> ForEachKeys<'a> for LoadRows<'_> {
+    type Error = rusqlite::Error;
+
+    fn visit<T: Stored>(&mut self, keys: &'a [T::Key], table: TableOf<T>) -> rusqlite::Result<()> {
+        if let Some(sequence) = Sequence::of::<T>()
+            && self.new_ids[sequence as usize] > 0
+            && let Some(last_id) = &TableSql::of::<T>().last_id
+        {
+            let mut last_id = self.db.prepare_cached(last_id)?;
+            let last: i64 = last_id.query_row([], |row| row.get(0))?;
+            let count = self.new_ids[sequence as usize] as i64;
+            let new = last.saturating_add(1)..=last.saturating_add(count);
+            self.ids.0[sequence as usize] = new.rev().collect();
+        }
+        load_rows(self.db, keys, (table.rows_mut)(self.tables))
+    }
+}
+
+fn load_rows<T: Keyed>(
+    db: &Connection,
+    keys: &[T::Key],
+    rows: &mut Rows<T>,
+) -> rusqlite::Result<()> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let mut select = db.prepare_cached(&TableSql::of::<T>().get)?;
+    for key in keys {
+        bind(&mut select, 0, |put| T::write_key(key, put))?;
+        if let Some(row) = select.raw_query().next()? {
+            rows.load(read_row(row)?);
+        }
+    }
+    Ok(())
+}
+
+struct WriteRows<'a> {
+    db: &'a Connection,
+    /// The next id of each sequence, if the batch draws ids from it.
+    next_ids: [Option<i64>; Sequence::ALL.len()],
+}
+
+impl<'a> ForEachTable<'a> for WriteRows<'_> {
+    type Error = rusqlite::Error;
+
+    /// Deletes, updates and inserts rows, in this order: a row that ceases to be active makes
+    /// room for another in a unique index.
+    fn visit<T: Stored>(&mut self, rows: &'a Rows<T>) -> rusqlite::Result<()> {
+        let set = rows.write_set();
+        for key in set.deletes {
+            let mut delete = self.db.prepare_cached(&TableSql::of::<T>().delete)?;
+            bind(&mut delete, 0, |put| T::write_key(key, put))?;
+            delete.raw_execute()?;
+        }
+        for (stored, row) in set.updates {
+            update(self.db, stored, row)?;
+        }
+        let sequence = Sequence::of::<T>();
+        let next_id = sequence.and_then(|sequence| self.next_ids[sequence as usize]);
+        insert(self.db, set.inserts, next_id)?;
+        if let (Some(sequence), Some(key)) = (sequence, set.last_withdrawn) {
+            let mut take = self.db.prepare_cached(TAKE_ID.text())?;
+            bind(&mut take, 0, |put| T::write_key(key, put))?;
+            take.raw_bind_parameter(2, sequence.table())?;
+            take.raw_execute()?;
+        }
+        Ok(())
+    }
+}
+
+/// Updates the columns that have changed: SQLite would also write the indexes of the others.
+fn update<T: Keyed>(db: &Connection, stored: &T, row: &T) -> rusqlite::Result<()> {
+    let mut before = Vec::new();
+    stored.write_all(&mut |value| before.push(value));
+    let mut after = Vec::new();
+    row.write_all(&mut |value| after.push(value));
+    let columns = before.iter().zip(&after).enumerate();
+    let changed = columns.filter(|(_, (before, after))| before != after);
+    let changed = changed.fold(0, |columns, (column, _)| columns | 1 << column);
+    // The rows may differ in what is not stored, such as nanoseconds.
+    if changed == 0 {
+        return Ok(());
+    }
+    let mut update = db.prepare_cached(TableSql::update_of::<T>(changed))?;
+    for (column, value) in after.iter().enumerate() {
+        if column < T::KEY_COLUMNS || changed >> column & 1 == 1 {
+            update.raw_bind_parameter(column + 1, value)?;
+        }
+    }
+    update.raw_execute().map(drop)
+}
+
+/// Inserts rows, by ascending key. `next_id` is the next id of their sequence, if they have one.
+fn insert<'a, T: Keyed>(
+    db: &Connection,
+    rows: impl IntoIterator<Item = &'a T>,
+    mut next_id: Option<i64>,
+) -> rusqlite::Result<()> {
+    let sql = TableSql::of::<T>();
+    let (mut insert, mut append) = (None, None);
+    for row in rows {
+        let is_next = next_id.is_some_and(|next| has_id(row, next));
+        let (text, statement, skipped) = match &sql.append {
+            Some(text) if is_next => (text, &mut append, 1),
+            _ => (&sql.insert, &mut insert, 0),
+        };
+        let statement = match statement {
+            Some(statement) => statement,
+            None => statement.insert(db.prepare_cached(text)?),
+        };
+        bind(statement, skipped, |put| row.write_all(put))?;
+        statement.raw_execute()?;
+        if is_next {
+            let assigned = Some(db.last_insert_rowid());
+            assert_eq!(assigned, next_id, "there is no other writer");
+            next_id = next_id.map(|id| id.saturating_add(1));
+        }
+    }
+    Ok(())
+}
+
+fn has_id<T: Keyed>(row: &T, id: i64) -> bool {
+    let mut is_equal = false;
+    T::write_key(&row.key(), &mut |value| is_equal = value == Value::Int(id));
+    is_equal
+}
+
+/// Binds the values that `write` puts, without the first ones, to the parameters of a statement.
+fn bind<'a>(
+    statement: &mut CachedStatement<'_>,
+    skipped: usize,
+    write: impl FnOnce(&mut dyn FnMut(Value<'a>)),
+) -> rusqlite::Result<()> {
+    let mut column = 0;
+    let mut bound = Ok(());
+    write(&mut |value| {
+        column += 1;
+        if bound.is_ok() && column > skipped {
+            bound = statement.raw_bind_parameter(column - skipped, value);
+        }
+    });
+    bound
+}
+
+impl ToSql for Value<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Self::Null => ToSqlOutput::Owned(Owned::Null),
+            Self::Int(int) => ToSqlOutput::Owned(Owned::Integer(*int)),
+            Self::Bool(bool) => ToSqlOutput::Owned(Owned::Integer(i64::from(*bool))),
+            Self::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Self::Bytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
+        })
+    }
+}

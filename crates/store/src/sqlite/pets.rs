@@ -1,0 +1,117 @@
+//! Lists of pets on SQLite.
+
+use rusqlite::Connection;
+
+use super::{
+    super::{
+        COUNTS, Counts,
+        error::Error,
+        list::{Dialect, MAX_EXAMINED, Select},
+        table::columns,
+    },
+    Sqlite, list, read_row,
+};
+use domain::{
+    page::{ListQuery, Page},
+    pet::{Pet, PetFilter, PetStatus},
+};
+
+statements! {
+    GET_MANY(Text) = format!(
+        "SELECT {} FROM pets WHERE id IN (SELECT value FROM json_each($1))",
+        columns::<Pet>()
+    );
+    COUNT_IN_CATEGORY(Int, Int) =
+        "SELECT count(*) FROM (SELECT 1 FROM pets WHERE category_id = $1 LIMIT $2)";
+}
+
+/// A status is rare if fewer than one in this many pets has it.
+const RARE: i64 = 8;
+
+impl Sqlite {
+    pub(crate) async fn pet_list(&self, query: ListQuery<PetFilter>) -> Result<Page<Pet>, Error> {
+        let read = move |db: &Connection| {
+            let filter = &query.filter;
+            if let Some(ids) = &filter.ids {
+                let mut statement = db.prepare_cached(GET_MANY.text())?;
+                let pets = statement.query_map([ids.to_json().as_str()], read_row)?;
+                return Ok(query.page_of(pets.collect::<Result<_, _>>()?));
+            }
+            let walk_status = match (filter.category_id, filter.status) {
+                (Some(category), Some(status)) => is_rarer(db, status, category)?,
+                _ => false,
+            };
+            let select = Select::pets(&query, Dialect::Sqlite, walk_status);
+            list(db, &select, &query)
+        };
+        self.readers.run(read).await
+    }
+}
+
+/// Returns true if walking the pets with a status examines fewer rows than walking those of a
+/// category. The number of pets in a category is known only if it is small.
+fn is_rarer(db: &Connection, status: PetStatus, category_id: i64) -> rusqlite::Result<bool> {
+    let mut counts = db.prepare_cached(COUNTS.text())?;
+    let Counts { pets, .. } = counts.query_row([], read_row)?;
+    if pets.of(status) >= pets.total / RARE {
+        return Ok(false);
+    }
+    let in_category: i64 = db
+        .prepare_cached(COUNT_IN_CATEGORY.text())?
+        .query_row([category_id, MAX_EXAMINED + 1], |row| row.get(0))?;
+    Ok(in_category > MAX_EXAMINED)
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::params_from_iter;
+
+    use super::{super::in_memory, *};
+    use domain::page::Position;
+
+    /// Every list is read from an index in its order, from where the previous page ended.
+    #[test]
+    fn lists_are_read_in_the_order_of_an_index() {
+        let db = in_memory().unwrap();
+        let by_category: &[_] = &["pets_category_id_idx (category_id=? AND rowid"];
+        let by_name: &[_] = &[
+            "MERGE (UNION ALL)",
+            "LEFT",
+            "pets_search_name_idx (search_name=? AND rowid",
+            "RIGHT",
+            "pets_search_name_idx (search_name>? AND search_name<?)",
+        ];
+        for (filters, expected) in [
+            ("", &["USING INTEGER PRIMARY KEY (rowid"] as &[_]),
+            ("&status=sold", &["pets_status_idx (status=? AND rowid"]),
+            ("&categoryId=1", by_category),
+            ("&categoryId=1&status=sold", by_category),
+            ("&name=re", by_name),
+            ("&name=re&status=sold", by_name),
+        ] {
+            for sort in ["asc", "desc"] {
+                let query = format!("sort={sort}{filters}");
+                let mut query = ListQuery::<PetFilter>::parse(&query).unwrap();
+                let first = plan(&db, &query);
+                assert!(first.len() == 1 && !first[0].contains("TEMP"), "{first:?}");
+                query.after = Some(Position {
+                    name: "rex".into(),
+                    id: 7,
+                });
+                let next = plan(&db, &query);
+                let mut steps = next.iter().zip(expected);
+                let is_expected = steps.all(|(step, expected)| step.contains(expected));
+                assert!(next.len() == expected.len() && is_expected, "{next:?}");
+            }
+        }
+    }
+
+    fn plan(db: &Connection, query: &ListQuery<PetFilter>) -> Vec<String> {
+        let select = Select::pets(query, Dialect::Sqlite, false);
+        let sql = format!("EXPLAIN QUERY PLAN {}", select.sql);
+        let mut explain = db.prepare(&sql).unwrap();
+        let nulls = select.parameters.iter().map(|_| None::<i64>);
+        let steps = explain.query_map(params_from_iter(nulls), |row| row.get(3));
+        steps.unwrap().map(Result::unwrap).collect()
+    }
+}

@@ -1,0 +1,376 @@
+//! Group commit: the only thread of the service that writes to the SQLite file.
+//!
+//! Commands that arrive while a commit is in flight share the next one, so one fsync pays for
+//! all of them. Other writes are rare, and each has its own commit. No caller gets its result
+//! before its commit is durable.
+
+use std::{
+    mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::{Arc, Mutex, atomic::Ordering},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use rusqlite::{Connection, ErrorCode, ffi};
+use tokio::sync::{oneshot, watch};
+
+use super::{
+    super::{
+        Options, Role, Version,
+        command::{Panicked, PendingCommand},
+        error::Error,
+        metrics::{CommitMetrics, WalMetrics},
+        queue::{try_enqueue, wait},
+        working_set::{Times, WorkingSet},
+    },
+    batch, classify, error_code,
+    events::last_sequence,
+    health::Health,
+    lock,
+    readers::Readers,
+    recovery::Opened,
+    report_damage,
+    version::VersionCounter,
+    writable_file::WritableFile,
+};
+
+/// The maximum number of commands that share a commit.
+const MAX_BATCH_SIZE: usize = 1024;
+
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longer than the busy handler of a tool waits for the database.
+const TOOL_WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The pauses between the attempts to overwrite a failed commit.
+const OVERWRITE_DELAYS: [Duration; 4] = [
+    Duration::ZERO,
+    Duration::from_millis(50),
+    Duration::from_millis(200),
+    Duration::from_millis(750),
+];
+
+/// The interval between checks of the files while there is nothing to write.
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// If checkpoints fail, the service is not ready once the WAL is larger than this.
+const MAX_WAL_SIZE: i64 = 64 << 20;
+/// The limit if checkpoints are only delayed, for example by a long backup.
+const MAX_DELAYED_WAL_SIZE: i64 = 1 << 30;
+
+/// Writes a page without a net effect.
+const TOUCH: [&str; 2] = [
+    "UPDATE counts SET pets = pets + 1",
+    "UPDATE counts SET pets = pets - 1",
+];
+
+enum Message {
+    Command(Box<dyn PendingCommand>),
+    Write(Write),
+    Stop,
+}
+
+/// Runs a transaction of its own, and sends the caller its result.
+type Write = Box<dyn FnOnce(&mut WriterThread) + Send>;
+
+#[derive(Debug)]
+pub(super) struct Writer {
+    queue: Sender<Message>,
+    pub(super) shared: Arc<Shared>,
+    timeout: Duration,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Writer {
+    /// Starts the thread. The readers are those of the same store.
+    pub(super) fn start(
+        opened: Opened,
+        path: &Path,
+        readers: Readers,
+        health: &Arc<Health>,
+        options: &Options,
+        times: impl Fn() -> Times + Send + 'static,
+    ) -> rusqlite::Result<Self> {
+        let (queue, messages) = bounded(options.write_queue_capacity);
+        let shared = Arc::new(Shared {
+            health: health.clone(),
+            ..Shared::default()
+        });
+        shared.event_head.send_replace(last_sequence(&opened.db)?);
+        let (version, wal) = (shared.version.clone(), shared.wal.clone());
+        let file = WritableFile::new(opened, path, options.role, readers, version, wal)?;
+        let thread = WriterThread {
+            file,
+            shared: shared.clone(),
+            times: Box::new(times),
+        };
+        let thread = thread::Builder::new()
+            .name("sqlite-writer".into())
+            .spawn(move || thread.run_loop(&messages))
+            .expect("the system can start a thread");
+        Ok(Self {
+            queue,
+            shared,
+            timeout: match options.role {
+                Role::Service => WRITE_TIMEOUT,
+                Role::Command => TOOL_WRITE_TIMEOUT,
+            },
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    pub(super) fn version(&self) -> Version {
+        self.shared.version.get()
+    }
+
+    /// Returns the number of writes waiting for the thread.
+    pub fn queue_depth(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Follows the sequence number of the newest committed event.
+    pub(super) fn event_head(&self) -> watch::Receiver<i64> {
+        self.shared.event_head.subscribe()
+    }
+
+    /// Health check: fails unless a page can be written now and the WAL is bounded.
+    pub(super) async fn ping(&self) -> Result<(), Error> {
+        let wal = &self.shared.wal;
+        let limit = if wal.failing.load(Ordering::Relaxed) {
+            MAX_WAL_SIZE
+        } else {
+            MAX_DELAYED_WAL_SIZE
+        };
+        if wal.size.get() > limit {
+            return Err(Error::Unavailable(Arc::new(WalTooLarge)));
+        }
+        self.run(touch).await
+    }
+
+    /// Queues a command. Returns the maximum time to wait for it.
+    pub(super) fn enqueue(&self, command: Box<dyn PendingCommand>) -> Result<Duration, Error> {
+        try_enqueue(&self.queue, Message::Command(command))?;
+        Ok(self.timeout)
+    }
+
+    /// Runs a write that no cached read depends on, in a transaction of its own, and returns
+    /// once it is durable. It is not cancelled if the caller disconnects.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (sender, result) = oneshot::channel();
+        let write: Write = Box::new(move |thread| {
+            let started = Instant::now();
+            let written = thread.transact(work);
+            if let Err(error @ (Error::Unavailable(_) | Error::OutcomeUnknown(_))) = &written {
+                thread.report_failure(error, 1, started);
+            }
+            // The caller may have disconnected.
+            let _ = sender.send(written);
+        });
+        try_enqueue(&self.queue, Message::Write(write))?;
+        let unknown = Error::OutcomeUnknown;
+        wait(result, self.timeout, unknown, unknown).await
+    }
+
+    /// Drains the queue, then joins the thread.
+    pub(super) async fn close(&self) {
+        let thread = lock(&self.thread).take();
+        let queue = self.queue.clone();
+        let closing = tokio::task::spawn_blocking(move || {
+            let _ = queue.send(Message::Stop);
+            thread.map(JoinHandle::join)
+        });
+        let _ = closing.await;
+    }
+}
+
+/// State that the writer thread publishes. No other thread changes it, except for the health.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    health: Arc<Health>,
+    version: Arc<VersionCounter>,
+    pub(super) commits: CommitMetrics,
+    pub(super) wal: Arc<WalMetrics>,
+    event_head: watch::Sender<i64>,
+}
+
+/// The state of the writer thread.
+struct WriterThread {
+    file: WritableFile,
+    shared: Arc<Shared>,
+    /// The times that commands are decided by.
+    times: Box<dyn Fn() -> Times + Send>,
+}
+
+impl WriterThread {
+    fn run_loop(mut self, messages: &Receiver<Message>) {
+        let mut next = None;
+        loop {
+            let message = match next.take() {
+                Some(message) => Ok(message),
+                None => messages.recv_timeout(IDLE_CHECK_INTERVAL),
+            };
+            match message {
+                Ok(Message::Command(first)) => {
+                    let mut commands = vec![first];
+                    while commands.len() < MAX_BATCH_SIZE && next.is_none() {
+                        match messages.try_recv() {
+                            Ok(Message::Command(command)) => commands.push(command),
+                            Ok(other) => next = Some(other),
+                            Err(_) => break,
+                        }
+                    }
+                    self.process(commands);
+                }
+                Ok(Message::Write(write)) => {
+                    write(&mut self);
+                    self.refresh_event_head();
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    let _ = self.file.check();
+                    self.refresh_event_head();
+                }
+                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.file.checkpoint_if_due();
+        }
+        self.file.close();
+    }
+
+    /// Publishes the newest event: recovery may have brought back a commit of unknown outcome.
+    fn refresh_event_head(&self) {
+        if let Some(Ok(head)) = self.file.connection().map(last_sequence) {
+            self.publish_event_head(head);
+        }
+    }
+
+    fn publish_event_head(&self, new: i64) {
+        let head = &self.shared.event_head;
+        head.send_if_modified(|head| mem::replace(head, new) != new);
+    }
+
+    /// Runs and commits a batch, then responds to every caller in it. If the database rejects
+    /// the batch, its halves run again, down to the command at fault.
+    fn process(&mut self, mut commands: Vec<Box<dyn PendingCommand>>) {
+        let started = Instant::now();
+        let times = (self.times)();
+        match self.transact(|db| batch::run(db, &mut commands, times)) {
+            Ok(set) => {
+                self.publish(&set, started);
+                for command in commands {
+                    command.finish(Ok(()));
+                }
+            }
+            Err(Error::Internal(_)) if commands.len() > 1 => {
+                let others = commands.split_off(commands.len().div_ceil(2));
+                self.process(commands);
+                self.process(others);
+            }
+            Err(error) => {
+                self.report_failure(&error, commands.len(), started);
+                for command in commands {
+                    command.finish(Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    /// Runs and commits a transaction.
+    fn transact<T>(
+        &mut self,
+        run: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, Error> {
+        self.file.transact(|db| {
+            execute_statement(db, "BEGIN IMMEDIATE").map_err(classify)?;
+            let run = catch_unwind(AssertUnwindSafe(|| run(db)));
+            let value = run.map_err(|_| Error::Internal(Arc::new(Panicked)))?;
+            let value = value.map_err(classify)?;
+            let committed = execute_statement(db, "COMMIT");
+            committed.map_err(|cause| settle_failed_commit(db, cause))?;
+            Ok(value)
+        })
+    }
+
+    /// Publishes a commit. This comes before any response: a client that has seen its write
+    /// acknowledged must not get a cached read from before it.
+    fn publish(&self, set: &WorkingSet, started: Instant) {
+        if set.writes > 0 {
+            self.shared.commits.record(set.writes, started, true);
+        }
+        let version = &self.shared.version;
+        version.advance(set.has_inserts, set.has_updates);
+        self.publish_event_head(set.last_event + set.events.len() as i64);
+    }
+
+    fn report_failure(&self, error: &Error, writes: usize, started: Instant) {
+        tracing::error!(%error, writes, "write batch failed");
+        self.shared.commits.record(writes, started, false);
+        // The batch may have been committed nevertheless.
+        self.shared.version.advance(true, true);
+        if is_failure_of_file(error) {
+            self.shared.health.write_failed(error);
+        }
+        report_damage(&self.shared.health, error);
+    }
+}
+
+/// Decides the outcome of a commit that failed, if possible.
+///
+/// If a write to the WAL failed, the commit record, which comes last, is not in it.
+/// If the fsync failed, it is: readers do not see the commit, but recovery after a
+/// crash would bring it back. The next commit overwrites it.
+fn settle_failed_commit(db: &Connection, cause: rusqlite::Error) -> Error {
+    let write_failed = cause.sqlite_error().is_some_and(|error| {
+        error.code == ErrorCode::DiskFull || error.extended_code == ffi::SQLITE_IOERR_WRITE
+    });
+    let overwritten = || {
+        OVERWRITE_DELAYS.iter().any(|delay| {
+            thread::sleep(*delay);
+            overwrite(db).is_ok()
+        })
+    };
+    if write_failed || overwritten() {
+        Error::Unavailable(Arc::new(cause))
+    } else {
+        Error::OutcomeUnknown(Arc::new(cause))
+    }
+}
+
+fn overwrite(db: &Connection) -> rusqlite::Result<()> {
+    if !db.is_autocommit() {
+        execute_statement(db, "ROLLBACK")?;
+    }
+    execute_statement(db, "BEGIN IMMEDIATE")?;
+    touch(db)?;
+    execute_statement(db, "COMMIT")
+}
+
+fn touch(db: &Connection) -> rusqlite::Result<()> {
+    TOUCH.iter().try_for_each(|sql| execute_statement(db, sql))
+}
+
+/// Returns true if other writes would fail, too: not if another process has the file locked.
+fn is_failure_of_file(error: &Error) -> bool {
+    use ErrorCode::{DatabaseBusy, DatabaseLocked};
+    match error {
+        Error::Unavailable(cause) | Error::OutcomeUnknown(cause) => {
+            !matches!(error_code(cause), Some(DatabaseBusy | DatabaseLocked))
+        }
+        Error::Overloaded | Error::Internal(_) => false,
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("checkpoints fail or are delayed, and the write-ahead log exceeds its limit")]
+struct WalTooLarge;
+
+fn execute_statement(db: &Connection, statement: &str) -> rusqlite::Result<()> {
+    db.prepare_cached(statement)?.execute([]).map(drop)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,499 @@
+//! The tables of the store, and the mapping of domain values to columns.
+
+use std::borrow::Cow;
+
+use compact_str::CompactString;
+use jiff::Timestamp;
+use serde_json::{Map, Value as Json};
+
+use super::{
+    rows::{ForEachTable, Keyed, LoggedChange, RowChange, Rows, Stored, to_json},
+    table::{Column, Columns, Corrupt, Field, Group, Kind, Record, Row, Table, Value},
+};
+use domain::{
+    api_key::{ApiKey, ApiKeyLabel, KeyHash, KeyName, Scopes},
+    category::{Category, CategoryId},
+    event::{Event, EventData, EventId, EventType, EventTypes},
+    import::{Import, ImportId},
+    order::{Order, OrderCounts, OrderId, OrderStatus},
+    page::Status,
+    pet::{Inventory, Pet, PetId, PetStatus, search_name},
+    text::Text,
+    webhook::{
+        Description, DisabledReason, Webhook, WebhookId, WebhookState,
+        delivery::{AttemptError, Delivery, DeliveryState, LeasedWebhook, StoredWebhook},
+        schedule::EndpointHealth,
+        secret::{SigningSecrets, WebhookSecret},
+        url::WebhookUrl,
+    },
+};
+
+table! {
+    Pet: "pets" {
+        id,
+        name,
+        category_id,
+        status,
+    }
+    derived {
+        search_name: Text = |pet: &Pet| String::from(search_name(pet.name.as_str())),
+    }
+}
+
+table! {
+    Order: "orders" {
+        id,
+        pet_id,
+        status,
+        created_at,
+        updated_at,
+        expires_at,
+        completed_at,
+    }
+}
+
+table! {
+    Category: "categories" {
+        id,
+        name,
+    }
+    derived {
+        folded_name: Text = |category: &Category| category.name.folded(),
+    }
+}
+
+table! {
+    Import: "imports" {
+        id as "digest",
+        records,
+        pets,
+        updated_at,
+        finished_at,
+    }
+}
+
+/// The outcome of a request with an idempotency key: the id of the resource that it created
+/// or changed, or the code of its rejection. The rest of a replayed response is derived from
+/// the request and from fields that never change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct IdempotencyRecord {
+    pub(super) api_key_id: i64,
+    pub(super) key: CompactString,
+    pub(super) fingerprint: [u8; 32],
+    pub(super) outcome: CompactString,
+    pub(super) resource_id: Option<i64>,
+    pub(super) created_at: Timestamp,
+}
+
+table! {
+    IdempotencyRecord: "idempotency_keys" {
+        api_key_id,
+        key,
+        fingerprint,
+        outcome,
+        resource_id,
+        created_at,
+    }
+}
+
+/// An event as it is stored. `data` is the resource as JSON. If another program made the
+/// change, a trigger of PostgreSQL has logged the whole row instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct EventRow {
+    pub(super) sequence: i64,
+    pub(super) at: Timestamp,
+    pub(super) kind: EventType,
+    pub(super) api_key_id: Option<i64>,
+    pub(super) resource_id: i64,
+    pub(super) is_row: bool,
+    pub(super) data: String,
+}
+
+table! {
+    EventRow: "events" {
+        sequence,
+        at,
+        kind as "type",
+        api_key_id,
+        resource_id,
+        is_row,
+        data,
+    }
+}
+
+columns! {
+    ApiKey {
+        id,
+        name,
+        scopes,
+        created_at,
+        last_used_at,
+        expires_at,
+        revoked_at,
+        deprecated_calls,
+        last_deprecated_call_at,
+    }
+}
+
+/// An API key with the hash of its secret.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct ApiKeyRow {
+    pub(super) key: ApiKey,
+    pub(super) hash: KeyHash,
+}
+
+table! {
+    ApiKeyRow: "api_keys" {
+        key,
+        hash,
+    }
+}
+
+table! {
+    ApiKeyLabel: "api_keys" {
+        id,
+        name,
+    }
+}
+
+table! {
+    Delivery: "webhook_deliveries" {
+        event_id,
+        state,
+        attempts,
+        last_attempt_at,
+        status,
+        error,
+        next_attempt_at,
+    }
+}
+
+/// A delivery with its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DeliveryRow {
+    pub(super) webhook_id: WebhookId,
+    /// The sequence number of the event.
+    pub(super) sequence: i64,
+    pub(super) delivery: Delivery,
+}
+
+table! {
+    DeliveryRow: "webhook_deliveries" {
+        webhook_id,
+        sequence,
+        delivery,
+    }
+}
+
+columns! {
+    LeasedWebhook {
+        id,
+        revision,
+        epoch,
+    }
+}
+
+table! {
+    StoredWebhook: "webhooks" {
+        webhook,
+        secrets,
+        position,
+        health,
+        paused_until,
+        revision,
+        epoch,
+        lease as "lease_owner, lease_expires_at",
+    }
+}
+
+columns! {
+    Webhook {
+        id,
+        url,
+        types,
+        description,
+        state as "state, disabled_reason",
+        api_key_id,
+        created_at,
+        updated_at,
+    }
+}
+
+columns! {
+    SigningSecrets {
+        current as "secret",
+        previous as "previous_secret, previous_secret_expires_at",
+        request as "secret_request",
+    }
+}
+
+columns! {
+    EndpointHealth {
+        consecutive_failures,
+        failing_since,
+    }
+}
+
+impl Record for WebhookState {
+    fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
+        let state: String = columns.next()?;
+        let reason: Option<DisabledReason> = columns.next()?;
+        match (&*state, reason) {
+            ("enabled", None) => Ok(Self::Enabled),
+            ("disabled", Some(reason)) => Ok(Self::Disabled(reason)),
+            _ => Err(R::corrupt(0, Corrupt)),
+        }
+    }
+}
+
+impl Group for WebhookState {
+    fn columns(names: &'static str) -> Vec<Column> {
+        <Option<(String, DisabledReason)>>::columns(names)
+    }
+
+    fn write<'a>(&'a self, put: &mut dyn FnMut(Value<'a>)) {
+        let (state, reason) = match self {
+            Self::Enabled => ("enabled", Value::Null),
+            Self::Disabled(reason) => ("disabled", reason.to_value()),
+        };
+        put(Value::text(state));
+        put(reason);
+    }
+}
+
+impl Record for Event {
+    fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
+        let row = EventRow::read(columns)?;
+        let data = if row.is_row {
+            let resource = resource_of_row(row.kind, &row.data);
+            let resource = resource.map_err(|corrupt| R::corrupt(0, corrupt))?;
+            EventData::of_row(row.data, resource)
+        } else {
+            EventData::of_resource(row.data)
+        };
+        Ok(Self {
+            sequence: row.sequence,
+            at: row.at,
+            kind: row.kind,
+            api_key_id: row.api_key_id,
+            resource_id: row.resource_id,
+            data,
+        })
+    }
+}
+
+/// Converts a database row, given as JSON, to its resource, as JSON.
+fn resource_of_row(kind: EventType, row: &str) -> Result<String, Corrupt> {
+    use EventType::*;
+    let json = match kind {
+        PetCreated | PetUpdated | PetDeleted => to_json(&from_json::<Pet>(row)?),
+        OrderPlaced | OrderCompleted | OrderCancelled | OrderReturned => {
+            to_json(&from_json::<Order>(row)?)
+        }
+        CategoryUpdated | CategoryDeleted => to_json(&from_json::<Category>(row)?),
+    };
+    Ok(json)
+}
+
+fn from_json<T: Table>(row: &str) -> Result<T, Corrupt> {
+    let members = serde_json::from_str(row).map_err(|_| Corrupt)?;
+    let columns = T::columns("");
+    T::from_row(&JsonRow { members, columns })
+}
+
+/// A row of a table as a JSON object. A column that was added later is null.
+struct JsonRow {
+    members: Map<String, Json>,
+    columns: Vec<Column>,
+}
+
+impl Row for JsonRow {
+    type Error = Corrupt;
+
+    fn value(&self, column: usize, _: Kind) -> Result<Value<'_>, Corrupt> {
+        match self.members.get(self.columns[column].name) {
+            None | Some(Json::Null) => Ok(Value::Null),
+            Some(Json::Bool(bool)) => Ok(Value::Bool(*bool)),
+            Some(Json::Number(number)) => number.as_i64().map(Value::Int).ok_or(Corrupt),
+            Some(Json::String(text)) => Ok(Value::text(text.as_str())),
+            Some(Json::Array(_) | Json::Object(_)) => Err(Corrupt),
+        }
+    }
+
+    fn corrupt(_: usize, _: impl std::error::Error + Send + Sync + 'static) -> Corrupt {
+        Corrupt
+    }
+}
+
+/// The numbers of pets and orders.
+#[derive(Debug, Clone, Copy)]
+pub struct Counts {
+    pub pets: Inventory,
+    pub orders: OrderCounts,
+}
+
+columns! {
+    Counts {
+        pets,
+        orders,
+    }
+}
+
+columns! {
+    Inventory {
+        total as "pets",
+        available as "pets_available",
+        pending as "pets_pending",
+        sold as "pets_sold",
+    }
+}
+
+columns! {
+    OrderCounts {
+        placed as "orders_placed",
+        completed as "orders_completed",
+        cancelled as "orders_cancelled",
+        returned as "orders_returned",
+    }
+}
+
+// Records come last: once a row is locked, the record of the transaction that had it before is
+// visible.
+tables! {
+    pets: Pet,
+    orders: Order,
+    categories: Category,
+    imports: Import,
+    api_keys: ApiKeyRow,
+    webhooks: StoredWebhook,
+    deliveries: DeliveryRow,
+    records: IdempotencyRecord,
+}
+
+keyed! {
+    Pet: PetId = |pet| pet.id;
+    Order: OrderId = |order| order.id;
+    Category: CategoryId = |category| category.id;
+    Import: ImportId = |import| import.id;
+    ApiKeyRow: i64 = |row| row.key.id;
+    StoredWebhook: WebhookId = |stored| stored.webhook.id;
+    DeliveryRow: (WebhookId, i64) = |row| (row.webhook_id, row.sequence);
+    IdempotencyRecord: (i64, CompactString) = |record| (record.api_key_id, record.key.clone());
+    EventRow: i64 = |event| event.sequence;
+}
+
+/// The source of the ids of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sequence {
+    Pets,
+    Orders,
+    ApiKeys,
+    Webhooks,
+}
+
+impl Sequence {
+    pub(super) const ALL: [Self; 4] = [Self::Pets, Self::Orders, Self::ApiKeys, Self::Webhooks];
+
+    /// Returns the sequence of a table, if it has one.
+    pub(super) fn of<T: Table>() -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|sequence| sequence.table() == T::NAME)
+    }
+
+    pub(super) fn table(self) -> &'static str {
+        match self {
+            Self::Pets => Pet::NAME,
+            Self::Orders => Order::NAME,
+            Self::ApiKeys => ApiKeyRow::NAME,
+            Self::Webhooks => StoredWebhook::NAME,
+        }
+    }
+}
+
+impl Keys {
+    /// Asks for new ids.
+    pub(super) fn draw(&mut self, sequence: Sequence, count: usize) {
+        self.new_ids[sequence as usize] += count;
+    }
+}
+
+/// Declares how values of the domain are stored: the type, its value in the database, and the
+/// inverse, which is `None` for a value that this program would not have written.
+macro_rules! fields {
+    ($kind:ident, $inner:ty; $($type:ty: $to:expr, $from:expr;)+) => {$(
+        impl Field for $type {
+            const KIND: Kind = Kind::$kind;
+
+            fn to_value(&self) -> Value<'_> {
+                let to: fn(&Self) -> Value<'_> = $to;
+                to(self)
+            }
+
+            fn from_value(value: Value<'_>) -> Result<Self, Corrupt> {
+                let from: fn($inner) -> Option<Self> = $from;
+                match value {
+                    Value::$kind(value) => from(value).ok_or(Corrupt),
+                    _ => Err(Corrupt),
+                }
+            }
+        }
+    )+};
+}
+
+fields! {
+    Bool, bool;
+    bool: |it| Value::Bool(*it), Some;
+}
+
+fields! {
+    Int, i64;
+    i64: |it| Value::Int(*it), Some;
+    u16: |it| Value::Int(i64::from(*it)), |int| int.try_into().ok();
+    u32: |it| Value::Int(i64::from(*it)), |int| int.try_into().ok();
+    Timestamp: |it| Value::Int(it.as_microsecond()), |int| Self::from_microsecond(int).ok();
+    PetId: |it| Value::Int(it.get()), |int| Some(Self::from_store(int));
+    OrderId: |it| Value::Int(it.get()), |int| Some(Self::from_store(int));
+    CategoryId: |it| Value::Int(it.get()), |int| Some(Self::from_store(int));
+    WebhookId: |it| Value::Int(it.get()), |int| Some(Self::from_store(int));
+}
+
+fields! {
+    Text, Cow<'_, str>;
+    String: |it| Value::text(it.as_str()), |text| Some(text.into_owned());
+    CompactString: |it| Value::text(it.as_str()), |text| Some((&*text).into());
+    PetStatus: |it| Value::text(it.as_str()), |text| Self::parse(&text).ok();
+    OrderStatus: |it| Value::text(it.as_str()), |text| Self::parse(&text).ok();
+    EventType: |it| Value::text(it.as_str()), |text| Self::from_name(&text);
+    EventTypes: |it| Value::text(it.to_store()), |text| Some(Self::from_store(&text));
+    EventId: |it| Value::text(it.to_string()), |text| Self::parse(&text);
+    KeyName: |it| Value::text(it.as_str()), |text| Some(Self::from_store(&text));
+    Scopes: |it| Value::text(it.to_string()), |text| Some(Self::from_store(&text));
+    Description: |it| Value::text(it.as_str()), |text| Some(Self::from_store(&text));
+    DisabledReason: |it| Value::text(it.as_str()), |text| Self::from_store(&text);
+    WebhookUrl: |it| Value::text(it.as_str()), |text| Self::parse(&text).ok();
+    WebhookSecret: |it| Value::text(it.reveal()), |text| Self::parse(&text);
+    DeliveryState: |it| Value::text(it.as_str()), |text| Self::from_store(&text);
+    AttemptError: |it| Value::text(it.as_str()), |text| Self::from_store(&text);
+}
+
+fields! {
+    Bytes, Cow<'_, [u8]>;
+    [u8; 32]: |it| Value::Bytes(it.as_slice().into()), |bytes| (&*bytes).try_into().ok();
+    KeyHash: |it| it.as_bytes().to_value(), |bytes| Some(Self::from_store((&*bytes).try_into().ok()?));
+    ImportId: |it| it.0.to_value(), |bytes| Some(Self((&*bytes).try_into().ok()?));
+}
+
+impl<const MAX_CHARS: usize> Field for Text<MAX_CHARS> {
+    const KIND: Kind = Kind::Text;
+
+    fn to_value(&self) -> Value<'_> {
+        Value::text(self.as_str())
+    }
+
+    fn from_value(value: Value<'_>) -> Result<Self, Corrupt> {
+        match value {
+            Value::Text(text) => Ok(Self::from_store(&text)),
+            _ => Err(Corrupt),
+        }
+    }
+}

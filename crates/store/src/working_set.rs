@@ -1,0 +1,132 @@
+//! The working set of a batch: the rows that its commands read, and their changes.
+//!
+//! Both databases load it, let the commands decide on it, and write the changes.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+
+use super::tables::{Change, EventRow, Sequence, Tables};
+use domain::{
+    category::CategoryId,
+    order::OrderId,
+    pet::{Claim, PetId},
+};
+
+/// The times that commands are decided by.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Times {
+    pub(super) now: Timestamp,
+    /// A time that has certainly come, for the orders of earlier processes, which had another
+    /// clock.
+    pub(super) certain: Timestamp,
+    /// The last order that an earlier process has placed.
+    pub(super) last_earlier_order: i64,
+}
+
+impl Times {
+    /// Returns the times of a store in which all orders follow one clock.
+    pub(super) fn of_one_clock(now: Timestamp) -> Self {
+        Self {
+            now,
+            certain: now,
+            last_earlier_order: 0,
+        }
+    }
+
+    /// Returns the time that decides whether a reservation has expired.
+    pub(super) fn expiry(&self, order: OrderId) -> Timestamp {
+        if order.get() > self.last_earlier_order {
+            self.now
+        } else {
+            self.certain
+        }
+    }
+}
+
+/// New ids of each sequence, in descending order.
+#[derive(Debug, Default)]
+pub(super) struct NewIds(pub(super) [Vec<i64>; Sequence::ALL.len()]);
+
+impl NewIds {
+    pub(super) fn take(&mut self, sequence: Sequence) -> i64 {
+        let id = self.0[sequence as usize].pop();
+        id.expect("a command asks for the ids that it uses")
+    }
+}
+
+#[derive(Default)]
+pub(super) struct WorkingSet {
+    pub(super) times: Times,
+    /// The sequence number of the newest event before the batch.
+    pub(super) last_event: i64,
+    pub(super) tables: Tables,
+    /// The claims of active orders on the pets that were loaded.
+    pub(super) claims: HashMap<PetId, Claim>,
+    /// The categories that have the names that were asked for, by their folded names. They
+    /// are not locked: a unique index has the last word.
+    pub(super) category_names: HashMap<String, CategoryId>,
+    /// The number of webhooks, if it was asked for.
+    pub(super) webhook_count: i64,
+    pub(super) events: Vec<EventRow>,
+    /// The number of commands that have changed what clients see.
+    pub(super) writes: usize,
+    /// True if rows with a new, highest id were added.
+    pub(super) has_inserts: bool,
+    /// True if other rows were changed or added.
+    pub(super) has_updates: bool,
+    /// True if commands are only decided again: what they change is stored already.
+    pub(super) is_stored: bool,
+}
+
+impl WorkingSet {
+    pub(super) fn new(times: Times) -> Self {
+        Self {
+            times,
+            ..Self::default()
+        }
+    }
+
+    /// Makes a change and logs it: there is no change without its event.
+    pub(super) fn apply(&mut self, change: Change, api_key_id: Option<i64>) {
+        if self.is_stored {
+            return;
+        }
+        match &change {
+            Change::Order(change) => {
+                if let Some(order) = &change.row {
+                    match order.status.claim() {
+                        Some(claim) => self.claims.insert(order.pet_id, claim),
+                        None => self.claims.remove(&order.pet_id),
+                    };
+                }
+            }
+            Change::Category(change) => {
+                self.category_names.retain(|_, named| *named != change.key);
+                let name = change.row.as_ref().map(|category| category.name.folded());
+                self.category_names
+                    .extend(name.map(|name| (name, change.key)));
+            }
+            Change::StoredWebhook(change) => {
+                let before = self.tables.webhooks.get(&change.key);
+                self.webhook_count += i64::from(change.row.is_some());
+                self.webhook_count -= i64::from(before.is_some());
+            }
+            _ => {}
+        }
+        let Some(logged) = self.tables.apply(change) else {
+            return;
+        };
+        self.has_inserts |= logged.is_append;
+        self.has_updates |= !logged.is_append;
+        self.events.push(EventRow {
+            sequence: self.last_event + self.events.len() as i64 + 1,
+            at: self.times.now,
+            kind: logged.kind,
+            api_key_id,
+            resource_id: logged.resource_id,
+            is_row: false,
+            data: logged.data,
+        });
+    }
+}
