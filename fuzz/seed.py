@@ -54,7 +54,7 @@ def json_bodies():
 
 
 def with_checksum(body):
-    """In URL-safe base64, as in src/page.rs and src/event/id.rs."""
+    """In URL-safe base64, as in crates/domain/src/page.rs and crates/domain/src/event/id.rs."""
     text = base64.urlsafe_b64encode(body + zlib.crc32(body).to_bytes(4, "big"))
     return text.rstrip(b"=").decode()
 

@@ -231,7 +231,7 @@ fn ci_runs_the_test_command_of_the_readme() {
     assert_eq!(commands, [r#"cd "$(dirname "$0")/.." && exec make test"#]);
 }
 
-/// Every link and every `src/` path in the documentation exists.
+/// Every link and every path of source code in the documentation exists.
 #[test]
 fn links_and_source_paths_exist() {
     for document in [
@@ -269,7 +269,7 @@ fn links_and_source_paths_exist() {
             .split('`')
             .skip(1)
             .step_by(2)
-            .filter(|code| code.starts_with("src/"))
+            .filter(|code| code.starts_with("src/") || code.starts_with("crates/"))
         {
             assert!(Path::new(path).exists(), "{document} names {path}");
         }

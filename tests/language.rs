@@ -48,7 +48,7 @@ fn check_folder(folder: &Path, violations: &mut Vec<String>) {
 #[test]
 fn comments_name_what_they_describe() {
     let mut violations = Vec::new();
-    for folder in ["src", "tests", "bench/src", "fuzz/fuzz_targets"] {
+    for folder in ["src", "crates", "tests", "bench/src", "fuzz/fuzz_targets"] {
         check_folder(Path::new(folder), &mut violations);
     }
     assert!(violations.is_empty(), "{violations:#?}");

@@ -4,8 +4,16 @@
 
 use std::fmt::Debug;
 
+use domain::{
+    api_key::ApiKeyFilter,
+    category::CategoryFilter,
+    event::EventId,
+    order::OrderFilter,
+    page::{Cursor, Filter, ListQuery, PageLimit, Position},
+    pet::{PetFilter, PetId},
+    webhook::{WebhookFilter, delivery::DeliveryFilter},
+};
 use libfuzzer_sys::fuzz_target;
-use domain::{api_key::ApiKeyFilter, event::EventId, category::CategoryFilter, order::OrderFilter, page::{Cursor, Filter, ListQuery, PageLimit, Position}, pet::{PetFilter, PetId}, webhook::{WebhookFilter, delivery::DeliveryFilter}};
 
 fuzz_target!(|text: &str| {
     let parse = |list| Some((list, Cursor::parse(text, list).ok()?));

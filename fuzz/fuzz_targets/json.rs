@@ -3,8 +3,11 @@
 
 #![no_main]
 
+use domain::{
+    json::{FromObject, Object},
+    pet::{NewPet, PetChange},
+};
 use libfuzzer_sys::fuzz_target;
-use domain::{json::{FromObject, Object}, pet::{NewPet, PetChange}};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 

@@ -19,7 +19,7 @@ pub(super) struct NamedSql {
 impl NamedSql {
     pub(super) fn of(sql: &Sql) -> Self {
         Self {
-            name: sql.name.replace("petstore::store::", ""),
+            name: sql.name.replace("petstore_store::", ""),
             text: sql.text().into(),
             kinds: sql.kinds.to_vec(),
         }
