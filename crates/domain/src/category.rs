@@ -55,7 +55,7 @@ impl FromObject for NewCategory {
     const MEMBERS: &[&str] = &["name"];
 
     fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
-        all_valid! { name: object.required("name"), }
+        all_valid! { Self; name: object.required("name"), }
     }
 }
 

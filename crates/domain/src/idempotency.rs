@@ -59,33 +59,50 @@ pub enum Idempotent<T> {
 
 /// A reason to reject a request that can be recorded under its idempotency key
 /// and replayed to a retry.
-pub trait RecordedRejection: Copy + Send + Sync + 'static {
-    /// Returns the code that is stored. It must never change, as records outlive the program
-    /// version that wrote them.
-    fn code(self) -> &'static str;
+pub trait RecordedRejection: Send + Sync + 'static {
+    /// Returns the code that is stored, or `None` if the rejection is not recorded: a retry is
+    /// then decided again. A code must never change, as records outlive the program version that
+    /// wrote them.
+    fn code(&self) -> Option<&'static str>;
 
-    /// Returns true if the rejection is recorded. Otherwise, a retry is decided again.
-    fn is_recorded(self) -> bool {
-        true
+    /// Returns the id of the resource that the rejection names.
+    fn resource_id(&self) -> Option<i64> {
+        None
     }
 
-    /// The inverse of [`code`](Self::code).
-    fn from_code(code: &str) -> Option<Self>;
+    /// The inverse of [`code`](Self::code) and [`resource_id`](Self::resource_id).
+    fn from_record(code: &str, resource_id: Option<i64>) -> Option<Self>
+    where
+        Self: Sized;
 }
 
-/// Declares the codes of rejections that are recorded.
+/// Declares the codes of rejections, and the ids that they carry.
 macro_rules! recorded_rejection {
-    ($type:ident { $($rejection:ident = $code:literal,)+ }) => {
+    ($type:ident {
+        $($rejection:ident = $code:literal,)+
+        $($naming:ident($id:ty) = $naming_code:literal,)*
+        $($unrecorded:ident(_) = not recorded,)*
+    }) => {
         impl $crate::idempotency::RecordedRejection for $type {
-            fn code(self) -> &'static str {
+            fn code(&self) -> Option<&'static str> {
                 match self {
-                    $(Self::$rejection => $code,)+
+                    $(Self::$rejection => Some($code),)+
+                    $(Self::$naming(_) => Some($naming_code),)*
+                    $(Self::$unrecorded(_) => None,)*
                 }
             }
 
-            fn from_code(code: &str) -> Option<Self> {
+            fn resource_id(&self) -> Option<i64> {
+                match self {
+                    $(Self::$naming(id) => Some(id.get()),)*
+                    _ => None,
+                }
+            }
+
+            fn from_record(code: &str, _resource_id: Option<i64>) -> Option<Self> {
                 match code {
                     $($code => Some(Self::$rejection),)+
+                    $($naming_code => Some(Self::$naming(<$id>::from_store(_resource_id?))),)*
                     _ => None,
                 }
             }
@@ -97,11 +114,11 @@ pub(crate) use recorded_rejection;
 
 /// For requests that are never rejected once they are valid.
 impl RecordedRejection for Infallible {
-    fn code(self) -> &'static str {
-        match self {}
+    fn code(&self) -> Option<&'static str> {
+        match *self {}
     }
 
-    fn from_code(_: &str) -> Option<Self> {
+    fn from_record(_: &str, _: Option<i64>) -> Option<Self> {
         None
     }
 }

@@ -1,21 +1,33 @@
 //! Validation errors for untrusted input.
 
+use std::borrow::Cow;
+
 /// A value that breaks a rule: which field, and what is allowed instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct Invalid {
-    /// The JSON member, parameter or command-line value.
-    pub field: &'static str,
+    /// The JSON member, parameter or command-line value. A member of an object in another is
+    /// named with its path, such as `source.name`.
+    pub field: Cow<'static, str>,
     /// The fault and the allowed values. Completes a sentence that starts with the field.
     pub reason: String,
 }
 
 impl Invalid {
-    pub fn new(field: &'static str, reason: impl Into<String>) -> Self {
+    pub fn new(field: impl Into<Cow<'static, str>>, reason: impl Into<String>) -> Self {
         Self {
-            field,
+            field: field.into(),
             reason: reason.into(),
         }
+    }
+
+    /// Returns the error of a member as an error of the object that contains it.
+    pub fn within(self, parent: &'static str) -> Self {
+        let field = match &*self.field {
+            "" => parent.into(),
+            field => format!("{parent}.{field}").into(),
+        };
+        Self { field, ..self }
     }
 }
 

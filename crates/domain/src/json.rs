@@ -76,6 +76,11 @@ impl<'a> Object<'a> {
         self.0.get(name).map(|raw| Value(raw.get()))
     }
 
+    /// Returns the members, sorted by their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Value<'a>)> {
+        self.0.iter().map(|(name, raw)| (&**name, Value(raw.get())))
+    }
+
     /// Returns the names of the members, sorted.
     pub fn names(&self) -> Vec<&str> {
         self.0.keys().map(|name| &**name).collect()
@@ -129,6 +134,11 @@ impl<'a> Value<'a> {
             true => serde_json::from_str(self.0).ok().map(Cow::Owned),
             false => Some(Cow::Borrowed(quoted)),
         }
+    }
+
+    /// Returns an object. Its member names are unique, as in every value of a parsed body.
+    pub fn as_object(self) -> Option<Object<'a>> {
+        serde_json::from_str(self.0).ok()
     }
 
     pub fn as_array(self) -> Option<Vec<Value<'a>>> {

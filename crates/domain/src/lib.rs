@@ -15,7 +15,10 @@ pub mod pet;
 pub mod api_key;
 pub mod page;
 
+pub mod date;
 pub mod idempotency;
+pub mod party;
+pub mod price;
 pub mod text;
 
 pub mod case_fold;

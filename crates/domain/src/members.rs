@@ -1,16 +1,51 @@
-//! The members of a resource that clients set: each is declared once, by its name and type, and
-//! read from JSON or from a row of a table.
+//! The members of resources and of objects in them: each is declared once, by its name and
+//! type, and read from and written to JSON and CSV.
+
+use std::{borrow::Cow, fmt::Debug};
 
 use crate::{
     invalid::{Invalid, quoted},
     json::{Object, Value},
 };
 
-/// The type of a member. Errors are reasons, which complete a sentence that starts with the name
-/// of the member.
-pub trait Member: Sized {
+/// Every validation error of a value. The field of an error is relative to the value.
+pub type Errors = Vec<Invalid>;
+
+/// The type of a member.
+pub trait Member: Clone {
     /// The kind of JSON value, with an article.
     const KIND: &str;
+
+    /// A change of the member by a merge patch: its new value, or a change of its own members.
+    type Change: Clone + Debug + PartialEq + Eq;
+
+    fn from_json(value: Value) -> Result<Self, Errors>;
+
+    fn change_from_json(value: Value) -> Result<Self::Change, Errors>;
+
+    /// Returns the value after a change.
+    fn changed(before: Option<&Self>, change: &Self::Change) -> Result<Self, Errors>;
+
+}
+
+/// A member that is written to one or more columns of a CSV file.
+pub trait CellMember: Member {
+    /// Reads the cells of a record. Returns `None` if they are all empty.
+    fn from_cells(cells: &impl Cells, name: &'static str) -> Result<Option<Self>, Errors>;
+
+    /// Returns the names of the columns. `keys` are the keys that the file has columns for, if
+    /// clients choose the names of the member's own members.
+    fn columns(name: &'static str, keys: &[String]) -> Vec<Cow<'static, str>>;
+
+    /// Calls `put` with the cell of each column.
+    fn write_cells(value: Option<&Self>, keys: &[String], put: &mut dyn FnMut(Cell));
+}
+
+/// A member that is one value. Errors are reasons, which complete a sentence that starts with
+/// the name of the member.
+pub trait Scalar: Clone + Debug + PartialEq + Eq {
+    /// The kind of JSON value, with an article.
+    const KIND: &str = "a string";
     /// True if clients choose the characters, so that a spreadsheet might run them as a formula.
     const IS_FREE_TEXT: bool = false;
 
@@ -22,18 +57,87 @@ pub trait Member: Sized {
     fn to_cell(&self) -> String;
 }
 
-impl Member for i64 {
-    const KIND: &str = "an integer (int64)";
+impl<T: Scalar> Member for T {
+    const KIND: &str = T::KIND;
+
+    type Change = Self;
+
+    fn from_json(value: Value) -> Result<Self, Errors> {
+        <T as Scalar>::from_json(value).map_err(|reason| vec![Invalid::new("", reason)])
+    }
+
+    fn change_from_json(value: Value) -> Result<Self, Errors> {
+        <T as Member>::from_json(value)
+    }
+
+    fn changed(_: Option<&Self>, change: &Self) -> Result<Self, Errors> {
+        Ok(change.clone())
+    }
+}
+
+impl<T: Scalar> CellMember for T {
+    fn from_cells(cells: &impl Cells, name: &'static str) -> Result<Option<Self>, Errors> {
+        let cell = cells.get(name, T::IS_FREE_TEXT);
+        let value = cell.map(|cell| T::from_cell(&cell)).transpose();
+        value.map_err(|reason| vec![Invalid::new("", reason)])
+    }
+
+    fn columns(name: &'static str, _: &[String]) -> Vec<Cow<'static, str>> {
+        vec![name.into()]
+    }
+
+    fn write_cells(value: Option<&Self>, _: &[String], put: &mut dyn FnMut(Cell)) {
+        put(Cell {
+            text: value.map(T::to_cell).unwrap_or_default(),
+            is_free_text: T::IS_FREE_TEXT,
+        });
+    }
+}
+
+/// An integer in a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(transparent)]
+pub struct Integer<const MIN: i64, const MAX: i64>(i64);
+
+impl<const MIN: i64, const MAX: i64> Integer<MIN, MAX> {
+    pub fn new(integer: i64) -> Option<Self> {
+        (MIN..=MAX).contains(&integer).then_some(Self(integer))
+    }
+
+    pub fn get(self) -> i64 {
+        self.0
+    }
+}
+
+impl<const MIN: i64, const MAX: i64> Scalar for Integer<MIN, MAX> {
+    const KIND: &str = "an integer";
 
     fn from_json(value: Value) -> Result<Self, String> {
-        value
-            .as_int64()
-            .ok_or_else(|| not_an_integer(&value.describe()))
+        let integer = value.as_int64().and_then(Self::new);
+        integer.ok_or_else(|| not_an_integer(MIN, MAX, &value.describe()))
     }
 
     fn from_cell(cell: &str) -> Result<Self, String> {
-        let cell = cell.trim();
-        cell.parse().map_err(|_| not_an_integer(&quoted(cell)))
+        let integer = cell.trim().parse().ok().and_then(Self::new);
+        integer.ok_or_else(|| not_an_integer(MIN, MAX, &quoted(cell.trim())))
+    }
+
+    fn to_cell(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+impl Scalar for i64 {
+    const KIND: &str = "an integer (int64)";
+
+    fn from_json(value: Value) -> Result<Self, String> {
+        let integer = value.as_int64();
+        integer.ok_or_else(|| not_an_integer(i64::MIN, i64::MAX, &value.describe()))
+    }
+
+    fn from_cell(cell: &str) -> Result<Self, String> {
+        let integer = cell.trim().parse();
+        integer.map_err(|_| not_an_integer(i64::MIN, i64::MAX, &quoted(cell.trim())))
     }
 
     fn to_cell(&self) -> String {
@@ -41,59 +145,195 @@ impl Member for i64 {
     }
 }
 
-fn not_an_integer(got: &str) -> String {
-    let (min, max) = (i64::MIN, i64::MAX);
+fn not_an_integer(min: i64, max: i64, got: &str) -> String {
     format!("must be an integer from {min} to {max}, got {got}")
+}
+
+/// A value from a short list.
+pub trait Choice: Copy + Debug + Eq + 'static {
+    const ALL: &[Self];
+
+    fn as_str(self) -> &'static str;
+
+    /// Parses a value. Returns the reason if it is not in the list.
+    fn parse(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|choice| choice.as_str() == text);
+        found.copied().ok_or_else(|| Self::invalid(&quoted(text)))
+    }
+
+    /// Returns the reason why a value is not in the list.
+    fn invalid(got: &str) -> String {
+        let all: Vec<_> = Self::ALL.iter().map(|choice| choice.as_str()).collect();
+        format!("must be one of {}, got {got}", all.join(", "))
+    }
+}
+
+impl<T: Choice> Scalar for T {
+    fn from_json(value: Value) -> Result<Self, String> {
+        match value.as_string() {
+            Some(text) => Self::parse(&text),
+            None => Err(Self::invalid(&value.describe())),
+        }
+    }
+
+    fn from_cell(cell: &str) -> Result<Self, String> {
+        Self::parse(&cell.trim().to_lowercase())
+    }
+
+    fn to_cell(&self) -> String {
+        self.as_str().into()
+    }
+}
+
+/// Returns the text of a JSON value, or the reason why it is none.
+pub(crate) fn string<'a>(value: Value<'a>) -> Result<Cow<'a, str>, String> {
+    let text = value.as_string();
+    text.ok_or_else(|| format!("must be a string, got {}", value.describe()))
 }
 
 /// The members that a client has sent.
 pub trait Members {
-    fn optional<T: Member>(&self, name: &'static str) -> Result<Option<T>, Invalid>;
+    fn optional<T: CellMember>(&self, name: &'static str) -> Result<Option<T>, Errors>;
 
-    fn required<T: Member>(&self, name: &'static str) -> Result<T, Invalid> {
-        let missing = || Invalid::new(name, format!("required; must be {}", T::KIND));
-        self.optional(name)?.ok_or_else(missing)
+    fn required<T: CellMember>(&self, name: &'static str) -> Result<T, Errors> {
+        self.optional(name)?.ok_or_else(|| missing::<T>(name))
     }
+}
+
+/// Returns the object that a JSON value is.
+pub(crate) fn object_of<'a>(value: Value<'a>) -> Result<Object<'a>, Errors> {
+    value.as_object().ok_or_else(|| {
+        let reason = format!("must be an object, got {}", value.describe());
+        vec![Invalid::new("", reason)]
+    })
+}
+
+/// Returns the error of a required member that is absent.
+pub(crate) fn missing<T: Member>(name: &'static str) -> Errors {
+    let reason = format!("required; must be {}", T::KIND);
+    vec![Invalid::new(name, reason)]
 }
 
 impl Members for Object<'_> {
-    fn optional<T: Member>(&self, name: &'static str) -> Result<Option<T>, Invalid> {
-        let value = self.get(name).map(T::from_json);
-        value
-            .transpose()
-            .map_err(|reason| Invalid::new(name, reason))
+    fn optional<T: CellMember>(&self, name: &'static str) -> Result<Option<T>, Errors> {
+        let value = self.get(name).map(T::from_json).transpose();
+        value.map_err(|errors| within(name, errors))
     }
 }
 
-/// Reads a member of a merge patch, which `null` removes.
-pub(crate) fn patched<T: Member>(
-    object: &Object,
-    name: &'static str,
-) -> Result<Option<Option<T>>, Invalid> {
-    match object.get(name) {
-        Some(value) if value.is_null() => Ok(Some(None)),
-        Some(_) => object.optional(name).map(Some),
-        None => Ok(None),
+/// Returns errors of a member as errors of the whole.
+pub(crate) fn within(name: &'static str, errors: Errors) -> Errors {
+    let errors = errors.into_iter().map(|error| error.within(name));
+    errors.collect()
+}
+
+/// A member of a merge patch (RFC 7396).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Patch<T> {
+    /// The member is absent: it stays as it is.
+    #[default]
+    Keep,
+    /// The member is null: it is removed.
+    Remove,
+    Change(T),
+}
+
+impl<T> Patch<T> {
+    /// Reads a member of a merge patch.
+    pub(crate) fn read(
+        object: &Object,
+        name: &'static str,
+        read: impl FnOnce(Value) -> Result<T, Errors>,
+    ) -> Result<Self, Errors> {
+        match object.get(name) {
+            None => Ok(Self::Keep),
+            Some(value) if value.is_null() => Ok(Self::Remove),
+            Some(value) => {
+                let change = read(value).map_err(|errors| within(name, errors))?;
+                Ok(Self::Change(change))
+            }
+        }
     }
-}
 
-/// The value of a member as a cell of a table.
-pub struct Cell {
-    pub text: String,
-    /// See [`Member::IS_FREE_TEXT`].
-    pub is_free_text: bool,
-}
-
-impl Cell {
-    pub(crate) fn new<T: Member>(value: Option<&T>) -> Self {
-        Self {
-            text: value.map(T::to_cell).unwrap_or_default(),
-            is_free_text: T::IS_FREE_TEXT,
+    /// Returns the value of a member after the patch.
+    pub(crate) fn apply<M: Member<Change = T>>(
+        &self,
+        before: Option<&M>,
+        name: &'static str,
+    ) -> Result<Option<M>, Errors> {
+        match self {
+            Self::Keep => Ok(before.cloned()),
+            Self::Remove => Ok(None),
+            Self::Change(change) => match M::changed(before, change) {
+                Ok(after) => Ok(Some(after)),
+                Err(errors) => Err(within(name, errors)),
+            },
         }
     }
 }
 
-/// Declares a resource, a new one, and a merge patch (RFC 7396) of it, by their members.
+/// The cells of a record of a CSV file.
+pub trait Cells {
+    /// Returns the cell of a column, unless it is empty. Free text may have been escaped, so
+    /// that a spreadsheet does not run it as a formula.
+    fn get(&self, column: &str, is_free_text: bool) -> Option<Cow<'_, str>>;
+
+    /// Returns the columns whose name starts with `prefix`: the rest of the name, and the cell,
+    /// unless it is empty.
+    fn with_prefix(&self, prefix: &str) -> Vec<(&str, Cow<'_, str>)>;
+}
+
+impl<C: Cells> Members for C {
+    fn optional<T: CellMember>(&self, name: &'static str) -> Result<Option<T>, Errors> {
+        T::from_cells(self, name).map_err(|errors| within(name, errors))
+    }
+}
+
+/// An object in a resource.
+pub(crate) trait Nested: Sized {
+    const MEMBERS: &[&str];
+
+    fn from_members(members: &impl Members) -> Result<Self, Errors>;
+
+    /// Calls `put` with the cell of each member.
+    fn write_members(value: Option<&Self>, put: &mut dyn FnMut(Cell));
+}
+
+/// The cells of the members of an object, in columns such as `source.name`.
+struct DottedCells<'a, C> {
+    cells: &'a C,
+    name: &'static str,
+}
+
+impl<C: Cells> Cells for DottedCells<'_, C> {
+    fn get(&self, column: &str, is_free_text: bool) -> Option<Cow<'_, str>> {
+        self.cells.get(&format!("{}.{column}", self.name), is_free_text)
+    }
+
+    fn with_prefix(&self, prefix: &str) -> Vec<(&str, Cow<'_, str>)> {
+        self.cells.with_prefix(&format!("{}.{prefix}", self.name))
+    }
+}
+
+/// Reads an object from columns such as `source.name`.
+pub(crate) fn read_dotted<T: Nested>(
+    cells: &impl Cells,
+    name: &'static str,
+) -> Result<Option<T>, Errors> {
+    let cells = DottedCells { cells, name };
+    let is_filled = |member: &&str| cells.get(member, false).is_some();
+    let is_present = T::MEMBERS.iter().any(is_filled);
+    is_present.then(|| T::from_members(&cells)).transpose()
+}
+
+/// The value of a member as a cell of a CSV file.
+pub struct Cell {
+    pub text: String,
+    /// See [`Scalar::IS_FREE_TEXT`].
+    pub is_free_text: bool,
+}
+
+/// Declares a resource, a new one, and a merge patch of it, by their members.
 macro_rules! resource {
     (
         $(#[$resource_doc:meta])* $resource:ident($id:ty)
@@ -127,21 +367,32 @@ macro_rules! resource {
         #[derive(Debug, Clone, Default, PartialEq, Eq)]
         pub struct $change {
             $(pub $required: Option<$Required>,)*
-            /// `Some(None)` removes a member.
-            $(pub $optional: Option<Option<$Optional>>,)*
+            $(pub $optional: $crate::members::Patch<
+                <$Optional as $crate::members::Member>::Change
+            >,)*
         }
 
         impl $resource {
             /// The names of the members that clients set.
             pub const MEMBERS: &[&str] = &[$($required_name,)* $($optional_name,)*];
 
-            /// Returns the values of these members, in the same order.
-            pub fn cells(&self) -> Vec<$crate::members::Cell> {
-                use $crate::members::Cell;
-                vec![
-                    $(Cell::new(Some(&self.$required)),)*
-                    $(Cell::new(self.$optional.as_ref()),)*
-                ]
+            /// Returns the names of the columns of a CSV file.
+            pub fn columns(keys: &[String]) -> Vec<std::borrow::Cow<'static, str>> {
+                use $crate::members::CellMember;
+                let mut columns = Vec::new();
+                $(columns.extend(<$Required>::columns($required_name, keys));)*
+                $(columns.extend(<$Optional>::columns($optional_name, keys));)*
+                columns
+            }
+
+            /// Returns the cells of these columns, in the same order.
+            pub fn cells(&self, keys: &[String]) -> Vec<$crate::members::Cell> {
+                use $crate::members::CellMember;
+                let mut cells = Vec::new();
+                let mut put = |cell| cells.push(cell);
+                $(CellMember::write_cells(Some(&self.$required), keys, &mut put);)*
+                $(CellMember::write_cells(self.$optional.as_ref(), keys, &mut put);)*
+                cells
             }
         }
 
@@ -158,8 +409,8 @@ macro_rules! resource {
             /// Reads all members, or returns every validation error.
             pub fn from_members(
                 members: &impl $crate::members::Members,
-            ) -> Result<Self, Vec<$crate::invalid::Invalid>> {
-                $crate::members::all_valid! {
+            ) -> Result<Self, $crate::members::Errors> {
+                $crate::members::all_valid! { Self;
                     $($required: members.required($required_name),)*
                     $($optional: members.optional($optional_name),)*
                 }
@@ -169,47 +420,194 @@ macro_rules! resource {
         impl $crate::json::FromObject for $new {
             const MEMBERS: &[&str] = $resource::MEMBERS;
 
-            fn from_object(
-                object: &$crate::json::Object,
-            ) -> Result<Self, Vec<$crate::invalid::Invalid>> {
+            fn from_object(object: &$crate::json::Object) -> Result<Self, $crate::members::Errors> {
                 Self::from_members(object)
+            }
+        }
+
+        $crate::members::change! { $resource $change
+            required { $($required $required_name: $Required,)* }
+            optional { $($optional $optional_name: $Optional,)* }
+        }
+
+        impl $change {
+            /// Returns the resource after the change.
+            fn apply(&self, before: &$resource) -> Result<$resource, $crate::members::Errors> {
+                Ok($resource {
+                    id: before.id,
+                    $($required: match &self.$required {
+                        Some(value) => value.clone(),
+                        None => before.$required.clone(),
+                    },)*
+                    $($optional: self
+                        .$optional
+                        .apply(before.$optional.as_ref(), $optional_name)?,)*
+                })
             }
         }
 
         impl $crate::json::FromObject for $change {
             const MEMBERS: &[&str] = $resource::MEMBERS;
 
-            fn from_object(
-                object: &$crate::json::Object,
-            ) -> Result<Self, Vec<$crate::invalid::Invalid>> {
-                use $crate::members::{Members, patched};
-                $crate::members::all_valid! {
-                    $($required: object.optional($required_name),)*
-                    $($optional: patched(object, $optional_name),)*
-                }
-            }
-        }
-
-        impl $change {
-            fn apply(&self, before: &$resource) -> $resource {
-                let mut after = before.clone();
-                $(if let Some(value) = &self.$required { after.$required = value.clone(); })*
-                $(if let Some(value) = &self.$optional { after.$optional = value.clone(); })*
-                after
+            fn from_object(object: &$crate::json::Object) -> Result<Self, $crate::members::Errors> {
+                Self::read(object)
             }
         }
     };
 }
 pub(crate) use resource;
 
-/// Evaluates to `Self` with these fields if all are valid, or else to every error.
+/// Reads a merge patch of a struct, and applies it.
+macro_rules! change {
+    (
+        $object:ident $change:ident
+        required { $($required:ident $required_name:literal: $Required:ty,)* }
+        optional { $($optional:ident $optional_name:literal: $Optional:ty,)* }
+    ) => {
+        impl $change {
+            fn read(object: &$crate::json::Object) -> Result<Self, $crate::members::Errors> {
+                #[allow(unused_imports, reason = "there may be no optional member")]
+                use $crate::members::{Member, Members, Patch};
+                $crate::members::all_valid! { Self;
+                    $($required: object.optional($required_name),)*
+                    $($optional: Patch::read(
+                        object,
+                        $optional_name,
+                        <$Optional>::change_from_json,
+                    ),)*
+                }
+            }
+        }
+    };
+}
+pub(crate) use change;
+
+/// Declares an object in a resource, and a merge patch of it, by their members.
+macro_rules! object {
+    (
+        $(#[$object_doc:meta])* $object:ident
+        $(#[$change_doc:meta])* $change:ident
+        required { $($required:ident $required_name:literal: $Required:ty,)* }
+        optional { $($optional:ident $optional_name:literal: $Optional:ty,)* }
+    ) => {
+        $(#[$object_doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+        pub struct $object {
+            $(#[serde(rename = $required_name)] pub $required: $Required,)*
+            $(
+                #[serde(rename = $optional_name, skip_serializing_if = "Option::is_none")]
+                pub $optional: Option<$Optional>,
+            )*
+        }
+
+        $(#[$change_doc])*
+        #[derive(Debug, Clone, Default, PartialEq, Eq)]
+        pub struct $change {
+            $(pub $required: Option<$Required>,)*
+            $(pub $optional: $crate::members::Patch<$Optional>,)*
+        }
+
+        $crate::members::change! { $object $change
+            required { $($required $required_name: $Required,)* }
+            optional { $($optional $optional_name: $Optional,)* }
+        }
+
+        impl $crate::members::Nested for $object {
+            const MEMBERS: &[&str] = &[$($required_name,)* $($optional_name,)*];
+
+            fn from_members(
+                members: &impl $crate::members::Members,
+            ) -> Result<Self, $crate::members::Errors> {
+                $crate::members::all_valid! { Self;
+                    $($required: members.required($required_name),)*
+                    $($optional: members.optional($optional_name),)*
+                }
+            }
+
+            fn write_members(
+                value: Option<&Self>,
+                put: &mut dyn FnMut($crate::members::Cell),
+            ) {
+                use $crate::members::CellMember;
+                $(<$Required>::write_cells(value.map(|it| &it.$required), &[], put);)*
+                $(<$Optional>::write_cells(value.and_then(|it| it.$optional.as_ref()), &[], put);)*
+            }
+        }
+
+        impl $crate::members::Member for $object {
+            const KIND: &str = "an object";
+
+            type Change = $change;
+
+            fn from_json(value: $crate::json::Value) -> Result<Self, $crate::members::Errors> {
+                $crate::members::Nested::from_members(&$crate::members::object_of(value)?)
+            }
+
+            fn change_from_json(
+                value: $crate::json::Value,
+            ) -> Result<$change, $crate::members::Errors> {
+                $change::read(&$crate::members::object_of(value)?)
+            }
+
+            fn changed(
+                before: Option<&Self>,
+                change: &$change,
+            ) -> Result<Self, $crate::members::Errors> {
+                $crate::members::all_valid! { Self;
+                    $($required: change
+                        .$required
+                        .clone()
+                        .or_else(|| before.map(|before| before.$required.clone()))
+                        .ok_or_else(|| {
+                            $crate::members::missing::<$Required>($required_name)
+                        }),)*
+                    $($optional: change.$optional.apply(
+                        before.and_then(|before| before.$optional.as_ref()),
+                        $optional_name,
+                    ),)*
+                }
+            }
+        }
+    };
+}
+pub(crate) use object;
+
+/// Gives each member of an object a column of its own in a CSV file, such as `source.name`.
+macro_rules! dotted_columns {
+    ($object:ident) => {
+        impl $crate::members::CellMember for $object {
+            fn from_cells(
+                cells: &impl $crate::members::Cells,
+                name: &'static str,
+            ) -> Result<Option<Self>, $crate::members::Errors> {
+                $crate::members::read_dotted(cells, name)
+            }
+
+            fn columns(name: &'static str, _: &[String]) -> Vec<std::borrow::Cow<'static, str>> {
+                let members = <Self as $crate::members::Nested>::MEMBERS.iter();
+                members.map(|member| format!("{name}.{member}").into()).collect()
+            }
+
+            fn write_cells(
+                value: Option<&Self>,
+                _: &[String],
+                put: &mut dyn FnMut($crate::members::Cell),
+            ) {
+                $crate::members::Nested::write_members(value, put);
+            }
+        }
+    };
+}
+pub(crate) use dotted_columns;
+
+/// Evaluates to a struct with these fields if all are valid, or else to every error.
 macro_rules! all_valid {
-    ($($field:ident: $read:expr,)*) => {{
-        let mut invalid = Vec::new();
-        $(let $field = $read.map_err(|error| invalid.push(error)).ok();)*
+    ($type:ident; $($field:ident: $read:expr,)*) => {{
+        let mut errors = Vec::new();
+        $(let $field = $read.map_err(|error| errors.extend(error)).ok();)*
         match ($($field,)*) {
-            ($(Some($field),)*) => Ok(Self { $($field,)* }),
-            _ => Err(invalid),
+            ($(Some($field),)*) => Ok($type { $($field,)* }),
+            _ => Err(errors),
         }
     }};
 }

@@ -8,10 +8,16 @@ use crate::{
     idempotency::recorded_rejection,
     invalid::{Invalid, quoted},
     json::{FromObject, Object},
-    members::all_valid,
-    page::{Filter, ListKind, Parameters, Position, Status, parse_positive_decimal, set_once},
+    members::{Choice, Errors, Member, Members, Patch, all_valid},
+    page::{Filter, ListKind, Parameters, Position, parse_positive_decimal, set_once},
+    party::{Buyer, BuyerChange},
     pet::{Claim, PetId, PetStatus},
+    price::{Price, PriceChange},
+    text::Text,
 };
+
+/// The number of an invoice or a receipt, or another text by which the shop finds a sale.
+pub type Reference = Text<100>;
 
 /// A buyer's claim on one pet. While it is open, the pet is reserved; once it is
 /// completed, the pet is sold, unless the order is returned.
@@ -29,6 +35,12 @@ pub struct Order {
     /// The value of `updated_at` when the order was completed.
     #[serde(skip)]
     pub completed_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buyer: Option<Buyer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference: Option<Reference>,
 }
 
 impl Order {
@@ -59,7 +71,16 @@ impl Order {
         })
     }
 
-    /// Returns the order as it was when it was placed.
+    /// Returns the order without personal data.
+    pub fn without_buyer(self) -> Self {
+        Self {
+            buyer: None,
+            ..self
+        }
+    }
+
+    /// Returns the order as it was when it was placed, with the details of the sale as they are
+    /// now.
     pub fn into_placed(self) -> Self {
         Self {
             status: OrderStatus::Placed,
@@ -113,7 +134,7 @@ pub enum OrderStatus {
     Returned,
 }
 
-impl Status for OrderStatus {
+impl Choice for OrderStatus {
     const ALL: &[Self] = &[
         Self::Placed,
         Self::Completed,
@@ -156,7 +177,11 @@ impl Filter for OrderFilter {
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), Invalid> {
         match name {
-            "status" => set_once("status", &mut self.status, OrderStatus::parse(value)?)?,
+            "status" => {
+                let status = OrderStatus::parse(value);
+                let status = status.map_err(|reason| Invalid::new("status", reason))?;
+                set_once("status", &mut self.status, status)?;
+            }
             "petId" => {
                 let id = PetId::parse(value).filter(|id| id.get() <= PetId::MAX);
                 let id = id.ok_or_else(|| {
@@ -202,49 +227,122 @@ pub struct OrderCounts {
 }
 
 /// The body of a request to place an order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlaceOrderRequest {
     pub pet_id: PetId,
+    pub buyer: Option<Buyer>,
+    /// The price of the pet, if it is absent.
+    pub price: Option<Price>,
+    pub reference: Option<Reference>,
 }
 
 impl FromObject for PlaceOrderRequest {
-    const MEMBERS: &[&str] = &["petId"];
+    const MEMBERS: &[&str] = &["petId", "buyer", "price", "reference"];
 
-    fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
-        all_valid! { pet_id: PetId::from_json(object.get("petId")), }
+    fn from_object(object: &Object) -> Result<Self, Errors> {
+        all_valid! { Self;
+            pet_id: PetId::from_json(object.get("petId")).map_err(|invalid| [invalid]),
+            buyer: object.optional("buyer"),
+            price: object.optional("price"),
+            reference: object.optional("reference"),
+        }
     }
 }
 
-/// An order that has not been stored yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NewOrder {
-    pub pet_id: PetId,
-    pub created_at: Timestamp,
-    pub expires_at: Option<Timestamp>,
-}
-
-impl NewOrder {
-    /// Creates an order placed now, whose reservation expires after `reserve_for`, if ever.
-    /// Timestamps have microsecond precision, as in the database.
-    pub fn new(pet_id: PetId, now: Timestamp, reserve_for: Option<SignedDuration>) -> Self {
-        let created_at = truncate_to_microseconds(now);
+impl PlaceOrderRequest {
+    /// Creates a request with only the required members.
+    pub fn new(pet_id: PetId) -> Self {
         Self {
             pet_id,
-            created_at,
-            expires_at: reserve_for.map(|duration| created_at + duration),
+            buyer: None,
+            price: None,
+            reference: None,
         }
     }
 
-    pub fn with_id(self, id: OrderId) -> Order {
+    /// Returns the order, placed now, whose reservation expires after `reserve_for`, if ever.
+    /// Timestamps have microsecond precision, as in the database.
+    pub fn into_order(
+        self,
+        id: OrderId,
+        now: Timestamp,
+        reserve_for: Option<SignedDuration>,
+    ) -> Order {
+        let created_at = truncate_to_microseconds(now);
         Order {
             id,
             pet_id: self.pet_id,
             status: OrderStatus::Placed,
-            created_at: self.created_at,
-            updated_at: self.created_at,
-            expires_at: self.expires_at,
+            created_at,
+            updated_at: created_at,
+            expires_at: reserve_for.map(|duration| created_at + duration),
             completed_at: None,
+            buyer: self.buyer,
+            price: self.price,
+            reference: self.reference,
         }
+    }
+}
+
+/// A merge patch (RFC 7396) of the details of a sale.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OrderChange {
+    pub buyer: Patch<BuyerChange>,
+    pub price: Patch<PriceChange>,
+    pub reference: Patch<Reference>,
+}
+
+impl FromObject for OrderChange {
+    const MEMBERS: &[&str] = &["buyer", "price", "reference"];
+
+    fn from_object(object: &Object) -> Result<Self, Errors> {
+        all_valid! { Self;
+            buyer: Patch::read(object, "buyer", Buyer::change_from_json),
+            price: Patch::read(object, "price", Price::change_from_json),
+            reference: Patch::read(object, "reference", Reference::change_from_json),
+        }
+    }
+}
+
+impl OrderChange {
+    /// Decides the effect of the change on an order. With `expected`, the order must still have
+    /// that value (optimistic concurrency).
+    ///
+    /// Only an active order is corrected. The buyer can always be erased.
+    pub fn decide(
+        &self,
+        before: &Order,
+        expected: Option<&Order>,
+        now: Timestamp,
+    ) -> Result<Order, OrderRejection> {
+        if expected.is_some_and(|expected| expected != before) {
+            return Err(OrderRejection::Outdated);
+        }
+        let erasure = Self {
+            buyer: Patch::Remove,
+            ..Self::default()
+        };
+        if before.status.claim().is_none() && *self != erasure {
+            return Err(OrderRejection::OrderNotChangeable);
+        }
+        let after = self.apply(before).map_err(OrderRejection::Invalid)?;
+        if after == *before {
+            return Ok(after);
+        }
+        let updated_at = before.updated_at.max(truncate_to_microseconds(now));
+        Ok(Order {
+            updated_at,
+            ..after
+        })
+    }
+
+    fn apply(&self, before: &Order) -> Result<Order, Errors> {
+        Ok(Order {
+            buyer: self.buyer.apply(before.buyer.as_ref(), "buyer")?,
+            price: self.price.apply(before.price.as_ref(), "price")?,
+            reference: self.reference.apply(before.reference.as_ref(), "reference")?,
+            ..before.clone()
+        })
     }
 }
 
@@ -292,7 +390,7 @@ impl Transition {
 }
 
 /// The reason why an order was not placed or changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OrderRejection {
     NoSuchPet,
     PetNotAvailable,
@@ -300,6 +398,14 @@ pub enum OrderRejection {
     OrderNotOpen,
     /// The order is not completed, or its pet was deleted.
     OrderNotReturnable,
+    /// The order is cancelled or returned, so that only its buyer can be erased.
+    OrderNotChangeable,
+    /// The order no longer has the expected value.
+    Outdated,
+    /// This pet has got the microchip of the pet that is to be returned.
+    MicrochipTaken(PetId),
+    /// A merge patch of the buyer or the price leaves out what it needs.
+    Invalid(Errors),
 }
 
 recorded_rejection!(OrderRejection {
@@ -308,6 +414,10 @@ recorded_rejection!(OrderRejection {
     NoSuchOrder = "no_such_order",
     OrderNotOpen = "order_not_open",
     OrderNotReturnable = "order_not_returnable",
+    OrderNotChangeable = "order_not_changeable",
+    Outdated = "outdated",
+    MicrochipTaken(PetId) = "microchip_taken",
+    Invalid(_) = not recorded,
 });
 
 #[cfg(test)]
@@ -325,8 +435,8 @@ mod tests {
         let second = Timestamp::constant;
         let reserve_for = SignedDuration::from_secs(10);
         let pet_id = PetId::parse("1").unwrap();
-        let new = NewOrder::new(pet_id, second(100, 0), Some(reserve_for));
-        let placed = new.with_id(OrderId(1));
+        let request = PlaceOrderRequest::new(pet_id);
+        let placed = request.into_order(OrderId(1), second(100, 0), Some(reserve_for));
         for (transition, at, status) in [
             (Transition::Complete, 109, Ok(OrderStatus::Completed)),
             (Transition::Complete, 110, Err(OrderRejection::OrderNotOpen)),

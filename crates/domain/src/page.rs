@@ -138,26 +138,6 @@ impl Cursor {
     }
 }
 
-/// A status that a list can be filtered by.
-pub trait Status: Copy + 'static {
-    const ALL: &[Self];
-
-    fn as_str(self) -> &'static str;
-
-    fn parse(text: &str) -> Result<Self, Invalid> {
-        let mut all = Self::ALL.iter().copied();
-        all.find(|status| status.as_str() == text)
-            .ok_or_else(|| Self::invalid(&quoted(text)))
-    }
-
-    /// Returns the error for a value that is not a status.
-    fn invalid(got: &str) -> Invalid {
-        let all: Vec<_> = Self::ALL.iter().map(|status| status.as_str()).collect();
-        let all = all.join(", ");
-        Invalid::new("status", format!("must be one of {all}, got {got}"))
-    }
-}
-
 /// Names and values of query parameters.
 pub type Parameters<'a> = Vec<(&'static str, Cow<'a, str>)>;
 

@@ -1,20 +1,26 @@
 //! Pets: their types, validation, and the rules for changing and deleting one.
 
 mod filter;
+mod metadata;
+mod microchip;
 
 use serde::Serialize;
 
 use crate::{
+    date::PastDate,
     idempotency::recorded_rejection,
     invalid::Invalid,
     json::Value,
-    members::{Member, resource},
-    page::{Status, parse_positive_decimal},
-    text::Text,
+    members::{Choice, Errors, resource},
+    page::parse_positive_decimal,
+    party::Source,
+    price::Price,
+    text::{Lines, Text},
 };
 
-pub use filter::search_name;
-pub use filter::{NamePrefix, PetFilter, PetIds};
+pub use filter::{NamePrefix, PetFilter, PetIds, search_name};
+pub use metadata::Metadata;
+pub use microchip::Microchip;
 
 resource! {
     /// A pet in the store.
@@ -29,6 +35,26 @@ resource! {
     }
     optional {
         status "status": PetStatus,
+        breed "breed": Text<100>,
+        sex "sex": Sex,
+        birth_date "birthDate": PastDate,
+        color "color": Text<100>,
+        microchip "microchip": Microchip,
+        price "price": Price,
+        description "description": Lines<2000>,
+        notes "notes": Lines<2000>,
+        location "location": Text<100>,
+        acquired_on "acquiredOn": PastDate,
+        source "source": Source,
+        metadata "metadata": Metadata,
+    }
+}
+
+impl Pet {
+    /// Returns the number of the microchip, which no other pet may have until this one is sold.
+    pub fn claimed_microchip(&self) -> Option<&Microchip> {
+        let is_sold = self.status == Some(PetStatus::Sold);
+        self.microchip.as_ref().filter(|_| !is_sold)
     }
 }
 
@@ -47,7 +73,7 @@ impl PetChange {
         if expected.is_some_and(|expected| expected != before) {
             return Err(PetRejection::Outdated);
         }
-        let after = self.apply(before);
+        let after = self.apply(before).map_err(PetRejection::Invalid)?;
         if after == *before {
             return Ok(Decision::Unchanged);
         }
@@ -115,8 +141,8 @@ impl Inventory {
     }
 }
 
-/// The reason why a pet was not changed or deleted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The reason why a pet was not created, changed or deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PetRejection {
     NoSuchPet,
     /// The pet no longer has the expected value.
@@ -125,6 +151,10 @@ pub enum PetRejection {
     Reserved,
     /// A completed order sold the pet.
     Sold,
+    /// This pet has the microchip, and is not sold.
+    MicrochipTaken(PetId),
+    /// A merge patch of an object, such as the source, leaves out what it needs.
+    Invalid(Errors),
 }
 
 recorded_rejection!(PetRejection {
@@ -132,6 +162,8 @@ recorded_rejection!(PetRejection {
     Outdated = "outdated",
     Reserved = "reserved",
     Sold = "sold",
+    MicrochipTaken(PetId) = "microchip_taken",
+    Invalid(_) = not recorded,
 });
 
 /// A pet's id: positive, below 2^53, assigned by the store.
@@ -180,7 +212,7 @@ pub enum PetStatus {
     Sold,
 }
 
-impl Status for PetStatus {
+impl Choice for PetStatus {
     const ALL: &[Self] = &[Self::Available, Self::Pending, Self::Sold];
 
     fn as_str(self) -> &'static str {
@@ -192,36 +224,37 @@ impl Status for PetStatus {
     }
 }
 
-impl Member for PetStatus {
-    const KIND: &str = "a string";
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sex {
+    Male,
+    Female,
+    Unknown,
+}
 
-    fn from_json(value: Value) -> Result<Self, String> {
-        let status = match value.as_string() {
-            Some(text) => Self::parse(&text),
-            None => Err(Self::invalid(&value.describe())),
-        };
-        status.map_err(|invalid| invalid.reason)
-    }
+impl Choice for Sex {
+    const ALL: &[Self] = &[Self::Male, Self::Female, Self::Unknown];
 
-    fn from_cell(cell: &str) -> Result<Self, String> {
-        Self::parse(&cell.trim().to_lowercase()).map_err(|invalid| invalid.reason)
-    }
-
-    fn to_cell(&self) -> String {
-        self.as_str().into()
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Male => "male",
+            Self::Female => "female",
+            Self::Unknown => "unknown",
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::members::Patch;
 
     fn pet(name: &str, status: Option<PetStatus>) -> Pet {
         let new = NewPet::new(PetName::parse(name).unwrap(), 7);
         NewPet { status, ..new }.with_id(PetId(1))
     }
 
-    fn change(name: Option<&str>, status: Option<Option<PetStatus>>) -> PetChange {
+    fn change(name: Option<&str>, status: Patch<PetStatus>) -> PetChange {
         PetChange {
             name: name.map(|name| PetName::parse(name).unwrap()),
             status,
@@ -234,10 +267,10 @@ mod tests {
         use PetStatus::*;
         let before = pet("Rex", Some(Pending));
         let stale = pet("Max", Some(Pending));
-        let rename = change(Some("Max"), None);
-        let sell = change(None, Some(Some(Sold)));
-        let clear = change(None, Some(None));
-        let same = change(Some("Rex"), Some(Some(Pending)));
+        let rename = change(Some("Max"), Patch::Keep);
+        let sell = change(None, Patch::Change(Sold));
+        let clear = change(None, Patch::Remove);
+        let same = change(Some("Rex"), Patch::Change(Pending));
         let renamed = Ok(Decision::Update(stale.clone()));
         let renamed_again = renamed.clone();
         for (change, expected, claim, decision) in [

@@ -1,24 +1,35 @@
-//! Short, visible text on one line, such as a name.
+//! Visible text: one line, such as a name, or several.
 
 use compact_str::CompactString;
 use serde::Serialize;
 
-use crate::{case_fold::fold, json::Value, members::Member};
+use crate::{
+    case_fold::fold,
+    json::Value,
+    members::{Scalar, string},
+};
 
-/// Text with at least one character that is not whitespace, and no control characters. It is kept
-/// exactly as sent.
+/// Text with at least one character that is not whitespace, and no control characters, apart from
+/// tabs and line breaks if `HAS_LINES` is true. It is kept exactly as sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Text<const MAX_CHARS: usize>(CompactString);
+pub struct Text<const MAX_CHARS: usize, const HAS_LINES: bool = false>(CompactString);
 
-impl<const MAX_CHARS: usize> Text<MAX_CHARS> {
+/// Text that may have several lines.
+pub type Lines<const MAX_CHARS: usize> = Text<MAX_CHARS, true>;
+
+impl<const MAX_CHARS: usize, const HAS_LINES: bool> Text<MAX_CHARS, HAS_LINES> {
     /// Parses a text. Returns the reason if it is invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
-        check(text, MAX_CHARS)?;
-        match text.chars().all(char::is_whitespace) {
-            true => Err("must not be only whitespace".into()),
-            false => Ok(Self(text.into())),
+        if HAS_LINES {
+            check_chars(text, MAX_CHARS, |c| c.is_control() && !matches!(c, '\t' | '\n' | '\r'))?;
+        } else {
+            check(text, MAX_CHARS)?;
         }
+        if text.chars().all(char::is_whitespace) {
+            return Err("must not be only whitespace".into());
+        }
+        Ok(Self(text.into()))
     }
 
     pub fn as_str(&self) -> &str {
@@ -35,15 +46,11 @@ impl<const MAX_CHARS: usize> Text<MAX_CHARS> {
     }
 }
 
-impl<const MAX_CHARS: usize> Member for Text<MAX_CHARS> {
-    const KIND: &str = "a string";
+impl<const MAX_CHARS: usize, const HAS_LINES: bool> Scalar for Text<MAX_CHARS, HAS_LINES> {
     const IS_FREE_TEXT: bool = true;
 
     fn from_json(value: Value) -> Result<Self, String> {
-        match value.as_string() {
-            Some(text) => Self::parse(&text),
-            None => Err(format!("must be a string, got {}", value.describe())),
-        }
+        Self::parse(&string(value)?)
     }
 
     fn from_cell(cell: &str) -> Result<Self, String> {
@@ -55,15 +62,23 @@ impl<const MAX_CHARS: usize> Member for Text<MAX_CHARS> {
     }
 }
 
-/// Checks the length and the characters. Returns the reason if they are invalid.
+/// Checks the length and the characters of a line. Returns the reason if they are invalid.
 pub(crate) fn check(text: &str, max_chars: usize) -> Result<(), String> {
+    check_chars(text, max_chars, char::is_control)
+}
+
+fn check_chars(
+    text: &str,
+    max_chars: usize,
+    is_forbidden: impl Fn(char) -> bool,
+) -> Result<(), String> {
     let length = text.chars().count();
     if length == 0 || length > max_chars {
         return Err(format!(
             "must be 1 to {max_chars} characters long, got {length}"
         ));
     }
-    match text.chars().find(|c| c.is_control()) {
+    match text.chars().find(|c| is_forbidden(*c)) {
         Some(control) => {
             let code = u32::from(control);
             Err(format!(

@@ -1,17 +1,18 @@
-//! Filters of the list of pets: by status, category, name and id.
+//! Filters of the list of pets: by status, category, name, microchip and id.
 
 use std::sync::Arc;
 
 use compact_str::{CompactString, format_compact};
 
-use super::{Pet, PetId, PetStatus};
+use super::{Microchip, Pet, PetId, PetStatus};
 use crate::{
     case_fold::fold,
     invalid::{Invalid, quoted},
     page::{
-        Filter, ListKind, ListQuery, MAX_NAME_CHARS, Page, Parameters, Position, Sort, Status,
+        Filter, ListKind, ListQuery, MAX_NAME_CHARS, Page, Parameters, Position, Sort,
         parse_decimal, set_once,
     },
+    members::Choice,
     text::check,
 };
 
@@ -23,6 +24,7 @@ pub struct PetFilter {
     /// If it is set, the list is sorted by name.
     pub name: Option<NamePrefix>,
     pub ids: Option<PetIds>,
+    pub microchip: Option<Microchip>,
 }
 
 impl ListQuery<PetFilter> {
@@ -59,7 +61,11 @@ impl Filter for PetFilter {
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), Invalid> {
         match name {
-            "status" => set_once("status", &mut self.status, PetStatus::parse(value)?)?,
+            "status" => {
+                let status = PetStatus::parse(value);
+                let status = status.map_err(|reason| Invalid::new("status", reason))?;
+                set_once("status", &mut self.status, status)?;
+            }
             "categoryId" => {
                 let id = parse_decimal(value).ok_or_else(|| {
                     let reason = format!("must be an integer (int64), got {}", quoted(value));
@@ -69,6 +75,11 @@ impl Filter for PetFilter {
             }
             "name" => set_once("name", &mut self.name, NamePrefix::parse(value)?)?,
             "id" => set_once("id", &mut self.ids, PetIds::parse(value)?)?,
+            "microchip" => {
+                let microchip = Microchip::parse(value);
+                let microchip = microchip.map_err(|reason| Invalid::new("microchip", reason))?;
+                set_once("microchip", &mut self.microchip, microchip)?;
+            }
             _ => {}
         }
         Ok(())
@@ -77,6 +88,7 @@ impl Filter for PetFilter {
     fn matches(&self, pet: &Pet) -> bool {
         self.status.is_none_or(|status| pet.status == Some(status))
             && self.category_id.is_none_or(|id| pet.category_id == id)
+            && (self.microchip.is_none() || self.microchip == pet.microchip)
     }
 
     fn position(&self, pet: &Pet) -> Position {
@@ -96,6 +108,7 @@ impl Filter for PetFilter {
             category_id,
             name,
             ids,
+            microchip,
         } = self;
         let mut parameters = Parameters::new();
         if let Some(status) = status {
@@ -110,6 +123,9 @@ impl Filter for PetFilter {
         if let Some(ids) = ids {
             let ids: Vec<_> = ids.iter().map(|id| id.to_string()).collect();
             parameters.push(("id", ids.join(",").into()));
+        }
+        if let Some(microchip) = microchip {
+            parameters.push(("microchip", microchip.as_str().into()));
         }
         parameters
     }

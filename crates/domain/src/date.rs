@@ -1,0 +1,67 @@
+//! Dates of records, such as a date of birth.
+
+use std::fmt;
+
+use jiff::{
+    SignedDuration, Timestamp,
+    civil::{Date, date},
+    tz::TimeZone,
+};
+use serde::Serialize;
+
+use crate::{
+    invalid::quoted,
+    json::Value,
+    members::{Scalar, string},
+};
+
+const EARLIEST: Date = date(1900, 1, 1);
+
+/// A date that has come: from 1900 to tomorrow, because it may be tomorrow already where the
+/// client is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct PastDate(Date);
+
+impl PastDate {
+    /// Parses a date. Returns the reason if it is invalid.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let tomorrow = Timestamp::now() + SignedDuration::from_hours(24);
+        let latest = TimeZone::UTC.to_datetime(tomorrow).date();
+        let invalid = || {
+            let got = quoted(text);
+            format!("must be a date from {EARLIEST} to {latest}, as YYYY-MM-DD, got {got}")
+        };
+        let date = Self::from_store(text).ok_or_else(invalid)?;
+        (EARLIEST..=latest)
+            .contains(&date.0)
+            .then_some(date)
+            .ok_or_else(invalid)
+    }
+
+    pub fn from_store(text: &str) -> Option<Self> {
+        let date: Date = text.parse().ok()?;
+        // The parser also accepts other forms.
+        (date.to_string() == text).then_some(Self(date))
+    }
+}
+
+impl fmt::Display for PastDate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Scalar for PastDate {
+    fn from_json(value: Value) -> Result<Self, String> {
+        Self::parse(&string(value)?)
+    }
+
+    fn from_cell(cell: &str) -> Result<Self, String> {
+        Self::parse(cell.trim())
+    }
+
+    fn to_cell(&self) -> String {
+        self.to_string()
+    }
+}

@@ -1,0 +1,167 @@
+//! Pairs of strings that clients attach to a pet.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use compact_str::CompactString;
+use serde::Serialize;
+
+use crate::{
+    invalid::{Invalid, quoted},
+    json::Value,
+    members::{Cell, CellMember, Cells, Errors, Member, Patch, Scalar, object_of},
+    text::Text,
+};
+
+const MAX_PAIRS: usize = 20;
+const MAX_KEY_CHARS: usize = 40;
+
+type Content = Text<500>;
+
+/// At most 20 pairs of a key and a text, by their keys.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Metadata(BTreeMap<Key, Content>);
+
+/// 1 to 40 ASCII letters, digits, hyphens and underscores.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct Key(CompactString);
+
+impl Key {
+    fn parse(text: &str) -> Result<Self, Errors> {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        if (1..=MAX_KEY_CHARS).contains(&text.len()) && text.bytes().all(is_allowed) {
+            return Ok(Self(text.into()));
+        }
+        let got = quoted(text);
+        let reason = format!(
+            "a key must be 1 to {MAX_KEY_CHARS} letters (A to Z), digits, hyphens or underscores, \
+             got {got}"
+        );
+        Err(vec![Invalid::new("", reason)])
+    }
+}
+
+impl Metadata {
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(|key| key.0.as_str())
+    }
+
+    /// Returns the pairs as JSON, as they are stored.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("keys and values are text")
+    }
+
+    /// Reads the JSON that was stored. Returns `None` if it is not a valid one.
+    pub fn from_store(json: &str) -> Option<Self> {
+        let pairs: BTreeMap<CompactString, CompactString> = serde_json::from_str(json).ok()?;
+        let pairs = pairs.into_iter();
+        Some(Self(
+            pairs
+                .map(|(key, text)| (Key(key), Content::from_store(&text)))
+                .collect(),
+        ))
+    }
+
+    fn new(pairs: BTreeMap<Key, Content>) -> Result<Self, Errors> {
+        let count = pairs.len();
+        if count > MAX_PAIRS {
+            let reason = format!("must have at most {MAX_PAIRS} members, got {count}");
+            return Err(vec![Invalid::new("", reason)]);
+        }
+        Ok(Self(pairs))
+    }
+}
+
+/// Reads the pairs of a JSON object, or returns every validation error.
+fn read<T>(
+    value: Value,
+    read: impl Fn(Value) -> Result<T, Errors>,
+) -> Result<BTreeMap<Key, T>, Errors> {
+    let object = object_of(value)?;
+    let mut pairs = BTreeMap::new();
+    let mut errors = Vec::new();
+    for (name, value) in object.iter() {
+        match (Key::parse(name), read(value)) {
+            (Ok(key), Ok(value)) => _ = pairs.insert(key, value),
+            (Ok(_), Err(invalid)) => errors.extend(at_key(name, invalid)),
+            (Err(invalid), _) => errors.extend(invalid),
+        }
+        if errors.len() >= MAX_PAIRS {
+            break;
+        }
+    }
+    if errors.is_empty() { Ok(pairs) } else { Err(errors) }
+}
+
+/// Returns the errors of a value as errors of the whole, with its key.
+fn at_key(key: &str, errors: Errors) -> impl Iterator<Item = Invalid> {
+    let field = key.to_string();
+    let errors = errors.into_iter();
+    errors.map(move |error| Invalid::new(field.clone(), error.reason))
+}
+
+impl Member for Metadata {
+    const KIND: &str = "an object";
+
+    type Change = BTreeMap<Key, Patch<Content>>;
+
+    fn from_json(value: Value) -> Result<Self, Errors> {
+        Self::new(read(value, <Content as Member>::from_json)?)
+    }
+
+    fn change_from_json(value: Value) -> Result<Self::Change, Errors> {
+        read(value, |value| {
+            if value.is_null() {
+                return Ok(Patch::Remove);
+            }
+            Member::from_json(value).map(Patch::Change)
+        })
+    }
+
+    fn changed(before: Option<&Self>, change: &Self::Change) -> Result<Self, Errors> {
+        let mut pairs = before.cloned().unwrap_or_default().0;
+        for (key, patch) in change {
+            match patch {
+                Patch::Keep => {}
+                Patch::Remove => _ = pairs.remove(key),
+                Patch::Change(text) => _ = pairs.insert(key.clone(), text.clone()),
+            }
+        }
+        Self::new(pairs)
+    }
+}
+
+impl CellMember for Metadata {
+    fn from_cells(cells: &impl Cells, name: &'static str) -> Result<Option<Self>, Errors> {
+        let mut pairs = BTreeMap::new();
+        let mut errors = Vec::new();
+        for (key, cell) in cells.with_prefix(&format!("{name}.")) {
+            match (Key::parse(key), Content::from_cell(&cell)) {
+                (Ok(key), Ok(text)) => _ = pairs.insert(key, text),
+                (Ok(_), Err(reason)) => errors.push(Invalid::new(key.to_string(), reason)),
+                (Err(invalid), _) => errors.extend(invalid),
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let metadata = (!pairs.is_empty()).then(|| Self::new(pairs));
+        metadata.transpose()
+    }
+
+    fn columns(name: &'static str, keys: &[String]) -> Vec<Cow<'static, str>> {
+        let columns = keys.iter().map(|key| format!("{name}.{key}").into());
+        columns.collect()
+    }
+
+    fn write_cells(value: Option<&Self>, keys: &[String], put: &mut dyn FnMut(Cell)) {
+        for key in keys {
+            let text = value.and_then(|metadata| metadata.0.get(&Key(key.as_str().into())));
+            put(Cell {
+                text: text.map(|text| text.as_str().into()).unwrap_or_default(),
+                is_free_text: true,
+            });
+        }
+    }
+}

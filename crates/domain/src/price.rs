@@ -1,0 +1,147 @@
+//! Prices: an amount in the smallest unit of a currency.
+
+use std::borrow::Cow;
+
+use serde::{Serialize, Serializer};
+
+use crate::{
+    invalid::{Invalid, quoted},
+    json::Value,
+    members::{Cell, CellMember, Cells, Errors, Integer, Scalar, missing, object, string, within},
+};
+
+object! {
+    /// A price, such as 45000 cents.
+    Price
+    /// A change of a price.
+    PriceChange
+    required {
+        amount "amount": Amount,
+        currency "currency": Currency,
+    }
+    optional {}
+}
+
+/// The number of the smallest units of a currency, such as cents: 0 to 10^12.
+pub type Amount = Integer<0, 1_000_000_000_000>;
+
+/// An active currency of ISO 4217, by its code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Currency(&'static str);
+
+/// Currencies with two digits after the decimal point. Funds, metals and test codes are left out.
+const TWO_DIGITS: &str = "AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BGN BMD BND BOB BRL BSD \
+    BTN BWP BYN BZD CAD CDF CHF CNY COP CRC CUP CVE CZK DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP \
+    GEL GHS GIP GMD GTQ GYD HKD HNL HTG HUF IDR ILS INR IRR JMD KES KGS KHR KPW KYD KZT LAK LBP \
+    LKR LRD LSL MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MYR MZN NAD NGN NIO NOK NPR NZD \
+    PAB PEN PGK PHP PKR PLN QAR RON RSD RUB SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC \
+    SYP SZL THB TJS TMT TOP TRY TTD TWD TZS UAH USD UYU UZS VED VES WST XCD XCG YER ZAR ZMW ZWG";
+const NO_DIGITS: &str =
+    "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF";
+const THREE_DIGITS: &str = "BHD IQD JOD KWD LYD OMR TND";
+
+impl Currency {
+    /// Parses a code. Returns the reason if there is no such currency.
+    pub fn parse(code: &str) -> Result<Self, String> {
+        Self::find(code).map(|(code, _)| Self(code)).ok_or_else(|| {
+            let got = quoted(code);
+            format!("must be the code of a currency (ISO 4217), such as EUR or USD, got {got}")
+        })
+    }
+
+    pub fn as_str(self) -> &'static str {
+        self.0
+    }
+
+    /// Returns the number of digits after the decimal point.
+    fn digits(self) -> usize {
+        Self::find(self.0).map_or(2, |(_, digits)| digits)
+    }
+
+    fn find(code: &str) -> Option<(&'static str, usize)> {
+        let all = [(TWO_DIGITS, 2), (NO_DIGITS, 0), (THREE_DIGITS, 3)];
+        all.into_iter().find_map(|(codes, digits)| {
+            let found = codes.split_ascii_whitespace().find(|it| *it == code)?;
+            Some((found, digits))
+        })
+    }
+}
+
+impl Serialize for Currency {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0)
+    }
+}
+
+impl Scalar for Currency {
+    fn from_json(value: Value) -> Result<Self, String> {
+        Self::parse(&string(value)?)
+    }
+
+    fn from_cell(cell: &str) -> Result<Self, String> {
+        Self::parse(&cell.trim().to_uppercase())
+    }
+
+    fn to_cell(&self) -> String {
+        self.0.into()
+    }
+}
+
+/// The name of the column that has the currency of a price.
+const CURRENCY: &str = "currency";
+
+/// In a CSV file, a price is a decimal number, with the currency in a column of its own.
+impl CellMember for Price {
+    fn from_cells(cells: &impl Cells, name: &'static str) -> Result<Option<Self>, Errors> {
+        let Some(cell) = cells.get(name, false) else {
+            return Ok(None);
+        };
+        let currency = Currency::from_cells(cells, CURRENCY);
+        let currency = currency.map_err(|errors| within(CURRENCY, errors))?;
+        let currency = currency.ok_or_else(|| missing::<Currency>(CURRENCY))?;
+        let amount = parse_decimal(cell.trim(), currency.digits());
+        let amount = amount.ok_or_else(|| {
+            let example = decimal(45_000, currency.digits());
+            let got = quoted(cell.trim());
+            let reason = format!("must be a decimal number such as {example}, got {got}");
+            vec![Invalid::new("", reason)]
+        })?;
+        Ok(Some(Self { amount, currency }))
+    }
+
+    fn columns(name: &'static str, _: &[String]) -> Vec<Cow<'static, str>> {
+        vec![name.into(), CURRENCY.into()]
+    }
+
+    fn write_cells(value: Option<&Self>, _: &[String], put: &mut dyn FnMut(Cell)) {
+        let amount = value.map(|price| decimal(price.amount.get(), price.currency.digits()));
+        let currency = value.map(|price| price.currency.as_str().into());
+        for text in [amount, currency] {
+            put(Cell {
+                text: text.unwrap_or_default(),
+                is_free_text: false,
+            });
+        }
+    }
+}
+
+/// Writes an amount with the digits of its currency, such as 450.00.
+fn decimal(amount: i64, digits: usize) -> String {
+    let width = digits + 1;
+    let text = format!("{amount:0width$}");
+    match text.split_at(text.len() - digits) {
+        (whole, "") => whole.into(),
+        (whole, fraction) => format!("{whole}.{fraction}"),
+    }
+}
+
+/// Parses an amount such as 450, 450.00 or, as spreadsheets write it in many countries, 450,00.
+fn parse_decimal(text: &str, digits: usize) -> Option<Amount> {
+    let (whole, fraction) = text.split_once(['.', ',']).unwrap_or((text, ""));
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || fraction.len() > digits || !is_number(whole) || !is_number(fraction) {
+        return None;
+    }
+    let amount = format!("{whole}{fraction:0<digits$}").parse().ok()?;
+    Amount::new(amount)
+}
