@@ -6,8 +6,8 @@ mod clock;
 mod connect;
 mod deliveries;
 pub(super) mod error;
+mod event_head;
 mod events;
-
 mod load;
 mod migrate;
 mod orders;
@@ -53,7 +53,7 @@ use domain::{
     clock::Settling,
     page::{Filter, ListQuery, Page},
 };
-use events::EventLog;
+use event_head::EventLog;
 use pool::Pool;
 use snapshot::SnapshotNumber;
 use writer::{MAX_PATIENT, WRITE_TIMEOUT, Writer};
@@ -379,6 +379,7 @@ pub(super) fn statements() -> impl Iterator<Item = NamedSql> {
     let fixed = [
         ALL,
         deliveries::ALL,
+        event_head::ALL,
         events::ALL,
         load::ALL,
         orders::ALL,
