@@ -227,36 +227,50 @@ pub(crate) fn within(name: &'static str, errors: Errors) -> Errors {
     errors.collect()
 }
 
-/// A member of a merge patch (RFC 7396).
+/// The effect of a merge patch (RFC 7396) on an optional member.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Patch<T> {
-    /// The member is absent: it stays as it is.
+    /// The patch does not have the member.
     #[default]
     Keep,
-    /// The member is null: it is removed.
+    /// The patch has `null` for the member.
     Remove,
-    Change(T),
+    Set(T),
 }
 
-impl<T> Patch<T> {
-    /// Reads a member of a merge patch.
-    pub(crate) fn read(
-        object: &Object,
-        name: &'static str,
-        read: impl FnOnce(Value) -> Result<T, Errors>,
-    ) -> Result<Self, Errors> {
-        match object.get(name) {
+impl<T: Clone> Patch<T> {
+    /// Reads a member of a patch. Only a value that is not `null` is parsed.
+    pub(crate) fn read<E>(
+        value: Option<Value>,
+        parse: impl FnOnce(Value) -> Result<T, E>,
+    ) -> Result<Self, E> {
+        match value {
             None => Ok(Self::Keep),
             Some(value) if value.is_null() => Ok(Self::Remove),
-            Some(value) => {
-                let change = read(value).map_err(|errors| within(name, errors))?;
-                Ok(Self::Change(change))
-            }
+            Some(value) => parse(value).map(Self::Set),
         }
     }
 
-    /// Returns the value of a member after the patch.
-    pub(crate) fn apply<M: Member<Change = T>>(
+    /// Returns the member after the patch.
+    pub(crate) fn apply(&self, before: Option<&T>) -> Option<T> {
+        match self {
+            Self::Keep => before.cloned(),
+            Self::Remove => None,
+            Self::Set(value) => Some(value.clone()),
+        }
+    }
+
+    /// Reads the change of a member.
+    pub(crate) fn read_member<M: Member<Change = T>>(
+        object: &Object,
+        name: &'static str,
+    ) -> Result<Self, Errors> {
+        let patch = Self::read(object.get(name), M::change_from_json);
+        patch.map_err(|errors| within(name, errors))
+    }
+
+    /// Returns a member after the patch, which may change only parts of it.
+    pub(crate) fn merge<M: Member<Change = T>>(
         &self,
         before: Option<&M>,
         name: &'static str,
@@ -264,7 +278,7 @@ impl<T> Patch<T> {
         match self {
             Self::Keep => Ok(before.cloned()),
             Self::Remove => Ok(None),
-            Self::Change(change) => match M::changed(before, change) {
+            Self::Set(change) => match M::changed(before, change) {
                 Ok(after) => Ok(Some(after)),
                 Err(errors) => Err(within(name, errors)),
             },
@@ -441,7 +455,7 @@ macro_rules! resource {
                     },)*
                     $($optional: self
                         .$optional
-                        .apply(before.$optional.as_ref(), $optional_name)?,)*
+                        .merge(before.$optional.as_ref(), $optional_name)?,)*
                 })
             }
         }
@@ -470,11 +484,7 @@ macro_rules! change {
                 use $crate::members::{Member, Members, Patch};
                 $crate::members::all_valid! { Self;
                     $($required: object.optional($required_name),)*
-                    $($optional: Patch::read(
-                        object,
-                        $optional_name,
-                        <$Optional>::change_from_json,
-                    ),)*
+                    $($optional: Patch::read_member::<$Optional>(object, $optional_name),)*
                 }
             }
         }
@@ -561,7 +571,7 @@ macro_rules! object {
                         .ok_or_else(|| {
                             $crate::members::missing::<$Required>($required_name)
                         }),)*
-                    $($optional: change.$optional.apply(
+                    $($optional: change.$optional.merge(
                         before.and_then(|before| before.$optional.as_ref()),
                         $optional_name,
                     ),)*

@@ -8,7 +8,7 @@ use crate::{
     idempotency::recorded_rejection,
     invalid::{Invalid, quoted},
     json::{FromObject, Object},
-    members::{Choice, Errors, Member, Members, Patch, all_valid},
+    members::{Choice, Errors, Members, Patch, all_valid},
     page::{Filter, ListKind, Parameters, Position, parse_positive_decimal, set_once},
     party::{Buyer, BuyerChange},
     pet::{Claim, PetId, PetStatus},
@@ -183,12 +183,14 @@ impl Filter for OrderFilter {
                 set_once("status", &mut self.status, status)?;
             }
             "petId" => {
-                let id = PetId::parse(value).filter(|id| id.get() <= PetId::MAX);
-                let id = id.ok_or_else(|| {
-                    let (max, got) = (PetId::MAX, quoted(value));
-                    let reason = format!("must be an integer from 1 to {max}, got {got}");
-                    Invalid::new("petId", reason)
-                })?;
+                let id = PetId::parse(value)
+                    .filter(|id| id.get() <= PetId::MAX)
+                    .ok_or_else(|| {
+                        let max = PetId::MAX;
+                        let got = quoted(value);
+                        let reason = format!("must be an integer from 1 to {max}, got {got}");
+                        Invalid::new("petId", reason)
+                    })?;
                 set_once("petId", &mut self.pet_id, id)?;
             }
             _ => {}
@@ -297,9 +299,9 @@ impl FromObject for OrderChange {
 
     fn from_object(object: &Object) -> Result<Self, Errors> {
         all_valid! { Self;
-            buyer: Patch::read(object, "buyer", Buyer::change_from_json),
-            price: Patch::read(object, "price", Price::change_from_json),
-            reference: Patch::read(object, "reference", Reference::change_from_json),
+            buyer: Patch::read_member::<Buyer>(object, "buyer"),
+            price: Patch::read_member::<Price>(object, "price"),
+            reference: Patch::read_member::<Reference>(object, "reference"),
         }
     }
 }
@@ -338,9 +340,9 @@ impl OrderChange {
 
     fn apply(&self, before: &Order) -> Result<Order, Errors> {
         Ok(Order {
-            buyer: self.buyer.apply(before.buyer.as_ref(), "buyer")?,
-            price: self.price.apply(before.price.as_ref(), "price")?,
-            reference: self.reference.apply(before.reference.as_ref(), "reference")?,
+            buyer: self.buyer.merge(before.buyer.as_ref(), "buyer")?,
+            price: self.price.merge(before.price.as_ref(), "price")?,
+            reference: self.reference.merge(before.reference.as_ref(), "reference")?,
             ..before.clone()
         })
     }
@@ -446,8 +448,10 @@ mod tests {
             assert_eq!(applied.map(|order| order.status), status, "{transition:?}");
         }
         // The clock of a replica may be behind.
-        let cancelled = placed.clone().apply_at(Transition::Cancel, second(99, 0));
-        let cancelled = cancelled.unwrap();
+        let cancelled = placed
+            .clone()
+            .apply_at(Transition::Cancel, second(99, 0))
+            .unwrap();
         assert_eq!(cancelled.updated_at, placed.updated_at);
         assert_eq!(cancelled.clone().into_placed(), placed);
         let again = cancelled.apply_at(Transition::Cancel, second(100, 0));
@@ -460,8 +464,8 @@ mod tests {
             .unwrap();
         let returned = completed
             .clone()
-            .apply_at(Transition::Return, second(103, 0));
-        let returned = returned.unwrap();
+            .apply_at(Transition::Return, second(103, 0))
+            .unwrap();
         assert_eq!(returned.status, OrderStatus::Returned);
         // A replay shows the order as it was.
         assert_eq!(

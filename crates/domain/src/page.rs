@@ -22,7 +22,8 @@ impl PageLimit {
             .filter(|limit| (Self::MIN..=Self::MAX).contains(limit))
             .map(Self)
             .ok_or_else(|| {
-                let (min, max) = (Self::MIN, Self::MAX);
+                let min = Self::MIN;
+                let max = Self::MAX;
                 let got = quoted(text);
                 Invalid::new(
                     "limit",
@@ -202,7 +203,9 @@ impl<F: Filter> ListQuery<F> {
     /// Parses a query string. Unknown parameters are ignored. A cursor must come from a
     /// page with the same filter and sort order.
     pub fn parse(query: &str) -> Result<Self, Invalid> {
-        let (mut limit, mut sort, mut cursor) = (None, None, None);
+        let mut limit = None;
+        let mut sort = None;
+        let mut cursor = None;
         let mut filter = F::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {

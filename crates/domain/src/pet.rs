@@ -186,7 +186,8 @@ impl PetId {
         };
         let id = value.as_int64().filter(|id| (1..=Self::MAX).contains(id));
         id.map(Self).ok_or_else(|| {
-            let (max, got) = (Self::MAX, value.describe());
+            let max = Self::MAX;
+            let got = value.describe();
             let reason = format!("must be an integer from 1 to {max}, got {got}");
             Invalid::new("petId", reason)
         })
@@ -268,9 +269,9 @@ mod tests {
         let before = pet("Rex", Some(Pending));
         let stale = pet("Max", Some(Pending));
         let rename = change(Some("Max"), Patch::Keep);
-        let sell = change(None, Patch::Change(Sold));
+        let sell = change(None, Patch::Set(Sold));
         let clear = change(None, Patch::Remove);
-        let same = change(Some("Rex"), Patch::Change(Pending));
+        let same = change(Some("Rex"), Patch::Set(Pending));
         let renamed = Ok(Decision::Update(stale.clone()));
         let renamed_again = renamed.clone();
         for (change, expected, claim, decision) in [
@@ -320,7 +321,8 @@ mod tests {
 
     #[test]
     fn a_deletion_is_decided_by_value_and_claim() {
-        let (before, stale) = (pet("Rex", None), pet("Max", None));
+        let before = pet("Rex", None);
+        let stale = pet("Max", None);
         for (expected, claim, decision) in [
             (None, None, Ok(())),
             (None, Some(Claim::Sold), Ok(())),

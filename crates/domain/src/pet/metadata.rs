@@ -111,12 +111,7 @@ impl Member for Metadata {
     }
 
     fn change_from_json(value: Value) -> Result<Self::Change, Errors> {
-        read(value, |value| {
-            if value.is_null() {
-                return Ok(Patch::Remove);
-            }
-            Member::from_json(value).map(Patch::Change)
-        })
+        read(value, |value| Patch::read(Some(value), <Content as Member>::from_json))
     }
 
     fn changed(before: Option<&Self>, change: &Self::Change) -> Result<Self, Errors> {
@@ -125,7 +120,7 @@ impl Member for Metadata {
             match patch {
                 Patch::Keep => {}
                 Patch::Remove => _ = pairs.remove(key),
-                Patch::Change(text) => _ = pairs.insert(key.clone(), text.clone()),
+                Patch::Set(text) => _ = pairs.insert(key.clone(), text.clone()),
             }
         }
         Self::new(pairs)

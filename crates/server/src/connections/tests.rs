@@ -5,7 +5,7 @@ use futures_util::FutureExt;
 use http::StatusCode;
 
 use super::*;
-use crate::activity::{Held, QueuedRequest};
+use crate::activity::{HeldMemory, QueuedRequest};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -268,17 +268,18 @@ fn holder(
     client: &str,
     key: Option<i64>,
     bytes: usize,
-) -> (Slot, Held) {
-    let slot = connections.admit(address(client), connections.epoch);
-    let slot = slot.unwrap();
+) -> (Slot, HeldMemory) {
+    let slot = connections
+        .admit(address(client), connections.epoch)
+        .unwrap();
     if let Some(key) = key {
         slot.activity.set_api_key(key);
     }
-    let held = Held::new(&slot.activity, bytes);
+    let held = HeldMemory::new(&slot.activity, bytes);
     (slot, held)
 }
 
-fn reset(holders: &[(Slot, Held)]) -> Vec<usize> {
+fn reset(holders: &[(Slot, HeldMemory)]) -> Vec<usize> {
     let is_reset = |n: &usize| holders[*n].0.activity.evicted() == Some(Eviction::Reset);
     (0..holders.len()).filter(is_reset).collect()
 }
@@ -363,8 +364,9 @@ fn a_response_is_charged_once_its_write_blocks() {
 #[test]
 fn requests_wait_without_a_key_and_behind_unread_responses() {
     let connections = with_budget();
-    let slot = connections.admit(address("192.0.2.1"), connections.epoch);
-    let slot = slot.unwrap();
+    let slot = connections
+        .admit(address("192.0.2.1"), connections.epoch)
+        .unwrap();
     let start = |bytes| {
         let queued = QueuedRequest::new(&slot.activity, bytes);
         queued.start().now_or_never()
