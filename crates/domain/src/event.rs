@@ -69,6 +69,7 @@ pub enum EventType {
     PetUpdated,
     PetDeleted,
     OrderPlaced,
+    OrderUpdated,
     OrderCompleted,
     OrderCancelled,
     OrderReturned,
@@ -82,6 +83,7 @@ impl EventType {
         Self::PetUpdated,
         Self::PetDeleted,
         Self::OrderPlaced,
+        Self::OrderUpdated,
         Self::OrderCompleted,
         Self::OrderCancelled,
         Self::OrderReturned,
@@ -95,6 +97,7 @@ impl EventType {
             Self::PetUpdated => "pet.updated",
             Self::PetDeleted => "pet.deleted",
             Self::OrderPlaced => "order.placed",
+            Self::OrderUpdated => "order.updated",
             Self::OrderCompleted => "order.completed",
             Self::OrderCancelled => "order.cancelled",
             Self::OrderReturned => "order.returned",
@@ -137,6 +140,7 @@ impl EventType {
                 Subject::Category(CategoryId::from_store(id))
             }
             Self::OrderPlaced
+            | Self::OrderUpdated
             | Self::OrderCompleted
             | Self::OrderCancelled
             | Self::OrderReturned => Subject::Order(OrderId::from_store(id)),

@@ -78,23 +78,23 @@ pub trait RecordedRejection: Send + Sync + 'static {
 
 /// Declares the codes of rejections, and the ids that they carry.
 macro_rules! recorded_rejection {
-    ($type:ident {
-        $($rejection:ident = $code:literal,)+
-        $($naming:ident($id:ty) = $naming_code:literal,)*
-        $($unrecorded:ident(_) = not recorded,)*
-    }) => {
+    (
+        $type:ident { $($rejection:ident = $code:literal,)+ }
+        $(with id { $($naming:ident($id:ty) = $naming_code:literal,)+ })?
+        $(not recorded { $($unrecorded:ident,)+ })?
+    ) => {
         impl $crate::idempotency::RecordedRejection for $type {
             fn code(&self) -> Option<&'static str> {
                 match self {
                     $(Self::$rejection => Some($code),)+
-                    $(Self::$naming(_) => Some($naming_code),)*
-                    $(Self::$unrecorded(_) => None,)*
+                    $($(Self::$naming(_) => Some($naming_code),)+)?
+                    $($(Self::$unrecorded(_) => None,)+)?
                 }
             }
 
             fn resource_id(&self) -> Option<i64> {
                 match self {
-                    $(Self::$naming(id) => Some(id.get()),)*
+                    $($(Self::$naming(id) => Some(id.get()),)+)?
                     _ => None,
                 }
             }
@@ -102,7 +102,7 @@ macro_rules! recorded_rejection {
             fn from_record(code: &str, _resource_id: Option<i64>) -> Option<Self> {
                 match code {
                     $($code => Some(Self::$rejection),)+
-                    $($naming_code => Some(Self::$naming(<$id>::from_store(_resource_id?))),)*
+                    $($($naming_code => Some(Self::$naming(<$id>::from_store(_resource_id?))),)+)?
                     _ => None,
                 }
             }

@@ -11,6 +11,12 @@ use crate::{
 /// Every validation error of a value. The field of an error is relative to the value.
 pub type Errors = Vec<Invalid>;
 
+impl From<Invalid> for Errors {
+    fn from(error: Invalid) -> Self {
+        vec![error]
+    }
+}
+
 /// The type of a member.
 pub trait Member: Clone {
     /// The kind of JSON value, with an article.
@@ -614,7 +620,7 @@ pub(crate) use dotted_columns;
 macro_rules! all_valid {
     ($type:ident; $($field:ident: $read:expr,)*) => {{
         let mut errors = Vec::new();
-        $(let $field = $read.map_err(|error| errors.extend(error)).ok();)*
+        $(let $field = $read.map_err(|error| errors.extend($crate::members::Errors::from(error))).ok();)*
         match ($($field,)*) {
             ($(Some($field),)*) => Ok($type { $($field,)* }),
             _ => Err(errors),

@@ -243,7 +243,7 @@ impl FromObject for PlaceOrderRequest {
 
     fn from_object(object: &Object) -> Result<Self, Errors> {
         all_valid! { Self;
-            pet_id: PetId::from_json(object.get("petId")).map_err(|invalid| [invalid]),
+            pet_id: PetId::from_json(object.get("petId")),
             buyer: object.optional("buyer"),
             price: object.optional("price"),
             reference: object.optional("reference"),
@@ -418,8 +418,10 @@ recorded_rejection!(OrderRejection {
     OrderNotReturnable = "order_not_returnable",
     OrderNotChangeable = "order_not_changeable",
     Outdated = "outdated",
+} with id {
     MicrochipTaken(PetId) = "microchip_taken",
-    Invalid(_) = not recorded,
+} not recorded {
+    Invalid,
 });
 
 #[cfg(test)]

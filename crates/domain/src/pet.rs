@@ -59,7 +59,7 @@ impl Pet {
 }
 
 impl PetChange {
-    /// Decides the effect of the change on a pet, given the claim of an order on it.
+    /// Decides the pet after the change, given the claim of an order on it.
     ///
     /// With `expected`, the change is conditional: the pet must still have that
     /// value (optimistic concurrency). Only the order that claims a pet changes its
@@ -69,31 +69,19 @@ impl PetChange {
         before: &Pet,
         expected: Option<&Pet>,
         claim: Option<Claim>,
-    ) -> Result<Decision, PetRejection> {
+    ) -> Result<Pet, PetRejection> {
         if expected.is_some_and(|expected| expected != before) {
             return Err(PetRejection::Outdated);
         }
         let after = self.apply(before).map_err(PetRejection::Invalid)?;
-        if after == *before {
-            return Ok(Decision::Unchanged);
-        }
         match claim {
             Some(claim) if after.status != before.status => Err(match claim {
                 Claim::Reserved => PetRejection::Reserved,
                 Claim::Sold => PetRejection::Sold,
             }),
-            _ => Ok(Decision::Update(after)),
+            _ => Ok(after),
         }
     }
-}
-
-/// The effect of a change on a pet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
-    /// The pet already has these values; nothing is written.
-    Unchanged,
-    /// The pet gets this value.
-    Update(Pet),
 }
 
 /// The claim of an active order on a pet. It excludes other orders, and other changes of the
@@ -162,8 +150,10 @@ recorded_rejection!(PetRejection {
     Outdated = "outdated",
     Reserved = "reserved",
     Sold = "sold",
+} with id {
     MicrochipTaken(PetId) = "microchip_taken",
-    Invalid(_) = not recorded,
+} not recorded {
+    Invalid,
 });
 
 /// A pet's id: positive, below 2^53, assigned by the store.
@@ -272,14 +262,14 @@ mod tests {
         let sell = change(None, Patch::Set(Sold));
         let clear = change(None, Patch::Remove);
         let same = change(Some("Rex"), Patch::Set(Pending));
-        let renamed = Ok(Decision::Update(stale.clone()));
+        let renamed = Ok(stale.clone());
         let renamed_again = renamed.clone();
         for (change, expected, claim, decision) in [
             (&rename, None, None, renamed.clone()),
             (&rename, None, Some(Claim::Reserved), renamed.clone()),
             (&rename, Some(&before), None, renamed),
             (&rename, Some(&stale), None, Err(PetRejection::Outdated)),
-            (&same, None, Some(Claim::Reserved), Ok(Decision::Unchanged)),
+            (&same, None, Some(Claim::Reserved), Ok(before.clone())),
             (
                 &same,
                 Some(&stale),
@@ -308,9 +298,9 @@ mod tests {
                 &sell,
                 None,
                 None,
-                Ok(Decision::Update(pet("Rex", Some(Sold)))),
+                Ok(pet("Rex", Some(Sold))),
             ),
-            (&clear, None, None, Ok(Decision::Update(pet("Rex", None)))),
+            (&clear, None, None, Ok(pet("Rex", None))),
             (&rename, None, Some(Claim::Sold), renamed_again),
             (&clear, None, Some(Claim::Sold), Err(PetRejection::Sold)),
         ] {

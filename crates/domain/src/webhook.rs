@@ -95,7 +95,8 @@ pub enum WebhookRejection {
 recorded_rejection!(WebhookRejection {
     NoSuchWebhook = "no_such_webhook",
     TooMany = "too_many_webhooks",
-    MissingScope(_) = not recorded,
+} not recorded {
+    MissingScope,
 });
 
 /// The delivery state of a webhook.
@@ -232,9 +233,9 @@ impl FromObject for NewWebhook {
         let types = object.get("types").map(EventTypes::from_json);
         let description = object.get("description").filter(|value| !value.is_null());
         all_valid! { Self;
-            url: url.map_err(one),
-            types: types.transpose().map_err(one),
-            description: description.map(Description::from_json).transpose().map_err(one),
+            url: url,
+            types: types.transpose(),
+            description: description.map(Description::from_json).transpose(),
         }
     }
 }
@@ -298,11 +299,10 @@ impl FromObject for WebhookChange {
             .map(|value| WebhookUrl::from_json(Some(value)));
         let is_enabled = object.get("state").map(is_enabled);
         all_valid! { Self;
-            url: url.transpose().map_err(one),
-            types: Patch::read(object.get("types"), EventTypes::from_json).map_err(one),
-            description: Patch::read(object.get("description"), Description::from_json)
-                .map_err(one),
-            is_enabled: is_enabled.transpose().map_err(one),
+            url: url.transpose(),
+            types: Patch::read(object.get("types"), EventTypes::from_json),
+            description: Patch::read(object.get("description"), Description::from_json),
+            is_enabled: is_enabled.transpose(),
         }
     }
 }

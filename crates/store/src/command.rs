@@ -47,6 +47,10 @@ pub(super) trait Command: Send + 'static {
     type Output: Send + 'static;
     type Rejection: RecordedRejection;
 
+    fn lane(&self) -> Lane {
+        Self::LANE
+    }
+
     /// Adds the rows that decide the command, and the number of new ids. A pet comes with the
     /// order that claims it, an order with its pet.
     fn keys(&self, keys: &mut Keys);
@@ -252,7 +256,7 @@ fn replay<T, R: RecordedRejection>(
     }
     match (record.outcome.as_str(), record.resource_id) {
         (SUCCEEDED, Some(id)) => Ok(Reply::Replayed(Ok(id))),
-        (code, _) => match R::from_code(code) {
+        (code, id) => match R::from_record(code, id) {
             Some(rejection) => Ok(Reply::Replayed(Err(rejection))),
             None => Err(Error::Internal(Arc::new(UnknownOutcome(code.into())))),
         },
@@ -266,8 +270,10 @@ fn record<R: RecordedRejection>(
 ) {
     let (outcome, resource_id) = match outcome {
         Ok(id) => (SUCCEEDED, Some(id)),
-        Err(rejection) if rejection.is_recorded() => (rejection.code(), None),
-        Err(_) => return,
+        Err(rejection) => match rejection.code() {
+            Some(code) => (code, rejection.resource_id()),
+            None => return,
+        },
     };
     let record = IdempotencyRecord {
         api_key_id: request.api_key_id,
@@ -288,15 +294,11 @@ fn record<R: RecordedRejection>(
 pub(super) struct NotFound;
 
 impl RecordedRejection for NotFound {
-    fn code(self) -> &'static str {
-        "not_found"
+    fn code(&self) -> Option<&'static str> {
+        None
     }
 
-    fn is_recorded(self) -> bool {
-        false
-    }
-
-    fn from_code(_: &str) -> Option<Self> {
+    fn from_record(_: &str, _: Option<i64>) -> Option<Self> {
         None
     }
 }

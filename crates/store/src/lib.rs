@@ -305,10 +305,11 @@ impl Store {
         command: C,
         request: Option<IdempotentRequest>,
     ) -> CommandResult<C> {
+        let lane = command.lane();
         let (queued, result) = QueuedCommand::queue(command, api_key_id, request);
         let limit = match self {
             Self::Sqlite(db) => db.enqueue(queued)?,
-            Self::Postgres(db) => db.enqueue(queued, C::LANE)?,
+            Self::Postgres(db) => db.enqueue(queued, lane)?,
         };
         wait(result, limit, Error::OutcomeUnknown, Error::OutcomeUnknown).await
     }

@@ -11,7 +11,8 @@ use super::{
 };
 use domain::{
     order::{Order, OrderFilter},
-    page::{Filter, ListQuery, Position, Sort, Status},
+    members::Choice,
+    page::{Filter, ListQuery, Position, Sort},
     pet::{NamePrefix, Pet, PetFilter, PetStatus},
     webhook::{
         WebhookId,
@@ -43,7 +44,7 @@ pub(super) struct Select {
 }
 
 impl Select {
-    /// Selects pets by a filter without ids. PostgreSQL has an index by category and status.
+    /// Selects pets by a filter without ids and microchip. PostgreSQL has an index by category and status.
     /// SQLite has one for each, because every change of a status would have to change a common
     /// index too: `walk_status` chooses between them if there are both filters.
     pub(super) fn pets(query: &ListQuery<PetFilter>, dialect: Dialect, walk_status: bool) -> Self {
@@ -52,6 +53,7 @@ impl Select {
             category_id,
             name,
             ids: _,
+            microchip: _,
         } = &query.filter;
         let category = category_id.map(|id| ("category_id", Value::Int(id)));
         let status = status.map(|status| ("status", Value::text(status.as_str())));

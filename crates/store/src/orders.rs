@@ -13,9 +13,11 @@ use super::{
 use domain::{
     event::EventType,
     idempotency::{Idempotent, IdempotentRequest},
-    order::{NewOrder, Order, OrderFilter, OrderId, OrderRejection, Transition},
+    order::{
+        Order, OrderChange, OrderFilter, OrderId, OrderRejection, PlaceOrderRequest, Transition,
+    },
     page::{ListQuery, Page},
-    pet::{Pet, PetId, PetStatus},
+    pet::{Pet, PetStatus},
 };
 
 /// The maximum number of orders that expire at a time.
@@ -28,7 +30,7 @@ statements! {
 }
 
 struct PlaceOrder {
-    pet_id: PetId,
+    request: PlaceOrderRequest,
     reserve_for: Option<SignedDuration>,
 }
 
@@ -37,7 +39,7 @@ impl Command for PlaceOrder {
     type Rejection = OrderRejection;
 
     fn keys(&self, keys: &mut Keys) {
-        keys.pets.push(self.pet_id);
+        keys.pets.push(self.request.pet_id);
         keys.draw(Sequence::Orders, 1);
     }
 
@@ -45,7 +47,7 @@ impl Command for PlaceOrder {
         let pet = draft
             .tables
             .pets
-            .get(&self.pet_id)
+            .get(&self.request.pet_id)
             .ok_or(OrderRejection::NoSuchPet)?;
         if pet.status != Some(PetStatus::Available) || draft.claims.contains_key(&pet.id) {
             return Err(OrderRejection::PetNotAvailable);
@@ -54,8 +56,11 @@ impl Command for PlaceOrder {
             status: Some(PetStatus::Pending),
             ..pet.clone()
         };
-        let new = NewOrder::new(self.pet_id, draft.times.now, self.reserve_for);
-        let order = new.with_id(OrderId::from_store(draft.new_id(Sequence::Orders)));
+        let mut request = self.request.clone();
+        request.price = request.price.or_else(|| pet.price.clone());
+        let now = draft.times.now;
+        let id = OrderId::from_store(draft.new_id(Sequence::Orders));
+        let order = request.into_order(id, now, self.reserve_for);
         draft.put(order.clone());
         draft.put(reserved);
         Ok(order)
@@ -77,6 +82,9 @@ impl Command for TransitionOrder {
 
     fn keys(&self, keys: &mut Keys) {
         keys.orders.push(self.id);
+        if self.transition == Transition::Return {
+            keys.returned_orders.push(self.id);
+        }
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> OrderResult {
@@ -93,18 +101,50 @@ impl Command for TransitionOrder {
         if pet.is_none() && self.transition == Transition::Return {
             return Err(self.transition.rejection());
         }
-        draft.put(after.clone());
         if let Some(pet) = pet {
-            draft.put(Pet {
+            let pet = Pet {
                 status: Some(self.transition.pet_status()),
                 ..pet
-            });
+            };
+            if let Some(holder) = draft.microchip_holder(&pet) {
+                return Err(OrderRejection::MicrochipTaken(holder));
+            }
+            draft.put(after.clone());
+            draft.put(pet);
+        } else {
+            draft.put(after.clone());
         }
         Ok(after)
     }
 
     fn resource_id(order: &Order) -> i64 {
         order.id.get()
+    }
+}
+
+struct UpdateOrder {
+    id: OrderId,
+    change: OrderChange,
+    expected: Option<Order>,
+}
+
+impl Command for UpdateOrder {
+    type Output = Order;
+    type Rejection = OrderRejection;
+
+    fn keys(&self, keys: &mut Keys) {
+        keys.orders.push(self.id);
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> OrderResult {
+        let before = draft.tables.orders.get(&self.id);
+        let before = before.ok_or(OrderRejection::NoSuchOrder)?;
+        let now = draft.times.now;
+        let after = self.change.decide(before, self.expected.as_ref(), now)?;
+        if after != *before {
+            draft.put(after.clone());
+        }
+        Ok(after)
     }
 }
 
@@ -135,11 +175,18 @@ impl Command for ExpireOrder {
     }
 }
 
-/// The pet of an order changes with it, so that it never counts as appended.
+/// The pet of an order changes with it, so that it never counts as appended. The buyer is not
+/// logged.
 impl Stored for Order {
-    fn event(_: Option<&Self>, after: Option<&Self>) -> Option<LoggedChange> {
+    fn event(before: Option<&Self>, after: Option<&Self>) -> Option<LoggedChange> {
         let order = after?;
-        LoggedChange::new(EventType::of_order(order.status), order.id.get(), order)
+        let is_correction = before.is_some_and(|before| before.status == order.status);
+        let kind = if is_correction {
+            EventType::OrderUpdated
+        } else {
+            EventType::of_order(order.status)
+        };
+        LoggedChange::new(kind, order.id.get(), &order.clone().without_buyer())
     }
 }
 
@@ -149,15 +196,15 @@ impl Store {
     pub async fn order_place(
         &self,
         api_key_id: i64,
-        pet_id: PetId,
+        request: PlaceOrderRequest,
         reserve_for: Option<SignedDuration>,
-        request: Option<IdempotentRequest>,
+        idempotent: Option<IdempotentRequest>,
     ) -> Result<Idempotent<OrderResult>, Error> {
         let place = PlaceOrder {
-            pet_id,
+            request,
             reserve_for,
         };
-        let reply = self.execute(Some(api_key_id), place, request).await?;
+        let reply = self.execute(Some(api_key_id), place, idempotent).await?;
         self.order_result(reply, Order::into_placed).await
     }
 
@@ -175,6 +222,23 @@ impl Store {
         let reply = self.execute(Some(api_key_id), command, request).await?;
         self.order_result(reply, |order| order.into_changed_by(transition))
             .await
+    }
+
+    /// Corrects the details of a sale, or erases the buyer, and returns the order. With
+    /// `expected`, the order must still have that value.
+    pub async fn order_update(
+        &self,
+        api_key_id: i64,
+        id: OrderId,
+        change: OrderChange,
+        expected: Option<Order>,
+    ) -> Result<OrderResult, Error> {
+        let update = UpdateOrder {
+            id,
+            change,
+            expected,
+        };
+        self.execute_once(Some(api_key_id), update).await
     }
 
     /// Returns the order that was changed. For a retry it is read, and `as_recorded` restores

@@ -1,7 +1,5 @@
 //! Pets: the commands that change them, and reads.
 
-use std::convert::Infallible;
-
 use super::{
     Error, Store,
     command::{Command, Draft, Lane, Reply},
@@ -13,7 +11,8 @@ use domain::{
     event::EventType,
     idempotency::{Idempotent, IdempotentRequest},
     page::{ListQuery, Page},
-    pet::{Decision, NewPet, Pet, PetChange, PetFilter, PetId, PetRejection, decide_deletion},
+    members::Patch,
+    pet::{NewPet, Pet, PetChange, PetFilter, PetId, PetRejection, decide_deletion},
 };
 
 statements! {
@@ -23,19 +22,28 @@ statements! {
 struct CreatePet(NewPet);
 
 impl Command for CreatePet {
-    const LANE: Lane = Lane::Create;
-
     type Output = Pet;
-    /// A valid pet is always created.
-    type Rejection = Infallible;
+    type Rejection = PetRejection;
+
+    /// Only a pet with a microchip can be rejected, by what is read.
+    fn lane(&self) -> Lane {
+        match self.0.microchip {
+            Some(_) => Lane::Change,
+            None => Lane::Create,
+        }
+    }
 
     fn keys(&self, keys: &mut Keys) {
         keys.draw(Sequence::Pets, 1);
+        keys.microchips.extend(self.0.microchip.clone());
     }
 
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Pet, Infallible> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Pet, PetRejection> {
         let id = PetId::from_store(draft.new_id(Sequence::Pets));
         let pet = self.0.clone().with_id(id);
+        if let Some(holder) = draft.microchip_holder(&pet) {
+            return Err(PetRejection::MicrochipTaken(holder));
+        }
         draft.put(pet.clone());
         Ok(pet)
     }
@@ -57,6 +65,12 @@ impl Command for UpdatePet {
 
     fn keys(&self, keys: &mut Keys) {
         keys.pets.push(self.id);
+        if let Patch::Set(microchip) = &self.change.microchip {
+            keys.microchips.push(microchip.clone());
+        }
+        if self.change.status != Patch::Keep {
+            keys.unsold_pets.push(self.id);
+        }
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Pet, PetRejection> {
@@ -67,13 +81,16 @@ impl Command for UpdatePet {
             .ok_or(PetRejection::NoSuchPet)?
             .clone();
         let claim = draft.claims.get(&self.id).copied();
-        match self.change.decide(&before, self.expected.as_ref(), claim)? {
-            Decision::Unchanged => Ok(before),
-            Decision::Update(after) => {
-                draft.put(after.clone());
-                Ok(after)
+        let after = self
+            .change
+            .decide(&before, self.expected.as_ref(), claim)?;
+        if after != before {
+            if let Some(holder) = draft.microchip_holder(&after) {
+                return Err(PetRejection::MicrochipTaken(holder));
             }
+            draft.put(after.clone());
         }
+        Ok(after)
     }
 }
 
@@ -121,14 +138,15 @@ impl Store {
         api_key_id: i64,
         new: NewPet,
         request: Option<IdempotentRequest>,
-    ) -> Result<Idempotent<Pet>, Error> {
+    ) -> Result<Idempotent<Result<Pet, PetRejection>>, Error> {
         let retried = request.is_some().then(|| new.clone());
         let reply = self.execute(Some(api_key_id), CreatePet(new), request);
         Ok(match (reply.await?, retried) {
-            (Reply::Executed(Ok(pet)), _) => Idempotent::Executed(pet),
+            (Reply::Executed(created), _) => Idempotent::Executed(created),
             (Reply::Replayed(Ok(id)), Some(new)) => {
-                Idempotent::Replayed(new.with_id(PetId::from_store(id)))
+                Idempotent::Replayed(Ok(new.with_id(PetId::from_store(id))))
             }
+            (Reply::Replayed(Err(rejection)), _) => Idempotent::Replayed(Err(rejection)),
             (Reply::Replayed(Ok(_)), None) | (Reply::KeyReused, _) => Idempotent::KeyReused,
         })
     }

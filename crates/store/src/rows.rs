@@ -225,6 +225,12 @@ macro_rules! tables {
             $(pub(super) $table: Vec<<$type as Keyed>::Key>,)+
             /// Folded names, to find the categories that have them.
             pub(super) category_names: Vec<String>,
+            /// Microchips, to find the pets that have them and are not sold.
+            pub(super) microchips: Vec<Microchip>,
+            /// Pets, and orders of pets, that may be sold now and not afterwards: their microchips
+            /// are looked for, too.
+            pub(super) unsold_pets: Vec<PetId>,
+            pub(super) returned_orders: Vec<OrderId>,
             /// True if the number of webhooks is read. It does not change until the commit, as
             /// if locked.
             pub(super) counts_webhooks: bool,
@@ -236,7 +242,9 @@ macro_rules! tables {
             /// Returns true if nothing is read.
             pub(super) fn is_empty(&self) -> bool {
                 $(self.$table.is_empty() &&)+
-                self.category_names.is_empty() && !self.counts_webhooks
+                self.category_names.is_empty()
+                    && self.microchips.is_empty()
+                    && !self.counts_webhooks
             }
 
             /// Returns true if both have a row in common.

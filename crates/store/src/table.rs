@@ -326,6 +326,46 @@ macro_rules! columns {
     };
 }
 
+/// Declares how an object that may be absent is stored: a column for each of its members. If it
+/// is absent, they are null.
+macro_rules! optional_object {
+    ($(
+        $type:ident
+        required { $($required:ident: $Required:ty,)+ }
+        optional { $($optional:ident: $Optional:ty,)* }
+    )+) => {$(
+        impl $crate::table::Record for Option<$type> {
+            fn read<R: $crate::table::Row>(
+                columns: &mut $crate::table::Columns<'_, R>,
+            ) -> Result<Self, R::Error> {
+                $(let $required: Option<$Required> = columns.next()?;)+
+                $(let $optional: Option<$Optional> = columns.next()?;)*
+                match ($($required,)+) {
+                    ($(Some($required),)+) => Ok(Some($type { $($required,)+ $($optional,)* })),
+                    _ => Ok(None),
+                }
+            }
+        }
+
+        impl $crate::table::Group for Option<$type> {
+            fn columns(names: &'static str) -> Vec<$crate::table::Column> {
+                let kinds = [
+                    $(<$Required as $crate::table::Field>::KIND,)+
+                    $(<$Optional as $crate::table::Field>::KIND,)*
+                ];
+                let columns = names.split(", ").zip(kinds);
+                columns.map(|(name, kind)| $crate::table::Column { name, kind }).collect()
+            }
+
+            fn write<'a>(&'a self, put: &mut dyn FnMut($crate::table::Value<'a>)) {
+                use $crate::table::{Field, Value};
+                $(put(self.as_ref().map_or(Value::Null, |it| it.$required.to_value()));)+
+                $(put(self.as_ref().map_or(Value::Null, |it| it.$optional.to_value()));)*
+            }
+        }
+    )+};
+}
+
 /// Declares the table of a struct.
 macro_rules! table {
     (

@@ -14,10 +14,13 @@ use domain::{
     api_key::{ApiKey, ApiKeyLabel, KeyHash, KeyName, Scopes},
     category::{Category, CategoryId},
     event::{Event, EventData, EventId, EventType, EventTypes},
+    date::PastDate,
     import::{Import, ImportId},
+    members::Choice,
     order::{Order, OrderCounts, OrderId, OrderStatus},
-    page::Status,
-    pet::{Inventory, Pet, PetId, PetStatus, search_name},
+    party::{Buyer, Source},
+    pet::{Inventory, Metadata, Microchip, Pet, PetId, PetStatus, Sex, search_name},
+    price::{Amount, Currency, Price},
     text::Text,
     webhook::{
         Description, DisabledReason, Webhook, WebhookId, WebhookState,
@@ -34,6 +37,18 @@ table! {
         name,
         category_id,
         status,
+        breed,
+        sex,
+        birth_date,
+        color,
+        microchip,
+        price as "price_amount, price_currency",
+        description,
+        notes,
+        location,
+        acquired_on,
+        source as "source_name, source_address, source_licence",
+        metadata,
     }
     derived {
         search_name: Text = |pet: &Pet| String::from(search_name(pet.name.as_str())),
@@ -49,7 +64,22 @@ table! {
         updated_at,
         expires_at,
         completed_at,
+        buyer as "buyer_name, buyer_address, buyer_contact",
+        price as "price_amount, price_currency",
+        reference,
     }
+}
+
+optional_object! {
+    Price
+    required { amount: Amount, currency: Currency, }
+    optional {}
+    Source
+    required { name: Text<200>, }
+    optional { address: Text<200>, licence: Text<200>, }
+    Buyer
+    required { name: Text<200>, }
+    optional { address: Text<200>, contact: Text<200>, }
 }
 
 table! {
@@ -287,7 +317,7 @@ fn resource_of_row(kind: EventType, row: &str) -> Result<String, CorruptValue> {
     use EventType::*;
     let json = match kind {
         PetCreated | PetUpdated | PetDeleted => to_json(&from_json::<Pet>(row)?),
-        OrderPlaced | OrderCompleted | OrderCancelled | OrderReturned => {
+        OrderPlaced | OrderUpdated | OrderCompleted | OrderCancelled | OrderReturned => {
             to_json(&from_json::<Order>(row)?)
         }
         CategoryUpdated | CategoryDeleted => to_json(&from_json::<Category>(row)?),
@@ -455,6 +485,7 @@ fields! {
     OrderId: |it| Value::Int(it.get()), |int| Some(Self::from_store(int));
     CategoryId: |it| Value::Int(it.get()), |int| Some(Self::from_store(int));
     WebhookId: |it| Value::Int(it.get()), |int| Some(Self::from_store(int));
+    Amount: |it| Value::Int(it.get()), Self::new;
 }
 
 fields! {
@@ -462,6 +493,11 @@ fields! {
     String: |it| Value::text(it.as_str()), |text| Some(text.into_owned());
     CompactString: |it| Value::text(it.as_str()), |text| Some((&*text).into());
     PetStatus: |it| Value::text(it.as_str()), |text| Self::parse(&text).ok();
+    Sex: |it| Value::text(it.as_str()), |text| Self::parse(&text).ok();
+    PastDate: |it| Value::text(it.to_string()), |text| Self::from_store(&text);
+    Microchip: |it| Value::text(it.as_str()), |text| Some(Self::from_store(&text));
+    Currency: |it| Value::text(it.as_str()), |text| Self::parse(&text).ok();
+    Metadata: |it| Value::text(it.to_json()), |text| Self::from_store(&text);
     OrderStatus: |it| Value::text(it.as_str()), |text| Self::parse(&text).ok();
     EventType: |it| Value::text(it.as_str()), |text| Self::from_name(&text);
     EventTypes: |it| Value::text(it.to_store()), |text| Some(Self::from_store(&text));
@@ -483,7 +519,7 @@ fields! {
     ImportId: |it| it.0.to_value(), |bytes| Some(Self((&*bytes).try_into().ok()?));
 }
 
-impl<const MAX_CHARS: usize> Field for Text<MAX_CHARS> {
+impl<const MAX_CHARS: usize, const HAS_LINES: bool> Field for Text<MAX_CHARS, HAS_LINES> {
     const KIND: Kind = Kind::Text;
 
     fn to_value(&self) -> Value<'_> {

@@ -10,7 +10,7 @@ use super::tables::{Change, EventRow, Sequence, Tables};
 use domain::{
     category::CategoryId,
     order::OrderId,
-    pet::{Claim, PetId},
+    pet::{Claim, Microchip, Pet, PetId},
 };
 
 /// The times that commands are decided by.
@@ -66,6 +66,9 @@ pub(super) struct WorkingSet {
     /// The categories that have the names that were asked for, by their folded names. They
     /// are not locked: a unique index has the last word.
     pub(super) category_names: HashMap<String, CategoryId>,
+    /// The pets that have the microchips that were asked for, and are not sold. They are not
+    /// locked: a unique index has the last word.
+    pub(super) microchips: HashMap<Microchip, PetId>,
     /// The number of webhooks, if it was asked for.
     pub(super) webhook_count: i64,
     pub(super) events: Vec<EventRow>,
@@ -80,6 +83,12 @@ pub(super) struct WorkingSet {
 }
 
 impl WorkingSet {
+    /// Returns the other pet that has the microchip of a pet, if neither is sold.
+    pub(super) fn microchip_holder(&self, pet: &Pet) -> Option<PetId> {
+        let holder = self.microchips.get(pet.claimed_microchip()?).copied();
+        holder.filter(|holder| *holder != pet.id)
+    }
+
     pub(super) fn new(times: Times) -> Self {
         Self {
             times,
@@ -93,6 +102,12 @@ impl WorkingSet {
             return;
         }
         match &change {
+            Change::Pet(change) => {
+                self.microchips.retain(|_, pet| *pet != change.key);
+                let microchip = change.row.as_ref().and_then(Pet::claimed_microchip);
+                self.microchips
+                    .extend(microchip.map(|microchip| (microchip.clone(), change.key)));
+            }
             Change::Order(change) => {
                 if let Some(order) = &change.row {
                     match order.status.claim() {

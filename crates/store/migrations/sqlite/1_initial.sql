@@ -8,12 +8,29 @@ PRAGMA application_id = 1346720851;
 -- AUTOINCREMENT: ids are never reused, not even after a row is deleted.
 -- Ids stay below 2^53 so that JavaScript represents them exactly.
 -- search_name: the start of the name, case-folded by the program, for searches.
+-- birth_date and acquired_on: YYYY-MM-DD. price_amount: in the smallest unit of the currency.
+-- metadata: a JSON object of strings.
 CREATE TABLE pets (
-    id          INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id BETWEEN 1 AND 9007199254740991),
-    name        TEXT    NOT NULL,
-    search_name TEXT    NOT NULL,
-    category_id INTEGER NOT NULL,
-    status      TEXT    CHECK (status = 'available' OR status = 'pending' OR status = 'sold')
+    id             INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id BETWEEN 1 AND 9007199254740991),
+    name           TEXT    NOT NULL,
+    search_name    TEXT    NOT NULL,
+    category_id    INTEGER NOT NULL,
+    status         TEXT    CHECK (status = 'available' OR status = 'pending' OR status = 'sold'),
+    breed          TEXT,
+    sex            TEXT,
+    birth_date     TEXT,
+    color          TEXT,
+    microchip      TEXT,
+    price_amount   INTEGER,
+    price_currency TEXT,
+    description    TEXT,
+    notes          TEXT,
+    location       TEXT,
+    acquired_on    TEXT,
+    source_name    TEXT,
+    source_address TEXT,
+    source_licence TEXT,
+    metadata       TEXT
 ) STRICT;
 
 -- Keyset pagination of pets by status, by category and by name. An index ends with the
@@ -21,6 +38,11 @@ CREATE TABLE pets (
 CREATE INDEX pets_status_idx ON pets (status) WHERE status IS NOT NULL;
 CREATE INDEX pets_category_id_idx ON pets (category_id);
 CREATE INDEX pets_search_name_idx ON pets (search_name);
+
+-- Finds pets by their microchip, which is unique among those that are not sold.
+CREATE INDEX pets_microchip_idx ON pets (microchip) WHERE microchip IS NOT NULL;
+CREATE UNIQUE INDEX pets_unsold_microchip_key ON pets (microchip)
+    WHERE microchip IS NOT NULL AND status IS NOT 'sold';
 
 -- Names of category ids. Pets may have a category id without a name.
 -- folded_name: the whole name, case-folded by the program.
@@ -34,15 +56,22 @@ CREATE TABLE categories (
 -- pet_id: no foreign key, because an order outlives its pet.
 -- expires_at: when the reservation of the pet ends; null if it never does.
 -- completed_at: what updated_at was when the order was completed.
+-- The buyer is personal data. It is stored in these columns and nowhere else.
 CREATE TABLE orders (
-    id           INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id BETWEEN 1 AND 9007199254740991),
-    pet_id       INTEGER NOT NULL,
-    status       TEXT    NOT NULL CHECK (status = 'placed' OR status = 'completed'
-                                         OR status = 'cancelled' OR status = 'returned'),
-    created_at   INTEGER NOT NULL,
-    updated_at   INTEGER NOT NULL,
-    expires_at   INTEGER,
-    completed_at INTEGER
+    id             INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id BETWEEN 1 AND 9007199254740991),
+    pet_id         INTEGER NOT NULL,
+    status         TEXT    NOT NULL CHECK (status = 'placed' OR status = 'completed'
+                                           OR status = 'cancelled' OR status = 'returned'),
+    created_at     INTEGER NOT NULL,
+    updated_at     INTEGER NOT NULL,
+    expires_at     INTEGER,
+    completed_at   INTEGER,
+    buyer_name     TEXT,
+    buyer_address  TEXT,
+    buyer_contact  TEXT,
+    price_amount   INTEGER,
+    price_currency TEXT,
+    reference      TEXT
 ) STRICT;
 
 -- Keyset pagination of orders by status and by pet.

@@ -21,7 +21,7 @@ use domain::{
     category::Category,
     event::{Event, EventId},
     order::{Order, OrderStatus},
-    page::Status,
+    members::Choice,
     pet::{Pet, PetStatus, search_name},
     webhook::{secret::WebhookSecret, url::WebhookUrl},
 };

@@ -62,6 +62,13 @@ statements! {
          WHERE pet_id = ANY($1) AND status IN ('placed', 'completed')";
     CATEGORIES_BY_NAME(Texts) =
         "SELECT folded_name, id FROM categories WHERE folded_name = ANY($1)";
+    /// The pets that have a microchip and are not sold: of microchips, of pets that are sold,
+    /// and of the pets of orders.
+    MICROCHIP_HOLDERS(Texts, Ints, Ints) = "SELECT microchip, id FROM pets
+         WHERE status IS DISTINCT FROM 'sold' AND microchip = ANY($1 || ARRAY(
+             SELECT microchip FROM pets
+             WHERE status = 'sold' AND microchip IS NOT NULL
+                   AND id = ANY($2 || ARRAY(SELECT pet_id FROM orders WHERE id = ANY($3)))))";
     COUNT_WEBHOOKS() = "SELECT count_webhooks()";
 }
 
@@ -226,6 +233,23 @@ pub(super) async fn load(
             for row in rows {
                 let (name, id) = Record::from_row(row)?;
                 set.category_names.insert(name, id);
+            }
+            Ok(())
+        });
+    }
+    if !keys.microchips.is_empty()
+        || !keys.unsold_pets.is_empty()
+        || !keys.returned_orders.is_empty()
+    {
+        let microchips = keys.microchips.iter();
+        let microchips = microchips.map(|it| Value::text(it.as_str())).collect();
+        let mut named = vec![microchips];
+        named.extend(key_arrays::<Pet>(&keys.unsold_pets));
+        named.extend(key_arrays::<Order>(&keys.returned_orders));
+        reads.push(Step::arrays(&MICROCHIP_HOLDERS, named), |rows, set| {
+            for row in rows {
+                let (microchip, id) = Record::from_row(row)?;
+                set.microchips.insert(microchip, id);
             }
             Ok(())
         });

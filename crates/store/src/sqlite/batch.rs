@@ -19,7 +19,11 @@ use super::{
     events::last_sequence,
     read_row,
 };
-use domain::{category::Category, order::OrderStatus, pet::PetId};
+use domain::{
+    category::Category,
+    order::OrderStatus,
+    pet::{Pet, PetId},
+};
 
 statements! {
     /// Marks an id of a table as taken, though no row has it: ids are never reused.
@@ -30,6 +34,8 @@ statements! {
     /// The status of the order that claims a pet.
     CLAIM(Int) = "SELECT status FROM orders
                   WHERE pet_id = $1 AND status IN ('placed', 'completed')";
+    MICROCHIP_HOLDER(Text) = "SELECT id FROM pets
+                              WHERE microchip = $1 AND status IS NOT 'sold'";
     CATEGORY_BY_NAME(Text) = format!(
         "SELECT {} FROM categories WHERE folded_name = $1",
         columns::<Category>()
@@ -177,6 +183,18 @@ fn load(db: &Connection, keys: &Keys, set: &mut WorkingSet) -> rusqlite::Result<
         let named: Option<Category> = query_one(db, CATEGORY_BY_NAME.text(), [name], read_row)?;
         set.category_names
             .extend(named.map(|category| (name.clone(), category.id)));
+    }
+    let is_sold = |pet: &&Pet| pet.claimed_microchip().is_none();
+    let sold = set.tables.pets.iter().filter(is_sold);
+    let microchips: Vec<_> = sold
+        .filter_map(|pet| pet.microchip.clone())
+        .chain(keys.microchips.iter().cloned())
+        .collect();
+    for microchip in microchips {
+        let text = MICROCHIP_HOLDER.text();
+        let holder = query_one(db, text, [microchip.as_str()], read_row::<(PetId,)>)?;
+        set.microchips
+            .extend(holder.map(|(holder,)| (microchip, holder)));
     }
     if keys.counts_webhooks {
         let mut count = db.prepare_cached(COUNT_WEBHOOKS.text())?;
