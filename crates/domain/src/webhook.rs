@@ -388,7 +388,7 @@ mod tests {
     fn a_new_webhook_reports_every_error() {
         let url = r#""url":"https://example.com""#;
         let types = "types: must be an array of one or more of pet.created, pet.updated, \
-                     pet.deleted, order.placed, order.completed, order.cancelled, \
+                     pet.deleted, order.placed, order.updated, order.completed, order.cancelled, \
                      order.returned, category.updated, category.deleted, got";
         for (body, expected) in [
             ("{}".into(), "url: required; must be a URL".into()),
@@ -472,9 +472,9 @@ mod tests {
         let all = r#"{"url":"https://example.com"}"#;
         let orders = r#"{"url":"https://example.com","types":["order.placed","pet.created"]}"#;
         for (body, granted, expected) in [
-            (all, &[PetsRead, OrdersRead][..], Ok(9)),
+            (all, &[PetsRead, OrdersRead][..], Ok(10)),
             (all, &[PetsRead, OrdersWrite], Ok(5)),
-            (all, &[OrdersRead], Ok(4)),
+            (all, &[OrdersRead], Ok(5)),
             (all, &[PetsWrite, OrdersWrite], Err(PetsRead)),
             (orders, &[PetsRead, OrdersRead], Ok(2)),
             (orders, &[PetsRead], Err(OrdersRead)),
