@@ -4,7 +4,8 @@ use http::StatusCode;
 
 use super::{
     cache::{CacheKey, CachedRead},
-    error::{ApiError, INVALID_CATEGORY_ID, NO_SUCH_CATEGORY},
+    error::{ApiError, NO_SUCH_CATEGORY},
+    path::PathId,
     preconditions::{MAX_ATTEMPTS, Preconditions, Unmet, contention},
     request::{ApiRequest, RequestHead},
     response,
@@ -27,9 +28,13 @@ pub fn list_categories<'a>(
     }))
 }
 
-pub async fn put_category(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+pub async fn put_category(
+    api: &Api,
+    mut request: ApiRequest<'_>,
+    id: PathId<CategoryId>,
+) -> Result<Response, ApiError> {
     let NewCategory { name } = request.json().await?;
-    let id = request.id(CategoryId::parse, INVALID_CATEGORY_ID)?;
+    let id = id?;
     let preconditions = request.preconditions();
     for _ in 0..MAX_ATTEMPTS {
         let expected = match preconditions.is_empty() {
@@ -60,8 +65,12 @@ pub async fn put_category(api: &Api, mut request: ApiRequest<'_>) -> Result<Resp
     Err(contention(CHANGED_TOO_OFTEN))
 }
 
-pub async fn delete_category(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let id = request.id(CategoryId::parse, INVALID_CATEGORY_ID)?;
+pub async fn delete_category(
+    api: &Api,
+    request: ApiRequest<'_>,
+    id: PathId<CategoryId>,
+) -> Result<Response, ApiError> {
+    let id = id?;
     let preconditions = request.preconditions();
     for _ in 0..MAX_ATTEMPTS {
         let expected = match preconditions.depend_on_state() {

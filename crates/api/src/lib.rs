@@ -28,6 +28,7 @@ mod middleware;
 mod openapi;
 mod operation;
 mod orders;
+mod path;
 mod pets;
 mod preconditions;
 mod prefer;

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::{
     cache::{CacheKey, CachedRead},
     error::{ApiError, NO_SUCH_PET},
+    path::PathId,
     preconditions::{MAX_ATTEMPTS, Preconditions, Unmet, contention},
     request::{ApiRequest, RequestHead},
     response::{self, CachedResponse, Invalidation},
@@ -34,9 +35,13 @@ pub async fn create_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Respon
     response::idempotent(created, |pet| api.links.created("pets", pet.id.get(), &pet))
 }
 
-pub async fn update_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+pub async fn update_pet(
+    api: &Api,
+    mut request: ApiRequest<'_>,
+    id: PathId<PetId>,
+) -> Result<Response, ApiError> {
     let change = request.merge_patch::<PetChange>().await?;
-    let id = request.id(PetId::parse, NO_SUCH_PET)?;
+    let id = id?;
     for _ in 0..MAX_ATTEMPTS {
         let expected = expected_pet(api, id, request.preconditions()).await?;
         match api
@@ -52,8 +57,12 @@ pub async fn update_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Respon
     Err(contention(CHANGED_TOO_OFTEN))
 }
 
-pub async fn delete_pet(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let id = request.id(PetId::parse, NO_SUCH_PET)?;
+pub async fn delete_pet(
+    api: &Api,
+    request: ApiRequest<'_>,
+    id: PathId<PetId>,
+) -> Result<Response, ApiError> {
+    let id = id?;
     for _ in 0..MAX_ATTEMPTS {
         let expected = expected_pet(api, id, request.preconditions()).await?;
         match api
@@ -96,7 +105,11 @@ const CHANGED_TOO_OFTEN: &str =
     "the pet is being changed too often; nothing was changed, retry later";
 
 /// Deprecated on 5 December 2025, removed on 5 December 2030.
-pub fn get_pet<'a>(api: &'a Api, request: &RequestHead<'_>) -> Result<CachedRead<'a>, ApiError> {
+pub fn get_pet<'a>(
+    api: &'a Api,
+    request: &RequestHead<'_>,
+    id: PathId<PetId>,
+) -> Result<CachedRead<'a>, ApiError> {
     let deprecated = |response| api.links.deprecated(response);
     let error = |error: ApiError| {
         let response = deprecated(error.response());
@@ -107,7 +120,7 @@ pub fn get_pet<'a>(api: &'a Api, request: &RequestHead<'_>) -> Result<CachedRead
         return error(ApiError::OperationRemoved);
     }
     request.reject_unknown_parameters()?;
-    let id = match request.id(PetId::parse, NO_SUCH_PET) {
+    let id = match id {
         Ok(id) => id,
         Err(not_found) => return error(not_found),
     };

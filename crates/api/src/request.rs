@@ -6,7 +6,6 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -14,7 +13,7 @@ use super::{
     auth::Authorized,
     context::{RequestContext, Wait},
     error::ApiError,
-    operation::{Operation, PathParameters},
+    operation::Operation,
     preconditions::Preconditions,
 };
 use domain::{
@@ -41,14 +40,12 @@ pub struct RequestHead<'a> {
     pub authorized: Authorized,
     /// True if unknown parameters and members are rejected.
     is_strict: bool,
-    path_parameters: PathParameters<'a>,
 }
 
 impl<'a> RequestHead<'a> {
     pub fn new(
         head: &'a Parts,
         operation: &'static Operation,
-        path_parameters: PathParameters<'a>,
         authorized: Authorized,
         is_strict: bool,
     ) -> Self {
@@ -57,7 +54,6 @@ impl<'a> RequestHead<'a> {
             operation,
             authorized,
             is_strict,
-            path_parameters,
         }
     }
 
@@ -90,27 +86,6 @@ impl<'a> RequestHead<'a> {
     pub fn list_query<F: Filter>(&self) -> Result<ListQuery<F>, ApiError> {
         let query = self.head.uri.query().unwrap_or("");
         ListQuery::parse(query).map_err(ApiError::InvalidParameter)
-    }
-
-    /// Returns the first id in the path. A malformed one is treated as unknown.
-    pub fn id<T>(
-        &self,
-        parse: fn(&str) -> Option<T>,
-        not_found: &'static str,
-    ) -> Result<T, ApiError> {
-        self.path_parameter(0, parse, not_found)
-    }
-
-    /// Returns an id in the path, by its position among the path parameters.
-    pub fn path_parameter<T>(
-        &self,
-        index: usize,
-        parse: fn(&str) -> Option<T>,
-        not_found: &'static str,
-    ) -> Result<T, ApiError> {
-        let text = percent_decode_str(self.path_parameters[index]).decode_utf8();
-        let value = text.ok().and_then(|text| parse(&text));
-        value.ok_or(ApiError::NotFound(not_found))
     }
 
     pub fn preconditions(&self) -> Preconditions<'a> {
@@ -156,9 +131,8 @@ impl<'a> ApiRequest<'a> {
             authorized,
             in_flight,
         } = admitted;
-        let parameters = operation.match_path(head.uri.path()).unwrap_or_default();
         Self {
-            head: RequestHead::new(head, operation, parameters, authorized, context.is_strict),
+            head: RequestHead::new(head, operation, authorized, context.is_strict),
             in_flight,
             body: Some(body),
             wait: &mut context.wait,

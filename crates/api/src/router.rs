@@ -13,6 +13,7 @@ use super::{
     context::RequestContext,
     docs,
     error::ApiError,
+    path::IdPositions,
     prefer,
     request::{Admitted, ApiRequest, RequestHead},
     routes::{self, AsyncHandler, Handler, Match},
@@ -35,7 +36,7 @@ pub enum Pending<'a> {
     ApiKey(KeyHash),
     /// A response that is not cached.
     Read(BoxFuture<'a, ReadResult>, InFlight<'a>),
-    Handler(AsyncHandler, Admitted<'a>),
+    Handler(AsyncHandler, IdPositions, Admitted<'a>),
 }
 
 /// Responds to a request, as far as that is possible without waiting. The contract and everything
@@ -85,8 +86,9 @@ fn dispatch<'a>(
     head: &Parts,
     context: &mut RequestContext,
 ) -> Result<Routed<'a>, ApiError> {
-    let (route, parameters) = match routes::find(&head.method, head.uri.path()) {
-        Match::Found(route, parameters) => (route, parameters),
+    let path = head.uri.path();
+    let (route, positions) = match routes::find(&head.method, path) {
+        Match::Found(route, positions) => (route, positions),
         Match::MethodNotAllowed(allow) => return Err(ApiError::MethodNotAllowed(allow.into())),
         Match::NotFound => return Err(NO_SUCH_PATH),
     };
@@ -94,14 +96,14 @@ fn dispatch<'a>(
     context.operation = Some(operation);
     let authorized = api.auth.authorize(caller, operation)?;
     let in_flight = api.admission.admit()?;
-    let request = RequestHead::new(head, operation, parameters, authorized, context.is_strict);
+    let request = RequestHead::new(head, operation, authorized, context.is_strict);
     // An operation that was removed reports that first.
     if !operation.is_deprecated() {
         request.reject_unknown_parameters()?;
     }
     match route.handler {
         Handler::Respond(respond) => respond(api, &request).map(Routed::Response),
-        Handler::Read(read) => match read(api, &request)? {
+        Handler::Read(read) => match read(api, &request, positions.ids(path))? {
             CachedRead::Ready(cached) => cached.respond(&head.headers).map(Routed::Response),
             CachedRead::Pending(read) => Ok(Routed::Pending(Pending::Read(read, in_flight))),
         },
@@ -111,7 +113,9 @@ fn dispatch<'a>(
                 authorized: request.authorized,
                 in_flight,
             };
-            Ok(Routed::Pending(Pending::Handler(handler, admitted)))
+            Ok(Routed::Pending(Pending::Handler(
+                handler, positions, admitted,
+            )))
         }
     }
 }
@@ -129,8 +133,9 @@ impl Pending<'_> {
             // Boxed, because its future is larger than the others.
             Self::Readiness => Box::pin(api.health.ready()).await,
             Self::Read(read, _in_flight) => read.await?.respond(&head.headers),
-            Self::Handler(handler, admitted) => {
-                handler(api, ApiRequest::new(admitted, head, body, context)).await
+            Self::Handler(handler, positions, admitted) => {
+                let request = ApiRequest::new(admitted, head, body, context);
+                handler(api, request, positions.ids(head.uri.path())).await
             }
             Self::ApiKey(hash) => {
                 let caller = api.auth.authenticate_new(hash, context).await?;

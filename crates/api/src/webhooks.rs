@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::{
     error::{ApiError, NO_SUCH_DELIVERY, NO_SUCH_WEBHOOK},
+    path::PathId,
     request::ApiRequest,
     response::{self, to_json},
     state::Api,
@@ -143,14 +144,22 @@ pub async fn list_webhooks(api: &Api, request: ApiRequest<'_>) -> Result<Respons
     ))
 }
 
-pub async fn get_webhook(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let stored = find(api, request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?).await?;
+pub async fn get_webhook(
+    api: &Api,
+    _request: ApiRequest<'_>,
+    id: PathId<WebhookId>,
+) -> Result<Response, ApiError> {
+    let stored = find(api, id?).await?;
     Ok(respond(api, &stored))
 }
 
-pub async fn update_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+pub async fn update_webhook(
+    api: &Api,
+    mut request: ApiRequest<'_>,
+    id: PathId<WebhookId>,
+) -> Result<Response, ApiError> {
     let change = request.merge_patch::<WebhookChange>().await?;
-    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
+    let id = id?;
     if let Some(url) = &change.url {
         check_url(api, url)?;
     }
@@ -166,8 +175,12 @@ pub async fn update_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Re
     Ok(respond(api, &stored))
 }
 
-pub async fn delete_webhook(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
+pub async fn delete_webhook(
+    api: &Api,
+    request: ApiRequest<'_>,
+    id: PathId<WebhookId>,
+) -> Result<Response, ApiError> {
+    let id = id?;
     let met = request.preconditions().evaluate_untagged();
     unless_missing(api, id, met).await?;
     let existed = api.store.webhook_delete(id).await?;
@@ -181,9 +194,10 @@ pub async fn delete_webhook(api: &Api, request: ApiRequest<'_>) -> Result<Respon
 pub async fn rotate_webhook_secret(
     api: &Api,
     mut request: ApiRequest<'_>,
+    id: PathId<WebhookId>,
 ) -> Result<Response, ApiError> {
     let idempotency = request.idempotency_key().await?;
-    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
+    let id = id?;
     let met = request.preconditions().evaluate_post(false);
     unless_missing(api, id, met).await?;
     let request_id = idempotency.as_ref().map(IdempotentRequest::id);
@@ -224,8 +238,12 @@ const SECRET_REPLACED: &str = "the secret in the first response to this request 
 
 /// Sends a test message to the receiver immediately and responds with the outcome. It has no
 /// effect on the webhook.
-pub async fn test_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
+pub async fn test_webhook(
+    api: &Api,
+    mut request: ApiRequest<'_>,
+    id: PathId<WebhookId>,
+) -> Result<Response, ApiError> {
+    let id = id?;
     let stored = find(api, id).await?;
     request.ensure_readable(stored.webhook.types)?;
     request.preconditions().evaluate_post(false)?;
@@ -250,9 +268,13 @@ pub async fn test_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Resp
 }
 
 /// Moves a webhook to continue after another event, or with the next one that happens.
-pub async fn replay_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+pub async fn replay_webhook(
+    api: &Api,
+    mut request: ApiRequest<'_>,
+    id: PathId<WebhookId>,
+) -> Result<Response, ApiError> {
     let ReplayRequest { after } = request.json().await?;
-    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
+    let id = id?;
     find(api, id).await?;
     request.preconditions().evaluate_post(false)?;
     let position = match after {
@@ -268,9 +290,13 @@ pub async fn replay_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Re
     Ok(accepted(respond(api, &stored)))
 }
 
-pub async fn list_deliveries(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+pub async fn list_deliveries(
+    api: &Api,
+    request: ApiRequest<'_>,
+    id: PathId<WebhookId>,
+) -> Result<Response, ApiError> {
     let query = request.list_query::<DeliveryFilter>()?;
-    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
+    let id = id?;
     find(api, id).await?;
     let page = api.store.delivery_list(id, query.clone()).await?;
     let path = format!("webhooks/{}/deliveries", id.get());
@@ -282,11 +308,16 @@ pub async fn list_deliveries(api: &Api, request: ApiRequest<'_>) -> Result<Respo
     ))
 }
 
-pub async fn retry_delivery(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
+pub async fn retry_delivery(
+    api: &Api,
+    request: ApiRequest<'_>,
+    id: PathId<WebhookId>,
+    event: PathId<EventId>,
+) -> Result<Response, ApiError> {
+    let id = id?;
     let stored = find(api, id).await?;
     request.ensure_readable(stored.webhook.types)?;
-    let event = request.path_parameter(1, EventId::parse, NO_SUCH_DELIVERY)?;
+    let event = event?;
     request.preconditions().evaluate_post(false)?;
     if stored.webhook.state != WebhookState::Enabled {
         return Err(ApiError::WebhookDisabled);
