@@ -12,8 +12,8 @@ use sha2::{Digest, Sha256};
 
 use super::{
     compression::{self, ACCEPT_ENCODING, Coding, MIN_COMPRESSED, set_coding},
-    error::{ApiError, JSON},
-    headers::reserve_common_headers,
+    error::ApiError,
+    headers::{JSON, reserve_common_headers},
     openapi::PublicUrl,
     preconditions::{Preconditions, Unmet},
 };
