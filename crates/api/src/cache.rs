@@ -13,8 +13,8 @@ use quick_cache::{Weighter, sync::Cache};
 use tokio::time::{Instant, error::Elapsed, timeout};
 
 use super::{
+    cached_response::{CachedResponse, Invalidation},
     error::ApiError,
-    response::{CachedResponse, Invalidation},
 };
 use domain::{
     category::CategoryFilter,

@@ -2,10 +2,11 @@
 
 use super::{
     cache::{CacheKey, CachedRead},
+    cached_response::{CachedResponse, Invalidation},
     error::{ApiError, NO_SUCH_ORDER},
     path::PathId,
     request::{ApiRequest, RequestHead},
-    response::{self, CachedResponse, Invalidation},
+    response,
     state::Api,
 };
 use domain::order::{OrderFilter, OrderId, PlaceOrderRequest, Transition};

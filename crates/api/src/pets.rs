@@ -6,11 +6,12 @@ use jiff::Timestamp;
 
 use super::{
     cache::{CacheKey, CachedRead},
+    cached_response::{CachedResponse, Invalidation},
     error::{ApiError, NO_SUCH_PET},
     path::PathId,
     preconditions::{MAX_ATTEMPTS, Preconditions, Unmet, contention},
     request::{ApiRequest, RequestHead},
-    response::{self, CachedResponse, Invalidation},
+    response,
     state::Api,
 };
 use domain::pet::{NewPet, Pet, PetChange, PetFilter, PetId, PetRejection};
