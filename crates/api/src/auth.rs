@@ -70,10 +70,10 @@ impl Authenticator {
             return Err(self.fail(AuthFailure::Malformed, context));
         }
         let has_budget = self.failed_auth.has_budget(context.client, context.started);
-        match has_budget && !self.keys.was_not_found(&hash) {
-            true => Ok(Authentication::NotCached(hash)),
-            false => Err(self.fail(AuthFailure::Unknown, context)),
+        if !has_budget || self.keys.was_not_found(&hash) {
+            return Err(self.fail(AuthFailure::Unknown, context));
         }
+        Ok(Authentication::NotCached(hash))
     }
 
     /// Like `authenticate`, after reading the keys from the database.
@@ -136,9 +136,10 @@ impl Authenticator {
 }
 
 fn ensure_granted(quota: Quota, kind: LimitKind) -> Result<(), ApiError> {
-    match quota.granted {
-        true => Ok(()),
-        false => Err(ApiError::RateLimited { kind, quota }),
+    if quota.granted {
+        Ok(())
+    } else {
+        Err(ApiError::RateLimited { kind, quota })
     }
 }
 

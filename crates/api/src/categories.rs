@@ -37,13 +37,12 @@ pub async fn put_category(
     let id = id?;
     let preconditions = request.preconditions();
     for _ in 0..MAX_ATTEMPTS {
-        let expected = match preconditions.is_empty() {
-            true => None,
-            false => {
-                let category = api.store.category_get(id).await?;
-                evaluate(preconditions, category.as_ref())?;
-                Some(category)
-            }
+        let expected = if preconditions.is_empty() {
+            None
+        } else {
+            let category = api.store.category_get(id).await?;
+            evaluate(preconditions, category.as_ref())?;
+            Some(category)
         };
         match api
             .store
@@ -73,14 +72,13 @@ pub async fn delete_category(
     let id = id?;
     let preconditions = request.preconditions();
     for _ in 0..MAX_ATTEMPTS {
-        let expected = match preconditions.depend_on_state() {
-            false => None,
-            true => {
-                let category = api.store.category_get(id).await?;
-                let category = category.ok_or(ApiError::NotFound(NO_SUCH_CATEGORY))?;
-                evaluate(preconditions, Some(&category))?;
-                Some(category)
-            }
+        let expected = if preconditions.depend_on_state() {
+            let found = api.store.category_get(id).await?;
+            let category = found.ok_or(ApiError::NotFound(NO_SUCH_CATEGORY))?;
+            evaluate(preconditions, Some(&category))?;
+            Some(category)
+        } else {
+            None
         };
         match api
             .store

@@ -29,9 +29,10 @@ impl Links {
     pub fn new(public_url: Option<&PublicUrl>, docs: bool) -> Self {
         let base = public_url.map_or("/v1".into(), PublicUrl::to_string);
         let root = base.strip_suffix("/v1").unwrap_or_default();
-        let (documentation, media_type) = match docs {
-            true => (format!("{root}/docs"), "text/html"),
-            false => (format!("{base}/openapi.yaml"), "application/yaml"),
+        let (documentation, media_type) = if docs {
+            (format!("{root}/docs"), "text/html")
+        } else {
+            (format!("{base}/openapi.yaml"), "application/yaml")
         };
         let deprecation = format!(
             "<{base}/pets>; rel=\"successor-version\", \
@@ -65,9 +66,10 @@ impl Links {
         // New items have the highest id, so an insert does not change a page that has a
         // next one.
         let is_before_new_items = query.sort == Sort::Asc && link.is_some();
-        let invalidation = match query.filter.is_sorted_by_id() && is_before_new_items {
-            true => Invalidation::OnUpdate,
-            false => Invalidation::OnAnyWrite,
+        let invalidation = if query.filter.is_sorted_by_id() && is_before_new_items {
+            Invalidation::OnUpdate
+        } else {
+            Invalidation::OnAnyWrite
         };
         CachedResponse::compressible(private_json(&page.items, link), invalidation)
     }

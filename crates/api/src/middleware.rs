@@ -65,13 +65,13 @@ fn respond<'a>(
     body: Incoming,
     response: Response,
 ) -> Either<Ready<Response>, BoxFuture<'a, Response>> {
-    match body.is_end_stream() {
-        true => Either::Left(ready(response)),
-        false => Either::Right(Box::pin(async move {
-            drop(body);
-            response
-        })),
+    if body.is_end_stream() {
+        return Either::Left(ready(response));
     }
+    Either::Right(Box::pin(async move {
+        drop(body);
+        response
+    }))
 }
 
 fn route<'a>(

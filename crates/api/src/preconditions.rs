@@ -67,10 +67,10 @@ impl<'a> Preconditions<'a> {
 
     /// Evaluates the preconditions for a resource that does not exist.
     pub fn evaluate_absent(self) -> Result<(), Unmet> {
-        match self.has(header::IF_MATCH) {
-            true => Err(Unmet::IfMatch),
-            false => Ok(()),
+        if self.has(header::IF_MATCH) {
+            return Err(Unmet::IfMatch);
         }
+        Ok(())
     }
 
     /// Evaluates the preconditions for a POST. Its target has no entity tag, so a tag matches

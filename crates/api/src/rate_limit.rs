@@ -117,11 +117,11 @@ impl Limiter {
     /// Charges a request that arrived at a time, if it is within the limit.
     pub fn charge(&self, arrival: &ArrivalTime, at: Instant) -> Quota {
         let quota = self.charge_at(arrival, at);
-        match quota.granted {
-            true => quota,
-            // Requests that arrived later may have been charged before this one.
-            false => self.charge_at(arrival, at.max(Instant::now())),
+        if quota.granted {
+            return quota;
         }
+        // Requests that arrived later may have been charged before this one.
+        self.charge_at(arrival, at.max(Instant::now()))
     }
 
     /// Charges work beyond that of a request, as long as this leaves half of the quota for

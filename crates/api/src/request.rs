@@ -204,9 +204,10 @@ impl<'a> ApiRequest<'a> {
 
     fn parse_object<T: FromObject>(&self, body: &[u8]) -> Result<T, ApiError> {
         let object = Object::parse(body)?;
-        let unknown = match self.is_strict {
-            true => describe_unknown("member", object.names(), T::MEMBERS),
-            false => None,
+        let unknown = if self.is_strict {
+            describe_unknown("member", object.names(), T::MEMBERS)
+        } else {
+            None
         };
         match (T::from_object(&object), unknown) {
             (Ok(value), None) => Ok(value),
@@ -295,9 +296,10 @@ async fn collect(mut body: Incoming) -> Result<Bytes, ApiError> {
 fn describe_unknown(kind: &str, names: Vec<&str>, known: &[&str]) -> Option<String> {
     let unknown = names.into_iter().filter(|name| !known.contains(name));
     let unknown: Vec<_> = unknown.map(quoted).collect();
-    let known = match known.is_empty() {
-        true => "none".into(),
-        false => known.join(", "),
+    let known = if known.is_empty() {
+        "none".into()
+    } else {
+        known.join(", ")
     };
     let names = unknown.join(", ");
     match unknown.len() {

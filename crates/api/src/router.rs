@@ -72,9 +72,10 @@ pub fn route<'a>(
             _ => return Err(NO_SUCH_PATH),
         },
     };
-    match is_read {
-        true => Ok(Routed::Response(response)),
-        false => Err(ApiError::READ_ONLY_PATH),
+    if is_read {
+        Ok(Routed::Response(response))
+    } else {
+        Err(ApiError::READ_ONLY_PATH)
     }
 }
 

@@ -147,9 +147,10 @@ pub fn find(method: &Method, path: &str) -> Match {
             ref other => other.as_str(),
         })
         .collect();
-    match methods.is_empty() {
-        true => Match::NotFound,
-        false => Match::MethodNotAllowed(methods.join(", ")),
+    if methods.is_empty() {
+        Match::NotFound
+    } else {
+        Match::MethodNotAllowed(methods.join(", "))
     }
 }
 

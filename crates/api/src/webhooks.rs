@@ -185,9 +185,10 @@ pub async fn delete_webhook(
     unless_missing(api, id, met).await?;
     let existed = api.store.webhook_delete(id).await?;
     api.webhooks.notify_changed();
-    match existed {
-        true => Ok(response::no_content()),
-        false => Err(ApiError::NotFound(NO_SUCH_WEBHOOK)),
+    if existed {
+        Ok(response::no_content())
+    } else {
+        Err(ApiError::NotFound(NO_SUCH_WEBHOOK))
     }
 }
 
