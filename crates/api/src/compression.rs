@@ -76,7 +76,9 @@ pub fn set_coding(response: &mut HeaderMap, coding: Coding) {
 /// Returns the coding that the client prefers (RFC 9110, section 12.5.3); on a tie, the one that
 /// comes first in `available`.
 pub fn negotiate(headers: &HeaderMap, available: &[Coding]) -> Option<Coding> {
-    let (mut best, mut best_weight, mut identity_weight) = (None, 0.0_f32, 0.0_f32);
+    let mut best = None;
+    let mut best_weight = 0.0_f32;
+    let mut identity_weight = 0.0_f32;
     let values = header_values(headers, header::ACCEPT_ENCODING);
     let values = values.filter_map(|value| value.to_str().ok());
     for coding in values.flat_map(|value| value.split(',')) {

@@ -297,10 +297,8 @@ mod tests {
         keys.clock = Clock::new(now.clone());
         let keys = Arc::new(keys);
         let secret = ApiKeySecret::generate();
-        let (new, hash) = (
-            NewApiKey::new("test".parse().unwrap(), now()),
-            secret.hash(),
-        );
+        let new = NewApiKey::new("test".parse().unwrap(), now());
+        let hash = secret.hash();
         keys.store.api_key_create(new, hash).await.unwrap();
         let recorded = async || {
             keys.flush_usage().await.unwrap();

@@ -77,7 +77,8 @@ impl FromStr for RateLimit {
             })
         };
         read().ok_or_else(|| {
-            let (most, got) = (Self::MAX_REQUESTS, quoted(text));
+            let most = Self::MAX_REQUESTS;
+            let got = quoted(text);
             let reason = format!(
                 "must be REQUESTS/WINDOW with 1 to {most} requests and a window of 1s to 24h, such as \
                  600/60s, 10/s or 1000/1h; got {got}"

@@ -225,7 +225,8 @@ mod tests {
         for (path, item) in contract["paths"].as_object().unwrap() {
             for (method, operation) in item.as_object().unwrap() {
                 if let Some(id) = operation["operationId"].as_str() {
-                    let (method, query) = (method.to_uppercase(), query_parameters(operation));
+                    let method = method.to_uppercase();
+                    let query = query_parameters(operation);
                     documented.push(format!("{method} /v1{path} {id} {query}"));
                 }
             }

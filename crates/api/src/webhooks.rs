@@ -105,12 +105,20 @@ pub async fn create_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Re
     let (new, idempotency) = request.json_with_idempotency_key::<NewWebhook>().await?;
     check_url(api, &new.url)?;
     request.preconditions().evaluate_post(true)?;
-    let (position, secret) = (newest(api).await?, WebhookSecret::generate());
-    let (key, scopes) = (request.api_key_id(), request.scopes());
+    let position = newest(api).await?;
+    let secret = WebhookSecret::generate();
+    let scopes = request.scopes();
     let request_id = idempotency.as_ref().map(IdempotentRequest::id);
     let created = api
         .store
-        .webhook_create(key, scopes, new.clone(), secret, position, idempotency)
+        .webhook_create(
+            request.api_key_id(),
+            scopes,
+            new.clone(),
+            secret,
+            position,
+            idempotency,
+        )
         .await?;
     api.webhooks.notify_changed();
     ensure_own_secret(&created, request_id)?;
@@ -262,8 +270,9 @@ pub async fn test_webhook(
         data: WebhookView::new(&stored, now),
     };
     let body = to_json(&event);
-    let (url, secrets) = (&stored.webhook.url, &stored.secrets);
-    let attempt = api.webhooks.attempt(url, secrets, &message_id, body);
+    let attempt = api
+        .webhooks
+        .attempt(&stored.webhook.url, &stored.secrets, &message_id, body);
     let result = TestResult::from(request.wait(attempt).await);
     Ok(response::no_store(response::json(&result)))
 }

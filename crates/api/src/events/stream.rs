@@ -41,7 +41,8 @@ struct EventStream {
 pub fn body(api: &Api, request: &ApiRequest, reader: Reader) -> ResponseBody {
     let mut random = rand::rng();
     let retry = random.random_range(2000..5000);
-    let (sent, limits) = (reader.position(), &api.events.limits);
+    let sent = reader.position();
+    let limits = &api.events.limits;
     let stream = EventStream {
         // The chunk has the position, so that a client that is cut off before the first event
         // resumes there.
