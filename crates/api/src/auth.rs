@@ -146,12 +146,12 @@ fn ensure_granted(quota: Quota, kind: LimitKind) -> Result<(), ApiError> {
 /// The one API key that a request presents (RFC 6750, section 2.1).
 fn presented_key(headers: &HeaderMap) -> Result<PresentedKey<'_>, AuthFailure> {
     let mut values = header_values(headers, header::AUTHORIZATION);
-    let value = values.next().ok_or(AuthFailure::Missing)?;
+    let first = values.next().ok_or(AuthFailure::Missing)?;
     if values.next().is_some() {
         return Err(AuthFailure::Repeated);
     }
-    let value = value.to_str().map_err(|_| AuthFailure::Malformed)?;
-    match value.trim().split_once(' ') {
+    let credentials = first.to_str().map_err(|_| AuthFailure::Malformed)?;
+    match credentials.trim().split_once(' ') {
         Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => {
             PresentedKey::parse(key.trim_start()).ok_or(AuthFailure::Malformed)
         }

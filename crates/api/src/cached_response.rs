@@ -155,9 +155,9 @@ impl CachedResponse {
 
 /// Returns the entity tag of another representation of the same content.
 fn with_suffix(tag: &HeaderValue, suffix: &str) -> HeaderValue {
-    let tag = tag.to_str().expect("our entity tags are ASCII");
-    let tag = format!("{}-{suffix}\"", tag.trim_end_matches('"'));
-    HeaderValue::try_from(tag).expect("entity tags are printable ASCII")
+    let plain = tag.to_str().expect("our entity tags are ASCII");
+    let suffixed = format!("{}-{suffix}\"", plain.trim_end_matches('"'));
+    HeaderValue::try_from(suffixed).expect("entity tags are printable ASCII")
 }
 
 /// A public document that stays the same while the service runs. Its entity tag is computed

@@ -195,14 +195,14 @@ impl KeyCache {
     async fn load(&self) -> RefreshResult {
         let stored = self.store.api_key_list().await?;
         let cached = self.keys.load();
-        let fresh = stored.into_iter().map(|(hash, key)| {
+        let with_usage = stored.into_iter().map(|(hash, key)| {
             let usage = cached
                 .get(&hash)
                 .map_or_else(Arc::default, |old| old.usage.clone());
             usage.merge_last_used(&key);
             (hash, CachedKey { key, usage })
         });
-        let fresh: HashMap<_, _> = fresh.collect();
+        let fresh: HashMap<_, _> = with_usage.collect();
         let any_changed = cached.iter().any(|(hash, CachedKey { key: old, .. })| {
             let new = fresh.get(hash).map(|new| &new.key);
             let validity = |key: &ApiKey| (key.revoked_at.is_some(), key.expires_at);
@@ -332,8 +332,9 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        let finished = timeout(Duration::from_secs(20), finished).await;
-        finished.expect("the read is finished");
+        timeout(Duration::from_secs(20), finished)
+            .await
+            .expect("the read is finished");
     }
 
     /// While the table cannot be read, requests with unknown keys must not queue up

@@ -86,8 +86,8 @@ impl Links {
 
     /// Responds with 201 and the location of the new resource.
     pub fn created(&self, path: &str, id: i64, resource: &impl Serialize) -> Response {
-        let location = [&self.base, "/", path, "/", &id.to_string()].concat();
-        let location = HeaderValue::try_from(location).expect("URLs are printable ASCII");
+        let url = [&self.base, "/", path, "/", &id.to_string()].concat();
+        let location = HeaderValue::try_from(url).expect("URLs are printable ASCII");
         let mut response = json(resource);
         *response.status_mut() = StatusCode::CREATED;
         response.headers_mut().insert(header::LOCATION, location);

@@ -45,8 +45,8 @@ pub fn handle<'a>(
         head,
         request_id,
     );
-    let routed = AssertUnwindSafe(|| route(api, &guard.head, &mut guard.context));
-    let routed = catch_unwind(routed).unwrap_or_else(panicked);
+    let route = AssertUnwindSafe(|| route(api, &guard.head, &mut guard.context));
+    let routed = catch_unwind(route).unwrap_or_else(panicked);
     identify(client, &guard.context);
     let (mut response, error) = match routed {
         Ok(Routed::Response(response)) => (response, None),
@@ -207,9 +207,9 @@ pub fn require_https(response: &mut Response) {
 }
 
 fn panicked<T>(payload: Box<dyn Any + Send>) -> Result<T, ApiError> {
-    let text = payload.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    let panic = Panic(text.unwrap_or("no message").into());
+    let literal = payload.downcast_ref::<&str>().copied();
+    let message = literal.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let panic = Panic(message.unwrap_or("no message").into());
     Err(ApiError::Internal(Arc::new(panic)))
 }
 

@@ -93,8 +93,8 @@ async fn expected_pet(
     if !preconditions.depend_on_state() {
         return Ok(None);
     }
-    let pet = api.store.pet_get(id).await?;
-    let pet = pet.ok_or(ApiError::NotFound(NO_SUCH_PET))?;
+    let found = api.store.pet_get(id).await?;
+    let pet = found.ok_or(ApiError::NotFound(NO_SUCH_PET))?;
     match preconditions.evaluate(&response::etag(&pet)) {
         Ok(()) => Ok(Some(pet)),
         Err(Unmet::IfMatch) => Err(ApiError::PET_CHANGED),
@@ -114,8 +114,8 @@ pub fn get_pet<'a>(
     let deprecated = |response| api.links.deprecated(response);
     let error = |error: ApiError| {
         let response = deprecated(error.response());
-        let response = CachedResponse::new(response, Invalidation::OnUpdate);
-        Ok(CachedRead::Ready(Arc::new(response)))
+        let cached = CachedResponse::new(response, Invalidation::OnUpdate);
+        Ok(CachedRead::Ready(Arc::new(cached)))
     };
     if api.clock.now() >= REMOVAL {
         return error(ApiError::OperationRemoved);

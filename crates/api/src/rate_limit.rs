@@ -65,8 +65,8 @@ impl FromStr for RateLimit {
             };
             let number = if number.is_empty() { "1" } else { number };
             let within = |number: i64, most: u32| {
-                let number = u32::try_from(number).ok()?;
-                (1..=most).contains(&number).then_some(number)
+                let number = u32::try_from(number).ok();
+                number.filter(|number| (1..=most).contains(number))
             };
             Some(Self {
                 requests: within(parse_positive_decimal(requests)?, Self::MAX_REQUESTS)?,
@@ -163,8 +163,8 @@ impl Limiter {
 
     fn window(&self, at: Instant) -> Window {
         let interval = self.limit.interval();
-        let now = at.saturating_duration_since(self.epoch).as_nanos();
-        let now = u64::try_from(now).expect("the service does not run for centuries");
+        let nanos = at.saturating_duration_since(self.epoch).as_nanos();
+        let now = u64::try_from(nanos).expect("the service does not run for centuries");
         Window {
             interval,
             now,

@@ -67,9 +67,8 @@ impl<'a> RequestHead<'a> {
 
     /// With strict handling, rejects query parameters that would be ignored.
     pub fn reject_unknown_parameters(&self) -> Result<(), ApiError> {
-        let query = match (self.is_strict, self.head.uri.query()) {
-            (true, Some(query)) => query,
-            _ => return Ok(()),
+        let Some(query) = self.head.uri.query().filter(|_| self.is_strict) else {
+            return Ok(());
         };
         let pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
         let mut names: Vec<_> = pairs.iter().map(|(name, _)| &**name).collect();
@@ -294,8 +293,11 @@ async fn collect(mut body: Incoming) -> Result<Bytes, ApiError> {
 
 /// Describes the unknown names, if there are any, and lists the known ones.
 fn describe_unknown(kind: &str, names: Vec<&str>, known: &[&str]) -> Option<String> {
-    let unknown = names.into_iter().filter(|name| !known.contains(name));
-    let unknown: Vec<_> = unknown.map(quoted).collect();
+    let unknown: Vec<_> = names
+        .into_iter()
+        .filter(|name| !known.contains(name))
+        .map(quoted)
+        .collect();
     let known = if known.is_empty() {
         "none".into()
     } else {

@@ -205,11 +205,11 @@ mod tests {
 
     #[test]
     fn the_table_matches_the_contract() {
-        let contract = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));
-        let contract: serde_json::Value = serde_json::from_str(contract).unwrap();
+        let json = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));
+        let contract: serde_json::Value = serde_json::from_str(json).unwrap();
         let query_parameters = |operation: &serde_json::Value| {
-            let parameters = operation["parameters"].as_array();
-            let parameters = parameters.into_iter().flatten().map(|parameter| {
+            let listed = operation["parameters"].as_array();
+            let parameters = listed.into_iter().flatten().map(|parameter| {
                 let reference = parameter["$ref"].as_str();
                 reference.map_or(parameter, |reference| {
                     contract.pointer(&reference[1..]).unwrap()

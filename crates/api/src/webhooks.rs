@@ -140,8 +140,9 @@ pub async fn list_webhooks(api: &Api, request: ApiRequest<'_>) -> Result<Respons
     let query = request.list_query::<WebhookFilter>()?;
     let page = api.store.webhook_list(query.clone()).await?;
     let now = api.clock.now();
-    let webhooks = page.items.iter();
-    let webhooks: Vec<_> = webhooks
+    let webhooks: Vec<_> = page
+        .items
+        .iter()
         .map(|stored| WebhookView::new(stored, now))
         .collect();
     let link = api.links.next_page("webhooks", &query, page.next.as_ref());
@@ -334,8 +335,8 @@ pub async fn retry_delivery(
     }
     verify(api, event, ApiError::EventGone).await?;
     let now = api.clock.now() + api.store.clock_offset();
-    let delivery = api.store.delivery_retry(id, event, now).await?;
-    let delivery = delivery.ok_or(ApiError::NotFound(NO_SUCH_DELIVERY))?;
+    let retried = api.store.delivery_retry(id, event, now).await?;
+    let delivery = retried.ok_or(ApiError::NotFound(NO_SUCH_DELIVERY))?;
     api.webhooks.notify_changed();
     Ok(accepted(response::no_store(response::json(&delivery))))
 }

@@ -60,9 +60,9 @@ async fn check(store: Arc<Store>, is_overdue: Arc<AtomicBool>) -> Option<Version
     }
     is_overdue.store(true, Relaxed);
     // The check continues: the store's timeouts replace a connection that hangs.
-    let check = tokio::spawn(check);
+    let overdue = tokio::spawn(check);
     tokio::spawn(async move {
-        let _ended = check.await;
+        let _ended = overdue.await;
         is_overdue.store(false, Relaxed);
     });
     None

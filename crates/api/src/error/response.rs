@@ -37,13 +37,13 @@ impl ApiError {
             code,
             message,
         } = self.describe();
-        let body = serde_json::to_vec(&ErrorBody {
+        let body = ErrorBody {
             code,
             message: &message,
             status: status.as_u16(),
-        });
-        let body = body.expect("an error body serializes to JSON");
-        let mut response = http::Response::new(body.into());
+        };
+        let json = serde_json::to_vec(&body).expect("an error body serializes to JSON");
+        let mut response = http::Response::new(json.into());
         *response.status_mut() = status;
         *response.headers_mut() = self.headers(status);
         response

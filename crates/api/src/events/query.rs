@@ -106,7 +106,8 @@ pub fn last_event_id(headers: &HeaderMap) -> Result<Option<After>, ApiError> {
     if value.is_empty() {
         return Ok(None);
     }
-    let id = value.to_str().ok().and_then(EventId::parse);
-    let id = id.ok_or_else(|| invalid("must be the id of an event"))?;
-    Ok(Some(After::Id(id)))
+    match value.to_str().ok().and_then(EventId::parse) {
+        Some(id) => Ok(Some(After::Id(id))),
+        None => Err(invalid("must be the id of an event")),
+    }
 }
