@@ -8,7 +8,9 @@ use std::{borrow::Cow, error, sync::Arc};
 use http::StatusCode;
 
 use super::rate_limit::{LimitKind, Quota};
-use domain::{api_key::Scope, event::Gone, invalid::Invalid, webhook::MAX_WEBHOOKS};
+use domain::{
+    api_key::Scope, event::Gone, invalid::Invalid, pet::PetId, webhook::MAX_WEBHOOKS,
+};
 use server::{MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS};
 
 /// A 4xx or 5xx response.
@@ -30,6 +32,9 @@ pub enum ApiError {
     PetNotAvailable,
     OrderNotOpen,
     OrderNotReturnable,
+    OrderNotChangeable,
+    /// Carries the pet that has the microchip.
+    MicrochipTaken(PetId),
     /// Carries a message that names the change that the reservation prevents.
     PetReserved(&'static str),
     PetSold,
@@ -133,6 +138,12 @@ impl ApiError {
     pub const PET_CHANGED: Self = Self::PreconditionFailed(
         "If-Match: the pet has changed; fetch it again and reapply your change",
     );
+    pub const ORDER_CHANGED: Self = Self::PreconditionFailed(
+        "If-Match: the order has changed; fetch it again and reapply your change",
+    );
+    pub const ORDER_EXISTS: Self = Self::PreconditionFailed(
+        "If-None-Match: the order has this ETag, or just exists if you sent *; nothing was changed",
+    );
     pub const CATEGORY_CHANGED: Self = Self::PreconditionFailed(
         "If-Match: the category has changed or has no name; list the categories and reapply your \
          change",
@@ -191,6 +202,19 @@ impl ApiError {
             Self::OrderNotReturnable => conflict(
                 "order_not_returnable",
                 "this order cannot be returned; only a completed order can, while its pet exists",
+            ),
+            Self::OrderNotChangeable => conflict(
+                "order_not_changeable",
+                "this order was cancelled or returned and can no longer be corrected; its buyer \
+                 can still be erased with {\"buyer\":null}",
+            ),
+            Self::MicrochipTaken(holder) => conflict(
+                "microchip_taken",
+                format!(
+                    "microchip: pet {} has this number, and a number belongs to one pet until \
+                     that pet is sold; GET /v1/pets?microchip=… finds it",
+                    holder.get()
+                ),
             ),
             Self::PetReserved(message) => conflict("pet_reserved", *message),
             Self::PetSold => conflict(
