@@ -5,11 +5,17 @@ use super::{
     cached_response::{CachedResponse, Invalidation},
     error::{ApiError, NO_SUCH_ORDER},
     path::PathId,
+    preconditions::{MAX_ATTEMPTS, UnmetPrecondition, contention},
     request::{ApiRequest, RequestHead},
     response,
     state::Api,
 };
-use domain::order::{OrderFilter, OrderId, PlaceOrderRequest, Transition};
+use domain::{
+    api_key::{Scope, Scopes},
+    order::{
+        Order, OrderChange, OrderFilter, OrderId, OrderRejection, PlaceOrderRequest, Transition,
+    },
+};
 use server::Response;
 
 pub fn list_orders<'a>(
@@ -33,15 +39,28 @@ pub async fn place_order(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
         .store
         .order_place(
             request.api_key_id(),
-            place.pet_id,
+            place,
             api.reserve_for,
             idempotency,
         )
         .await?;
     response::idempotent(placed, |placed| match placed {
-        Ok(order) => api.links.created("store/orders", order.id.get(), &order),
+        Ok(order) => {
+            let order = visible(order, request.scopes());
+            api.links.created("store/orders", order.id.get(), &order)
+        }
         Err(rejection) => ApiError::from(rejection).response(),
     })
+}
+
+/// Returns an order as a key with these scopes may see it: the buyer needs the scope to read
+/// orders.
+fn visible(order: Order, scopes: Scopes) -> Order {
+    if scopes.has(Scope::OrdersRead) {
+        order
+    } else {
+        order.without_buyer()
+    }
 }
 
 pub fn get_order<'a>(
@@ -60,6 +79,51 @@ pub fn get_order<'a>(
         })
     };
     Ok(api.cache.get_or_read(CacheKey::Order(id), read))
+}
+
+pub async fn update_order(
+    api: &Api,
+    mut request: ApiRequest<'_>,
+    id: PathId<OrderId>,
+) -> Result<Response, ApiError> {
+    let change = request.merge_patch::<OrderChange>().await?;
+    let id = id?;
+    for _ in 0..MAX_ATTEMPTS {
+        let expected = expected_order(api, id, &request).await?;
+        match api
+            .store
+            .order_update(request.api_key_id(), id, change.clone(), expected)
+            .await?
+        {
+            // It changed since it was read; the precondition may still hold.
+            Err(OrderRejection::Outdated) => {}
+            updated => return Ok(response::resource(&visible(updated?, request.scopes()))),
+        }
+    }
+    Err(contention(
+        "the order is being changed too often; nothing was changed, retry later",
+    ))
+}
+
+/// Returns the order, if the preconditions depend on it. It meets them, and must not change
+/// before the request is executed.
+async fn expected_order(
+    api: &Api,
+    id: OrderId,
+    request: &ApiRequest<'_>,
+) -> Result<Option<Order>, ApiError> {
+    let preconditions = request.preconditions();
+    if !preconditions.depend_on_state() {
+        return Ok(None);
+    }
+    let found = api.store.order_get(id).await?;
+    let order = found.ok_or(ApiError::NotFound(NO_SUCH_ORDER))?;
+    let tag = response::etag(&visible(order.clone(), request.scopes()));
+    match preconditions.evaluate(&tag) {
+        Ok(()) => Ok(Some(order)),
+        Err(UnmetPrecondition::IfMatch) => Err(ApiError::ORDER_CHANGED),
+        Err(UnmetPrecondition::IfNoneMatch) => Err(ApiError::ORDER_EXISTS),
+    }
 }
 
 pub async fn complete_order(
@@ -100,12 +164,13 @@ async fn transition(
         let order = api.store.order_get(id).await?;
         return Err(order.map_or(ApiError::NotFound(NO_SUCH_ORDER), |_| unmet));
     }
+    let scopes = request.scopes();
     let changed = api
         .store
         .order_transition(request.api_key_id(), id, transition, idempotency)
         .await?;
     response::idempotent(changed, |changed| match changed {
-        Ok(order) => response::json(&order),
+        Ok(order) => response::json(&visible(order, scopes)),
         Err(rejection) => ApiError::from(rejection).response(),
     })
 }

@@ -33,7 +33,10 @@ pub async fn create_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Respon
         .store
         .pet_create(request.api_key_id(), new, idempotency)
         .await?;
-    response::idempotent(created, |pet| api.links.created("pets", pet.id.get(), &pet))
+    response::idempotent(created, |created| match created {
+        Ok(pet) => api.links.created("pets", pet.id.get(), &pet),
+        Err(rejection) => ApiError::from(rejection).response(),
+    })
 }
 
 pub async fn update_pet(

@@ -183,10 +183,14 @@ impl<'a> ApiRequest<'a> {
         &mut self,
     ) -> Result<(T, Option<IdempotentRequest>), ApiError> {
         let body = self.body_of_type(JSON).await?;
-        Ok((
-            self.parse_object(&body)?,
-            self.parse_idempotency_key(&body)?,
-        ))
+        let value = self.parse_object::<T>(&body)?;
+        let idempotency = match T::PERSONAL {
+            None => self.parse_idempotency_key(&body)?,
+            Some(personal) => {
+                self.parse_idempotency_key(&Object::parse(&body)?.without(personal, &body))?
+            }
+        };
+        Ok((value, idempotency))
     }
 
     /// Reads a JSON object.

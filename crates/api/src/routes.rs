@@ -83,7 +83,7 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
 
 #[rustfmt::skip]
 fn routes() -> Vec<Route> { routes! {
-    GET    "pets"                                            "listPets"            [PetsRead]                           read    pets::list_pets()                     [limit cursor sort status categoryId name id],
+    GET    "pets"                                            "listPets"            [PetsRead]                           read    pets::list_pets()                     [limit cursor sort status categoryId name id microchip],
     POST   "pets"                                            "createPet"           [PetsWrite]                          handle  pets::create_pet(),
     GET    "pets/{petId}"                                    "getPet"              [PetsRead]                           read    pets::get_pet(PET_ID),
     PATCH  "pets/{petId}"                                    "updatePet"           [PetsWrite]                          handle  pets::update_pet(PET_ID),
@@ -95,6 +95,7 @@ fn routes() -> Vec<Route> { routes! {
     GET    "store/orders"                                    "listOrders"          [OrdersRead]                         read    orders::list_orders()                 [limit cursor sort status petId],
     POST   "store/orders"                                    "placeOrder"          [OrdersWrite]                        handle  orders::place_order(),
     GET    "store/orders/{orderId}"                          "getOrder"            [OrdersRead]                         read    orders::get_order(ORDER_ID),
+    PATCH  "store/orders/{orderId}"                          "updateOrder"         [OrdersWrite]                        handle  orders::update_order(ORDER_ID),
     POST   "store/orders/{orderId}/complete"                 "completeOrder"       [OrdersWrite]                        handle  orders::complete_order(ORDER_ID),
     POST   "store/orders/{orderId}/cancel"                   "cancelOrder"         [OrdersWrite]                        handle  orders::cancel_order(ORDER_ID),
     POST   "store/orders/{orderId}/return"                   "returnOrder"         [OrdersWrite]                        handle  orders::return_order(ORDER_ID),

@@ -76,6 +76,17 @@ impl<'a> Object<'a> {
         self.0.get(name).map(|raw| Value(raw.get()))
     }
 
+    /// Returns the bytes that the object was parsed from if it has no member of this name, or else
+    /// its other members.
+    pub fn without<'b>(&self, name: &str, bytes: &'b [u8]) -> Cow<'b, [u8]> {
+        if !self.0.contains_key(name) {
+            return bytes.into();
+        }
+        let others = self.iter().filter(|(other, _)| *other != name);
+        let others = others.map(|(name, value)| format!("{name:?}:{}", value.0));
+        others.collect::<Vec<_>>().join(",").into_bytes().into()
+    }
+
     /// Returns the members, sorted by their names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Value<'a>)> {
         self.0.iter().map(|(name, raw)| (&**name, Value(raw.get())))
@@ -91,6 +102,10 @@ impl<'a> Object<'a> {
 pub trait FromObject: Sized {
     /// The names of the members that are not ignored.
     const MEMBERS: &[&str];
+
+    /// The name of a member with personal data. No trace of it is kept, not even in the
+    /// fingerprint of a request with an idempotency key.
+    const PERSONAL: Option<&str> = None;
 
     /// Parses the object, or returns every validation error. Unknown members
     /// are ignored.

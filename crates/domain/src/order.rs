@@ -240,6 +240,7 @@ pub struct PlaceOrderRequest {
 
 impl FromObject for PlaceOrderRequest {
     const MEMBERS: &[&str] = &["petId", "buyer", "price", "reference"];
+    const PERSONAL: Option<&str> = Some("buyer");
 
     fn from_object(object: &Object) -> Result<Self, Errors> {
         all_valid! { Self;

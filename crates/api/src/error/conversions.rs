@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{ApiError, AuthFailure, NO_SUCH_CATEGORY, NO_SUCH_ORDER, NO_SUCH_PET, NO_SUCH_WEBHOOK};
 use domain::{
-    category::CategoryRejection, json::ObjectError, order::OrderRejection, pet::PetRejection,
-    webhook::WebhookRejection,
+    category::CategoryRejection, invalid::join_messages, json::ObjectError, order::OrderRejection,
+    pet::PetRejection, webhook::WebhookRejection,
 };
 use server::Rejection;
 
@@ -23,6 +23,10 @@ impl From<OrderRejection> for ApiError {
             OrderRejection::NoSuchOrder => Self::NotFound(NO_SUCH_ORDER),
             OrderRejection::OrderNotOpen => Self::OrderNotOpen,
             OrderRejection::OrderNotReturnable => Self::OrderNotReturnable,
+            OrderRejection::OrderNotChangeable => Self::OrderNotChangeable,
+            OrderRejection::Outdated => Self::ORDER_CHANGED,
+            OrderRejection::MicrochipTaken(holder) => Self::MicrochipTaken(holder),
+            OrderRejection::Invalid(errors) => Self::InvalidBody(join_messages(&errors)),
         }
     }
 }
@@ -37,6 +41,8 @@ impl From<PetRejection> for ApiError {
                  cancel the order first",
             ),
             PetRejection::Sold => Self::PetSold,
+            PetRejection::MicrochipTaken(holder) => Self::MicrochipTaken(holder),
+            PetRejection::Invalid(errors) => Self::InvalidBody(join_messages(&errors)),
         }
     }
 }
