@@ -14,6 +14,7 @@ mod export;
 mod formula;
 mod healthcheck;
 mod import;
+mod importer;
 mod interrupt;
 mod keys;
 mod listen;

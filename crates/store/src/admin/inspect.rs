@@ -1,6 +1,9 @@
 //! Inspects a store for an operator, without changing anything.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use jiff::Timestamp;
 use rusqlite::Connection;
@@ -11,14 +14,13 @@ use super::{
     reader::{ReadError, Reader},
 };
 use domain::api_key::ApiKey;
-use import_socket::SocketState;
 
 /// The size up to which the pages of a file are checked. For a larger file that takes long.
 const MAX_CHECKED_BYTES: u64 = 1 << 30;
 
 /// A store whose schema is current.
 #[derive(Debug)]
-pub struct Inspected {
+pub struct Inspection {
     pub keys: Vec<ApiKey>,
     /// The last change, or use of an API key, that is recorded.
     pub last_change: Option<Timestamp>,
@@ -29,12 +31,13 @@ pub struct Inspected {
 #[derive(Debug)]
 pub enum Server {
     Sqlite {
+        /// The canonical path.
+        path: PathBuf,
         /// `None` if the file is too large to be checked.
         is_damaged: Option<bool>,
         wal_bytes: u64,
         /// True if another process has the file open.
         is_open: bool,
-        import_socket: SocketState,
     },
     Postgres {
         now: Timestamp,
@@ -49,13 +52,12 @@ statements! {
 }
 
 /// Inspects a store, live or not. Never creates or migrates one.
-pub async fn inspect(url: &DatabaseUrl) -> Result<Inspected, ReadError> {
+pub async fn inspect(url: &DatabaseUrl) -> Result<Inspection, ReadError> {
     let (store, server) = match url {
         DatabaseUrl::Sqlite(path) => {
             let path = sqlite::canonical_path(path)?;
             // Checked before this process opens the file.
             let is_open = sqlite::is_open(&path);
-            let import_socket = SocketState::find(&path, is_open).await;
             let size = |path: &Path| fs::symlink_metadata(path).map_or(0, |file| file.len());
             let wal_bytes = size(&sqlite::wal_path(&path));
             let db = sqlite::open_current(&path)?;
@@ -65,10 +67,10 @@ pub async fn inspect(url: &DatabaseUrl) -> Result<Inspected, ReadError> {
                 None
             };
             let server = Server::Sqlite {
+                path,
                 is_damaged,
                 wal_bytes,
                 is_open,
-                import_socket,
             };
             (Reader::File(db), server)
         }
@@ -79,7 +81,7 @@ pub async fn inspect(url: &DatabaseUrl) -> Result<Inspected, ReadError> {
             (store, Server::Postgres { now })
         }
     };
-    Ok(Inspected {
+    Ok(Inspection {
         last_change: store.one(LAST_CHANGE.text()).await?,
         keys: read_keys(&store).await?,
         server,
