@@ -48,7 +48,7 @@ use domain::{
     invalid::Invalid,
     webhook::{address::Network, url::UrlPolicy},
 };
-use interrupt::{Interrupt, Interrupted};
+use interrupt::{Interrupt, SignalError};
 use listen::{Listen, socket_address};
 use os_errors::explain_os_errors;
 use server::{CertificateError, Tls};
@@ -407,10 +407,10 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             status!("petstore: {}", explain_os_errors(&error.to_string()));
-            let interrupted = error.downcast_ref::<Interrupted>();
-            interrupted.map_or(ExitCode::FAILURE, |interrupted| {
-                interrupted.exit_code().into()
-            })
+            match error.downcast_ref::<SignalError>() {
+                Some(signal) => signal.exit_code().into(),
+                None => ExitCode::FAILURE,
+            }
         }
     }
 }

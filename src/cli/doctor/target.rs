@@ -17,7 +17,7 @@ use domain::invalid::Invalid;
 use store::DatabaseUrl;
 
 /// The options of `petstore serve` that concern the checks. As text: a mistake in one of them
-/// is a finding, and the other checks go on.
+/// is a finding, and the other checks continue.
 #[derive(Args)]
 pub(super) struct ServiceOptions {
     /// Address and port of the service, 127.0.0.1:8080 by default.
