@@ -21,7 +21,7 @@ use target::ServiceOptions;
 pub struct Doctor {
     #[command(flatten)]
     service: ServiceOptions,
-    /// Settings of the packaged service, to use and to look for mistakes in.
+    /// Settings of the packaged service, which are used and checked for mistakes.
     #[arg(
         long,
         env = SETTINGS_VARIABLE,
@@ -130,14 +130,15 @@ impl Doctor {
             checks::settings(settings.on("settings"), file, &known);
         }
         let mut report = Report::default();
-        let store = checks::store(report.on("store"), &target).await;
-        let store = store
-            .inspect_err(|error| report.advised_problem(&error.to_string()))
-            .ok();
+        let mut store = None;
         let mut process = None;
-        if let Some(store) = &store {
-            checks::keys(report.on("keys"), &store.keys, &target);
-            process = FileProcess::find(&store.server).await;
+        match checks::store(report.on("store"), &target).await {
+            Ok(inspection) => {
+                checks::keys(report.on("keys"), &inspection.keys, &target);
+                process = FileProcess::find(&inspection.server).await;
+                store = Some(inspection);
+            }
+            Err(error) => report.advised_problem(&error.to_string()),
         }
         checks::clock(report.on("clock"), store.as_ref());
         checks::disk(report.on("disk"), &target);
@@ -160,12 +161,11 @@ impl Doctor {
                 Level::Warning => "warning",
                 Level::Problem => "problem",
             };
-            let mut text = found.message.clone();
+            let mut line = format!("{level:7}  {:11}  {}", found.check, found.message);
             if let Some(advice) = &found.advice {
-                text += &format!("; {advice}");
+                line += &format!("; {advice}");
             }
-            let text = escape_for_terminal(&text);
-            format!("{level:7}  {:11}  {text}\n", found.check)
+            escape_for_terminal(&line) + "\n"
         };
         findings.iter().map(line).collect()
     }

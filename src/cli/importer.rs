@@ -47,8 +47,8 @@ pub enum ImportError {
     #[error(transparent)]
     Service(#[from] ServiceError),
     #[error(
-        "another command is importing the same file and goes on with it, so this one has stopped; \
-         no animal is imported twice; if no other command is running, run this one again"
+        "another command is importing the same file, so this one has stopped; no animal is imported \
+         twice; if no other command is running, run this one again"
     )]
     Outdated,
 }
@@ -160,12 +160,12 @@ impl Importer {
             categories,
             is_last: is_last && self.is_kept,
         };
-        let last_event = match &mut self.target {
+        let written = match &mut self.target {
             Target::File(file) => file.write(chunk).await?,
             Target::Service(service) => service.write(&chunk).await?,
             Target::Server(store) => store.pet_import(chunk).await?,
         };
-        let last_event = last_event.ok_or(ImportError::Outdated)?;
+        let last_event = written.ok_or(ImportError::Outdated)?;
         self.done = done;
         let others_write = (self.last_event).is_some_and(|expected| last_event > expected);
         self.last_event = Some(last_event + events);

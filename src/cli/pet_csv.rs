@@ -31,10 +31,16 @@ pub fn read_csv(mut file: impl BufRead + 'static) -> Result<Records, String> {
         .delimiter(delimiter)
         .flexible(true)
         .from_reader(RecordSplitter::new(file, line, delimiter));
-    let headers = reader.headers().cloned();
-    let headers =
-        headers.map_err(|error| format!("line {}: {}", reader.get_ref().line, reason(&error)))?;
-    let columns = Columns::from_headers(&headers)?;
+    let columns = match reader.headers() {
+        Ok(headers) => Columns::from_headers(headers)?,
+        Err(error) => {
+            return Err(format!(
+                "line {}: {}",
+                reader.get_ref().line,
+                reason(&error)
+            ));
+        }
+    };
     let mut record = StringRecord::new();
     Ok(Box::new(iter::from_fn(move || {
         loop {
@@ -73,11 +79,11 @@ impl Header {
         // Excel names the delimiter in a line before the header.
         let mut sep_line = None;
         for line in 1.. {
-            let text = read_line(file).map_err(|cause| format!("cannot be read: {cause}"))?;
-            if text.is_empty() {
+            let bytes = read_line(file).map_err(|cause| format!("cannot be read: {cause}"))?;
+            if bytes.is_empty() {
                 break;
             }
-            let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
+            let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
             let is_sep = |start: &[u8]| start.eq_ignore_ascii_case(b"sep=");
             if sep_line.is_none() && text.get(..4).is_some_and(is_sep) {
                 sep_line = Some(text.to_vec());

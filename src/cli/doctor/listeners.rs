@@ -47,8 +47,9 @@ impl FileProcess {
                 }
             }
         }
-        let files = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-        let mut files = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+        let mut files = fs::read_dir(format!("/proc/{pid}/fd"))
+            .ok()?
+            .filter_map(|file| fs::read_link(file.ok()?.path()).ok());
         Some(files.any(|file| sockets.iter().any(|socket| file == Path::new(socket))))
     }
 }
