@@ -11,7 +11,7 @@ use super::{
     state::Api,
 };
 use domain::category::{
-    Category, CategoryFilter, CategoryId, CategoryRejection, Naming, NewCategory,
+    Category, CategoryFilter, CategoryId, CategoryRejection, ExpectedCategory, Naming, NewCategory,
 };
 use server::Response;
 
@@ -33,11 +33,11 @@ pub async fn put_category(api: &Api, mut request: ApiRequest<'_>) -> Result<Resp
     let preconditions = request.preconditions();
     for _ in 0..MAX_ATTEMPTS {
         let expected = match preconditions.is_empty() {
-            true => None,
+            true => ExpectedCategory::Any,
             false => {
                 let category = api.store.category_get(id).await?;
                 evaluate(preconditions, category.as_ref())?;
-                Some(category)
+                category.into()
             }
         };
         match api

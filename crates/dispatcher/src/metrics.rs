@@ -94,8 +94,8 @@ impl Metrics {
 
     /// Returns the webhooks that lag most, each with its lag in seconds.
     pub fn lags(&self, now: Timestamp) -> Vec<(WebhookId, f64)> {
-        let lags = self.lags.lock().expect(LOCK);
-        let mut lags: Vec<_> = lags
+        let leased = self.lags.lock().expect(LOCK);
+        let mut lags: Vec<_> = leased
             .iter()
             .map(|(id, lag)| (*id, lag.seconds(now)))
             .collect();
@@ -125,12 +125,13 @@ mod tests {
         metrics.set_leased((1..=30).map(lag).collect());
         assert_eq!(metrics.leased(), 30);
         let lags = metrics.lags(second(20));
-        let lags: Vec<_> = lags.iter().map(|(id, lag)| (id.get(), *lag)).collect();
+        let shown: Vec<_> = lags.iter().map(|(id, lag)| (id.get(), *lag)).collect();
         // The clock may be behind that of the replica that made the event.
-        let expected = (1..20)
+        let expected: Vec<_> = (1..20)
             .filter(|id| *id != 7)
-            .map(|id| (id, 20.0 - id as f64));
-        let expected: Vec<_> = expected.chain([(7, 0.0), (20, 0.0)]).collect();
-        assert_eq!(lags, expected);
+            .map(|id| (id, 20.0 - id as f64))
+            .chain([(7, 0.0), (20, 0.0)])
+            .collect();
+        assert_eq!(shown, expected);
     }
 }

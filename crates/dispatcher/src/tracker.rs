@@ -205,20 +205,11 @@ impl Tracker {
         if self.disabled.is_some() || self.is_paused(now) || self.in_flight >= limit || is_unsaved {
             return None;
         }
-        let mut pending = (0..).zip(&self.window);
-        let is_pending = |(_, it): &(usize, &Entry)| it.state == EntryState::Pending;
-        let pending = match self.is_backing_off() {
-            // A different event each time: the receiver may reject only some of them.
-            true => pending.filter(is_pending).min_by_key(|(_, it)| it.failures),
-            false => pending.find(is_pending),
-        };
-        let pending = pending.map(|(n, _)| n);
-        let pending = pending.filter(|_| self.retry_count < MAX_RETRIES);
         // A delivery has ten attempts, too few to spend on waiting for an endpoint.
         let retries_wait = self.is_backing_off() || self.retries_in_flight >= MAX_RETRIES_IN_FLIGHT;
-        let job = match pending {
-            Some(n) if retries_wait || self.due.is_empty() => {
-                let entry = &mut self.window[n];
+        let job = match self.next_pending() {
+            Some(index) if retries_wait || self.due.is_empty() => {
+                let entry = &mut self.window[index];
                 entry.state = EntryState::InFlight;
                 Job::Event(entry.event.clone())
             }
@@ -230,6 +221,23 @@ impl Tracker {
         };
         self.in_flight += 1;
         Some(job)
+    }
+
+    /// Returns the index of the new event to send next, unless too many deliveries wait for a
+    /// retry.
+    fn next_pending(&self) -> Option<usize> {
+        if self.retry_count >= MAX_RETRIES {
+            return None;
+        }
+        let entries = (0..).zip(&self.window);
+        let mut pending = entries.filter(|(_, entry)| entry.state == EntryState::Pending);
+        let next = if self.is_backing_off() {
+            // A different event each time: the receiver may reject only some of them.
+            pending.min_by_key(|(_, entry)| entry.failures)
+        } else {
+            pending.next()
+        };
+        next.map(|(index, _)| index)
     }
 
     /// Reports the result of sending a new event.
@@ -427,15 +435,17 @@ impl Tracker {
 
     /// Returns the time at which to save, or `None` if there is nothing to save.
     pub fn save_at(&self) -> Option<Instant> {
-        match self.unsaved >= MAX_UNSAVED {
-            true => self.save_at.map(|at| at.min(Instant::now())),
-            false => self.save_at,
+        if self.unsaved >= MAX_UNSAVED {
+            self.save_at.map(|at| at.min(Instant::now()))
+        } else {
+            self.save_at
         }
     }
 
     /// Returns the progress to save.
     pub fn progress(&self) -> Progress {
-        let (mut failures, mut delivered) = (Vec::new(), self.delivered.clone());
+        let mut failures = Vec::new();
+        let mut delivered = self.delivered.clone();
         for change in self.changes.values() {
             match change {
                 Change::Failed(delivery) => failures.push(delivery.clone()),

@@ -12,7 +12,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
-    Attempt, Shared,
+    Attempt, Shared, StoreFailed,
     client::{Connections, Message},
     metrics::Lag,
     tracker::{Job, Tracker},
@@ -59,7 +59,7 @@ impl Worker {
     pub async fn run(self) {
         let id = self.id;
         let get = async move |store: Arc<Store>| store.webhook_get(id).await;
-        let Some(Some(stored)) = self.shared.store(get).await else {
+        let Ok(Some(stored)) = self.shared.store(get).await else {
             return;
         };
         let is_enabled = stored.webhook.state == WebhookState::Enabled;
@@ -103,8 +103,7 @@ struct Running {
     store_failed_at: Option<Instant>,
 }
 
-/// The result of a read; `None` if the store has failed.
-type ReadResult = Option<Result<Page, Gone>>;
+type ReadResult = Result<Result<Page, Gone>, StoreFailed>;
 
 /// The outcome of a job.
 enum Finished {
@@ -180,12 +179,15 @@ impl Running {
         self.worker.shared.clock.now()
     }
 
-    async fn store<T, F>(&mut self, operation: impl FnOnce(Arc<Store>) -> F) -> Option<T>
+    async fn store<T, F>(
+        &mut self,
+        operation: impl FnOnce(Arc<Store>) -> F,
+    ) -> Result<T, StoreFailed>
     where
         F: Future<Output = Result<T, store::Error>>,
     {
         let result = self.worker.shared.store(operation).await;
-        if result.is_none() {
+        if result.is_err() {
             self.store_failed_at = Some(Instant::now());
         }
         result
@@ -199,8 +201,8 @@ impl Running {
         }
         let stored = self.store(|store| async move { store.webhook_get(id).await });
         match stored.await {
-            None => Ok(()),
-            Some(Some(stored)) if stored.epoch == self.worker.epoch => {
+            Err(StoreFailed) => Ok(()),
+            Ok(Some(stored)) if stored.epoch == self.worker.epoch => {
                 self.is_outdated = false;
                 self.tracker.request_retries(stored.paused_until);
                 self.stored = Arc::new(stored);
@@ -208,18 +210,19 @@ impl Running {
                 self.reading = None;
                 Ok(())
             }
-            Some(_) => Err(Ended),
+            Ok(_) => Err(Ended),
         }
     }
 
     async fn read_retries(&mut self) {
-        let (id, now) = (self.worker.id, self.now());
+        let id = self.worker.id;
+        let now = self.now();
         if !self.tracker.needs_retries(now) {
             return;
         }
         let retries =
             self.store(|store| async move { store.delivery_retries(id, now, RETRY_PAGE).await });
-        if let Some(retries) = retries.await {
+        if let Ok(retries) = retries.await {
             self.tracker.set_retries(retries, RETRY_PAGE);
         }
     }
@@ -260,9 +263,9 @@ impl Running {
 
     async fn finish_read(&mut self, read: ReadResult) {
         match read {
-            None => self.store_failed_at = Some(Instant::now()),
-            Some(Ok(page)) => self.add_page(page),
-            Some(Err(_)) => self.read_oldest(self.tracker.read_position()).await,
+            Err(StoreFailed) => self.store_failed_at = Some(Instant::now()),
+            Ok(Ok(page)) => self.add_page(page),
+            Ok(Err(_)) => self.read_oldest(self.tracker.read_position()).await,
         }
     }
 
@@ -282,20 +285,21 @@ impl Running {
         let tail = self.worker.shared.tail.clone();
         let wanted = self.wanted();
         let read = self.store(|store| async move {
-            let page = tail.examine(ReadFrom::Store, None, &wanted, PAGE, PAGE);
-            let page = page.await?;
+            let page = tail
+                .examine(ReadFrom::Store, None, &wanted, PAGE, PAGE)
+                .await?;
             // Read afterwards: an event that is not purged now was not purged before.
             Ok((page, store.event_purged_through().await?))
         });
         match read.await {
-            None => {}
-            Some((Ok(mut page), purged_through)) if purged_through == position.sequence => {
+            Err(StoreFailed) => {}
+            Ok((Ok(mut page), purged_through)) if purged_through == position.sequence => {
                 if page.end == EventId::START {
                     page.end = position; // Nothing was read.
                 }
                 self.add_page(page);
             }
-            Some(_) => {
+            Ok(_) => {
                 self.has_more = false;
                 self.tracker.disable(DisabledReason::EventsExpired);
             }
@@ -304,7 +308,8 @@ impl Running {
 
     fn start_attempts(&mut self) {
         while let Some(job) = self.tracker.next_job(self.now()) {
-            let (shared, stored) = (self.worker.shared.clone(), self.stored.clone());
+            let shared = self.worker.shared.clone();
+            let stored = self.stored.clone();
             let connections = self.worker.connections.clone();
             self.attempts.spawn(async move {
                 match job {
@@ -319,7 +324,8 @@ impl Running {
     }
 
     fn finish(&mut self, finished: Finished) {
-        let (now, was_backing_off) = (self.now(), self.tracker.is_backing_off());
+        let now = self.now();
+        let was_backing_off = self.tracker.is_backing_off();
         let tracker = &mut self.tracker;
         let settled = match finished {
             Finished::Event(event, attempt) => tracker.finish_event(event.id, &attempt, now),
@@ -339,7 +345,8 @@ impl Running {
         };
         let metrics = &self.worker.shared.metrics;
         settled.inspect(|settled| metrics.deliveries.count(*settled));
-        let (webhook, url) = (self.worker.id.get(), self.stored.webhook.url.origin());
+        let webhook = self.worker.id.get();
+        let url = self.stored.webhook.url.origin();
         match (was_backing_off, self.tracker.is_backing_off()) {
             (false, true) => tracing::warn!(webhook, url, "webhook receiver failing; backing off"),
             (true, false) => tracing::info!(webhook, url, "webhook receiver recovered"),
@@ -349,20 +356,22 @@ impl Running {
 
     async fn save(&mut self) -> Result<(), Ended> {
         let Worker { id, epoch, .. } = self.worker;
-        let (owner, progress) = (self.worker.shared.owner.clone(), self.tracker.progress());
+        let owner = self.worker.shared.owner.clone();
+        let progress = self.tracker.progress();
         let saved = self
             .store(|store| async move { store.webhook_save(id, &owner, epoch, progress).await });
         match saved.await {
             // The save is tried again later.
-            None => return Ok(()),
+            Err(StoreFailed) => return Ok(()),
             // The lease was lost, or a client has changed the webhook.
-            Some(false) => return Err(Ended),
-            Some(true) => self.tracker.saved(),
+            Ok(false) => return Err(Ended),
+            Ok(true) => self.tracker.saved(),
         }
         let Some(reason) = self.tracker.disabled() else {
             return Ok(());
         };
-        let (webhook, url) = (id.get(), self.stored.webhook.url.origin());
+        let webhook = id.get();
+        let url = self.stored.webhook.url.origin();
         tracing::info!(webhook, url, reason = reason.as_str(), "webhook disabled");
         Err(Ended)
     }
@@ -423,10 +432,10 @@ async fn retry(
     let id = delivery.event_id;
     let event = shared.store(|store| async move { store.event_get(id).await });
     match event.await {
-        None => Finished::StoreFailed(delivery),
-        Some(None) => Finished::Expired(delivery),
-        Some(Some(event)) if !stored.webhook.types.has(event.kind) => Finished::Unwanted(delivery),
-        Some(Some(event)) => {
+        Err(StoreFailed) => Finished::StoreFailed(delivery),
+        Ok(None) => Finished::Expired(delivery),
+        Ok(Some(event)) if !stored.webhook.types.has(event.kind) => Finished::Unwanted(delivery),
+        Ok(Some(event)) => {
             let event = SerializedEvent::new(&event, shared.store.event_source());
             let attempt = attempt(shared, stored, connections, &event).await;
             Finished::Retry(delivery, attempt)
@@ -468,8 +477,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("petstore.db");
         let url = DatabaseUrl::Sqlite(file.clone());
-        let store = Store::open(&url, &Options::new(Role::Service)).await;
-        let store = Arc::new(store.unwrap());
+        let store = Arc::new(
+            Store::open(&url, &Options::new(Role::Service))
+                .await
+                .unwrap(),
+        );
         let db = rusqlite::Connection::open(file).unwrap();
         db.execute_batch(
             "INSERT INTO events (at, type, resource_id, data)

@@ -86,9 +86,10 @@ struct Pools {
 
 impl Pools {
     fn pool(&mut self, health_only: bool) -> &mut Pool {
-        match health_only {
-            false => &mut self.main,
-            true => &mut self.reserve,
+        if health_only {
+            &mut self.reserve
+        } else {
+            &mut self.main
         }
     }
 }
@@ -98,6 +99,18 @@ struct Pool {
     max_per_address: usize,
     len: usize,
     by_network: HashMap<IpAddr, HashMap<u64, Arc<Activity>>>,
+}
+
+/// The room in a pool for one more connection.
+enum Room {
+    Free,
+    /// There is room once this connection is evicted.
+    AfterEviction {
+        holder: IpAddr,
+        id: u64,
+    },
+    /// No connection may be evicted.
+    Full,
 }
 
 /// The part of an address that a client cannot choose: IPv6 clients are usually
@@ -139,13 +152,12 @@ impl Pool {
         Some(removed)
     }
 
-    /// Returns `None` if there is no room for a connection of `network`, and otherwise the
-    /// connection that has to be evicted for it, if any.
-    fn room_for(&self, network: IpAddr, now: Instant) -> Option<Option<(IpAddr, u64)>> {
+    /// Finds room for a connection of `network`.
+    fn room_for(&self, network: IpAddr, now: Instant) -> Room {
         let held = self.held_by(network);
         let is_limited = held >= self.max_per_address;
         if !is_limited && self.len < self.limit {
-            return Some(None);
+            return Room::Free;
         }
         // Evicts from the address that holds most among those that hold more, or from its own.
         let mut first = None;
@@ -159,7 +171,10 @@ impl Pool {
             };
             first = first.max(first_to_evict(*holder, connections, now, slow_after));
         }
-        first.map(|(.., holder, Reverse(id))| Some((holder, id)))
+        match first {
+            Some((.., holder, Reverse(id))) => Room::AfterEviction { holder, id },
+            None => Room::Full,
+        }
     }
 }
 
@@ -213,17 +228,19 @@ impl Connections {
         let network = client_network(client);
         let mut pools = self.lock();
         self.sweep(&mut pools, now);
-        let (health_only, evict) = match pools.main.room_for(network, now) {
-            Some(evict) => (false, evict),
-            None => (true, pools.reserve.room_for(network, now)?),
+        let (health_only, room) = match pools.main.room_for(network, now) {
+            Room::Full => (true, pools.reserve.room_for(network, now)),
+            room => (false, room),
         };
-        if let Some((holder, id)) = evict {
-            self.evict(&mut pools, health_only, holder, id);
+        match room {
+            Room::Free => {}
+            Room::AfterEviction { holder, id } => self.evict(&mut pools, health_only, holder, id),
+            Room::Full => return None,
         }
         let id = pools.next_id;
         pools.next_id += 1;
-        let activity = Activity::new(client, self.budget.clone(), self.epoch, now);
-        let activity = Arc::new(activity);
+        let budget = self.budget.clone();
+        let activity = Arc::new(Activity::new(client, budget, self.epoch, now));
         let pool = pools.pool(health_only);
         pool.insert(network, id, activity.clone());
         Some(Slot {
@@ -270,8 +287,10 @@ impl Connections {
         let open = pools.main.by_network.iter().flat_map(|(network, open)| {
             open.iter().map(|(id, activity)| (*network, *id, activity))
         });
-        let closing = pools.closing.iter();
-        let closing = closing.map(|(id, (network, activity))| (*network, *id, activity));
+        let closing = pools
+            .closing
+            .iter()
+            .map(|(id, (network, activity))| (*network, *id, activity));
         for (network, id, activity) in open.chain(closing) {
             let held = MemoryBudget::charge(activity.held());
             // The memory of those that are being reset is about to be released.

@@ -57,7 +57,8 @@ pub(super) async fn serve<S: Service>(
     let service = service_fn(|mut request: Request<Incoming>| {
         activity.begin();
         activity.set_waiting(server.service.may_wait(&request));
-        let (version, streamed) = (request.version(), &streamed);
+        let version = request.version();
+        let streamed = &streamed;
         if let Some(rejection) = findings.next_request() {
             request.extensions_mut().insert(rejection);
         }

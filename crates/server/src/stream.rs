@@ -359,8 +359,9 @@ fn parse_error_status(head: &[u8]) -> Option<Rejection> {
 /// Serializes an HTTP/1.1 response that closes its connection.
 fn serialize(response: Response) -> Vec<u8> {
     let (mut head, body) = response.into_parts();
-    let body = body.collect().now_or_never();
     let body = body
+        .collect()
+        .now_or_never()
         .and_then(Result::ok)
         .map(|body| body.to_bytes())
         .unwrap_or_default();

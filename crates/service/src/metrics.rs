@@ -66,7 +66,9 @@ impl MetricsEndpoint {
     /// Names and labels of `http_server_*` follow OpenTelemetry's semantic
     /// conventions for HTTP.
     fn http(&self, text: &mut Exposition) {
-        let (api, metrics, server) = (&self.api, &self.api.metrics, &self.server);
+        let api = &self.api;
+        let metrics = &api.metrics;
+        let server = &self.server;
         let mut durations = text.histograms(
             "http_server_request_duration_seconds",
             "Time from the request head to the response, excluding the wait for the request body.",

@@ -9,8 +9,8 @@ use super::{
 };
 use domain::{
     category::{
-        Category, CategoryFilter, CategoryId, CategoryName, CategoryRejection, Naming,
-        decide_deletion, decide_naming,
+        Category, CategoryFilter, CategoryId, CategoryName, CategoryRejection, ExpectedCategory,
+        Naming, decide_deletion, decide_naming,
     },
     event::EventType,
     page::{ListQuery, Page},
@@ -22,7 +22,7 @@ statements! {
 
 struct NameCategory {
     category: Category,
-    expected: Option<Option<Category>>,
+    expected: ExpectedCategory,
 }
 
 impl Command for NameCategory {
@@ -37,7 +37,7 @@ impl Command for NameCategory {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Naming, CategoryRejection> {
         let Category { id, name } = &self.category;
         let before = draft.tables.categories.get(id);
-        let naming = decide_naming(before, name, self.expected.as_ref())?;
+        let naming = decide_naming(before, name, &self.expected)?;
         if naming != Naming::Unchanged {
             let owner = draft.category_names.get(&name.folded());
             if owner.is_some_and(|owner| owner != id) {
@@ -83,13 +83,13 @@ impl Stored for Category {
 }
 
 impl Store {
-    /// Names a category. With `expected`, it must still be that one, or still not exist.
+    /// Names a category, which must be in the expected state.
     pub async fn category_put(
         &self,
         api_key_id: i64,
         id: CategoryId,
         name: CategoryName,
-        expected: Option<Option<Category>>,
+        expected: ExpectedCategory,
     ) -> Result<Result<Naming, CategoryRejection>, Error> {
         let category = Category { id, name };
         self.execute_once(Some(api_key_id), NameCategory { category, expected })

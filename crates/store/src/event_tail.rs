@@ -197,14 +197,12 @@ impl Newest {
         &self,
         position: EventId,
     ) -> Option<impl ExactSizeIterator<Item = &Arc<SerializedEvent>>> {
-        let skip = match position == self.start {
-            true => 0,
-            false => {
-                let is_before =
-                    |event: &Arc<SerializedEvent>| event.id.sequence < position.sequence;
-                let index = self.events.partition_point(is_before);
-                (self.events.get(index)?.id == position).then_some(index + 1)?
-            }
+        let skip = if position == self.start {
+            0
+        } else {
+            let is_before = |event: &Arc<SerializedEvent>| event.id.sequence < position.sequence;
+            let index = self.events.partition_point(is_before);
+            (self.events.get(index)?.id == position).then_some(index + 1)?
         };
         Some(self.events.iter().skip(skip))
     }
@@ -480,8 +478,8 @@ mod tests {
             let _turn = tail.turn(queue).await;
             order.lock().unwrap().push(name);
         };
-        let waiting = [("busy", &busy); 3].into_iter().chain([("other", &other)]);
-        let mut waiting = pin!(join_all(waiting.map(|(name, queue)| wait(name, queue))));
+        let readers = [("busy", &busy); 3].into_iter().chain([("other", &other)]);
+        let mut waiting = pin!(join_all(readers.map(|(name, queue)| wait(name, queue))));
         assert!(waiting.as_mut().now_or_never().is_none());
         drop(current);
         waiting.await;
@@ -500,8 +498,8 @@ mod tests {
         let read = async |queue: &ScanQueue| {
             let _reading = queue.read_page().await;
             started.fetch_add(1, Relaxed);
-            let page = tail.find(ReadFrom::Store, None, &wanted, 10, queue).await;
-            let page = page.unwrap().unwrap();
+            let found = tail.find(ReadFrom::Store, None, &wanted, 10, queue).await;
+            let page = found.unwrap().unwrap();
             assert_eq!((page.end.sequence, page.is_complete), (3000, true));
         };
         let current = busy.turn.lock().await;

@@ -139,8 +139,8 @@ fn shared_statements(dialect: Dialect) -> Vec<NamedSql> {
         }),
     ];
     let fixed = [ALL].into_iter().chain(resources).chain(admin::STATEMENTS);
-    let fixed = fixed.flatten().map(|sql| NamedSql::of(sql));
-    fixed.chain(lists.into_iter().flatten()).collect()
+    let named = fixed.flatten().map(|sql| NamedSql::of(sql));
+    named.chain(lists.into_iter().flatten()).collect()
 }
 
 /// The purpose for which a process opens the store.
@@ -331,8 +331,8 @@ impl Store {
         &self,
         commands: impl Iterator<Item = C>,
     ) -> Result<Vec<C::Output>, Error> {
-        let replies = commands.map(|command| self.execute_once(None, command));
-        let mut replies = pin!(stream::iter(replies).buffer_unordered(MAX_CONCURRENT));
+        let executions = commands.map(|command| self.execute_once(None, command));
+        let mut replies = pin!(stream::iter(executions).buffer_unordered(MAX_CONCURRENT));
         let mut executed = Vec::new();
         let mut failed = None;
         while let Some(reply) = replies.next().await {

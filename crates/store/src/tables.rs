@@ -265,8 +265,8 @@ impl Record for Event {
     fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
         let row = EventRow::read(columns)?;
         let data = if row.is_row {
-            let resource = resource_of_row(row.kind, &row.data);
-            let resource = resource.map_err(|corrupt| R::corrupt(0, corrupt))?;
+            let resource =
+                resource_of_row(row.kind, &row.data).map_err(|corrupt| R::corrupt(0, corrupt))?;
             EventData::of_row(row.data, resource)
         } else {
             EventData::of_resource(row.data)

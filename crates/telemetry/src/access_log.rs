@@ -57,7 +57,8 @@ impl AccessLog {
             api_key_id,
             ..
         } = *entry;
-        let (method, path) = (sanitize(entry.method), sanitize(entry.path));
+        let method = sanitize(entry.method);
+        let path = sanitize(entry.path);
         let duration_ms = entry.duration.as_micros() as f64 / 1000.0;
         let error = entry.error.map(tracing::field::display);
         macro_rules! event {

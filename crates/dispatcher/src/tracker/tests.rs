@@ -95,8 +95,10 @@ fn is_to_be_saved_now(tracker: &Tracker) -> bool {
 fn saved(tracker: &mut Tracker) -> (i64, Vec<(i64, u32)>) {
     let progress = tracker.progress();
     tracker.saved();
-    let failures = progress.failures.iter();
-    let failures = failures.map(|it| (it.event_id.sequence, it.attempts));
+    let failures = progress
+        .failures
+        .iter()
+        .map(|it| (it.event_id.sequence, it.attempts));
     (progress.position.sequence, failures.collect())
 }
 

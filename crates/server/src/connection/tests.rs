@@ -53,8 +53,9 @@ async fn connect() -> (TcpStream, Arc<Waiting>, Arc<Activity>, JoinHandle<()>) {
         metrics: Arc::default(),
     });
     let connections = Arc::new(Connections::new(&server.limits, Arc::default()));
-    let slot = connections.admit(address.ip(), tokio::time::Instant::now());
-    let slot = slot.unwrap();
+    let slot = connections
+        .admit(address.ip(), tokio::time::Instant::now())
+        .unwrap();
     let activity = slot.activity.clone();
     let task = tokio::spawn(async move { serve(&server, stream, &slot).await });
     (client.unwrap(), service, activity, task)
@@ -93,7 +94,8 @@ async fn an_aborted_http1_connection_finishes_its_request() {
 #[tokio::test]
 async fn an_aborted_http2_connection_finishes_its_requests() {
     let (stream, service, activity, task) = connect().await;
-    let (executor, io) = (TokioExecutor::new(), TokioIo::new(stream));
+    let executor = TokioExecutor::new();
+    let io = TokioIo::new(stream);
     let (mut requests, connection) = conn::http2::handshake(executor, io).await.unwrap();
     tokio::spawn(connection);
     let (response, ()) = tokio::join!(requests.send_request(get()), abort(&service, &activity));

@@ -269,8 +269,9 @@ fn holder(
     key: Option<i64>,
     bytes: usize,
 ) -> (Slot, Held) {
-    let slot = connections.admit(address(client), connections.epoch);
-    let slot = slot.unwrap();
+    let slot = connections
+        .admit(address(client), connections.epoch)
+        .unwrap();
     if let Some(key) = key {
         slot.activity.set_api_key(key);
     }
@@ -363,8 +364,9 @@ fn a_response_is_charged_once_its_write_blocks() {
 #[test]
 fn requests_wait_without_a_key_and_behind_unread_responses() {
     let connections = with_budget();
-    let slot = connections.admit(address("192.0.2.1"), connections.epoch);
-    let slot = slot.unwrap();
+    let slot = connections
+        .admit(address("192.0.2.1"), connections.epoch)
+        .unwrap();
     let start = |bytes| {
         let queued = QueuedRequest::new(&slot.activity, bytes);
         queued.start().now_or_never()

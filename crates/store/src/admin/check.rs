@@ -84,10 +84,12 @@ fn counts() -> Vec<[String; 3]> {
             format!("{table} WHERE status = '{status}'"),
         ]
     };
-    let pets = PetStatus::ALL.iter();
-    let pets = pets.map(|status| with_status("pets", "animals", status.as_str()));
-    let orders = OrderStatus::ALL.iter();
-    let orders = orders.map(|status| with_status("orders", "orders", status.as_str()));
+    let pets = PetStatus::ALL
+        .iter()
+        .map(|status| with_status("pets", "animals", status.as_str()));
+    let orders = OrderStatus::ALL
+        .iter()
+        .map(|status| with_status("orders", "orders", status.as_str()));
     let all_pets = ["animals", "pets", "pets"].map(String::from);
     [all_pets].into_iter().chain(pets).chain(orders).collect()
 }
@@ -265,11 +267,12 @@ pub(super) fn check_file(
 pub(super) fn damaged_pages(db: &Connection, pragma: &str) -> rusqlite::Result<Vec<String>> {
     let mut check = db.prepare(pragma)?;
     let mut problems = Vec::new();
-    for found in check.query_map([], sqlite::read_row::<String>)? {
+    for row in check.query_map([], sqlite::read_row::<String>)? {
         // A row may have several lines, after a heading.
-        let found = found?;
-        let lines = found.lines();
-        let lines = lines.filter(|line| *line != "ok" && !line.starts_with("***"));
+        let text = row?;
+        let lines = text
+            .lines()
+            .filter(|line| *line != "ok" && !line.starts_with("***"));
         problems.extend(lines.map(|line| format!("damage: {line}")));
     }
     Ok(problems)

@@ -60,8 +60,11 @@ fn explain_in_file(db: &Connection, sql: NamedSql) -> rusqlite::Result<Explained
 }
 
 async fn explain_on_server(client: &Client, sql: NamedSql) -> Result<Explained, ReadError> {
-    let types = sql.kinds.iter().map(|kind| type_of(*kind).name().into());
-    let types: Vec<String> = types.collect();
+    let types: Vec<String> = sql
+        .kinds
+        .iter()
+        .map(|kind| type_of(*kind).name().into())
+        .collect();
     let nulls = vec!["NULL"; types.len()].join(", ");
     let parenthesized = |list: String| match list.as_str() {
         "" => String::new(),

@@ -51,8 +51,11 @@ pub(super) static CREATE_PETS: LazyLock<Sql> = LazyLock::new(|| {
         now = now_micros(),
         created = EventType::PetCreated.as_str()
     );
-    let kinds = columns.iter().map(|column| column.kind);
-    let kinds = kinds.chain([Kind::Int, Kind::Text]).map(Kind::array);
+    let kinds = columns
+        .iter()
+        .map(|column| column.kind)
+        .chain([Kind::Int, Kind::Text])
+        .map(Kind::array);
     Sql::owned("create_pets", text, kinds)
 });
 
@@ -137,12 +140,13 @@ async fn create_pets(session: &Session<'_>, batch: &mut [Queued]) -> Result<usiz
     let mut rows = session
         .commit(vec![Step::arrays(&CREATE_PETS, arrays)])
         .await?;
-    let ids = rows.pop().unwrap_or_default();
-    let ids = ids
+    let created = rows.pop().unwrap_or_default();
+    let ids: Vec<i64> = created
         .iter()
         .rev()
-        .map(|row| Record::from_row(row).map(|(id,)| id));
-    let ids: Vec<i64> = ids.collect::<Result<_, Error>>().unwrap_or_default();
+        .map(|row| Record::from_row(row).map(|(id,)| id))
+        .collect::<Result<_, Error>>()
+        .unwrap_or_default();
     if ids.len() != batch.len() {
         // An operator's trigger may have skipped rows. It is impossible to know which.
         return Err(Failure::Final(Error::OutcomeUnknown(Arc::new(

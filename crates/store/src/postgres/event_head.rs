@@ -137,8 +137,11 @@ impl EventLog {
 
     fn publish(&self, poller: &mut Poller) {
         let watermark = &poller.watermark;
-        let (server, head) = (watermark.server, watermark.stable);
-        *self.stable.lock().expect(LOCK) = StableHead { server, head };
+        let head = watermark.stable;
+        *self.stable.lock().expect(LOCK) = StableHead {
+            server: watermark.server,
+            head,
+        };
         self.head
             .send_if_modified(|published| std::mem::replace(published, head) != head);
         let lag = watermark.lag(Instant::now());
@@ -186,7 +189,8 @@ impl Postgres {
     pub(crate) async fn event_follow(&self) {
         let events = &self.events;
         let mut latch = ErrorLatch::new("event log poll");
-        let (mut head, mut moved_at) = (0, Instant::now());
+        let mut head = 0;
+        let mut moved_at = Instant::now();
         loop {
             if events.head.receiver_count() == 0 {
                 events.followed.notified().await;

@@ -191,8 +191,8 @@ impl Worker {
         let now = Instant::now();
         let due = self
             .deferred
-            .extract_if(.., |(retry_at, _)| *retry_at <= now);
-        let due = due.map(|(_, queued)| queued);
+            .extract_if(.., |(retry_at, _)| *retry_at <= now)
+            .map(|(_, queued)| queued);
         let mut batch: Vec<_> = due.chain(received).collect();
         if self.patient.is_none() {
             // Commands take turns in waiting for their rows.

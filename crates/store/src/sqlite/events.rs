@@ -81,8 +81,8 @@ impl Sqlite {
                 Sort::Desc => &READ_DESC,
             };
             let mut select = snapshot.prepare_cached(sql.text())?;
-            let events = select.query_map(params![start, limit], read_row::<Event>)?;
-            let mut events: Vec<_> = events.collect::<Result<_, _>>()?;
+            let rows = select.query_map(params![start, limit], read_row::<Event>)?;
+            let mut events: Vec<_> = rows.collect::<Result<_, _>>()?;
             let Some(id) = after else {
                 return Ok(Ok(events));
             };

@@ -111,10 +111,10 @@ impl Sqlite {
         let clock = StoreClock::new(Clock::steady(), last_open, options.settling, last_order);
         let health = Arc::default();
         let readers = Readers::start(&path, reader_count(options.role), &health).map_err(failed)?;
-        let times = clock.clone();
-        let times = move || times.times();
-        let writer = Writer::start(opened, &path, readers.clone(), &health, options, times);
-        let writer = writer.map_err(failed)?;
+        let writer_clock = clock.clone();
+        let times = move || writer_clock.times();
+        let writer = Writer::start(opened, &path, readers.clone(), &health, options, times)
+            .map_err(failed)?;
         Ok(Self {
             path,
             writer,
@@ -227,7 +227,8 @@ fn list<F: Filter<Item: Record>>(
 ) -> rusqlite::Result<Page<F::Item>> {
     let mut statement = db.prepare_cached(&select.sql)?;
     let mut rows = statement.query(params_from_iter(&select.parameters))?;
-    let (mut items, mut examined) = (Vec::new(), 0);
+    let mut items = Vec::new();
+    let mut examined = 0;
     while items.len() <= usize::from(query.limit.get())
         && let Some(row) = rows.next()?
     {

@@ -117,8 +117,8 @@ pub(super) fn open_recovered(path: &Path, role: Role) -> Result<Opened, OpenErro
     db.execute_batch("ROLLBACK").map_err(database_error)?;
     // The name of a new WAL must be durable, and SQLite ignores that this fsync failed.
     sync_folder(path).map_err(OpenError::file(path.parent().unwrap_or(path)))?;
-    let file = open_regular(&index_path, File::options().read(true));
-    let file = file.map_err(OpenError::file(&index_path))?;
+    let file = open_regular(&index_path, File::options().read(true))
+        .map_err(OpenError::file(&index_path))?;
     let index = WalIndex { is_new, file };
     Ok(Opened { db, index, wal })
 }

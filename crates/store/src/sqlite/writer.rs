@@ -99,16 +99,17 @@ impl Writer {
             ..Shared::default()
         });
         shared.event_head.send_replace(last_sequence(&opened.db)?);
-        let (version, wal) = (shared.version.clone(), shared.wal.clone());
+        let version = shared.version.clone();
+        let wal = shared.wal.clone();
         let file = WritableFile::new(opened, path, options.role, readers, version, wal)?;
-        let thread = WriterThread {
+        let state = WriterThread {
             file,
             shared: shared.clone(),
             times: Box::new(times),
         };
         let thread = thread::Builder::new()
             .name("sqlite-writer".into())
-            .spawn(move || thread.run_loop(&messages))
+            .spawn(move || state.run_loop(&messages))
             .expect("the system can start a thread");
         Ok(Self {
             queue,
@@ -286,11 +287,10 @@ impl WriterThread {
     ) -> Result<T, Error> {
         self.file.transact(|db| {
             execute_statement(db, "BEGIN IMMEDIATE").map_err(classify)?;
-            let run = catch_unwind(AssertUnwindSafe(|| run(db)));
-            let value = run.map_err(|_| Error::Internal(Arc::new(Panicked)))?;
-            let value = value.map_err(classify)?;
-            let committed = execute_statement(db, "COMMIT");
-            committed.map_err(|cause| settle_failed_commit(db, cause))?;
+            let result = catch_unwind(AssertUnwindSafe(|| run(db)))
+                .map_err(|_| Error::Internal(Arc::new(Panicked)))?;
+            let value = result.map_err(classify)?;
+            execute_statement(db, "COMMIT").map_err(|cause| settle_failed_commit(db, cause))?;
             Ok(value)
         })
     }
