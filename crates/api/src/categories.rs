@@ -11,7 +11,8 @@ use super::{
     state::Api,
 };
 use domain::category::{
-    Category, CategoryFilter, CategoryId, CategoryRejection, ExpectedCategory, Naming, NewCategory,
+    Category, CategoryFilter, CategoryId, CategoryRejection, CategoryUpsert, ExpectedCategory,
+    NewCategory,
 };
 use server::Response;
 
@@ -48,9 +49,9 @@ pub async fn put_category(api: &Api, mut request: ApiRequest<'_>) -> Result<Resp
             // It changed since it was read; the precondition may still hold.
             Err(CategoryRejection::Outdated) => {}
             Err(rejection) => return Err(rejection.into()),
-            Ok(naming) => {
+            Ok(upsert) => {
                 let mut response = response::resource(&Category { id, name });
-                if naming == Naming::Create {
+                if upsert == CategoryUpsert::Create {
                     *response.status_mut() = StatusCode::CREATED;
                 }
                 return Ok(response);

@@ -107,7 +107,7 @@ const MAX_STORE_OPERATIONS: usize = 64;
 
 /// Delivers events to the webhooks that this replica has leased.
 pub struct Dispatcher {
-    shared: Arc<Shared>,
+    shared: Arc<WorkerContext>,
     urls: UrlPolicy,
     changed: Notify,
     stop: CancellationToken,
@@ -115,7 +115,7 @@ pub struct Dispatcher {
 }
 
 /// The state that all workers share.
-struct Shared {
+struct WorkerContext {
     store: Arc<Store>,
     tail: Arc<EventTail>,
     client: Client,
@@ -132,7 +132,7 @@ struct Shared {
     metrics: Arc<Metrics>,
 }
 
-impl Shared {
+impl WorkerContext {
     /// Runs an operation of the store. Leaves its error to the dispatcher, which logs it.
     async fn store<T, F>(&self, operation: impl FnOnce(Arc<Store>) -> F) -> Result<T, StoreFailed>
     where
@@ -179,7 +179,7 @@ impl Dispatcher {
             let store = store.clone();
             move || clock.now() + store.clock_offset()
         });
-        let shared = Shared {
+        let shared = WorkerContext {
             store,
             tail,
             owner: format!("{:032x}", rand::random::<u128>()),

@@ -41,7 +41,7 @@ impl Attempts {
 
 /// The outcome for an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settled {
+pub enum DeliveryOutcome {
     Delivered,
     /// Scheduled for a retry.
     Retrying,
@@ -58,11 +58,11 @@ pub struct Deliveries {
 }
 
 impl Deliveries {
-    pub fn count(&self, settled: Settled) {
-        match settled {
-            Settled::Delivered => self.delivered.increment(),
-            Settled::Retrying => self.retrying.increment(),
-            Settled::Failed => self.failed.increment(),
+    pub fn count(&self, outcome: DeliveryOutcome) {
+        match outcome {
+            DeliveryOutcome::Delivered => self.delivered.increment(),
+            DeliveryOutcome::Retrying => self.retrying.increment(),
+            DeliveryOutcome::Failed => self.failed.increment(),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use super::{Attempt, metrics::Settled};
+use super::{Attempt, metrics::DeliveryOutcome};
 use domain::{
     event::EventId,
     webhook::{
@@ -246,16 +246,16 @@ impl Tracker {
         id: EventId,
         attempt: &Attempt,
         now: Timestamp,
-    ) -> Option<Settled> {
+    ) -> Option<DeliveryOutcome> {
         self.in_flight -= 1;
         self.record(attempt, now);
         let is_backing_off = self.is_backing_off();
         let mut entries = self.window.iter_mut();
         let entry = entries.find(|entry| entry.event.id == id)?;
-        let settled = match attempt.error {
+        let outcome = match attempt.error {
             None => {
                 self.delivered.push(id);
-                Settled::Delivered
+                DeliveryOutcome::Delivered
             }
             Some(error) => {
                 entry.failures += 1;
@@ -266,11 +266,11 @@ impl Tracker {
                 }
                 let attempts = entry.failures;
                 self.retry_count += 1;
-                self.put_off(id, attempts, attempt, error, now)
+                self.schedule_retry(id, attempts, attempt, error, now)
             }
         };
         self.settle(id);
-        Some(settled)
+        Some(outcome)
     }
 
     /// Marks an event as settled, and moves the position to the last settled event without a gap.
@@ -294,25 +294,25 @@ impl Tracker {
         delivery: &Delivery,
         attempt: &Attempt,
         now: Timestamp,
-    ) -> Settled {
+    ) -> DeliveryOutcome {
         self.in_flight -= 1;
         self.retries_in_flight -= 1;
         self.record(attempt, now);
         let id = delivery.event_id;
         match attempt.error {
-            Some(error) => self.put_off(id, delivery.attempts + 1, attempt, error, now),
+            Some(error) => self.schedule_retry(id, delivery.attempts + 1, attempt, error, now),
             None => {
                 self.retry_count = self.retry_count.saturating_sub(1);
                 self.changes.insert(id.sequence, Change::Delivered(id));
                 self.unsaved += 1;
                 self.save_within(SAVE_DELAY);
-                Settled::Delivered
+                DeliveryOutcome::Delivered
             }
         }
     }
 
     /// Reports that the event of a retry is no longer in the log.
-    pub fn expire_retry(&mut self, delivery: Delivery, now: Timestamp) -> Settled {
+    pub fn expire_retry(&mut self, delivery: Delivery, now: Timestamp) -> DeliveryOutcome {
         self.in_flight -= 1;
         self.retries_in_flight -= 1;
         self.retry_count = self.retry_count.saturating_sub(1);
@@ -327,7 +327,7 @@ impl Tracker {
         let sequence = failed.event_id.sequence;
         self.changes.insert(sequence, Change::Failed(failed));
         self.save_within(SAVE_DELAY);
-        Settled::Failed
+        DeliveryOutcome::Failed
     }
 
     /// Reports that a retry was not attempted, and never will be.
@@ -348,23 +348,23 @@ impl Tracker {
     }
 
     /// Schedules the next attempt of a delivery that has failed this many times.
-    fn put_off(
+    fn schedule_retry(
         &mut self,
         event_id: EventId,
         attempts: u32,
         attempt: &Attempt,
         error: AttemptError,
         now: Timestamp,
-    ) -> Settled {
+    ) -> DeliveryOutcome {
         let retry_after = match attempt.outcome {
             Outcome::Failed { retry_after } => retry_after,
             Outcome::Delivered | Outcome::Gone => None,
         };
         let delay = retry_delay(attempts as usize, retry_after);
         let next_attempt_at = delay.map(|delay| now + delay);
-        let (state, settled) = match next_attempt_at {
-            Some(_) => (DeliveryState::Retrying, Settled::Retrying),
-            None => (DeliveryState::Failed, Settled::Failed),
+        let (state, outcome) = match next_attempt_at {
+            Some(_) => (DeliveryState::Retrying, DeliveryOutcome::Retrying),
+            None => (DeliveryState::Failed, DeliveryOutcome::Failed),
         };
         match next_attempt_at {
             Some(at) => self.next_retry_at = Some(self.next_retry_at.map_or(at, |it| it.min(at))),
@@ -381,7 +381,7 @@ impl Tracker {
         };
         self.changes
             .insert(event_id.sequence, Change::Failed(delivery));
-        settled
+        outcome
     }
 
     /// Records the result of an attempt in the health of the endpoint.

@@ -12,7 +12,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
-    Attempt, Shared, StoreFailed,
+    Attempt, StoreFailed, WorkerContext,
     client::{Connections, Message},
     metrics::Lag,
     tracker::{Job, Tracker},
@@ -42,7 +42,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Delivers events to one webhook. Dropping a running worker closes its connections immediately.
 pub struct Worker {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<WorkerContext>,
     pub id: WebhookId,
     pub epoch: i64,
     pub connections: Arc<Connections>,
@@ -68,7 +68,7 @@ impl Worker {
         }
         let store = self.shared.store.clone();
         let limit_to_certain = Box::new(move |time| store.limit_to_certain(time));
-        let running = Running {
+        let delivery_loop = DeliveryLoop {
             tracker: Tracker::new(&stored, limit_to_certain),
             stored: Arc::new(stored),
             changes: self.shared.tail.subscribe(),
@@ -80,16 +80,20 @@ impl Worker {
             store_failed_at: None,
             worker: self,
         };
-        running.run().await;
+        delivery_loop.run().await;
     }
 }
 
-struct Running {
+/// A worker whose webhook is loaded.
+struct DeliveryLoop {
     worker: Worker,
+    /// The webhook as the store last returned it.
     stored: Arc<StoredWebhook>,
     tracker: Tracker,
+    /// Notified when there may be events to read.
     changes: watch::Receiver<()>,
-    attempts: JoinSet<Finished>,
+    /// The requests in flight, and reads of the events that retries need.
+    attempts: JoinSet<JobOutcome>,
     /// The read of further events that is in progress. It is a task, so that the worker does
     /// everything else while the read waits for its turn to scan.
     reading: Option<AbortOnDropHandle<ReadResult>>,
@@ -106,7 +110,7 @@ struct Running {
 type ReadResult = Result<Result<Page, Gone>, StoreFailed>;
 
 /// The outcome of a job.
-enum Finished {
+enum JobOutcome {
     Event(Arc<SerializedEvent>, Attempt),
     Retry(Delivery, Attempt),
     /// The event of a retry is no longer in the log.
@@ -116,15 +120,15 @@ enum Finished {
     StoreFailed(Delivery),
 }
 
-/// Signals that the worker ends.
-struct Ended;
+/// The worker is to end.
+struct WorkerExit;
 
-impl Running {
+impl DeliveryLoop {
     async fn run(mut self) {
         while let Ok(()) = self.step().await {}
     }
 
-    async fn step(&mut self) -> Result<(), Ended> {
+    async fn step(&mut self) -> Result<(), WorkerExit> {
         if self.is_store_usable() {
             self.reload().await?;
             self.read_retries().await;
@@ -150,18 +154,18 @@ impl Running {
         tokio::select! {
             Some(finished) = self.attempts.join_next() => {
                 // The task panicked: start over.
-                self.finish(finished.map_err(|_| Ended)?);
+                self.finish(finished.map_err(|_| WorkerExit)?);
             }
             Some(read) = OptionFuture::from(self.reading.as_mut()) => {
                 self.reading = None;
-                self.finish_read(read.map_err(|_| Ended)?).await;
+                self.finish_read(read.map_err(|_| WorkerExit)?).await;
             }
             _ = self.changes.changed(), if !self.has_more => self.has_more = true,
             Ok(()) = self.worker.revision.changed() => self.is_outdated = true,
             () = wake => {}
             () = self.worker.stop.cancelled() => {
                 self.stop().await;
-                return Err(Ended);
+                return Err(WorkerExit);
             }
         }
         Ok(())
@@ -194,7 +198,7 @@ impl Running {
     }
 
     /// Loads the changes that a client has made, such as new secrets.
-    async fn reload(&mut self) -> Result<(), Ended> {
+    async fn reload(&mut self) -> Result<(), WorkerExit> {
         let id = self.worker.id;
         if !self.is_outdated {
             return Ok(());
@@ -210,7 +214,7 @@ impl Running {
                 self.reading = None;
                 Ok(())
             }
-            Ok(_) => Err(Ended),
+            Ok(_) => Err(WorkerExit),
         }
     }
 
@@ -315,7 +319,7 @@ impl Running {
                 match job {
                     Job::Event(event) => {
                         let attempt = attempt(&shared, &stored, &connections, &event).await;
-                        Finished::Event(event, attempt)
+                        JobOutcome::Event(event, attempt)
                     }
                     Job::Retry(delivery) => retry(&shared, &stored, &connections, delivery).await,
                 }
@@ -323,28 +327,28 @@ impl Running {
         }
     }
 
-    fn finish(&mut self, finished: Finished) {
+    fn finish(&mut self, job: JobOutcome) {
         let now = self.now();
         let was_backing_off = self.tracker.is_backing_off();
         let tracker = &mut self.tracker;
-        let settled = match finished {
-            Finished::Event(event, attempt) => tracker.finish_event(event.id, &attempt, now),
-            Finished::Retry(delivery, attempt) => {
+        let outcome = match job {
+            JobOutcome::Event(event, attempt) => tracker.finish_event(event.id, &attempt, now),
+            JobOutcome::Retry(delivery, attempt) => {
                 Some(tracker.finish_retry(&delivery, &attempt, now))
             }
-            Finished::Expired(delivery) => Some(tracker.expire_retry(delivery, now)),
-            Finished::Unwanted(delivery) => {
+            JobOutcome::Expired(delivery) => Some(tracker.expire_retry(delivery, now)),
+            JobOutcome::Unwanted(delivery) => {
                 tracker.drop_retry(&delivery);
                 None
             }
-            Finished::StoreFailed(delivery) => {
+            JobOutcome::StoreFailed(delivery) => {
                 tracker.return_retry(delivery);
                 self.store_failed_at = Some(Instant::now());
                 None
             }
         };
         let metrics = &self.worker.shared.metrics;
-        settled.inspect(|settled| metrics.deliveries.count(*settled));
+        outcome.inspect(|outcome| metrics.deliveries.count(*outcome));
         let webhook = self.worker.id.get();
         let url = self.stored.webhook.url.origin();
         match (was_backing_off, self.tracker.is_backing_off()) {
@@ -354,7 +358,7 @@ impl Running {
         }
     }
 
-    async fn save(&mut self) -> Result<(), Ended> {
+    async fn save(&mut self) -> Result<(), WorkerExit> {
         let Worker { id, epoch, .. } = self.worker;
         let owner = self.worker.shared.owner.clone();
         let progress = self.tracker.progress();
@@ -364,7 +368,7 @@ impl Running {
             // The save is tried again later.
             Err(StoreFailed) => return Ok(()),
             // The lease was lost, or a client has changed the webhook.
-            Ok(false) => return Err(Ended),
+            Ok(false) => return Err(WorkerExit),
             Ok(true) => self.tracker.saved(),
         }
         let Some(reason) = self.tracker.disabled() else {
@@ -373,7 +377,7 @@ impl Running {
         let webhook = id.get();
         let url = self.stored.webhook.url.origin();
         tracing::info!(webhook, url, reason = reason.as_str(), "webhook disabled");
-        Err(Ended)
+        Err(WorkerExit)
     }
 
     /// Returns the time at which to continue, unless something happens before.
@@ -408,7 +412,7 @@ impl Running {
 }
 
 async fn attempt(
-    shared: &Shared,
+    shared: &WorkerContext,
     stored: &StoredWebhook,
     connections: &Connections,
     event: &SerializedEvent,
@@ -424,21 +428,21 @@ async fn attempt(
 }
 
 async fn retry(
-    shared: &Shared,
+    shared: &WorkerContext,
     stored: &StoredWebhook,
     connections: &Connections,
     delivery: Delivery,
-) -> Finished {
+) -> JobOutcome {
     let id = delivery.event_id;
     let event = shared.store(|store| async move { store.event_get(id).await });
     match event.await {
-        Err(StoreFailed) => Finished::StoreFailed(delivery),
-        Ok(None) => Finished::Expired(delivery),
-        Ok(Some(event)) if !stored.webhook.types.has(event.kind) => Finished::Unwanted(delivery),
+        Err(StoreFailed) => JobOutcome::StoreFailed(delivery),
+        Ok(None) => JobOutcome::Expired(delivery),
+        Ok(Some(event)) if !stored.webhook.types.has(event.kind) => JobOutcome::Unwanted(delivery),
         Ok(Some(event)) => {
             let event = SerializedEvent::new(&event, shared.store.event_source());
             let attempt = attempt(shared, stored, connections, &event).await;
-            Finished::Retry(delivery, attempt)
+            JobOutcome::Retry(delivery, attempt)
         }
     }
 }

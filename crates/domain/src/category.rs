@@ -124,7 +124,7 @@ recorded_rejection!(CategoryRejection {
 
 /// The effect of naming a category.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Naming {
+pub enum CategoryUpsert {
     /// The category already has the name; nothing is written.
     Unchanged,
     Create,
@@ -147,11 +147,11 @@ impl From<Option<Category>> for ExpectedCategory {
 }
 
 /// Decides the effect of naming a category.
-pub fn decide_naming(
+pub fn decide_upsert(
     before: Option<&Category>,
     name: &CategoryName,
     expected: &ExpectedCategory,
-) -> Result<Naming, CategoryRejection> {
+) -> Result<CategoryUpsert, CategoryRejection> {
     let is_expected = match expected {
         ExpectedCategory::Any => true,
         ExpectedCategory::Absent => before.is_none(),
@@ -161,9 +161,9 @@ pub fn decide_naming(
         return Err(CategoryRejection::Outdated);
     }
     Ok(match before {
-        None => Naming::Create,
-        Some(category) if category.name == *name => Naming::Unchanged,
-        Some(_) => Naming::Rename,
+        None => CategoryUpsert::Create,
+        Some(category) if category.name == *name => CategoryUpsert::Unchanged,
+        Some(_) => CategoryUpsert::Rename,
     })
 }
 

@@ -61,7 +61,7 @@ impl<'a> Object<'a> {
                 first => first == b'{' || first == b'[',
             };
             if needs_check {
-                serde_json::from_str::<Strict>(text).map_err(|e| {
+                serde_json::from_str::<StrictValue>(text).map_err(|e| {
                     // Drop the position: it counts from the start of the member.
                     let message = e.to_string();
                     let reason = message.split(" at line ").next().unwrap_or_default();
@@ -208,15 +208,15 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
 struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Any JSON value. Deserializing it checks every nested string and member name.
-struct Strict;
+struct StrictValue;
 
-impl<'de> Deserialize<'de> for Strict {
+impl<'de> Deserialize<'de> for StrictValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Strict)
+        deserializer.deserialize_any(StrictValue)
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for StrictValue {
     type Value = Self;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -65,7 +65,7 @@ pub struct Activity {
     /// True while the service has an HTTP/1.1 request that may wait for a long time, so that
     /// its client may give up.
     waiting: AtomicBool,
-    /// See [`Sent`].
+    /// See [`SendProgress`].
     sent_bytes: AtomicU64,
     sent_chunks: AtomicU64,
     /// Bytes that the connection's requests and responses hold in memory.
@@ -93,7 +93,7 @@ const AWAITED: u64 = 3;
 
 /// The part of HTTP/2 response bodies that was sent: pings and other frames do not count.
 #[derive(Debug, Clone, Copy)]
-pub struct Sent {
+pub struct SendProgress {
     pub bytes: u64,
     /// The pieces that they were sent in, at most one per frame and write.
     pub chunks: u64,
@@ -101,7 +101,7 @@ pub struct Sent {
 
 /// The reason why a connection may be evicted. The greatest reason goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Evictable {
+pub enum EvictionReason {
     /// It sends its request, or reads its response, too slowly.
     Slow,
     /// No request is in flight.
@@ -257,7 +257,11 @@ impl Activity {
     /// has been waiting for its client. A client that takes longer than `slow_after` to send a
     /// request or to read a response is slow. A new connection has the same time: under a
     /// burst of connections its request is on its way.
-    pub fn evictable(&self, now: Instant, slow_after: Duration) -> Option<(Evictable, Duration)> {
+    pub fn evictable(
+        &self,
+        now: Instant,
+        slow_after: Duration,
+    ) -> Option<(EvictionReason, Duration)> {
         let waited = |since| Duration::from_millis(self.millis(now).saturating_sub(since));
         if self.is_busy() {
             return None;
@@ -265,14 +269,14 @@ impl Activity {
         let blocked_since = self.blocked_since.load(Relaxed);
         if blocked_since != 0 {
             let waited = waited(blocked_since);
-            return (waited >= slow_after).then_some((Evictable::Slow, waited));
+            return (waited >= slow_after).then_some((EvictionReason::Slow, waited));
         }
         let awaited = self.awaited.load(Relaxed);
         let waited = waited(awaited >> 2);
         match awaited & AWAITED {
-            REQUEST => Some((Evictable::Idle, waited)),
-            FIRST_REQUEST if waited >= slow_after => Some((Evictable::Idle, waited)),
-            REST if waited >= slow_after => Some((Evictable::Slow, waited)),
+            REQUEST => Some((EvictionReason::Idle, waited)),
+            FIRST_REQUEST if waited >= slow_after => Some((EvictionReason::Idle, waited)),
+            REST if waited >= slow_after => Some((EvictionReason::Slow, waited)),
             _ => None,
         }
     }
@@ -339,8 +343,8 @@ impl Activity {
         self.unsent.load(Relaxed) > 0
     }
 
-    pub fn sent(&self) -> Sent {
-        Sent {
+    pub fn sent(&self) -> SendProgress {
+        SendProgress {
             bytes: self.sent_bytes.load(Relaxed),
             chunks: self.sent_chunks.load(Relaxed),
         }
@@ -372,7 +376,7 @@ impl Activity {
         if self.try_start() {
             return;
         }
-        let _queued = Counted::new(&self.queued);
+        let _queued = CounterGuard::new(&self.queued);
         loop {
             let mut woken = pin!(self.room.notified());
             woken.as_mut().enable();
@@ -391,28 +395,28 @@ impl Drop for Activity {
 }
 
 /// Increments a counter until it is dropped.
-struct Counted<'a>(&'a AtomicUsize);
+struct CounterGuard<'a>(&'a AtomicUsize);
 
-impl<'a> Counted<'a> {
+impl<'a> CounterGuard<'a> {
     fn new(counter: &'a AtomicUsize) -> Self {
         counter.fetch_add(1, SeqCst);
         Self(counter)
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CounterGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, SeqCst);
     }
 }
 
 /// Memory that a connection holds until this is dropped.
-pub struct Held {
+pub struct HeldMemory {
     activity: Arc<Activity>,
     bytes: usize,
 }
 
-impl Held {
+impl HeldMemory {
     pub fn new(activity: &Arc<Activity>, bytes: usize) -> Self {
         activity.hold(bytes);
         Self {
@@ -427,7 +431,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldMemory {
     fn drop(&mut self) {
         self.activity.release(self.bytes);
         self.activity.wake_queued();
@@ -435,23 +439,23 @@ impl Drop for Held {
 }
 
 /// An HTTP/2 request that has arrived.
-pub struct QueuedRequest(Held);
+pub struct QueuedRequest(HeldMemory);
 
 /// An HTTP/2 request that the service has.
-pub struct ActiveRequest(Held);
+pub struct ActiveRequest(HeldMemory);
 
 /// A part of an HTTP/2 response, until it is sent or reset by the client.
-pub struct UnsentResponse(Held);
+pub struct UnsentResponse(HeldMemory);
 
 /// An HTTP/2 response that is a stream, until it ends.
-pub struct OpenStream(Held);
+pub struct OpenStream(HeldMemory);
 
 impl QueuedRequest {
     /// Tracks a request whose head and body take up to this many bytes.
     pub fn new(activity: &Arc<Activity>, bytes: usize) -> Self {
         activity.await_request(Instant::now());
         activity.started.fetch_add(1, Relaxed);
-        Self(Held::new(activity, REQUEST_OVERHEAD + bytes))
+        Self(HeldMemory::new(activity, REQUEST_OVERHEAD + bytes))
     }
 
     /// Waits until the connection has room for the request: backpressure on a client that does
@@ -477,7 +481,7 @@ impl ActiveRequest {
     /// Records that the service has responded with a stream.
     pub fn stream(self) -> OpenStream {
         self.activity().streams.fetch_add(1, Relaxed);
-        OpenStream(Held::new(self.activity(), REQUEST_OVERHEAD))
+        OpenStream(HeldMemory::new(self.activity(), REQUEST_OVERHEAD))
     }
 }
 
@@ -504,7 +508,7 @@ impl UnsentResponse {
     fn new(activity: &Arc<Activity>, bytes: usize) -> Self {
         activity.unsent.fetch_add(1, SeqCst);
         activity.unsent_bytes.fetch_add(bytes, SeqCst);
-        Self(Held::new(activity, bytes))
+        Self(HeldMemory::new(activity, bytes))
     }
 
     /// Records that a part of the response was sent.
@@ -517,7 +521,7 @@ impl UnsentResponse {
 
 impl Drop for UnsentResponse {
     fn drop(&mut self) {
-        let Held { activity, bytes } = &self.0;
+        let HeldMemory { activity, bytes } = &self.0;
         activity.unsent_bytes.fetch_sub(*bytes, SeqCst);
         activity.unsent.fetch_sub(1, SeqCst);
     }

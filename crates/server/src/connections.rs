@@ -30,7 +30,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Limits, Metrics,
-    activity::{Activity, Evictable, Eviction},
+    activity::{Activity, Eviction, EvictionReason},
     memory::MemoryBudget,
 };
 
@@ -184,7 +184,7 @@ fn first_to_evict(
     connections: &HashMap<u64, Arc<Activity>>,
     now: Instant,
     slow_after: Duration,
-) -> Option<(usize, Evictable, Duration, IpAddr, Reverse<u64>)> {
+) -> Option<(usize, EvictionReason, Duration, IpAddr, Reverse<u64>)> {
     let evictable = connections.iter().filter_map(|(id, activity)| {
         let (evictable, waited) = activity.evictable(now, slow_after)?;
         // Of two that have waited equally long, the older one goes first.
@@ -363,7 +363,7 @@ impl Connections {
         for (holder, connections) in &pools.main.by_network {
             for (id, activity) in connections {
                 match activity.evictable(now, SLOW_AFTER) {
-                    Some((Evictable::Idle, idle)) if idle >= idle_timeout => {
+                    Some((EvictionReason::Idle, idle)) if idle >= idle_timeout => {
                         expired.push((*holder, *id));
                     }
                     _ => {}

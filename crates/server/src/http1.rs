@@ -24,7 +24,7 @@ use tokio::{
 
 use super::{
     Client, Limits, ResponseBody, Server, Service,
-    activity::{Eviction, Held},
+    activity::{Eviction, HeldMemory},
     closing::{FIRST_REQUEST_GRACE, close, reject_evicted},
     connections::{Slot, Stop},
     head_scanner::{Findings, HeadScanner},
@@ -63,7 +63,7 @@ pub(super) async fn serve<S: Service>(
             request.extensions_mut().insert(rejection);
         }
         let body_bytes = max_body_bytes(request.body());
-        let held = (body_bytes > SMALL_BODY_BYTES).then(|| Held::new(activity, body_bytes));
+        let held = (body_bytes > SMALL_BODY_BYTES).then(|| HeldMemory::new(activity, body_bytes));
         let response = match server.reject_over_limit(slot.health_only, &request) {
             Some(rejection) => Either::Left(ready(rejection)),
             None => Either::Right(server.service.call(Client(activity), request)),

@@ -8,7 +8,7 @@ use super::{
     error::MissingRow,
     list::Select,
     rows::{Access, Stored},
-    table::{Group, Joined, Value, columns_of, names},
+    table::{Group, OuterJoin, Value, columns_of, names},
     tables::{DeliveryRow, Keys},
 };
 use domain::{
@@ -48,7 +48,7 @@ statements! {
 }
 
 /// A row of [`RETRIES`].
-type RetryRow = (i64, Option<Timestamp>, Joined<Delivery, EventId>);
+type RetryRow = (i64, Option<Timestamp>, OuterJoin<Delivery, EventId>);
 
 struct SaveProgress {
     id: WebhookId,

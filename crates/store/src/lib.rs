@@ -84,9 +84,9 @@ use statements::NamedSql;
 use table::{Group, Record, Table, Value};
 
 pub use admin::{
-    ImportError, Importer, Inspected, Restored, Server, backup, backup_to_stream, category_names,
-    check, copy, explain_statements, export_orders, export_pets, finished_import, inspect,
-    list_keys, restore,
+    ImportError, Importer, Inspection, RestoreSummary, Server, backup, backup_to_stream,
+    category_names, check, copy, explain_statements, export_orders, export_pets, finished_import,
+    inspect, list_keys, restore,
 };
 pub use error::explain;
 pub use error::{Error, OpenError};

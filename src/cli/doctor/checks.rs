@@ -19,7 +19,7 @@ use super::{
     target::Target,
 };
 use domain::api_key::ApiKey;
-use store::{DatabaseUrl, Inspected, Server, inspect};
+use store::{DatabaseUrl, Inspection, Server, inspect};
 
 const MIB: u64 = 1 << 20;
 /// A size far beyond that of the log between checkpoints.
@@ -35,7 +35,7 @@ const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 /// A time before this program was written.
 const EARLIEST_TIME: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
-pub(super) async fn store(report: &mut Report, target: &Target) -> Option<Inspected> {
+pub(super) async fn store(report: &mut Report, target: &Target) -> Option<Inspection> {
     let found = match &target.database {
         Ok(database) => database
             .url_with_warnings(|_| {})
@@ -155,7 +155,7 @@ pub(super) fn keys(report: &mut Report, keys: &[ApiKey], database: &ServedDataba
     }
 }
 
-pub(super) fn clock(report: &mut Report, inspected: Option<&Inspected>) {
+pub(super) fn clock(report: &mut Report, inspected: Option<&Inspection>) {
     let (now, set) = (
         Timestamp::now(),
         "set the clock, and keep it right with NTP",
@@ -164,7 +164,7 @@ pub(super) fn clock(report: &mut Report, inspected: Option<&Inspected>) {
         report.problem(format!("the clock says {now:.0}"), set);
         return;
     }
-    if let Some(Inspected { server, .. }) = inspected
+    if let Some(Inspection { server, .. }) = inspected
         && let Server::Postgres { now: server } = server
     {
         let difference = now.duration_since(*server);

@@ -9,10 +9,10 @@ use super::{
 };
 use api::loopback_if_unspecified;
 use import_socket::SocketState;
-use store::{Inspected, Server};
+use store::{Inspection, Server};
 
 /// Checks the port. Returns true if the service is ready.
-pub(super) fn port(report: &mut Report, target: &Target, store: Option<&Inspected>) -> bool {
+pub(super) fn port(report: &mut Report, target: &Target, store: Option<&Inspection>) -> bool {
     let option = target.listen_option;
     let elsewhere =
         format!("specify its store with --database, or this one's address with {option}");
@@ -82,7 +82,7 @@ pub(super) fn port(report: &mut Report, target: &Target, store: Option<&Inspecte
 }
 
 /// Returns true if the service of a file listens on a port, or `None` if that is unknown.
-fn listens(store: Option<&Inspected>, port: u16) -> Option<bool> {
+fn listens(store: Option<&Inspection>, port: u16) -> Option<bool> {
     let Server::Sqlite { import_socket, .. } = &store?.server else {
         return None;
     };
@@ -108,7 +108,7 @@ fn listens(store: Option<&Inspected>, port: u16) -> Option<bool> {
 }
 
 /// Checks the import socket beside the file.
-pub(super) fn imports(report: &mut Report, target: &Target, store: Option<&Inspected>) {
+pub(super) fn imports(report: &mut Report, target: &Target, store: Option<&Inspection>) {
     let server = store.map(|store| &store.server);
     let (
         Some(file),

@@ -16,12 +16,12 @@ use crate::{
 
 /// A service that responds when the test lets it.
 #[derive(Debug)]
-struct Waiting {
+struct PausedService {
     requests: Semaphore,
     responses: Semaphore,
 }
 
-impl Service for Waiting {
+impl Service for PausedService {
     async fn call<'a>(&'a self, _: Client<'a>, _: Request<Incoming>) -> Response {
         self.requests.add_permits(1);
         self.responses.acquire().await.unwrap().forget();
@@ -38,11 +38,11 @@ impl Service for Waiting {
 }
 
 /// A connection to a service, and its place among the open ones.
-async fn connect() -> (TcpStream, Arc<Waiting>, Arc<Activity>, JoinHandle<()>) {
+async fn connect() -> (TcpStream, Arc<PausedService>, Arc<Activity>, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).await;
     let (stream, address) = listener.accept().await.unwrap();
-    let service = Arc::new(Waiting {
+    let service = Arc::new(PausedService {
         requests: Semaphore::new(0),
         responses: Semaphore::new(0),
     });
@@ -62,7 +62,7 @@ async fn connect() -> (TcpStream, Arc<Waiting>, Arc<Activity>, JoinHandle<()>) {
 }
 
 /// Aborts the connection while the service has a request.
-async fn abort(service: &Waiting, activity: &Activity) {
+async fn abort(service: &PausedService, activity: &Activity) {
     service.requests.acquire().await.unwrap().forget();
     // Only a response can be unsent: a slow one does not make the client look stalled.
     assert!(!activity.has_unsent());

@@ -5,7 +5,7 @@ use futures_util::FutureExt;
 use http::StatusCode;
 
 use super::*;
-use crate::activity::{Held, QueuedRequest};
+use crate::activity::{HeldMemory, QueuedRequest};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -268,18 +268,18 @@ fn holder(
     client: &str,
     key: Option<i64>,
     bytes: usize,
-) -> (Slot, Held) {
+) -> (Slot, HeldMemory) {
     let slot = connections
         .admit(address(client), connections.epoch)
         .unwrap();
     if let Some(key) = key {
         slot.activity.set_api_key(key);
     }
-    let held = Held::new(&slot.activity, bytes);
+    let held = HeldMemory::new(&slot.activity, bytes);
     (slot, held)
 }
 
-fn reset(holders: &[(Slot, Held)]) -> Vec<usize> {
+fn reset(holders: &[(Slot, HeldMemory)]) -> Vec<usize> {
     let is_reset = |n: &usize| holders[*n].0.activity.evicted() == Some(Eviction::Reset);
     (0..holders.len()).filter(is_reset).collect()
 }

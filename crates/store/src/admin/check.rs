@@ -10,7 +10,7 @@ use super::{
         error::OpenError,
         postgres::created,
         sqlite,
-        table::{Joined, Table, columns_of},
+        table::{OuterJoin, Table, columns_of},
         tables::EventRow,
         url::DatabaseUrl,
     },
@@ -103,42 +103,42 @@ fn count_excess(counter: &str, rows: &str) -> String {
 }
 
 /// A column that only the program can verify.
-struct Derived {
+struct DerivedColumn {
     what: &'static str,
     /// Selects texts, and the stored value of each.
     sql: &'static str,
     derive: fn(&str) -> CompactString,
 }
 
-const DERIVED: [Derived; 6] = [
-    Derived {
+const DERIVED: [DerivedColumn; 6] = [
+    DerivedColumn {
         what: "animals that a search does not find by their name",
         sql: "SELECT name, search_name FROM pets",
         derive: search_name,
     },
-    Derived {
+    DerivedColumn {
         what: "categories whose name could be used twice",
         sql: "SELECT name, folded_name FROM categories",
         derive: |name| CompactString::from(fold(name)),
     },
-    Derived {
+    DerivedColumn {
         what: "webhooks with a malformed position",
         sql: "SELECT position, position FROM webhooks",
         derive: |text| readable(EventId::parse(text), |id| id.to_string()),
     },
-    Derived {
+    DerivedColumn {
         what: "webhooks with a malformed URL",
         sql: "SELECT url, url FROM webhooks",
         derive: |text| readable(WebhookUrl::parse(text).ok(), |url| url.as_str().into()),
     },
-    Derived {
+    DerivedColumn {
         what: "webhooks with a malformed secret",
         sql: "SELECT secret, secret FROM webhooks UNION ALL
               SELECT previous_secret, previous_secret FROM webhooks
               WHERE previous_secret IS NOT NULL",
         derive: |text| readable(WebhookSecret::parse(text), |secret| secret.reveal()),
     },
-    Derived {
+    DerivedColumn {
         what: "deliveries with another sequence number than their event",
         sql: "SELECT event_id, CAST(sequence AS text) FROM webhook_deliveries",
         derive: |text| readable(EventId::parse(text), |id| id.sequence.to_string()),
@@ -250,7 +250,7 @@ pub(super) fn check_file(
         let excess = db.query_row(&count_excess(&counter, &rows), [], |row| row.get(0))?;
         problems.extend(wrong_count(excess, &what));
     }
-    for Derived { what, sql, derive } in DERIVED {
+    for DerivedColumn { what, sql, derive } in DERIVED {
         progress(what);
         let mut select = db.prepare(sql)?;
         let mut wrong = 0;
@@ -312,7 +312,7 @@ async fn check_server(
         let excess = store.one(&count_excess(&counter, &rows)).await?;
         problems.extend(wrong_count(excess, &what));
     }
-    for Derived { what, sql, derive } in DERIVED {
+    for DerivedColumn { what, sql, derive } in DERIVED {
         progress(what);
         let mut wrong = 0;
         let compare = |(text, derived): (String, String)| {
@@ -337,7 +337,7 @@ async fn unlogged<T: Table + Serialize>(store: &Reader, resource: &str) -> Resul
         T::NAME
     );
     let mut wrong = 0;
-    let compare = |(event, stored): (Event, Joined<T, i64>)| {
+    let compare = |(event, stored): (Event, OuterJoin<T, i64>)| {
         let stored = stored
             .0
             .and_then(|stored| serde_json::to_value(stored).ok());

@@ -89,7 +89,7 @@ pub struct Importer {
 enum Target {
     /// A file that is not served: one transaction. While the file is locked, no service can
     /// open it.
-    File(Box<sqlite::Exclusive>),
+    File(Box<sqlite::ExclusiveFile>),
     /// The service of a file, which writes each chunk in a transaction of its own, so that its
     /// cache and its event log are right.
     Service(ImportConnection),
@@ -300,7 +300,7 @@ fn progress(db: &Connection, id: ImportId) -> rusqlite::Result<i64> {
 async fn open_file(path: &Path) -> Result<Target, ImportError> {
     let deadline = Instant::now() + SERVICE_TIMEOUT;
     loop {
-        let path = match sqlite::Exclusive::open(path) {
+        let path = match sqlite::ExclusiveFile::open(path) {
             Err(OpenError::InUse(path)) => path,
             opened => return Ok(Target::File(Box::new(opened?))),
         };

@@ -18,7 +18,7 @@ const MAX_CHECKED_BYTES: u64 = 1 << 30;
 
 /// A store whose schema is current.
 #[derive(Debug)]
-pub struct Inspected {
+pub struct Inspection {
     pub keys: Vec<ApiKey>,
     /// The last change, or use of an API key, that is recorded.
     pub last_change: Option<Timestamp>,
@@ -49,7 +49,7 @@ statements! {
 }
 
 /// Inspects a store, live or not. Never creates or migrates one.
-pub async fn inspect(url: &DatabaseUrl) -> Result<Inspected, ReadError> {
+pub async fn inspect(url: &DatabaseUrl) -> Result<Inspection, ReadError> {
     let (store, server) = match url {
         DatabaseUrl::Sqlite(path) => {
             let path = sqlite::canonical_path(path)?;
@@ -79,7 +79,7 @@ pub async fn inspect(url: &DatabaseUrl) -> Result<Inspected, ReadError> {
             (store, Server::Postgres { now })
         }
     };
-    Ok(Inspected {
+    Ok(Inspection {
         last_change: store.one(LAST_CHANGE.text()).await?,
         keys: read_keys(&store).await?,
         server,

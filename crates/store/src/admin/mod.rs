@@ -19,7 +19,7 @@ pub use copy::copy;
 pub use explain::explain_statements;
 pub use export::{category_names, export_orders, export_pets};
 pub use import::{ImportError, Importer, finished_import};
-pub use inspect::{Inspected, Server, inspect, list_keys};
-pub use restore::{Restored, restore};
+pub use inspect::{Inspection, Server, inspect, list_keys};
+pub use restore::{RestoreSummary, restore};
 
 pub(super) const STATEMENTS: [&[&Sql]; 2] = [export::ALL, inspect::ALL];

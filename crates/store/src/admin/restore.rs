@@ -49,7 +49,7 @@ pub enum RestoreError {
 
 /// The result of a restore.
 #[derive(Debug)]
-pub struct Restored {
+pub struct RestoreSummary {
     pub store: PathBuf,
     /// The name of the store that was there, if there was one.
     pub kept: Option<PathBuf>,
@@ -73,7 +73,7 @@ pub fn restore(
     backup: &Path,
     store: &Path,
     mut progress: impl FnMut(u64, u64),
-) -> Result<Restored, RestoreError> {
+) -> Result<RestoreSummary, RestoreError> {
     let store = ClosedStore::lock(store)?;
     let path = store.path.clone();
     if store.exists() && is_same_file(backup, &path) {
@@ -119,7 +119,7 @@ pub fn restore(
         .map_err(unread)?;
     db.close().map_err(|(_, cause)| unread(cause))?;
     give_to_owner(&file, &store)?;
-    Ok(Restored {
+    Ok(RestoreSummary {
         kept: store.replace(file).map_err(failed)?,
         store: path,
         content,

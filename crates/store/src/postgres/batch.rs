@@ -60,7 +60,7 @@ pub(super) static CREATE_PETS: LazyLock<Sql> = LazyLock::new(|| {
 });
 
 /// A command that waits to be executed.
-pub(super) struct Queued {
+pub(super) struct QueueEntry {
     pub(super) command: Box<dyn PendingCommand>,
     /// The time at which one of its rows was first found locked.
     pub(super) locked_since: Option<Instant>,
@@ -72,7 +72,7 @@ pub(super) struct Queued {
 }
 
 /// Returns the rows and ids that commands need.
-pub(super) fn keys_of(batch: &[Queued]) -> Keys {
+pub(super) fn keys_of(batch: &[QueueEntry]) -> Keys {
     let mut keys = Keys::default();
     for queued in batch {
         queued.command.keys(&mut keys);
@@ -85,7 +85,7 @@ pub(super) fn keys_of(batch: &[Queued]) -> Keys {
 /// clients see.
 pub(super) async fn run(
     session: &Session<'_>,
-    batch: &mut [Queued],
+    batch: &mut [QueueEntry],
     is_patient: bool,
     fault: Option<Fault>,
 ) -> Result<usize, Failure> {
@@ -114,8 +114,8 @@ pub(super) async fn run(
 /// Runs commands that create pets and read nothing, in one round trip. They are decided twice:
 /// first with ids that stand for the order of the pets, to learn what to store, and then with
 /// the ids that the server has assigned.
-async fn create_pets(session: &Session<'_>, batch: &mut [Queued]) -> Result<usize, Failure> {
-    let decide = |batch: &mut [Queued], pets: Vec<i64>, is_stored| {
+async fn create_pets(session: &Session<'_>, batch: &mut [QueueEntry]) -> Result<usize, Failure> {
+    let decide = |batch: &mut [QueueEntry], pets: Vec<i64>, is_stored| {
         let mut ids = NewIds::default();
         ids.0[Sequence::Pets as usize] = pets;
         let mut set = WorkingSet::new(Times::of_one_clock(Timestamp::now()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     super::{
         error::Error,
-        table::{Joined, Record, columns, columns_of},
+        table::{OuterJoin, Record, columns, columns_of},
         tables::EventRow,
     },
     Postgres,
@@ -43,7 +43,7 @@ impl Postgres {
         let (is_same_server, purged_through): (bool, i64) = read_first(&rows)?;
         let mut events = Vec::with_capacity(rows.len());
         for row in &rows {
-            let (_, _, event) = <(bool, i64, Joined<_, i64>)>::from_row(row)?;
+            let (_, _, event) = <(bool, i64, OuterJoin<_, i64>)>::from_row(row)?;
             events.extend(event.0);
         }
         let Some(id) = after else {
@@ -60,7 +60,7 @@ impl Postgres {
         for _ in 0..2 {
             let StableHead { server, .. } = self.events.stable();
             let rows = self.reads.read(&GET, &[&server, &id.sequence]).await?;
-            let (is_same_server, event): (_, Joined<Event, i64>) = read_first(&rows)?;
+            let (is_same_server, event): (_, OuterJoin<Event, i64>) = read_first(&rows)?;
             let event = event.0.filter(|event| event.id() == id);
             if event.is_some() || is_same_server {
                 return Ok(event);

@@ -125,9 +125,9 @@ pub(super) async fn commit_confirmed(transaction: Transaction<'_>, warnings: &At
     transaction.commit().await.is_ok() && warnings.load(Ordering::Acquire) == before
 }
 
-type Connected = (Connector, Client, Arc<AtomicU64>);
+type NewConnection = (Connector, Client, Arc<AtomicU64>);
 
-async fn connect(url: &PostgresUrl) -> Result<Connected, OpenError> {
+async fn connect(url: &PostgresUrl) -> Result<NewConnection, OpenError> {
     let server = url.to_string();
     let connector = match Connector::new(url) {
         Ok(connector) => connector,
@@ -138,7 +138,7 @@ async fn connect(url: &PostgresUrl) -> Result<Connected, OpenError> {
     Ok((connector, client, warnings))
 }
 
-async fn prepare(url: &PostgresUrl, create: bool) -> Result<Connected, OpenError> {
+async fn prepare(url: &PostgresUrl, create: bool) -> Result<NewConnection, OpenError> {
     let shown = url.to_string();
     let (connector, mut client, warnings) = connect(url).await?;
     let migration = migrate::migrate(&mut client, &shown, create);

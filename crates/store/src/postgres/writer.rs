@@ -27,7 +27,7 @@ use super::{
         metrics::CommitMetrics,
         queue::StoreClosed,
     },
-    batch::{self, Queued},
+    batch::{self, QueueEntry},
     pool::Pool,
     session::{Failure, Session},
 };
@@ -61,7 +61,7 @@ const MAX_COMMAND_ATTEMPTS: usize = 20;
 pub(super) struct Writer {
     pools: Vec<Arc<Pool>>,
     /// `None` once the store is closed.
-    queue: RwLock<Option<Sender<Queued>>>,
+    queue: RwLock<Option<Sender<QueueEntry>>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -123,7 +123,7 @@ impl Writer {
     pub(super) fn enqueue(&self, command: Box<dyn PendingCommand>) -> Result<(), Error> {
         let closed = || Error::Unavailable(Arc::new(StoreClosed));
         let queue = self.queue.read().expect(LOCK);
-        let queued = Queued {
+        let queued = QueueEntry {
             command,
             locked_since: None,
             last_timeout: None,
@@ -153,14 +153,14 @@ const LOCK: &str = "no task panics while holding the lock";
 /// One of the tasks that execute queued commands, with its own connection.
 struct Worker {
     pool: Arc<Pool>,
-    queued: Arc<Mutex<Receiver<Queued>>>,
+    queued: Arc<Mutex<Receiver<QueueEntry>>>,
     /// The queue of the worker that waits for locked rows; `None` if this is the one.
-    patient: Option<Sender<Queued>>,
+    patient: Option<Sender<QueueEntry>>,
     commits: Arc<CommitMetrics>,
     /// Notified after every commit.
     committed: Arc<Notify>,
     /// Commands that wait for a locked row, with the time of their next attempt.
-    deferred: Vec<(Instant, Queued)>,
+    deferred: Vec<(Instant, QueueEntry)>,
     fault: Option<Fault>,
 }
 
@@ -173,7 +173,7 @@ impl Worker {
     }
 
     /// Returns the commands that are queued, and the deferred ones that are due.
-    async fn next_batch(&mut self) -> Option<Vec<Queued>> {
+    async fn next_batch(&mut self) -> Option<Vec<QueueEntry>> {
         let receive = async {
             let mut received = Vec::new();
             let mut queued = self.queued.lock().await;
@@ -203,7 +203,7 @@ impl Worker {
 
     /// Executes a batch. If the server rejects it, its halves are run again, down to the
     /// command at fault.
-    async fn execute(&mut self, batch: Vec<Queued>) {
+    async fn execute(&mut self, batch: Vec<QueueEntry>) {
         let mut batches = vec![batch];
         while let Some(mut batch) = batches.pop() {
             if batch.is_empty() {
@@ -249,7 +249,7 @@ impl Worker {
     }
 
     /// Runs a batch until it is committed, or has failed for good.
-    async fn run_batch(&mut self, batch: &mut [Queued]) -> Result<(), Failure> {
+    async fn run_batch(&mut self, batch: &mut [QueueEntry]) -> Result<(), Failure> {
         let started = std::time::Instant::now();
         let mut attempts = if batch.len() == 1 {
             MAX_COMMAND_ATTEMPTS
@@ -279,7 +279,7 @@ impl Worker {
     /// Defers the first command of a patient batch, which has waited for its rows in vain, and
     /// those that need one of the same rows, even if they arrived during the wait. Returns the
     /// others.
-    async fn defer_blocked(&mut self, batch: Vec<Queued>, started: Instant) -> Vec<Queued> {
+    async fn defer_blocked(&mut self, batch: Vec<QueueEntry>, started: Instant) -> Vec<QueueEntry> {
         let mut received = Vec::new();
         while let Ok(queued) = self.queued.lock().await.try_recv() {
             received.push(queued);
@@ -299,7 +299,7 @@ impl Worker {
     }
 
     /// Schedules another attempt, unless a row has been locked for too long.
-    fn defer(&mut self, queued: Queued, started: Instant) {
+    fn defer(&mut self, queued: QueueEntry, started: Instant) {
         let Some(mut queued) = in_time(queued, started) else {
             return;
         };
@@ -324,14 +324,14 @@ impl Worker {
 }
 
 /// Divides a batch. The first half comes last, to be taken from a stack first.
-fn halves(mut batch: Vec<Queued>) -> [Vec<Queued>; 2] {
+fn halves(mut batch: Vec<QueueEntry>) -> [Vec<QueueEntry>; 2] {
     let second = batch.split_off(batch.len() / 2);
     [second, batch]
 }
 
 /// Returns a command that found a row locked, unless the row has been locked for too long. Its
 /// batch was started at `started`.
-fn in_time(mut queued: Queued, started: Instant) -> Option<Queued> {
+fn in_time(mut queued: QueueEntry, started: Instant) -> Option<QueueEntry> {
     let since = *queued.locked_since.get_or_insert(started);
     if since.elapsed() < LOCK_TIMEOUT {
         return Some(queued);

@@ -43,7 +43,7 @@ use super::{
     metrics::{EventMetrics, QueueMetrics, StoreMetrics},
     sql::Sql,
     statements::{NamedSql, table_statements},
-    table::{Corrupt, Kind, Record, Row, Value},
+    table::{CorruptValue, Kind, Record, Row, Value},
 };
 use batch::TableSql;
 use clock::StoreClock;
@@ -63,8 +63,8 @@ pub(super) use connect::{FLAGS, distrust_schema};
 pub(super) use migrate::in_memory;
 pub(super) use migrate::{added_objects, expected_schema, schema};
 pub(super) use open::{
-    Exclusive, ReadOnly, canonical_path, open_current, open_exclusive_read_only, open_if_created,
-    open_read_only,
+    ExclusiveFile, ReadOnly, canonical_path, open_current, open_exclusive_read_only,
+    open_if_created, open_read_only,
 };
 pub(super) use recovery::{is_open, wal_path};
 pub(super) use replace::{ClosedStore, is_damage};
@@ -260,7 +260,7 @@ impl Row for rusqlite::Row<'_> {
             ValueRef::Integer(int) => Value::Int(int),
             text @ ValueRef::Text(_) => Value::text(text.as_str()?),
             ValueRef::Blob(bytes) => Value::Bytes(bytes.into()),
-            ValueRef::Real(_) => return Err(Self::corrupt(column, Corrupt)),
+            ValueRef::Real(_) => return Err(Self::corrupt(column, CorruptValue)),
         })
     }
 

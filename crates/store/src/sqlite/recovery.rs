@@ -39,14 +39,14 @@ use system::atomic_file::{side_file, sync_folder};
 const CONNECTION_LOCK: u64 = 128;
 
 /// A connection for writing.
-pub(crate) struct Opened {
+pub(crate) struct WritableConnection {
     pub(crate) db: Connection,
     pub(super) index: WalIndex,
     /// The WAL, which can be read even if it was deleted.
     wal: File,
 }
 
-impl Opened {
+impl WritableConnection {
     /// Writes a WAL that was deleted to its path again, where the next connection recovers it.
     /// No other process may use the index; one that opens the file during the copy cannot write.
     pub(super) fn save_deleted_wal(&self, path: &Path) -> Result<(), OpenError> {
@@ -90,7 +90,7 @@ impl Opened {
 
 /// Opens a file that `open::prepare` has checked. This process must have no other
 /// connection to it.
-pub(super) fn open_recovered(path: &Path, role: Role) -> Result<Opened, OpenError> {
+pub(super) fn open_recovered(path: &Path, role: Role) -> Result<WritableConnection, OpenError> {
     let database_error = OpenError::database(path);
     let index_path = index_path(path);
     let is_new = !is_open(path);
@@ -120,7 +120,7 @@ pub(super) fn open_recovered(path: &Path, role: Role) -> Result<Opened, OpenErro
     let file = open_regular(&index_path, File::options().read(true))
         .map_err(OpenError::file(&index_path))?;
     let index = WalIndex { is_new, file };
-    Ok(Opened { db, index, wal })
+    Ok(WritableConnection { db, index, wal })
 }
 
 /// The WAL index of a connection.
@@ -129,7 +129,7 @@ pub(crate) struct WalIndex {
     /// file open, it was not, and a checkpoint must not trust it.
     pub(super) is_new: bool,
     /// Dropped after all connections of this process, as the order of fields in
-    /// [`Opened`] ensures for its own: closing any descriptor of a file drops all
+    /// [`WritableConnection`] ensures for its own: closing any descriptor of a file drops all
     /// POSIX locks of the process on it.
     file: File,
 }

@@ -20,7 +20,7 @@ use tokio::sync::{oneshot, watch};
 use super::{
     super::{
         Options, Role, Version,
-        command::{Panicked, PendingCommand},
+        command::{PendingCommand, WritePanic},
         error::Error,
         metrics::{CommitMetrics, WalMetrics},
         queue::{try_enqueue, wait},
@@ -31,7 +31,7 @@ use super::{
     health::Health,
     lock,
     readers::Readers,
-    recovery::Opened,
+    recovery::WritableConnection,
     report_damage,
     version::VersionCounter,
     writable_file::WritableFile,
@@ -78,7 +78,7 @@ type Write = Box<dyn FnOnce(&mut WriterThread) + Send>;
 #[derive(Debug)]
 pub(super) struct Writer {
     queue: Sender<Message>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<PublishedState>,
     timeout: Duration,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -86,7 +86,7 @@ pub(super) struct Writer {
 impl Writer {
     /// Starts the thread. The readers are those of the same store.
     pub(super) fn start(
-        opened: Opened,
+        opened: WritableConnection,
         path: &Path,
         readers: Readers,
         health: &Arc<Health>,
@@ -94,9 +94,9 @@ impl Writer {
         times: impl Fn() -> Times + Send + 'static,
     ) -> rusqlite::Result<Self> {
         let (queue, messages) = bounded(options.write_queue_capacity);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PublishedState {
             health: health.clone(),
-            ..Shared::default()
+            ..PublishedState::default()
         });
         shared.event_head.send_replace(last_sequence(&opened.db)?);
         let version = shared.version.clone();
@@ -191,7 +191,7 @@ impl Writer {
 
 /// State that the writer thread publishes. No other thread changes it, except for the health.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct PublishedState {
     health: Arc<Health>,
     version: Arc<VersionCounter>,
     pub(super) commits: CommitMetrics,
@@ -202,7 +202,7 @@ pub(super) struct Shared {
 /// The state of the writer thread.
 struct WriterThread {
     file: WritableFile,
-    shared: Arc<Shared>,
+    shared: Arc<PublishedState>,
     /// The times that commands are decided by.
     times: Box<dyn Fn() -> Times + Send>,
 }
@@ -288,7 +288,7 @@ impl WriterThread {
         self.file.transact(|db| {
             execute_statement(db, "BEGIN IMMEDIATE").map_err(classify)?;
             let result = catch_unwind(AssertUnwindSafe(|| run(db)))
-                .map_err(|_| Error::Internal(Arc::new(Panicked)))?;
+                .map_err(|_| Error::Internal(Arc::new(WritePanic)))?;
             let value = result.map_err(classify)?;
             execute_statement(db, "COMMIT").map_err(|cause| settle_failed_commit(db, cause))?;
             Ok(value)
