@@ -39,7 +39,7 @@ impl Attempts {
     }
 }
 
-/// The outcome for an event.
+/// The outcome of a delivery, after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryOutcome {
     Delivered,

@@ -50,10 +50,12 @@ pub enum Job {
     Retry(Delivery),
 }
 
-/// Limits a time to what is certain to have passed: see [`EndpointHealth::record`].
+/// Returns the given time, or an earlier one that has passed for certain even if the clock is fast:
+/// see [`EndpointHealth::record`].
 type LimitToCertain = Box<dyn Fn(Timestamp) -> Timestamp + Send + Sync>;
 
-/// Delivery state of one webhook: events in flight, retries, unsaved progress.
+/// Delivery state of one webhook: events in flight, retries, unsaved progress. An event is settled
+/// once it is delivered or scheduled for a retry.
 pub struct Tracker {
     limit_to_certain: LimitToCertain,
     /// All events up to here are settled.
@@ -61,31 +63,40 @@ pub struct Tracker {
     /// The events to send after the position, in their order. The first of them is not settled.
     window: VecDeque<Entry>,
     health: EndpointHealth,
+    /// The end of the pause that a backoff or the receiver imposes.
     paused_until: Option<Timestamp>,
+    /// The reason why the webhook is being disabled; nothing is sent any more.
     disabled: Option<DisabledReason>,
+    /// The number of requests in flight, retries included.
     in_flight: usize,
 
+    /// The deliveries that are due for a retry, as the store returned them.
     due: VecDeque<Delivery>,
     retries_in_flight: usize,
     /// The time at which to ask the store for deliveries that are due.
     next_retry_at: Option<Timestamp>,
+    /// The number of deliveries that wait for a retry, as far as this process knows.
     retry_count: u64,
 
-    /// New events that were delivered since the last save. After a replay they may have
-    /// failed before.
+    /// New events that were delivered since the last save. After a replay, the store may still
+    /// have a failed delivery of one, which the save removes.
     delivered: Vec<EventId>,
     /// Deliveries that have changed since the last save, by sequence number.
     changes: BTreeMap<i64, Change>,
+    /// The number of events settled since the last save.
     unsaved: usize,
+    /// The time at which to save, if there is anything to save.
     save_at: Option<Instant>,
 }
 
+/// A new event in the window.
 struct Entry {
     event: Arc<SerializedEvent>,
     state: EntryState,
+    /// The number of attempts that have failed.
     failures: u32,
-    /// The position up to which this entry accounts for the log: its event, or the last one after
-    /// it that is not to be sent.
+    /// The position that is reached once this event is settled: the event itself, or the last of
+    /// the events after it that are not sent.
     through: EventId,
 }
 
@@ -96,8 +107,11 @@ enum EntryState {
     Settled,
 }
 
+/// An unsaved change of a failed delivery.
 enum Change {
+    /// The delivery failed, for the first time or again.
     Failed(Delivery),
+    /// The delivery succeeded, or is no longer wanted: its row is removed.
     Delivered(EventId),
 }
 

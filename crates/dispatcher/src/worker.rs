@@ -103,7 +103,7 @@ struct DeliveryLoop {
     is_scanning: bool,
     /// True if the webhook has to be read again.
     is_outdated: bool,
-    /// The time of the last failure of the store, which is left alone for a while afterwards.
+    /// The time of the last failure of the store, which is not used for a while afterwards.
     store_failed_at: Option<Instant>,
 }
 
@@ -120,7 +120,7 @@ enum JobOutcome {
     StoreFailed(Delivery),
 }
 
-/// The worker is to end.
+/// Ends the worker, because it was stopped or has to start over.
 struct WorkerExit;
 
 impl DeliveryLoop {

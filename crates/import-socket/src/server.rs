@@ -32,7 +32,7 @@ pub trait ImportTarget: Send + Sync + 'static {
     fn file(&self) -> Option<&Path>;
 
     /// Writes a chunk, all or nothing. Returns the sequence number of the newest event before it,
-    /// or `None` if the import is not at the start of the chunk.
+    /// or `None` if the chunk does not start where the import has stopped.
     fn import(
         &self,
         chunk: ImportChunk,
@@ -42,7 +42,7 @@ pub trait ImportTarget: Send + Sync + 'static {
     fn forget(&self, id: ImportId) -> impl Future<Output = Result<(), ImportFailure>> + Send;
 }
 
-/// The reason why a store did not write, in words.
+/// The reason why a store did not write, as a message.
 #[derive(Debug)]
 pub enum ImportFailure {
     /// The queue of the store is full. Nothing was changed.

@@ -5,8 +5,8 @@
 //!   at a trickle.
 //! - Error bodies: hyper answers what it cannot parse with an empty 400 or 431
 //!   of its own. Such a response is replaced by the service's.
-//! - Request boundaries: hyper is given a request without what follows it, so that a
-//!   part of the next head is known to be one, and has the head timeout.
+//! - Request boundaries: hyper gets the bytes of one request at a time, so that the start of
+//!   the next head is recognised, and the head timeout applies to it.
 //! - Lingering close: after a rejection the client may still be sending. Its
 //!   bytes are read for a moment; otherwise the kernel would reset the
 //!   connection and discard the response.

@@ -6,16 +6,16 @@
 //! - A write that returned `Ok` is durable: it survives a power cut.
 //! - A read sees every write that was acknowledged before the read began.
 //! - Ids are positive, ascending and never reused.
-//! - A write that is queued or in flight is executed even if its caller goes
-//!   away.
+//! - A write that is queued or in flight is executed even if its caller
+//!   disconnects.
 //! - A pet has at most one active order, placed or completed. While it has one, only
 //!   that order changes its status.
 //! - A request with an idempotency key is executed once. Its record commits in
 //!   the same transaction.
-//! - Orders and idempotency keys follow one clock, whatever happens to the system
-//!   clocks: the database server's, or a steady one of the only process that writes.
-//! - Nothing is purged for its age because a service starts with a fast clock, and on SQLite
-//!   no order expires because of it, if the clock is set within the hour.
+//! - Orders and idempotency keys follow one clock, even if system clocks are set: that of the
+//!   database server, or a steady one of the only process that writes.
+//! - A service that starts with a fast clock purges nothing too early, and on SQLite expires no
+//!   order too early, if the clock is set within an hour.
 
 #[macro_use]
 mod sql;
@@ -161,7 +161,7 @@ pub struct Options {
     pub create: bool,
     /// The capacity of each write queue. Writes beyond it are rejected.
     pub write_queue_capacity: usize,
-    /// The time after opening the store in which the clock is not believed: see [`Settling`].
+    /// The time after opening the store in which the clock is not trusted: see [`Settling`].
     pub settling: SignedDuration,
     /// A defect to inject into batches on PostgreSQL, for the negative controls of tests.
     #[doc(hidden)]
@@ -298,7 +298,7 @@ impl Store {
     }
 
     /// Executes a command for an API key, or for the service itself, and returns once it is
-    /// committed. It is not cancelled if the caller goes away.
+    /// committed. It is not cancelled if the caller disconnects.
     async fn execute<C: Command>(
         &self,
         api_key_id: Option<i64>,
@@ -324,9 +324,9 @@ impl Store {
     }
 
     /// Executes commands of the service itself, a few at a time: other writes wait in the same
-    /// queues. Returns the results of those that were not rejected. A command whose row
-    /// another transaction has locked is left for the next time. Fails only if no command was
-    /// executed: those that were must not be repeated.
+    /// queues. Returns the results of those that were not rejected. Skips a command whose row
+    /// another transaction has locked; its caller runs again later. Fails only if no command was
+    /// executed, because a caller repeats all commands after an error.
     async fn execute_all<C: Command>(
         &self,
         commands: impl Iterator<Item = C>,

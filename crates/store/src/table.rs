@@ -289,7 +289,7 @@ pub(super) fn columns_of_field<S, G: Group>(
     G::columns(names)
 }
 
-/// The column of a field is named like it, unless `as` says otherwise.
+/// The column of a field has its name, unless `as` gives another.
 macro_rules! column_name {
     ($field:ident) => {
         stringify!($field)

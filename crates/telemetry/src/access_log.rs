@@ -39,7 +39,7 @@ pub struct AccessLog {
 }
 
 impl AccessLog {
-    /// Returns true if a request with this result is to be logged.
+    /// Returns true if a request with this result is logged.
     ///
     /// Rejected requests are only counted: one event each would add to an overload.
     pub fn includes(self, status: u16, duration: Duration, rejected: bool) -> bool {

@@ -221,7 +221,7 @@ pub(super) fn check_file(
 ) -> rusqlite::Result<Vec<String>> {
     progress("damaged pages");
     let mut problems = damaged_pages(db, "PRAGMA integrity_check")?;
-    // The other checks would only stumble over the same damage.
+    // The other checks would only fail because of the same damage.
     if !problems.is_empty() {
         return Ok(problems);
     }
@@ -295,13 +295,13 @@ async fn check_server(
         problems.extend(problem(count, what));
     }
     // On SQLite, changes by other programs are not logged.
-    progress("what is not what its newest event says");
+    progress("rows that differ from their newest event");
     for (what, wrong) in [
         ("animals", unlogged::<Pet>(store, "pet").await?),
         ("orders", unlogged::<Order>(store, "order").await?),
         ("categories", unlogged::<Category>(store, "category").await?),
     ] {
-        let what = format!("{what} that are not what their newest event says");
+        let what = format!("{what} that differ from their newest event");
         problems.extend(problem(wrong, &what));
     }
     progress("objects of other programs");

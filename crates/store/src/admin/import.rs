@@ -57,8 +57,8 @@ pub enum ImportError {
     #[error(transparent)]
     Service(#[from] ServiceError),
     #[error(
-        "another command is importing the same file and goes on with it, so this one has stopped; \
-         no animal is imported twice; if no other command is running, run this one again"
+        "another command is importing the same file and continues, so this one has stopped; no \
+         animal is imported twice; if no other command is running, run this one again"
     )]
     Outdated,
 }

@@ -126,7 +126,7 @@ pub fn restore(
     })
 }
 
-/// Returns true if a file is shorter than its header says. SQLite reads the missing part of
+/// Returns true if a file is shorter than its header states. SQLite reads the missing part of
 /// the last page as zeros.
 fn is_short(backup: &Path, copy: &Connection) -> rusqlite::Result<bool> {
     let number = |pragma| copy.pragma_query_value(None, pragma, |row| row.get::<_, u32>(0));

@@ -29,8 +29,9 @@ use super::{
 };
 use domain::{event::EventType, pet::Pet};
 
-/// Creates pets, whose ids are drawn here, and logs their creation. It contains no business
-/// rule; it saves creates a round trip. `data` is the JSON of a pet after its id.
+/// Creates pets, with ids that the server draws, and logs their creation, in one statement: this
+/// saves creates the round trip that would draw the ids. It contains no business rule. `data` is
+/// the part of a pet's JSON after the id, which the caller does not know yet.
 pub(super) static CREATE_PETS: LazyLock<Sql> = LazyLock::new(|| {
     let columns = Pet::all_columns().split_off(1);
     let text = format!(
@@ -59,15 +60,15 @@ pub(super) static CREATE_PETS: LazyLock<Sql> = LazyLock::new(|| {
     Sql::owned("create_pets", text, kinds)
 });
 
-/// A command that waits to be executed.
+/// A command in the queue of a writer, and its attempts so far.
 pub(super) struct QueueEntry {
     pub(super) command: Box<dyn PendingCommand>,
-    /// The time at which one of its rows was first found locked.
+    /// The start of the first batch that found one of its rows locked.
     pub(super) locked_since: Option<Instant>,
-    /// The time at which a patient batch last waited for its rows in vain.
+    /// The time at which the patient writer last gave up waiting for its rows.
     pub(super) last_timeout: Option<Instant>,
-    /// True if its batch was committed without it, because another transaction has locked one
-    /// of its rows.
+    /// True if the last batch was committed without this command, because another transaction
+    /// has locked one of its rows.
     pub(super) is_deferred: bool,
 }
 
@@ -80,9 +81,9 @@ pub(super) fn keys_of(batch: &[QueueEntry]) -> Keys {
     keys
 }
 
-/// Runs a batch and commits it. A patient batch first waits for the rows of its first command,
-/// and holds no others while it waits. Returns the number of commands that have changed what
-/// clients see.
+/// Runs a batch and commits it. A patient batch first waits for the rows of its first command, and
+/// locks the rows of the other commands only afterwards. Returns the number of commands that have
+/// changed what clients see.
 pub(super) async fn run(
     session: &Session<'_>,
     batch: &mut [QueueEntry],
@@ -111,9 +112,9 @@ pub(super) async fn run(
     Ok(set.writes)
 }
 
-/// Runs commands that create pets and read nothing, in one round trip. They are decided twice:
-/// first with ids that stand for the order of the pets, to learn what to store, and then with
-/// the ids that the server has assigned.
+/// Runs commands that create pets and read nothing, in one round trip. Each command is decided
+/// twice: first with a provisional id, to learn what to store, and after the commit with the id
+/// that the server has assigned, for its result.
 async fn create_pets(session: &Session<'_>, batch: &mut [QueueEntry]) -> Result<usize, Failure> {
     let decide = |batch: &mut [QueueEntry], pets: Vec<i64>, is_stored| {
         let mut ids = NewIds::default();

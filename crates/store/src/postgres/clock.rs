@@ -1,5 +1,5 @@
-//! The clock of the database server, as a replica knows it: replicas that plan deliveries
-//! for each other follow the same clock, whatever their own says.
+//! The clock of the database server, as a replica knows it. Replicas schedule deliveries for each
+//! other, so all of them follow this clock instead of their own.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

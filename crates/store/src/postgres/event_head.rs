@@ -27,10 +27,11 @@ use telemetry::error_latch::ErrorLatch;
 
 /// The poll interval while the log is followed, if this process changes nothing.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// The same, if the head has not moved for a second.
+/// The poll interval once the head has not moved for a second.
 const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The minimum interval between polls.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// The pause after a poll has failed.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// The maximum time that a caller waits for transactions in progress, unless one of them has
 /// been open for longer.
@@ -38,16 +39,20 @@ const SYNC_TIMEOUT: Duration = Duration::from_secs(1);
 /// The lag at which a transaction that holds back the log is reported.
 const LAG_WARNING: Duration = Duration::from_secs(5);
 
-/// The state of the event log: how far it may be read.
+/// The event log, as far as this process knows it.
 #[derive(Debug)]
 pub(super) struct EventLog {
+    /// The `source` member of every event: it identifies this store.
     source: String,
+    /// The connection that polls, so that polls do not wait for other statements.
     pub(super) pool: Pool,
+    /// Concurrent callers share a poll.
     polls: SingleFlight<Result<(i64, bool), Error>>,
-    /// Locked by the poll that is running.
+    /// The state between polls. The poll that is running holds the lock.
     poller: tokio::sync::Mutex<Poller>,
-    /// The parameters of the statements that read.
+    /// The head as of the last poll, which statements that read the log have as parameters.
     stable: Mutex<StableHead>,
+    /// The same head, for callers that wait until it moves.
     head: watch::Sender<i64>,
     /// The lag as of the last poll, in microseconds.
     lag: AtomicU64,
@@ -60,12 +65,14 @@ pub(super) struct EventLog {
 #[derive(Debug, Default)]
 struct Poller {
     watermark: Watermark,
+    /// True if the current lag was reported.
     warned: bool,
 }
 
-/// The last number whose order is final, on a certain server.
+/// The number up to which the order of events is final, on one server.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct StableHead {
+    /// Identifies the run of the server, as `SERVER` returns it.
     pub(super) server: i64,
     pub(super) head: i64,
 }
@@ -96,8 +103,8 @@ impl EventLog {
         *self.stable.lock().expect(LOCK)
     }
 
-    /// Polls once for all concurrent callers. Returns the last number drawn, and whether it
-    /// is stable.
+    /// Polls the server, once for all concurrent callers. Returns the last number drawn, and true
+    /// if every number up to it is stable.
     async fn poll(&self) -> Result<(i64, bool), Error> {
         let poll = async {
             let mut poller = self.poller.lock().await;
@@ -111,6 +118,7 @@ impl EventLog {
         self.polls.run(poll).await
     }
 
+    /// Advances the watermark by one poll.
     async fn advance(&self, watermark: &mut Watermark) -> Result<(), Error> {
         loop {
             let rows = self.pool.read(&LAST, &[]).await?;
@@ -135,6 +143,7 @@ impl EventLog {
         }
     }
 
+    /// Makes the new head visible to readers, and reports a transaction that holds it back.
     fn publish(&self, poller: &mut Poller) {
         let watermark = &poller.watermark;
         let head = watermark.stable;
@@ -219,15 +228,15 @@ impl Postgres {
     }
 }
 
-/// The time when the server was started, and when it last recovered from a crash, which resets
-/// its statistics: this identifies the run of a server to which the watermark belongs. It may
-/// change without a reason; then the watermark is reset.
+/// An expression that identifies the run of the server to which a watermark belongs: the time when
+/// the server was started, combined with the time of its last crash recovery, which resets its
+/// statistics. An operator may reset them, too; then the watermark is only computed again.
 pub(super) const SERVER: &str = "(SELECT ((extract(epoch FROM pg_postmaster_start_time())
            + coalesce(extract(epoch FROM stats_reset), 0)) * 1000000)::bigint
       FROM pg_stat_bgwriter)";
 
-/// Returns the head: `$2`, which was stable on server `$1`; on another server, the last
-/// number that is known to be stable.
+/// Returns an expression for the head. On server `$1` it is `$2`; on another server, which may have
+/// given the same numbers to other events, it is the last number that was saved as stable.
 pub(super) fn head() -> String {
     format!(
         "(SELECT CASE WHEN {SERVER} = $1 THEN $2 ELSE stable_through END

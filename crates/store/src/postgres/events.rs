@@ -91,16 +91,16 @@ statements! {
         columns::<EventRow>(),
         head()
     );
-    /// Returns one row, with whether this is server `$1`.
+    /// Returns one row. Its first column is true if this is server `$1`.
     GET(Int, Int) = format!(
         "SELECT this.is_same, {} FROM (SELECT {SERVER} = $1 AS is_same) AS this
          LEFT JOIN events ON sequence = $2",
         columns_of::<EventRow>("events")
     );
-    /// Returns at least one row, with whether this is server `$1`, and `purged_through`.
-    /// Starts at the event of the position `$3`, even if it is beyond the head: the head that
-    /// another replica knows may be further. Purged events are skipped, because their index entries
-    /// remain until a vacuum.
+    /// Returns at least one row. Its first columns are true if this is server `$1`, and
+    /// `purged_through`. The read starts at the event of the position `$3`, even if that is beyond
+    /// the head: another replica may know a later head. It skips purged events, because their index
+    /// entries remain until a vacuum.
     ///
     /// The walk along the index has no upper bound, and the row of `event_log` is found by its
     /// key: otherwise PostgreSQL expects more rows than there are, sorts them, and compiles the
@@ -125,7 +125,8 @@ statements! {
         columns::<EventRow>(),
         head()
     );
-    /// Does nothing if another replica is saving it. Locks nothing if there is nothing to save.
+    /// Saves the head, so that other replicas, and another server after a failover, know it. Does
+    /// nothing if another replica is saving it, and locks nothing if there is nothing to save.
     SAVE_STABLE(Int, Int) = format!(
         "UPDATE event_log SET stable_through = $2 WHERE id = (
              SELECT id FROM event_log WHERE stable_through < $2 AND {SERVER} = $1

@@ -349,7 +349,7 @@ statements! {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the server is read-only: a standby in recovery, or set so")]
+#[error("the server is read-only: it is a standby in recovery, or was set to read-only")]
 struct ReadOnly;
 
 impl Row for tokio_postgres::Row {

@@ -34,8 +34,7 @@ statements! {
         columns::<EventRow>()
     );
     GET(Int) = format!("SELECT {} FROM events WHERE sequence = $1", columns::<EventRow>());
-    /// The last of the oldest events that are to be purged: those before the first that must
-    /// be kept.
+    /// The last event to purge: the one before the first that must be kept.
     PURGEABLE(Int, Int, Int) = "WITH newest AS (SELECT max(sequence) AS sequence FROM events),
          oldest AS (
              SELECT sequence, at FROM events WHERE sequence < (SELECT sequence FROM newest)

@@ -55,7 +55,7 @@ impl ClosedStore {
             _ => return Err(OpenError::InUse(path)),
         };
         if target == TargetState::Nothing && lock.file.metadata().map_err(failed)?.len() > 0 {
-            // Another process has created the file in between.
+            // Another process has created the file since the first look.
             target = TargetState::at(&path).map_err(failed)?;
         }
         let is_placeholder = target == TargetState::Nothing;
@@ -84,7 +84,7 @@ impl ClosedStore {
     pub(crate) fn replace(self, new: AtomicFile) -> io::Result<Option<PathBuf>> {
         let path = &self.path;
         if is_open(path) {
-            let message = "another process has opened the store meanwhile; stop it and retry";
+            let message = "another process has opened the store since the start; stop it and retry";
             return Err(io::Error::other(message));
         }
         finish();
@@ -191,7 +191,7 @@ impl TargetState {
     }
 }
 
-/// Returns a name for the old file that says what it is and when it was replaced.
+/// Returns an unused name for the old file, with the time at which it was replaced.
 fn unused_name(path: &Path) -> PathBuf {
     let now = Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
     let suffixes = (1..).map(|n| match n {

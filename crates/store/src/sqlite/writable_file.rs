@@ -43,7 +43,8 @@ pub(super) struct WritableFile {
 }
 
 impl WritableFile {
-    /// Takes over an open file. The readers are those of the same store.
+    /// Takes over an open file. `readers`, those of the same store, are suspended while it is
+    /// reopened.
     pub(super) fn new(
         mut opened: WritableConnection,
         path: &Path,
