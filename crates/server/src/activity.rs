@@ -209,25 +209,25 @@ impl Activity {
 
     /// Marks the connection as idle, unless it waits for its first request: then it has been
     /// waiting since it was accepted.
-    pub fn await_request(&self, since: Instant) {
+    pub fn mark_idle(&self, since: Instant) {
         if !self.request.is_untouched() {
             self.store_awaited(REQUEST, since);
         }
     }
 
     /// Records that a part of a request has arrived.
-    pub fn await_rest(&self, since: Instant) {
+    pub fn mark_receiving(&self, since: Instant) {
         self.store_awaited(REST, since);
     }
 
     /// Records that the service has a request, on HTTP/1.1.
     pub fn begin(&self) {
         self.request.begin();
-        self.await_nothing();
+        self.mark_serving();
     }
 
-    /// Records that nothing more is needed from the client.
-    pub fn await_nothing(&self) {
+    /// Records that the service has a request, and the server awaits nothing from the client.
+    pub fn mark_serving(&self) {
         self.awaited.store(NOTHING, Relaxed);
     }
 
@@ -460,7 +460,7 @@ pub struct OpenStream(HeldMemory);
 impl QueuedRequest {
     /// Tracks a request whose head and body take up to this many bytes.
     pub fn new(activity: &Arc<Activity>, bytes: usize) -> Self {
-        activity.await_request(Instant::now());
+        activity.mark_idle(Instant::now());
         activity.started.fetch_add(1, Relaxed);
         Self(HeldMemory::new(activity, REQUEST_OVERHEAD + bytes))
     }

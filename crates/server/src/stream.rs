@@ -179,8 +179,8 @@ where
             }
         }
         match state & RequestState::PHASE {
-            RequestState::IDLE => self.activity.await_request(self.watched_since),
-            _ => self.activity.await_rest(self.watched_since),
+            RequestState::IDLE => self.activity.mark_idle(self.watched_since),
+            _ => self.activity.mark_receiving(self.watched_since),
         }
         while self.timer.as_mut().poll(cx).is_ready() {
             let now = Instant::now();
@@ -416,7 +416,7 @@ where
             let request = &self.activity.request;
             if read.is_ready() {
                 if request.is_busy() && !request.is_multiplexed() {
-                    self.activity.await_nothing();
+                    self.activity.mark_serving();
                 }
                 return read;
             }
@@ -504,7 +504,7 @@ where
             let now = Instant::now();
             this.timer.as_mut().reset(now + LINGER_TIMEOUT);
             // It has been served, so it may be evicted.
-            this.activity.await_request(now);
+            this.activity.mark_idle(now);
         }
         let mut scratch = [0; 4096];
         while this.timer.as_mut().poll(cx).is_pending() {
