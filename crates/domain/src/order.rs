@@ -260,7 +260,7 @@ pub enum Transition {
 
 impl Transition {
     /// Returns the status that the order must have.
-    pub fn required_status(self) -> OrderStatus {
+    fn required_status(self) -> OrderStatus {
         match self {
             Self::Complete | Self::Cancel => OrderStatus::Placed,
             Self::Return => OrderStatus::Completed,
@@ -268,7 +268,7 @@ impl Transition {
     }
 
     /// Returns the resulting status of the order.
-    pub fn order_status(self) -> OrderStatus {
+    fn order_status(self) -> OrderStatus {
         match self {
             Self::Complete => OrderStatus::Completed,
             Self::Cancel => OrderStatus::Cancelled,

@@ -13,8 +13,7 @@ use crate::{
     text::Text,
 };
 
-pub use filter::search_name;
-pub use filter::{NamePrefix, PetFilter, PetIds};
+pub use filter::{NamePrefix, PetFilter, PetIds, search_name};
 
 resource! {
     /// A pet in the store.

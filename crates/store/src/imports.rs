@@ -88,19 +88,19 @@ impl Store {
     /// progress. Returns the sequence number of the newest event before the chunk. Returns `None`,
     /// and changes nothing, if the chunk does not start where the import has stopped: another
     /// command continues or has finished the import, or its record was deleted.
-    pub async fn pet_import(&self, chunk: ImportChunk) -> Result<Option<i64>, Error> {
+    pub(super) async fn pet_import(&self, chunk: ImportChunk) -> Result<Option<i64>, Error> {
         Ok(self.execute_once(None, WriteChunk(chunk)).await?.ok())
     }
 
     /// Returns the number of records of an import that are done.
-    pub async fn import_progress(&self, id: ImportId) -> Result<i64, Error> {
+    pub(super) async fn import_progress(&self, id: ImportId) -> Result<i64, Error> {
         let id = id.to_value().into_owned();
         let import: Option<Import> = self.find(&GET, vec![id]).await?;
         Ok(import.map_or(0, |import| import.records))
     }
 
     /// Deletes the record of an import, so that it can be repeated.
-    pub async fn import_forget(&self, id: ImportId) -> Result<(), Error> {
+    pub(super) async fn import_forget(&self, id: ImportId) -> Result<(), Error> {
         let id = id.to_value().into_owned();
         self.write(&FORGET, vec![id]).await.map(drop)
     }

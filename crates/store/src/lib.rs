@@ -88,14 +88,12 @@ pub use admin::{
     category_names, check, copy, explain_statements, export_orders, export_pets, finished_import,
     inspect, list_keys, restore,
 };
-pub use error::explain;
-pub use error::{Error, OpenError};
+pub use error::{Error, OpenError, explain};
 pub use metrics::StoreMetrics;
 pub use postgres::PostgresUrl;
 pub use root::give_up_root;
 pub use tables::Counts;
-pub use url::DatabaseUrl;
-pub use url::redact_password;
+pub use url::{DatabaseUrl, redact_password};
 
 statements! {
     PURGED_THROUGH() = "SELECT purged_through FROM event_log WHERE id = 1";
@@ -164,13 +162,11 @@ pub struct Options {
     /// The time after opening the store in which the clock is not trusted: see [`Settling`].
     pub settling: SignedDuration,
     /// A defect to inject into batches on PostgreSQL, for the negative controls of tests.
-    #[doc(hidden)]
     pub fault: Option<Fault>,
 }
 
 /// A way to break the isolation or the fairness of batches on PostgreSQL, which the checks of
 /// the stress test must detect.
-#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Rows are read without being locked.

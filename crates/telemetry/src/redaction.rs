@@ -22,7 +22,7 @@ pub fn find_secret(text: &[u8]) -> Option<(usize, &'static str)> {
 }
 
 /// Cuts the text after the prefix of its first secret, if it has one.
-pub fn redact(text: &str) -> Cow<'_, str> {
+pub(crate) fn redact(text: &str) -> Cow<'_, str> {
     match find_secret(text.as_bytes()) {
         Some((start, prefix)) => format!("{}{prefix}…", &text[..start]).into(),
         None => text.into(),

@@ -39,8 +39,8 @@ use system::atomic_file::{side_file, sync_folder};
 const CONNECTION_LOCK: u64 = 128;
 
 /// A connection for writing.
-pub(crate) struct WritableConnection {
-    pub(crate) db: Connection,
+pub(super) struct WritableConnection {
+    pub(super) db: Connection,
     pub(super) index: WalIndex,
     /// The WAL, which can be read even if it was deleted.
     wal: File,
@@ -80,7 +80,7 @@ impl WritableConnection {
     /// Checkpoints if the WAL index is new, and closes the connection. The last
     /// connection to close deletes a WAL that was copied completely; otherwise the
     /// WAL stays for the next process.
-    pub(crate) fn checkpoint_and_close(self) {
+    pub(super) fn checkpoint_and_close(self) {
         if self.index.is_new && checkpoint(&self.db).is_ok_and(|complete| complete) {
             let option = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
             let _ = self.db.set_db_config(option, false);
@@ -124,7 +124,7 @@ pub(super) fn open_recovered(path: &Path, role: Role) -> Result<WritableConnecti
 }
 
 /// The WAL index of a connection.
-pub(crate) struct WalIndex {
+pub(super) struct WalIndex {
     /// True if the index was built when the connection was opened. If another process had the
     /// file open, it was not, and a checkpoint must not trust it.
     pub(super) is_new: bool,
