@@ -13,7 +13,7 @@ use tempfile::{Builder, TempDir};
 use super::{CommandLine, PasswordFile, ServedDatabase, keys};
 use domain::{
     api_key::{ApiKeySecret, NewApiKey},
-    category::{CategoryId, CategoryName},
+    category::{CategoryId, CategoryName, ExpectedCategory},
     clock::Clock,
     idempotency::Idempotent,
     order::Transition,
@@ -202,7 +202,9 @@ pub async fn fill(store: &Store) -> Result<ApiKeySecret, Box<dyn Error>> {
     for (number, (category, animals)) in (1..).zip(SHOP) {
         let name = CategoryName::parse(category)?;
         let id = CategoryId::from_store(number);
-        let _ = store.category_put(counter.id, id, name, None).await?;
+        let _ = store
+            .category_put(counter.id, id, name, ExpectedCategory::Any)
+            .await?;
         let mut pets = Vec::new();
         for (name, story) in animals {
             let new = NewPet {

@@ -10,7 +10,7 @@ use clap::Args;
 use super::{
     CommandResult, Database, Interrupt, copy_progress, counted, escape_path, shell_quote, status,
 };
-use store::{DatabaseUrl, Restored, explain, restore};
+use store::{DatabaseUrl, RestoreSummary, explain, restore};
 use system::atomic_file::AtomicFile;
 
 #[derive(Args)]
@@ -49,7 +49,7 @@ impl Restore {
             }
         });
         let options = self.database.options();
-        let Restored {
+        let RestoreSummary {
             store,
             kept,
             content,

@@ -13,6 +13,7 @@ use domain::{
     clock::Clock,
     event::{EventId, EventRetention, EventType},
     idempotency::Idempotent,
+    members::Patch,
     page::ListQuery,
     webhook::{
         DisabledReason, NewWebhook, WebhookChange, WebhookId, WebhookState,
@@ -60,8 +61,8 @@ struct Setup {
 
 const CHANGE: WebhookChange = WebhookChange {
     url: None,
-    types: None,
-    description: None,
+    types: Patch::Keep,
+    description: Patch::Keep,
     is_enabled: None,
 };
 
@@ -446,7 +447,7 @@ async fn a_type_that_is_no_longer_asked_for_is_not_retried(backend: Backend) {
     })
     .await;
     let change = WebhookChange {
-        types: Some(Some([EventType::OrderPlaced].into_iter().collect())),
+        types: Patch::Set([EventType::OrderPlaced].into_iter().collect()),
         ..CHANGE
     };
     let update = setup

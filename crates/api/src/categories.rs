@@ -11,7 +11,8 @@ use super::{
     state::Api,
 };
 use domain::category::{
-    Category, CategoryFilter, CategoryId, CategoryRejection, Naming, NewCategory,
+    Category, CategoryFilter, CategoryId, CategoryRejection, CategoryUpsert, ExpectedCategory,
+    NewCategory,
 };
 use server::Response;
 
@@ -33,11 +34,11 @@ pub async fn put_category(api: &Api, mut request: ApiRequest<'_>) -> Result<Resp
     let preconditions = request.preconditions();
     for _ in 0..MAX_ATTEMPTS {
         let expected = match preconditions.is_empty() {
-            true => None,
+            true => ExpectedCategory::Any,
             false => {
                 let category = api.store.category_get(id).await?;
                 evaluate(preconditions, category.as_ref())?;
-                Some(category)
+                category.into()
             }
         };
         match api
@@ -48,9 +49,9 @@ pub async fn put_category(api: &Api, mut request: ApiRequest<'_>) -> Result<Resp
             // It changed since it was read; the precondition may still hold.
             Err(CategoryRejection::Outdated) => {}
             Err(rejection) => return Err(rejection.into()),
-            Ok(naming) => {
+            Ok(upsert) => {
                 let mut response = response::resource(&Category { id, name });
-                if naming == Naming::Create {
+                if upsert == CategoryUpsert::Create {
                     *response.status_mut() = StatusCode::CREATED;
                 }
                 return Ok(response);

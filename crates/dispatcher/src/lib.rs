@@ -107,7 +107,7 @@ const MAX_STORE_OPERATIONS: usize = 64;
 
 /// Delivers events to the webhooks that this replica has leased.
 pub struct Dispatcher {
-    shared: Arc<Shared>,
+    shared: Arc<WorkerContext>,
     urls: UrlPolicy,
     changed: Notify,
     stop: CancellationToken,
@@ -115,7 +115,7 @@ pub struct Dispatcher {
 }
 
 /// The state that all workers share.
-struct Shared {
+struct WorkerContext {
     store: Arc<Store>,
     tail: Arc<EventTail>,
     client: Client,
@@ -132,18 +132,23 @@ struct Shared {
     metrics: Arc<Metrics>,
 }
 
-impl Shared {
-    /// Runs an operation of the store. Returns `None` if it failed.
-    async fn store<T, F>(&self, operation: impl FnOnce(Arc<Store>) -> F) -> Option<T>
+impl WorkerContext {
+    /// Runs an operation of the store. Leaves its error to the dispatcher, which logs it.
+    async fn store<T, F>(&self, operation: impl FnOnce(Arc<Store>) -> F) -> Result<T, StoreFailed>
     where
         F: Future<Output = Result<T, store::Error>>,
     {
         let _permit = self.store_operations.acquire().await;
         let result = operation(self.store.clone()).await;
-        let failed = |error| *self.store_error.lock().expect(LOCK) = Some(error);
-        result.map_err(failed).ok()
+        result.map_err(|error| {
+            *self.store_error.lock().expect(LOCK) = Some(error);
+            StoreFailed
+        })
     }
 }
+
+/// An operation of the store failed.
+struct StoreFailed;
 
 /// Handle to a worker task. Dropping it aborts the task.
 struct Handle {
@@ -174,7 +179,7 @@ impl Dispatcher {
             let store = store.clone();
             move || clock.now() + store.clock_offset()
         });
-        let shared = Shared {
+        let shared = WorkerContext {
             store,
             tail,
             owner: format!("{:032x}", rand::random::<u128>()),
@@ -272,8 +277,9 @@ impl Dispatcher {
             epochs.get(id) == Some(&worker.epoch) && !worker.task.is_finished()
         });
         for webhook in leased {
-            let worker = workers.entry(webhook.id);
-            let worker = worker.or_insert_with(|| self.start_worker(webhook));
+            let worker = workers
+                .entry(webhook.id)
+                .or_insert_with(|| self.start_worker(webhook));
             let new = webhook.revision;
             let is_new = |known: &mut i64| std::mem::replace(known, new) != new;
             worker.revision.send_if_modified(is_new);
@@ -288,7 +294,8 @@ impl Dispatcher {
     fn start_worker(&self, webhook: LeasedWebhook) -> Handle {
         let LeasedWebhook { id, epoch, .. } = webhook;
         let (revision, revisions) = watch::channel(webhook.revision);
-        let (connections, lag) = (Arc::<Connections>::default(), Arc::<Lag>::default());
+        let connections = Arc::<Connections>::default();
+        let lag = Arc::<Lag>::default();
         let stop = CancellationToken::new();
         let worker = Worker {
             shared: self.shared.clone(),

@@ -39,9 +39,9 @@ impl Attempts {
     }
 }
 
-/// The outcome for an event.
+/// The outcome of a delivery, after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settled {
+pub enum DeliveryOutcome {
     Delivered,
     /// Scheduled for a retry.
     Retrying,
@@ -58,11 +58,11 @@ pub struct Deliveries {
 }
 
 impl Deliveries {
-    pub fn count(&self, settled: Settled) {
-        match settled {
-            Settled::Delivered => self.delivered.increment(),
-            Settled::Retrying => self.retrying.increment(),
-            Settled::Failed => self.failed.increment(),
+    pub fn count(&self, outcome: DeliveryOutcome) {
+        match outcome {
+            DeliveryOutcome::Delivered => self.delivered.increment(),
+            DeliveryOutcome::Retrying => self.retrying.increment(),
+            DeliveryOutcome::Failed => self.failed.increment(),
         }
     }
 }
@@ -94,8 +94,8 @@ impl Metrics {
 
     /// Returns the webhooks that lag most, each with its lag in seconds.
     pub fn lags(&self, now: Timestamp) -> Vec<(WebhookId, f64)> {
-        let lags = self.lags.lock().expect(LOCK);
-        let mut lags: Vec<_> = lags
+        let leased = self.lags.lock().expect(LOCK);
+        let mut lags: Vec<_> = leased
             .iter()
             .map(|(id, lag)| (*id, lag.seconds(now)))
             .collect();
@@ -125,12 +125,13 @@ mod tests {
         metrics.set_leased((1..=30).map(lag).collect());
         assert_eq!(metrics.leased(), 30);
         let lags = metrics.lags(second(20));
-        let lags: Vec<_> = lags.iter().map(|(id, lag)| (id.get(), *lag)).collect();
+        let shown: Vec<_> = lags.iter().map(|(id, lag)| (id.get(), *lag)).collect();
         // The clock may be behind that of the replica that made the event.
-        let expected = (1..20)
+        let expected: Vec<_> = (1..20)
             .filter(|id| *id != 7)
-            .map(|id| (id, 20.0 - id as f64));
-        let expected: Vec<_> = expected.chain([(7, 0.0), (20, 0.0)]).collect();
-        assert_eq!(lags, expected);
+            .map(|id| (id, 20.0 - id as f64))
+            .chain([(7, 0.0), (20, 0.0)])
+            .collect();
+        assert_eq!(shown, expected);
     }
 }

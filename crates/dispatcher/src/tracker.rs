@@ -9,7 +9,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use super::{Attempt, metrics::Settled};
+use super::{Attempt, metrics::DeliveryOutcome};
 use domain::{
     event::EventId,
     webhook::{
@@ -50,10 +50,12 @@ pub enum Job {
     Retry(Delivery),
 }
 
-/// Limits a time to what is certain to have passed: see [`EndpointHealth::record`].
+/// Returns the given time, or an earlier one that has passed for certain even if the clock is fast:
+/// see [`EndpointHealth::record`].
 type LimitToCertain = Box<dyn Fn(Timestamp) -> Timestamp + Send + Sync>;
 
-/// Delivery state of one webhook: events in flight, retries, unsaved progress.
+/// Delivery state of one webhook: events in flight, retries, unsaved progress. An event is settled
+/// once it is delivered or scheduled for a retry.
 pub struct Tracker {
     limit_to_certain: LimitToCertain,
     /// All events up to here are settled.
@@ -61,31 +63,40 @@ pub struct Tracker {
     /// The events to send after the position, in their order. The first of them is not settled.
     window: VecDeque<Entry>,
     health: EndpointHealth,
+    /// The end of the pause that a backoff or the receiver imposes.
     paused_until: Option<Timestamp>,
+    /// The reason why the webhook is being disabled; nothing is sent any more.
     disabled: Option<DisabledReason>,
+    /// The number of requests in flight, retries included.
     in_flight: usize,
 
+    /// The deliveries that are due for a retry, as the store returned them.
     due: VecDeque<Delivery>,
     retries_in_flight: usize,
     /// The time at which to ask the store for deliveries that are due.
     next_retry_at: Option<Timestamp>,
+    /// The number of deliveries that wait for a retry, as far as this process knows.
     retry_count: u64,
 
-    /// New events that were delivered since the last save. After a replay they may have
-    /// failed before.
+    /// New events that were delivered since the last save. After a replay, the store may still
+    /// have a failed delivery of one, which the save removes.
     delivered: Vec<EventId>,
     /// Deliveries that have changed since the last save, by sequence number.
     changes: BTreeMap<i64, Change>,
+    /// The number of events settled since the last save.
     unsaved: usize,
+    /// The time at which to save, if there is anything to save.
     save_at: Option<Instant>,
 }
 
+/// A new event in the window.
 struct Entry {
     event: Arc<SerializedEvent>,
     state: EntryState,
+    /// The number of attempts that have failed.
     failures: u32,
-    /// The position up to which this entry accounts for the log: its event, or the last one after
-    /// it that is not to be sent.
+    /// The position that is reached once this event is settled: the event itself, or the last of
+    /// the events after it that are not sent.
     through: EventId,
 }
 
@@ -96,8 +107,11 @@ enum EntryState {
     Settled,
 }
 
+/// An unsaved change of a failed delivery.
 enum Change {
+    /// The delivery failed, for the first time or again.
     Failed(Delivery),
+    /// The delivery succeeded, or is no longer wanted: its row is removed.
     Delivered(EventId),
 }
 
@@ -205,20 +219,11 @@ impl Tracker {
         if self.disabled.is_some() || self.is_paused(now) || self.in_flight >= limit || is_unsaved {
             return None;
         }
-        let mut pending = (0..).zip(&self.window);
-        let is_pending = |(_, it): &(usize, &Entry)| it.state == EntryState::Pending;
-        let pending = match self.is_backing_off() {
-            // A different event each time: the receiver may reject only some of them.
-            true => pending.filter(is_pending).min_by_key(|(_, it)| it.failures),
-            false => pending.find(is_pending),
-        };
-        let pending = pending.map(|(n, _)| n);
-        let pending = pending.filter(|_| self.retry_count < MAX_RETRIES);
         // A delivery has ten attempts, too few to spend on waiting for an endpoint.
         let retries_wait = self.is_backing_off() || self.retries_in_flight >= MAX_RETRIES_IN_FLIGHT;
-        let job = match pending {
-            Some(n) if retries_wait || self.due.is_empty() => {
-                let entry = &mut self.window[n];
+        let job = match self.next_pending() {
+            Some(index) if retries_wait || self.due.is_empty() => {
+                let entry = &mut self.window[index];
                 entry.state = EntryState::InFlight;
                 Job::Event(entry.event.clone())
             }
@@ -232,22 +237,39 @@ impl Tracker {
         Some(job)
     }
 
+    /// Returns the index of the new event to send next, unless too many deliveries wait for a
+    /// retry.
+    fn next_pending(&self) -> Option<usize> {
+        if self.retry_count >= MAX_RETRIES {
+            return None;
+        }
+        let entries = (0..).zip(&self.window);
+        let mut pending = entries.filter(|(_, entry)| entry.state == EntryState::Pending);
+        let next = if self.is_backing_off() {
+            // A different event each time: the receiver may reject only some of them.
+            pending.min_by_key(|(_, entry)| entry.failures)
+        } else {
+            pending.next()
+        };
+        next.map(|(index, _)| index)
+    }
+
     /// Reports the result of sending a new event.
     pub fn finish_event(
         &mut self,
         id: EventId,
         attempt: &Attempt,
         now: Timestamp,
-    ) -> Option<Settled> {
+    ) -> Option<DeliveryOutcome> {
         self.in_flight -= 1;
         self.record(attempt, now);
         let is_backing_off = self.is_backing_off();
         let mut entries = self.window.iter_mut();
         let entry = entries.find(|entry| entry.event.id == id)?;
-        let settled = match attempt.error {
+        let outcome = match attempt.error {
             None => {
                 self.delivered.push(id);
-                Settled::Delivered
+                DeliveryOutcome::Delivered
             }
             Some(error) => {
                 entry.failures += 1;
@@ -258,11 +280,11 @@ impl Tracker {
                 }
                 let attempts = entry.failures;
                 self.retry_count += 1;
-                self.put_off(id, attempts, attempt, error, now)
+                self.schedule_retry(id, attempts, attempt, error, now)
             }
         };
         self.settle(id);
-        Some(settled)
+        Some(outcome)
     }
 
     /// Marks an event as settled, and moves the position to the last settled event without a gap.
@@ -286,25 +308,25 @@ impl Tracker {
         delivery: &Delivery,
         attempt: &Attempt,
         now: Timestamp,
-    ) -> Settled {
+    ) -> DeliveryOutcome {
         self.in_flight -= 1;
         self.retries_in_flight -= 1;
         self.record(attempt, now);
         let id = delivery.event_id;
         match attempt.error {
-            Some(error) => self.put_off(id, delivery.attempts + 1, attempt, error, now),
+            Some(error) => self.schedule_retry(id, delivery.attempts + 1, attempt, error, now),
             None => {
                 self.retry_count = self.retry_count.saturating_sub(1);
                 self.changes.insert(id.sequence, Change::Delivered(id));
                 self.unsaved += 1;
                 self.save_within(SAVE_DELAY);
-                Settled::Delivered
+                DeliveryOutcome::Delivered
             }
         }
     }
 
     /// Reports that the event of a retry is no longer in the log.
-    pub fn expire_retry(&mut self, delivery: Delivery, now: Timestamp) -> Settled {
+    pub fn expire_retry(&mut self, delivery: Delivery, now: Timestamp) -> DeliveryOutcome {
         self.in_flight -= 1;
         self.retries_in_flight -= 1;
         self.retry_count = self.retry_count.saturating_sub(1);
@@ -319,7 +341,7 @@ impl Tracker {
         let sequence = failed.event_id.sequence;
         self.changes.insert(sequence, Change::Failed(failed));
         self.save_within(SAVE_DELAY);
-        Settled::Failed
+        DeliveryOutcome::Failed
     }
 
     /// Reports that a retry was not attempted, and never will be.
@@ -340,23 +362,23 @@ impl Tracker {
     }
 
     /// Schedules the next attempt of a delivery that has failed this many times.
-    fn put_off(
+    fn schedule_retry(
         &mut self,
         event_id: EventId,
         attempts: u32,
         attempt: &Attempt,
         error: AttemptError,
         now: Timestamp,
-    ) -> Settled {
+    ) -> DeliveryOutcome {
         let retry_after = match attempt.outcome {
             Outcome::Failed { retry_after } => retry_after,
             Outcome::Delivered | Outcome::Gone => None,
         };
         let delay = retry_delay(attempts as usize, retry_after);
         let next_attempt_at = delay.map(|delay| now + delay);
-        let (state, settled) = match next_attempt_at {
-            Some(_) => (DeliveryState::Retrying, Settled::Retrying),
-            None => (DeliveryState::Failed, Settled::Failed),
+        let (state, outcome) = match next_attempt_at {
+            Some(_) => (DeliveryState::Retrying, DeliveryOutcome::Retrying),
+            None => (DeliveryState::Failed, DeliveryOutcome::Failed),
         };
         match next_attempt_at {
             Some(at) => self.next_retry_at = Some(self.next_retry_at.map_or(at, |it| it.min(at))),
@@ -373,7 +395,7 @@ impl Tracker {
         };
         self.changes
             .insert(event_id.sequence, Change::Failed(delivery));
-        settled
+        outcome
     }
 
     /// Records the result of an attempt in the health of the endpoint.
@@ -427,15 +449,17 @@ impl Tracker {
 
     /// Returns the time at which to save, or `None` if there is nothing to save.
     pub fn save_at(&self) -> Option<Instant> {
-        match self.unsaved >= MAX_UNSAVED {
-            true => self.save_at.map(|at| at.min(Instant::now())),
-            false => self.save_at,
+        if self.unsaved >= MAX_UNSAVED {
+            self.save_at.map(|at| at.min(Instant::now()))
+        } else {
+            self.save_at
         }
     }
 
     /// Returns the progress to save.
     pub fn progress(&self) -> Progress {
-        let (mut failures, mut delivered) = (Vec::new(), self.delivered.clone());
+        let mut failures = Vec::new();
+        let mut delivered = self.delivered.clone();
         for change in self.changes.values() {
             match change {
                 Change::Failed(delivery) => failures.push(delivery.clone()),

@@ -12,7 +12,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
-    Attempt, Shared,
+    Attempt, StoreFailed, WorkerContext,
     client::{Connections, Message},
     metrics::Lag,
     tracker::{Job, Tracker},
@@ -42,7 +42,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Delivers events to one webhook. Dropping a running worker closes its connections immediately.
 pub struct Worker {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<WorkerContext>,
     pub id: WebhookId,
     pub epoch: i64,
     pub connections: Arc<Connections>,
@@ -59,7 +59,7 @@ impl Worker {
     pub async fn run(self) {
         let id = self.id;
         let get = async move |store: Arc<Store>| store.webhook_get(id).await;
-        let Some(Some(stored)) = self.shared.store(get).await else {
+        let Ok(Some(stored)) = self.shared.store(get).await else {
             return;
         };
         let is_enabled = stored.webhook.state == WebhookState::Enabled;
@@ -68,7 +68,7 @@ impl Worker {
         }
         let store = self.shared.store.clone();
         let limit_to_certain = Box::new(move |time| store.limit_to_certain(time));
-        let running = Running {
+        let delivery_loop = DeliveryLoop {
             tracker: Tracker::new(&stored, limit_to_certain),
             stored: Arc::new(stored),
             changes: self.shared.tail.subscribe(),
@@ -80,16 +80,20 @@ impl Worker {
             store_failed_at: None,
             worker: self,
         };
-        running.run().await;
+        delivery_loop.run().await;
     }
 }
 
-struct Running {
+/// A worker whose webhook is loaded.
+struct DeliveryLoop {
     worker: Worker,
+    /// The webhook as the store last returned it.
     stored: Arc<StoredWebhook>,
     tracker: Tracker,
+    /// Notified when there may be events to read.
     changes: watch::Receiver<()>,
-    attempts: JoinSet<Finished>,
+    /// The requests in flight, and reads of the events that retries need.
+    attempts: JoinSet<JobOutcome>,
     /// The read of further events that is in progress. It is a task, so that the worker does
     /// everything else while the read waits for its turn to scan.
     reading: Option<AbortOnDropHandle<ReadResult>>,
@@ -99,15 +103,14 @@ struct Running {
     is_scanning: bool,
     /// True if the webhook has to be read again.
     is_outdated: bool,
-    /// The time of the last failure of the store, which is left alone for a while afterwards.
+    /// The time of the last failure of the store, which is not used for a while afterwards.
     store_failed_at: Option<Instant>,
 }
 
-/// The result of a read; `None` if the store has failed.
-type ReadResult = Option<Result<Page, Gone>>;
+type ReadResult = Result<Result<Page, Gone>, StoreFailed>;
 
 /// The outcome of a job.
-enum Finished {
+enum JobOutcome {
     Event(Arc<SerializedEvent>, Attempt),
     Retry(Delivery, Attempt),
     /// The event of a retry is no longer in the log.
@@ -117,15 +120,15 @@ enum Finished {
     StoreFailed(Delivery),
 }
 
-/// Signals that the worker ends.
-struct Ended;
+/// Ends the worker, because it was stopped or has to start over.
+struct WorkerExit;
 
-impl Running {
+impl DeliveryLoop {
     async fn run(mut self) {
         while let Ok(()) = self.step().await {}
     }
 
-    async fn step(&mut self) -> Result<(), Ended> {
+    async fn step(&mut self) -> Result<(), WorkerExit> {
         if self.is_store_usable() {
             self.reload().await?;
             self.read_retries().await;
@@ -151,18 +154,18 @@ impl Running {
         tokio::select! {
             Some(finished) = self.attempts.join_next() => {
                 // The task panicked: start over.
-                self.finish(finished.map_err(|_| Ended)?);
+                self.finish(finished.map_err(|_| WorkerExit)?);
             }
             Some(read) = OptionFuture::from(self.reading.as_mut()) => {
                 self.reading = None;
-                self.finish_read(read.map_err(|_| Ended)?).await;
+                self.finish_read(read.map_err(|_| WorkerExit)?).await;
             }
             _ = self.changes.changed(), if !self.has_more => self.has_more = true,
             Ok(()) = self.worker.revision.changed() => self.is_outdated = true,
             () = wake => {}
             () = self.worker.stop.cancelled() => {
                 self.stop().await;
-                return Err(Ended);
+                return Err(WorkerExit);
             }
         }
         Ok(())
@@ -180,27 +183,30 @@ impl Running {
         self.worker.shared.clock.now()
     }
 
-    async fn store<T, F>(&mut self, operation: impl FnOnce(Arc<Store>) -> F) -> Option<T>
+    async fn store<T, F>(
+        &mut self,
+        operation: impl FnOnce(Arc<Store>) -> F,
+    ) -> Result<T, StoreFailed>
     where
         F: Future<Output = Result<T, store::Error>>,
     {
         let result = self.worker.shared.store(operation).await;
-        if result.is_none() {
+        if result.is_err() {
             self.store_failed_at = Some(Instant::now());
         }
         result
     }
 
     /// Loads the changes that a client has made, such as new secrets.
-    async fn reload(&mut self) -> Result<(), Ended> {
+    async fn reload(&mut self) -> Result<(), WorkerExit> {
         let id = self.worker.id;
         if !self.is_outdated {
             return Ok(());
         }
         let stored = self.store(|store| async move { store.webhook_get(id).await });
         match stored.await {
-            None => Ok(()),
-            Some(Some(stored)) if stored.epoch == self.worker.epoch => {
+            Err(StoreFailed) => Ok(()),
+            Ok(Some(stored)) if stored.epoch == self.worker.epoch => {
                 self.is_outdated = false;
                 self.tracker.request_retries(stored.paused_until);
                 self.stored = Arc::new(stored);
@@ -208,18 +214,19 @@ impl Running {
                 self.reading = None;
                 Ok(())
             }
-            Some(_) => Err(Ended),
+            Ok(_) => Err(WorkerExit),
         }
     }
 
     async fn read_retries(&mut self) {
-        let (id, now) = (self.worker.id, self.now());
+        let id = self.worker.id;
+        let now = self.now();
         if !self.tracker.needs_retries(now) {
             return;
         }
         let retries =
             self.store(|store| async move { store.delivery_retries(id, now, RETRY_PAGE).await });
-        if let Some(retries) = retries.await {
+        if let Ok(retries) = retries.await {
             self.tracker.set_retries(retries, RETRY_PAGE);
         }
     }
@@ -260,9 +267,9 @@ impl Running {
 
     async fn finish_read(&mut self, read: ReadResult) {
         match read {
-            None => self.store_failed_at = Some(Instant::now()),
-            Some(Ok(page)) => self.add_page(page),
-            Some(Err(_)) => self.read_oldest(self.tracker.read_position()).await,
+            Err(StoreFailed) => self.store_failed_at = Some(Instant::now()),
+            Ok(Ok(page)) => self.add_page(page),
+            Ok(Err(_)) => self.read_oldest(self.tracker.read_position()).await,
         }
     }
 
@@ -282,20 +289,21 @@ impl Running {
         let tail = self.worker.shared.tail.clone();
         let wanted = self.wanted();
         let read = self.store(|store| async move {
-            let page = tail.examine(ReadFrom::Store, None, &wanted, PAGE, PAGE);
-            let page = page.await?;
+            let page = tail
+                .examine(ReadFrom::Store, None, &wanted, PAGE, PAGE)
+                .await?;
             // Read afterwards: an event that is not purged now was not purged before.
             Ok((page, store.event_purged_through().await?))
         });
         match read.await {
-            None => {}
-            Some((Ok(mut page), purged_through)) if purged_through == position.sequence => {
+            Err(StoreFailed) => {}
+            Ok((Ok(mut page), purged_through)) if purged_through == position.sequence => {
                 if page.end == EventId::START {
                     page.end = position; // Nothing was read.
                 }
                 self.add_page(page);
             }
-            Some(_) => {
+            Ok(_) => {
                 self.has_more = false;
                 self.tracker.disable(DisabledReason::EventsExpired);
             }
@@ -304,13 +312,14 @@ impl Running {
 
     fn start_attempts(&mut self) {
         while let Some(job) = self.tracker.next_job(self.now()) {
-            let (shared, stored) = (self.worker.shared.clone(), self.stored.clone());
+            let shared = self.worker.shared.clone();
+            let stored = self.stored.clone();
             let connections = self.worker.connections.clone();
             self.attempts.spawn(async move {
                 match job {
                     Job::Event(event) => {
                         let attempt = attempt(&shared, &stored, &connections, &event).await;
-                        Finished::Event(event, attempt)
+                        JobOutcome::Event(event, attempt)
                     }
                     Job::Retry(delivery) => retry(&shared, &stored, &connections, delivery).await,
                 }
@@ -318,28 +327,30 @@ impl Running {
         }
     }
 
-    fn finish(&mut self, finished: Finished) {
-        let (now, was_backing_off) = (self.now(), self.tracker.is_backing_off());
+    fn finish(&mut self, job: JobOutcome) {
+        let now = self.now();
+        let was_backing_off = self.tracker.is_backing_off();
         let tracker = &mut self.tracker;
-        let settled = match finished {
-            Finished::Event(event, attempt) => tracker.finish_event(event.id, &attempt, now),
-            Finished::Retry(delivery, attempt) => {
+        let outcome = match job {
+            JobOutcome::Event(event, attempt) => tracker.finish_event(event.id, &attempt, now),
+            JobOutcome::Retry(delivery, attempt) => {
                 Some(tracker.finish_retry(&delivery, &attempt, now))
             }
-            Finished::Expired(delivery) => Some(tracker.expire_retry(delivery, now)),
-            Finished::Unwanted(delivery) => {
+            JobOutcome::Expired(delivery) => Some(tracker.expire_retry(delivery, now)),
+            JobOutcome::Unwanted(delivery) => {
                 tracker.drop_retry(&delivery);
                 None
             }
-            Finished::StoreFailed(delivery) => {
+            JobOutcome::StoreFailed(delivery) => {
                 tracker.return_retry(delivery);
                 self.store_failed_at = Some(Instant::now());
                 None
             }
         };
         let metrics = &self.worker.shared.metrics;
-        settled.inspect(|settled| metrics.deliveries.count(*settled));
-        let (webhook, url) = (self.worker.id.get(), self.stored.webhook.url.origin());
+        outcome.inspect(|outcome| metrics.deliveries.count(*outcome));
+        let webhook = self.worker.id.get();
+        let url = self.stored.webhook.url.origin();
         match (was_backing_off, self.tracker.is_backing_off()) {
             (false, true) => tracing::warn!(webhook, url, "webhook receiver failing; backing off"),
             (true, false) => tracing::info!(webhook, url, "webhook receiver recovered"),
@@ -347,24 +358,26 @@ impl Running {
         }
     }
 
-    async fn save(&mut self) -> Result<(), Ended> {
+    async fn save(&mut self) -> Result<(), WorkerExit> {
         let Worker { id, epoch, .. } = self.worker;
-        let (owner, progress) = (self.worker.shared.owner.clone(), self.tracker.progress());
+        let owner = self.worker.shared.owner.clone();
+        let progress = self.tracker.progress();
         let saved = self
             .store(|store| async move { store.webhook_save(id, &owner, epoch, progress).await });
         match saved.await {
             // The save is tried again later.
-            None => return Ok(()),
+            Err(StoreFailed) => return Ok(()),
             // The lease was lost, or a client has changed the webhook.
-            Some(false) => return Err(Ended),
-            Some(true) => self.tracker.saved(),
+            Ok(false) => return Err(WorkerExit),
+            Ok(true) => self.tracker.saved(),
         }
         let Some(reason) = self.tracker.disabled() else {
             return Ok(());
         };
-        let (webhook, url) = (id.get(), self.stored.webhook.url.origin());
+        let webhook = id.get();
+        let url = self.stored.webhook.url.origin();
         tracing::info!(webhook, url, reason = reason.as_str(), "webhook disabled");
-        Err(Ended)
+        Err(WorkerExit)
     }
 
     /// Returns the time at which to continue, unless something happens before.
@@ -399,7 +412,7 @@ impl Running {
 }
 
 async fn attempt(
-    shared: &Shared,
+    shared: &WorkerContext,
     stored: &StoredWebhook,
     connections: &Connections,
     event: &SerializedEvent,
@@ -415,21 +428,21 @@ async fn attempt(
 }
 
 async fn retry(
-    shared: &Shared,
+    shared: &WorkerContext,
     stored: &StoredWebhook,
     connections: &Connections,
     delivery: Delivery,
-) -> Finished {
+) -> JobOutcome {
     let id = delivery.event_id;
     let event = shared.store(|store| async move { store.event_get(id).await });
     match event.await {
-        None => Finished::StoreFailed(delivery),
-        Some(None) => Finished::Expired(delivery),
-        Some(Some(event)) if !stored.webhook.types.has(event.kind) => Finished::Unwanted(delivery),
-        Some(Some(event)) => {
+        Err(StoreFailed) => JobOutcome::StoreFailed(delivery),
+        Ok(None) => JobOutcome::Expired(delivery),
+        Ok(Some(event)) if !stored.webhook.types.has(event.kind) => JobOutcome::Unwanted(delivery),
+        Ok(Some(event)) => {
             let event = SerializedEvent::new(&event, shared.store.event_source());
             let attempt = attempt(shared, stored, connections, &event).await;
-            Finished::Retry(delivery, attempt)
+            JobOutcome::Retry(delivery, attempt)
         }
     }
 }
@@ -468,8 +481,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("petstore.db");
         let url = DatabaseUrl::Sqlite(file.clone());
-        let store = Store::open(&url, &Options::new(Role::Service)).await;
-        let store = Arc::new(store.unwrap());
+        let store = Arc::new(
+            Store::open(&url, &Options::new(Role::Service))
+                .await
+                .unwrap(),
+        );
         let db = rusqlite::Connection::open(file).unwrap();
         db.execute_batch(
             "INSERT INTO events (at, type, resource_id, data)

@@ -6,9 +6,10 @@ use unicode_normalization::UnicodeNormalization;
 /// Folds case beyond ASCII: two texts have the same result if they differ only in case or in the
 /// encoding of accents (canonical caseless matching, Unicode 3.13).
 pub fn fold(text: &str) -> String {
-    match text.is_ascii() {
-        true => text.to_ascii_lowercase(),
-        false => text.chars().nfd().default_case_fold().nfc().collect(),
+    if text.is_ascii() {
+        text.to_ascii_lowercase()
+    } else {
+        text.chars().nfd().default_case_fold().nfc().collect()
     }
 }
 

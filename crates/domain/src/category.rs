@@ -124,32 +124,51 @@ recorded_rejection!(CategoryRejection {
 
 /// The effect of naming a category.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Naming {
+pub enum CategoryUpsert {
     /// The category already has the name; nothing is written.
     Unchanged,
     Create,
     Rename,
 }
 
-/// Decides the effect of naming a category. With `expected`, the change is conditional: the
-/// category must still be that one, or still not exist.
-pub fn decide_naming(
+/// The state that a category must be in to be named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExpectedCategory {
+    Any,
+    Absent,
+    Unchanged(Category),
+}
+
+impl From<Option<Category>> for ExpectedCategory {
+    /// Expects the category to be as it was read.
+    fn from(read: Option<Category>) -> Self {
+        read.map_or(Self::Absent, Self::Unchanged)
+    }
+}
+
+/// Decides the effect of naming a category.
+pub fn decide_upsert(
     before: Option<&Category>,
     name: &CategoryName,
-    expected: Option<&Option<Category>>,
-) -> Result<Naming, CategoryRejection> {
-    if expected.is_some_and(|expected| expected.as_ref() != before) {
+    expected: &ExpectedCategory,
+) -> Result<CategoryUpsert, CategoryRejection> {
+    let is_expected = match expected {
+        ExpectedCategory::Any => true,
+        ExpectedCategory::Absent => before.is_none(),
+        ExpectedCategory::Unchanged(category) => before == Some(category),
+    };
+    if !is_expected {
         return Err(CategoryRejection::Outdated);
     }
     Ok(match before {
-        None => Naming::Create,
-        Some(category) if category.name == *name => Naming::Unchanged,
-        Some(_) => Naming::Rename,
+        None => CategoryUpsert::Create,
+        Some(category) if category.name == *name => CategoryUpsert::Unchanged,
+        Some(_) => CategoryUpsert::Rename,
     })
 }
 
-/// Decides whether the name of a category can be deleted. `expected` works as in
-/// [`decide_naming`].
+/// Decides whether the name of a category can be deleted. With `expected`, the category must still
+/// be that one.
 pub fn decide_deletion(
     before: Option<&Category>,
     expected: Option<&Category>,

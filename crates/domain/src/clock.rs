@@ -36,7 +36,8 @@ impl Clock {
         let last = Mutex::new((uptime(), wall()));
         Self::new(move || {
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-            let (uptime, (last_uptime, last_time)) = (uptime(), *last);
+            let uptime = uptime();
+            let (last_uptime, last_time) = *last;
             let elapsed = (uptime - last_uptime).max(SignedDuration::ZERO);
             let steady = last_time + elapsed;
             let max_slew = elapsed / SLEW_DIVISOR;
@@ -131,11 +132,13 @@ mod tests {
     /// Sets the wall clock by `step`, lets `elapsed` seconds pass in the given number of
     /// readings, and returns the time by which the steady clock has advanced.
     fn advance_after(step: i64, elapsed: i64, readings: i64) -> SignedDuration {
-        let (uptime, wall) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)));
+        let uptime = Arc::new(AtomicI64::new(0));
+        let wall = Arc::new(AtomicI64::new(0));
         let start = Timestamp::constant(1_800_000_000, 0);
         let clock = Clock::slewed(
             {
-                let (uptime, wall) = (uptime.clone(), wall.clone());
+                let uptime = uptime.clone();
+                let wall = wall.clone();
                 move || start + SignedDuration::from_secs(uptime.load(Relaxed) + wall.load(Relaxed))
             },
             {
@@ -157,7 +160,8 @@ mod tests {
     #[test]
     fn time_that_was_not_seen_to_pass_counts_after_an_hour() {
         let second = |second| Timestamp::from_second(second).unwrap();
-        let (day, hour) = (86_400, 3600);
+        let day = 86_400;
+        let hour = 3600;
         let settling = Settling::start(second(10 * day), Settling::DURATION);
         for (elapsed, time, expected) in [
             // The store was closed for eight days, or the clock is fast.

@@ -105,7 +105,8 @@ impl EventType {
 
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         Self::from_name(text).ok_or_else(|| {
-            let (all, got) = (EventTypes::all().names().join(", "), quoted(text));
+            let all = EventTypes::all().names().join(", ");
+            let got = quoted(text);
             let reason = format!("must be one or more of {all}, separated by commas, got {got}");
             Invalid::new("types", reason)
         })
@@ -206,7 +207,9 @@ impl Event {
         ] {
             json.extend_from_slice(part);
         }
-        let (subject, time, sequence) = (self.subject(), self.at, self.sequence);
+        let subject = self.subject();
+        let time = self.at;
+        let sequence = self.sequence;
         let written = write!(
             json,
             "\",\"subject\":\"{subject}\",\"time\":\"{time}\",\"sequence\":\"{sequence:019}\","

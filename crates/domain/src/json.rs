@@ -61,10 +61,10 @@ impl<'a> Object<'a> {
                 first => first == b'{' || first == b'[',
             };
             if needs_check {
-                serde_json::from_str::<Strict>(text).map_err(|e| {
+                serde_json::from_str::<StrictValue>(text).map_err(|e| {
                     // Drop the position: it counts from the start of the member.
-                    let reason = e.to_string();
-                    let reason = reason.split(" at line ").next().unwrap_or_default();
+                    let message = e.to_string();
+                    let reason = message.split(" at line ").next().unwrap_or_default();
                     malformed(format!("in member {}: {reason}", quoted(name)))
                 })?;
             }
@@ -125,9 +125,10 @@ impl<'a> Value<'a> {
 
     pub fn as_string(self) -> Option<Cow<'a, str>> {
         let quoted = self.0.strip_prefix('"')?.strip_suffix('"')?;
-        match quoted.contains('\\') {
-            true => serde_json::from_str(self.0).ok().map(Cow::Owned),
-            false => Some(Cow::Borrowed(quoted)),
+        if quoted.contains('\\') {
+            serde_json::from_str(self.0).ok().map(Cow::Owned)
+        } else {
+            Some(Cow::Borrowed(quoted))
         }
     }
 
@@ -165,10 +166,10 @@ impl<'a> Value<'a> {
                 _ => i64::MAX,
             });
         let trailing = digits.len() - digits.trim_end_matches('0').len();
-        let shift = exponent
+        let zeros = exponent
             .saturating_sub(fraction.len() as i64)
             .saturating_add(trailing as i64);
-        let shift = u32::try_from(shift).ok().filter(|shift| *shift < 20)?;
+        let shift = u32::try_from(zeros).ok().filter(|shift| *shift < 20)?;
         let magnitude = significant
             .parse::<i128>()
             .ok()?
@@ -207,15 +208,15 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
 struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Any JSON value. Deserializing it checks every nested string and member name.
-struct Strict;
+struct StrictValue;
 
-impl<'de> Deserialize<'de> for Strict {
+impl<'de> Deserialize<'de> for StrictValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Strict)
+        deserializer.deserialize_any(StrictValue)
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for StrictValue {
     type Value = Self;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -42,8 +42,11 @@ impl Member for i64 {
 }
 
 fn not_an_integer(got: &str) -> String {
-    let (min, max) = (i64::MIN, i64::MAX);
-    format!("must be an integer from {min} to {max}, got {got}")
+    format!(
+        "must be an integer from {} to {}, got {got}",
+        i64::MIN,
+        i64::MAX
+    )
 }
 
 /// The members that a client has sent.
@@ -65,15 +68,37 @@ impl Members for Object<'_> {
     }
 }
 
-/// Reads a member of a merge patch, which `null` removes.
-pub(crate) fn patched<T: Member>(
-    object: &Object,
-    name: &'static str,
-) -> Result<Option<Option<T>>, Invalid> {
-    match object.get(name) {
-        Some(value) if value.is_null() => Ok(Some(None)),
-        Some(_) => object.optional(name).map(Some),
-        None => Ok(None),
+/// The effect of a merge patch (RFC 7396) on an optional member of a resource.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Patch<T> {
+    /// The patch does not have the member.
+    #[default]
+    Keep,
+    /// The patch has `null` for the member.
+    Remove,
+    Set(T),
+}
+
+impl<T: Clone> Patch<T> {
+    /// Reads a member of a patch. Only a value that is not `null` is parsed.
+    pub(crate) fn read<E>(
+        value: Option<Value>,
+        parse: impl FnOnce(Value) -> Result<T, E>,
+    ) -> Result<Self, E> {
+        match value {
+            None => Ok(Self::Keep),
+            Some(value) if value.is_null() => Ok(Self::Remove),
+            Some(value) => parse(value).map(Self::Set),
+        }
+    }
+
+    /// Returns the member after the patch.
+    pub(crate) fn apply(&self, before: Option<&T>) -> Option<T> {
+        match self {
+            Self::Keep => before.cloned(),
+            Self::Remove => None,
+            Self::Set(value) => Some(value.clone()),
+        }
     }
 }
 
@@ -127,8 +152,7 @@ macro_rules! resource {
         #[derive(Debug, Clone, Default, PartialEq, Eq)]
         pub struct $change {
             $(pub $required: Option<$Required>,)*
-            /// `Some(None)` removes a member.
-            $(pub $optional: Option<Option<$Optional>>,)*
+            $(pub $optional: $crate::members::Patch<$Optional>,)*
         }
 
         impl $resource {
@@ -182,20 +206,25 @@ macro_rules! resource {
             fn from_object(
                 object: &$crate::json::Object,
             ) -> Result<Self, Vec<$crate::invalid::Invalid>> {
-                use $crate::members::{Members, patched};
+                use $crate::{
+                    invalid::Invalid,
+                    members::{Member, Members, Patch},
+                };
                 $crate::members::all_valid! {
                     $($required: object.optional($required_name),)*
-                    $($optional: patched(object, $optional_name),)*
+                    $($optional: Patch::read(object.get($optional_name), Member::from_json)
+                        .map_err(|reason| Invalid::new($optional_name, reason)),)*
                 }
             }
         }
 
         impl $change {
             fn apply(&self, before: &$resource) -> $resource {
-                let mut after = before.clone();
-                $(if let Some(value) = &self.$required { after.$required = value.clone(); })*
-                $(if let Some(value) = &self.$optional { after.$optional = value.clone(); })*
-                after
+                $resource {
+                    id: before.id,
+                    $($required: self.$required.as_ref().unwrap_or(&before.$required).clone(),)*
+                    $($optional: self.$optional.apply(before.$optional.as_ref()),)*
+                }
             }
         }
     };

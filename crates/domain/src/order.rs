@@ -158,12 +158,14 @@ impl Filter for OrderFilter {
         match name {
             "status" => set_once("status", &mut self.status, OrderStatus::parse(value)?)?,
             "petId" => {
-                let id = PetId::parse(value).filter(|id| id.get() <= PetId::MAX);
-                let id = id.ok_or_else(|| {
-                    let (max, got) = (PetId::MAX, quoted(value));
-                    let reason = format!("must be an integer from 1 to {max}, got {got}");
-                    Invalid::new("petId", reason)
-                })?;
+                let id = PetId::parse(value)
+                    .filter(|id| id.get() <= PetId::MAX)
+                    .ok_or_else(|| {
+                        let max = PetId::MAX;
+                        let got = quoted(value);
+                        let reason = format!("must be an integer from 1 to {max}, got {got}");
+                        Invalid::new("petId", reason)
+                    })?;
                 set_once("petId", &mut self.pet_id, id)?;
             }
             _ => {}
@@ -258,7 +260,7 @@ pub enum Transition {
 
 impl Transition {
     /// Returns the status that the order must have.
-    pub fn required_status(self) -> OrderStatus {
+    fn required_status(self) -> OrderStatus {
         match self {
             Self::Complete | Self::Cancel => OrderStatus::Placed,
             Self::Return => OrderStatus::Completed,
@@ -266,7 +268,7 @@ impl Transition {
     }
 
     /// Returns the resulting status of the order.
-    pub fn order_status(self) -> OrderStatus {
+    fn order_status(self) -> OrderStatus {
         match self {
             Self::Complete => OrderStatus::Completed,
             Self::Cancel => OrderStatus::Cancelled,
@@ -336,8 +338,10 @@ mod tests {
             assert_eq!(applied.map(|order| order.status), status, "{transition:?}");
         }
         // The clock of a replica may be behind.
-        let cancelled = placed.clone().apply_at(Transition::Cancel, second(99, 0));
-        let cancelled = cancelled.unwrap();
+        let cancelled = placed
+            .clone()
+            .apply_at(Transition::Cancel, second(99, 0))
+            .unwrap();
         assert_eq!(cancelled.updated_at, placed.updated_at);
         assert_eq!(cancelled.clone().into_placed(), placed);
         let again = cancelled.apply_at(Transition::Cancel, second(100, 0));
@@ -350,8 +354,8 @@ mod tests {
             .unwrap();
         let returned = completed
             .clone()
-            .apply_at(Transition::Return, second(103, 0));
-        let returned = returned.unwrap();
+            .apply_at(Transition::Return, second(103, 0))
+            .unwrap();
         assert_eq!(returned.status, OrderStatus::Returned);
         // A replay shows the order as it was.
         assert_eq!(

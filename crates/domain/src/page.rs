@@ -22,7 +22,8 @@ impl PageLimit {
             .filter(|limit| (Self::MIN..=Self::MAX).contains(limit))
             .map(Self)
             .ok_or_else(|| {
-                let (min, max) = (Self::MIN, Self::MAX);
+                let min = Self::MIN;
+                let max = Self::MAX;
                 let got = quoted(text);
                 Invalid::new(
                     "limit",
@@ -152,9 +153,9 @@ pub trait Status: Copy + 'static {
 
     /// Returns the error for a value that is not a status.
     fn invalid(got: &str) -> Invalid {
-        let all: Vec<_> = Self::ALL.iter().map(|status| status.as_str()).collect();
-        let all = all.join(", ");
-        Invalid::new("status", format!("must be one of {all}, got {got}"))
+        let names: Vec<_> = Self::ALL.iter().map(|status| status.as_str()).collect();
+        let reason = format!("must be one of {}, got {got}", names.join(", "));
+        Invalid::new("status", reason)
     }
 }
 
@@ -222,7 +223,9 @@ impl<F: Filter> ListQuery<F> {
     /// Parses a query string. Unknown parameters are ignored. A cursor must come from a
     /// page with the same filter and sort order.
     pub fn parse(query: &str) -> Result<Self, Invalid> {
-        let (mut limit, mut sort, mut cursor) = (None, None, None);
+        let mut limit = None;
+        let mut sort = None;
+        let mut cursor = None;
         let mut filter = F::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {

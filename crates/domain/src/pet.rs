@@ -13,8 +13,7 @@ use crate::{
     text::Text,
 };
 
-pub use filter::search_name;
-pub use filter::{NamePrefix, PetFilter, PetIds};
+pub use filter::{NamePrefix, PetFilter, PetIds, search_name};
 
 resource! {
     /// A pet in the store.
@@ -154,7 +153,8 @@ impl PetId {
         };
         let id = value.as_int64().filter(|id| (1..=Self::MAX).contains(id));
         id.map(Self).ok_or_else(|| {
-            let (max, got) = (Self::MAX, value.describe());
+            let max = Self::MAX;
+            let got = value.describe();
             let reason = format!("must be an integer from 1 to {max}, got {got}");
             Invalid::new("petId", reason)
         })
@@ -215,13 +215,14 @@ impl Member for PetStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::members::Patch;
 
     fn pet(name: &str, status: Option<PetStatus>) -> Pet {
         let new = NewPet::new(PetName::parse(name).unwrap(), 7);
         NewPet { status, ..new }.with_id(PetId(1))
     }
 
-    fn change(name: Option<&str>, status: Option<Option<PetStatus>>) -> PetChange {
+    fn change(name: Option<&str>, status: Patch<PetStatus>) -> PetChange {
         PetChange {
             name: name.map(|name| PetName::parse(name).unwrap()),
             status,
@@ -234,10 +235,10 @@ mod tests {
         use PetStatus::*;
         let before = pet("Rex", Some(Pending));
         let stale = pet("Max", Some(Pending));
-        let rename = change(Some("Max"), None);
-        let sell = change(None, Some(Some(Sold)));
-        let clear = change(None, Some(None));
-        let same = change(Some("Rex"), Some(Some(Pending)));
+        let rename = change(Some("Max"), Patch::Keep);
+        let sell = change(None, Patch::Set(Sold));
+        let clear = change(None, Patch::Remove);
+        let same = change(Some("Rex"), Patch::Set(Pending));
         let renamed = Ok(Decision::Update(stale.clone()));
         let renamed_again = renamed.clone();
         for (change, expected, claim, decision) in [
@@ -287,7 +288,8 @@ mod tests {
 
     #[test]
     fn a_deletion_is_decided_by_value_and_claim() {
-        let (before, stale) = (pet("Rex", None), pet("Max", None));
+        let before = pet("Rex", None);
+        let stale = pet("Max", None);
         for (expected, claim, decision) in [
             (None, None, Ok(())),
             (None, Some(Claim::Sold), Ok(())),

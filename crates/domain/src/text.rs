@@ -15,10 +15,10 @@ impl<const MAX_CHARS: usize> Text<MAX_CHARS> {
     /// Parses a text. Returns the reason if it is invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
         check(text, MAX_CHARS)?;
-        match text.chars().all(char::is_whitespace) {
-            true => Err("must not be only whitespace".into()),
-            false => Ok(Self(text.into())),
+        if text.chars().all(char::is_whitespace) {
+            return Err("must not be only whitespace".into());
         }
+        Ok(Self(text.into()))
     }
 
     pub fn as_str(&self) -> &str {

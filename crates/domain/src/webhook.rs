@@ -17,7 +17,7 @@ use crate::{
     idempotency::RecordedRejection,
     invalid::{Invalid, quoted},
     json::{FromObject, Object, Value},
-    members::all_valid,
+    members::{Patch, all_valid},
     page::{Filter, ListKind, Position, parse_positive_decimal},
 };
 
@@ -167,7 +167,8 @@ impl Description {
 
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let invalid = |reason: String| Invalid::new("description", reason);
-        let (length, max) = (text.chars().count(), Self::MAX_CHARS);
+        let length = text.chars().count();
+        let max = Self::MAX_CHARS;
         if length > max {
             return Err(invalid(format!(
                 "must be at most {max} characters long, got {length}"
@@ -182,11 +183,9 @@ impl Description {
         }
     }
 
-    /// Parses a description, or null for none.
-    fn from_json(value: Value) -> Result<Option<Self>, Invalid> {
+    fn from_json(value: Value) -> Result<Self, Invalid> {
         match value.as_string() {
-            Some(text) => Self::parse(&text).map(Some),
-            None if value.is_null() => Ok(None),
+            Some(text) => Self::parse(&text),
             None => {
                 let reason = format!("must be a string or null, got {}", value.describe());
                 Err(Invalid::new("description", reason))
@@ -244,11 +243,11 @@ impl FromObject for NewWebhook {
     fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
         let url = WebhookUrl::from_json(object.get("url"));
         let types = object.get("types").map(EventTypes::from_json);
-        let description = object.get("description").map(Description::from_json);
+        let description = object.get("description").filter(|value| !value.is_null());
         all_valid! {
             url: url,
             types: types.transpose(),
-            description: description.transpose().map(Option::flatten),
+            description: description.map(Description::from_json).transpose(),
         }
     }
 }
@@ -257,10 +256,9 @@ impl FromObject for NewWebhook {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookChange {
     pub url: Option<WebhookUrl>,
-    /// `Some(None)` stands for every type that the API key can see.
-    pub types: Option<Option<EventTypes>>,
-    /// `Some(None)` removes the description.
-    pub description: Option<Option<Description>>,
+    /// Removing the types stands for every type that the API key can see.
+    pub types: Patch<EventTypes>,
+    pub description: Patch<Description>,
     pub is_enabled: Option<bool>,
 }
 
@@ -275,7 +273,7 @@ impl WebhookChange {
         now: Timestamp,
     ) -> Result<Option<Webhook>, Scope> {
         EventTypes::visible_to(Some(before.types), scopes)?;
-        let types = self.types.unwrap_or(Some(before.types));
+        let types = self.types.apply(Some(&before.types));
         let state = match (self.is_enabled, before.state) {
             (Some(true), _) => WebhookState::Enabled,
             (Some(false), WebhookState::Enabled) => {
@@ -288,10 +286,7 @@ impl WebhookChange {
             id: before.id,
             url: self.url.clone().unwrap_or_else(|| before.url.clone()),
             types: readable(types, scopes)?,
-            description: match &self.description {
-                Some(description) => description.clone(),
-                None => before.description.clone(),
-            },
+            description: self.description.apply(before.description.as_ref()),
             state,
             api_key_id: before.api_key_id,
             created_at: before.created_at,
@@ -311,18 +306,14 @@ impl FromObject for WebhookChange {
     const MEMBERS: &[&str] = &["url", "types", "description", "state"];
 
     fn from_object(object: &Object) -> Result<Self, Vec<Invalid>> {
-        let url = object.get("url");
-        let url = url.map(|value| WebhookUrl::from_json(Some(value)));
-        let types = object.get("types").map(|value| match value.is_null() {
-            true => Ok(None),
-            false => EventTypes::from_json(value).map(Some),
-        });
-        let description = object.get("description").map(Description::from_json);
+        let url = object
+            .get("url")
+            .map(|value| WebhookUrl::from_json(Some(value)));
         let is_enabled = object.get("state").map(is_enabled);
         all_valid! {
             url: url.transpose(),
-            types: types.transpose(),
-            description: description.transpose(),
+            types: Patch::read(object.get("types"), EventTypes::from_json),
+            description: Patch::read(object.get("description"), Description::from_json),
             is_enabled: is_enabled.transpose(),
         }
     }
@@ -344,10 +335,10 @@ fn is_enabled(value: Value) -> Result<bool, Invalid> {
 /// Returns the types that a webhook delivers for an API key with these scopes: at least one.
 fn readable(types: Option<EventTypes>, scopes: Scopes) -> Result<EventTypes, Scope> {
     let types = EventTypes::visible_to(types, scopes)?;
-    match types.is_empty() {
-        true => Err(Scope::PetsRead),
-        false => Ok(types),
+    if types.is_empty() {
+        return Err(Scope::PetsRead);
     }
+    Ok(types)
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use super::{Server, Service, connection, connections::Connections};
 
 /// The maximum number of unsent bytes in the kernel's send buffer. By default the buffer takes
-/// megabytes for a client that does not read, and the kernel reports a write only when a third
-/// of them is gone, so that a slow client cannot be told from one that has stopped.
+/// megabytes for a client that does not read, and the kernel reports that a socket is writable only
+/// when a third of them is free, so a slow client looks like one that has stopped.
 const MAX_UNSENT_BYTES: u32 = 64 << 10;
 
 /// The time for which the kernel tries to deliver bytes to a client that has vanished. The

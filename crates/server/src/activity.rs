@@ -1,5 +1,5 @@
-//! The state of a connection: written by its own tasks without a lock, read by
-//! [`Connections`](super::connections::Connections) to choose which one to evict.
+//! The state of a connection. Its own tasks write it without a lock, and
+//! [`Connections`](super::connections::Connections) reads it to choose which one to evict.
 
 use std::{
     net::IpAddr,
@@ -19,90 +19,97 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::{memory::MemoryBudget, request_state::RequestState};
 
-/// Requests of an HTTP/2 connection that may be open before the client has shown a valid
-/// API key. More wait.
+/// The maximum number of requests that are open on an HTTP/2 connection before the client has
+/// shown a valid API key. Further ones wait.
 const MAX_ANONYMOUS_REQUESTS: usize = 8;
 
-/// Unsent bytes of responses beyond which an HTTP/2 connection's next request waits for them
-/// to be sent.
+/// The number of unsent response bytes of an HTTP/2 connection from which its next request waits
+/// until some are sent.
 const MAX_UNSENT_BYTES: usize = 1 << 20;
 
 /// The memory of an HTTP/2 request besides its head and bodies: its task, its stream, and
 /// the head of its response.
 const REQUEST_OVERHEAD: usize = 4 << 10;
 
-/// The memory of a request that is being served, in addition: handlers are large futures.
+/// The additional memory of a request that is being served: handlers are large futures.
 const HANDLER_OVERHEAD: usize = 8 << 10;
 
 /// The buffers of a connection whose client does not read.
 const BUFFER_BYTES: usize = 64 << 10;
 
+/// The activity of a connection, and the memory that it holds. Times are milliseconds since
+/// `epoch`.
 pub struct Activity {
     client: IpAddr,
     /// The API key that the client authenticated with last; 0 if there was none.
     api_key: AtomicI64,
-    /// The current request, on HTTP/1.1.
+    /// The state of the current request, on HTTP/1.1.
     pub request: RequestState,
-    /// The part of a request that is awaited from the client, in the two lowest bits, and the
-    /// start of the wait.
+    /// The part of a request that the server awaits from the client, in the two lowest bits:
+    /// [`NOTHING`], [`REQUEST`], [`REST`] or [`FIRST_REQUEST`]. The other bits are the time at
+    /// which the wait started.
     awaited: AtomicU64,
     /// The time since which a response cannot be written completely because the client does
     /// not read; 0 if none is blocked.
     blocked_since: AtomicU64,
-    /// The requests of an HTTP/2 connection: started, being served, and those whose
-    /// response is not sent yet.
+    /// The number of HTTP/2 requests ever started.
     started: AtomicU64,
+    /// The number of HTTP/2 requests that are being served.
     active: AtomicUsize,
+    /// The number of HTTP/2 responses, or chunks of streams, that are not sent yet.
     unsent: AtomicUsize,
-    /// The memory of the unsent responses.
+    /// The memory of these responses and chunks.
     unsent_bytes: AtomicUsize,
-    /// The HTTP/2 responses that are streams.
+    /// The number of HTTP/2 responses that are streams.
     streams: AtomicUsize,
-    /// The HTTP/2 requests that wait until the connection holds less.
+    /// The number of HTTP/2 requests that wait until the connection has room for them.
     queued: AtomicUsize,
-    /// Wakes them.
+    /// Wakes the queued requests.
     room: Notify,
-    /// True while the service has an HTTP/1.1 request that may wait for a long time, so that
-    /// its client may give up.
+    /// True while an HTTP/1.1 request may wait in the service for a long time, so that its client
+    /// may give up.
     waiting: AtomicBool,
-    /// See [`Sent`].
+    /// The parts of [`SendProgress`].
     sent_bytes: AtomicU64,
     sent_chunks: AtomicU64,
-    /// Bytes that the connection's requests and responses hold in memory.
+    /// The bytes that the connection's requests and responses hold in memory.
     held: AtomicUsize,
-    /// The part of them that is held while the client blocks a write.
+    /// The part of `held` that is held because the client blocks a write.
     held_by_write: AtomicUsize,
     /// The size of the current HTTP/1.1 response.
     response_bytes: AtomicUsize,
+    /// The budget that `held` is charged to.
     budget: Arc<MemoryBudget>,
+    /// The [`Eviction`] as a number; 0 if the connection is not evicted.
     evicted: AtomicU8,
+    /// Wakes the connection's task, which then looks at `evicted` and the phase of the server.
     waker: AtomicWaker,
-    /// The start of time: times are milliseconds since then.
     epoch: Instant,
 }
 
-/// Nothing: the service has the request.
+/// The server awaits nothing: the service has the request.
 const NOTHING: u64 = 0;
-/// The next request. No byte of it has arrived.
+/// The server awaits the next request, of which no byte has arrived.
 const REQUEST: u64 = 1;
-/// The rest of a request.
+/// The server awaits the rest of a request.
 const REST: u64 = 2;
-/// The first request, or the TLS handshake before it.
+/// The server awaits the first request, or the TLS handshake before it.
 const FIRST_REQUEST: u64 = 3;
+/// The bits of `awaited` with one of these values.
 const AWAITED: u64 = 3;
 
-/// The part of HTTP/2 response bodies that was sent: pings and other frames do not count.
+/// The amount of HTTP/2 response bodies that was sent. Pings and other frames do not count.
 #[derive(Debug, Clone, Copy)]
-pub struct Sent {
+pub struct SendProgress {
     pub bytes: u64,
-    /// The pieces that they were sent in, at most one per frame and write.
+    /// The number of pieces in which the bytes were sent, at most one per frame and write.
     pub chunks: u64,
 }
 
-/// The reason why a connection may be evicted. The greatest reason goes first.
+/// The reason why a connection may be evicted. Idle connections are evicted before slow ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Evictable {
-    /// It sends its request, or reads its response, too slowly.
+pub enum EvictionReason {
+    /// Its client sends a request, or reads a response, too slowly.
     Slow,
     /// No request is in flight.
     Idle,
@@ -155,7 +162,7 @@ impl Activity {
         self.client
     }
 
-    /// The API key that the client authenticated with last.
+    /// Returns the API key that the client authenticated with last.
     pub fn api_key(&self) -> Option<i64> {
         match self.api_key.load(Relaxed) {
             0 => None,
@@ -170,7 +177,7 @@ impl Activity {
         }
     }
 
-    /// Bytes that the connection's requests and responses hold in memory.
+    /// Returns the bytes that the connection's requests and responses hold in memory.
     pub fn held(&self) -> usize {
         self.held.load(Relaxed)
     }
@@ -185,8 +192,8 @@ impl Activity {
         self.budget.change(before, before - bytes);
     }
 
-    /// Returns true while the service must not take on more requests, because those that it has
-    /// hold too much memory.
+    /// Returns true while the service must not accept more requests, because those in flight hold
+    /// too much memory.
     pub fn is_memory_short(&self) -> bool {
         self.budget.is_far_exceeded()
     }
@@ -202,25 +209,25 @@ impl Activity {
 
     /// Marks the connection as idle, unless it waits for its first request: then it has been
     /// waiting since it was accepted.
-    pub fn await_request(&self, since: Instant) {
+    pub fn mark_idle(&self, since: Instant) {
         if !self.request.is_untouched() {
             self.store_awaited(REQUEST, since);
         }
     }
 
     /// Records that a part of a request has arrived.
-    pub fn await_rest(&self, since: Instant) {
+    pub fn mark_receiving(&self, since: Instant) {
         self.store_awaited(REST, since);
     }
 
     /// Records that the service has a request, on HTTP/1.1.
     pub fn begin(&self) {
         self.request.begin();
-        self.await_nothing();
+        self.mark_serving();
     }
 
-    /// Records that nothing more is needed from the client.
-    pub fn await_nothing(&self) {
+    /// Records that the service has a request, and the server awaits nothing from the client.
+    pub fn mark_serving(&self) {
         self.awaited.store(NOTHING, Relaxed);
     }
 
@@ -242,8 +249,8 @@ impl Activity {
         }
     }
 
-    /// Sets the size of the HTTP/1.1 response that is written next. It counts as held only
-    /// once the client blocks the write, so that a usual response costs nothing.
+    /// Sets the size of the HTTP/1.1 response that is written next. The response counts as held
+    /// only while the client blocks the write, so most responses are never charged.
     pub fn set_response_bytes(&self, bytes: usize) {
         self.response_bytes.store(bytes, Relaxed);
         // A pipelined response, behind the one that is blocked.
@@ -253,11 +260,15 @@ impl Activity {
         }
     }
 
-    /// Returns the reason why the connection may be evicted, if there is one, and how long it
-    /// has been waiting for its client. A client that takes longer than `slow_after` to send a
-    /// request or to read a response is slow. A new connection has the same time: under a
-    /// burst of connections its request is on its way.
-    pub fn evictable(&self, now: Instant, slow_after: Duration) -> Option<(Evictable, Duration)> {
+    /// Returns the reason why the connection may be evicted, if there is one, and the time for which
+    /// it has been waiting for its client. A client is slow if it takes longer than `slow_after` to
+    /// send a request or to read a response. A new connection counts as idle only after the same
+    /// time, because in a burst of connections its request is still on its way.
+    pub fn evictable(
+        &self,
+        now: Instant,
+        slow_after: Duration,
+    ) -> Option<(EvictionReason, Duration)> {
         let waited = |since| Duration::from_millis(self.millis(now).saturating_sub(since));
         if self.is_busy() {
             return None;
@@ -265,14 +276,14 @@ impl Activity {
         let blocked_since = self.blocked_since.load(Relaxed);
         if blocked_since != 0 {
             let waited = waited(blocked_since);
-            return (waited >= slow_after).then_some((Evictable::Slow, waited));
+            return (waited >= slow_after).then_some((EvictionReason::Slow, waited));
         }
         let awaited = self.awaited.load(Relaxed);
         let waited = waited(awaited >> 2);
         match awaited & AWAITED {
-            REQUEST => Some((Evictable::Idle, waited)),
-            FIRST_REQUEST if waited >= slow_after => Some((Evictable::Idle, waited)),
-            REST if waited >= slow_after => Some((Evictable::Slow, waited)),
+            REQUEST => Some((EvictionReason::Idle, waited)),
+            FIRST_REQUEST if waited >= slow_after => Some((EvictionReason::Idle, waited)),
+            REST if waited >= slow_after => Some((EvictionReason::Slow, waited)),
             _ => None,
         }
     }
@@ -306,7 +317,7 @@ impl Activity {
         }
     }
 
-    /// Wakes the connection's task when it is to close.
+    /// Returns the waker of the connection's task.
     pub fn waker(&self) -> &AtomicWaker {
         &self.waker
     }
@@ -339,15 +350,15 @@ impl Activity {
         self.unsent.load(Relaxed) > 0
     }
 
-    pub fn sent(&self) -> Sent {
-        Sent {
+    pub fn sent(&self) -> SendProgress {
+        SendProgress {
             bytes: self.sent_bytes.load(Relaxed),
             chunks: self.sent_chunks.load(Relaxed),
         }
     }
 
-    /// Starts another HTTP/2 request, if the connection has room for it. The first one always
-    /// starts, so that those that wait are woken by the end of another.
+    /// Starts another HTTP/2 request if the connection has room for it. There is always room for
+    /// one, so a request that waits is woken by the end of another.
     fn try_start(&self) -> bool {
         let started = self.active.fetch_update(SeqCst, SeqCst, |active| {
             let open = active + self.unsent.load(SeqCst);
@@ -372,7 +383,7 @@ impl Activity {
         if self.try_start() {
             return;
         }
-        let _queued = Counted::new(&self.queued);
+        let _queued = CounterGuard::new(&self.queued);
         loop {
             let mut woken = pin!(self.room.notified());
             woken.as_mut().enable();
@@ -391,28 +402,28 @@ impl Drop for Activity {
 }
 
 /// Increments a counter until it is dropped.
-struct Counted<'a>(&'a AtomicUsize);
+struct CounterGuard<'a>(&'a AtomicUsize);
 
-impl<'a> Counted<'a> {
+impl<'a> CounterGuard<'a> {
     fn new(counter: &'a AtomicUsize) -> Self {
         counter.fetch_add(1, SeqCst);
         Self(counter)
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CounterGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, SeqCst);
     }
 }
 
-/// Memory that a connection holds until this is dropped.
-pub struct Held {
+/// Memory that is charged to a connection until this is dropped.
+pub struct HeldMemory {
     activity: Arc<Activity>,
     bytes: usize,
 }
 
-impl Held {
+impl HeldMemory {
     pub fn new(activity: &Arc<Activity>, bytes: usize) -> Self {
         activity.hold(bytes);
         Self {
@@ -427,31 +438,31 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldMemory {
     fn drop(&mut self) {
         self.activity.release(self.bytes);
         self.activity.wake_queued();
     }
 }
 
-/// An HTTP/2 request that has arrived.
-pub struct QueuedRequest(Held);
+/// An HTTP/2 request that has arrived, and is not being served yet.
+pub struct QueuedRequest(HeldMemory);
 
-/// An HTTP/2 request that the service has.
-pub struct ActiveRequest(Held);
+/// An HTTP/2 request that is being served.
+pub struct ActiveRequest(HeldMemory);
 
 /// A part of an HTTP/2 response, until it is sent or reset by the client.
-pub struct UnsentResponse(Held);
+pub struct UnsentResponse(HeldMemory);
 
 /// An HTTP/2 response that is a stream, until it ends.
-pub struct OpenStream(Held);
+pub struct OpenStream(HeldMemory);
 
 impl QueuedRequest {
     /// Tracks a request whose head and body take up to this many bytes.
     pub fn new(activity: &Arc<Activity>, bytes: usize) -> Self {
-        activity.await_request(Instant::now());
+        activity.mark_idle(Instant::now());
         activity.started.fetch_add(1, Relaxed);
-        Self(Held::new(activity, REQUEST_OVERHEAD + bytes))
+        Self(HeldMemory::new(activity, REQUEST_OVERHEAD + bytes))
     }
 
     /// Waits until the connection has room for the request: backpressure on a client that does
@@ -477,7 +488,7 @@ impl ActiveRequest {
     /// Records that the service has responded with a stream.
     pub fn stream(self) -> OpenStream {
         self.activity().streams.fetch_add(1, Relaxed);
-        OpenStream(Held::new(self.activity(), REQUEST_OVERHEAD))
+        OpenStream(HeldMemory::new(self.activity(), REQUEST_OVERHEAD))
     }
 }
 
@@ -504,7 +515,7 @@ impl UnsentResponse {
     fn new(activity: &Arc<Activity>, bytes: usize) -> Self {
         activity.unsent.fetch_add(1, SeqCst);
         activity.unsent_bytes.fetch_add(bytes, SeqCst);
-        Self(Held::new(activity, bytes))
+        Self(HeldMemory::new(activity, bytes))
     }
 
     /// Records that a part of the response was sent.
@@ -517,7 +528,7 @@ impl UnsentResponse {
 
 impl Drop for UnsentResponse {
     fn drop(&mut self) {
-        let Held { activity, bytes } = &self.0;
+        let HeldMemory { activity, bytes } = &self.0;
         activity.unsent_bytes.fetch_sub(*bytes, SeqCst);
         activity.unsent.fetch_sub(1, SeqCst);
     }

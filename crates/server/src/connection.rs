@@ -15,8 +15,8 @@ use super::{
     tls::{self, HandshakeError, Tls},
 };
 
-/// Serves a connection until it ends, or until it is to close and the requests in
-/// flight are finished.
+/// Serves a connection until it ends, or until it must close and the requests in flight are
+/// finished.
 ///
 /// I/O errors are ignored: they mean that the client is gone.
 pub async fn serve<S: Service>(server: &Arc<Server<S>>, mut stream: TcpStream, slot: &Slot) {
@@ -80,7 +80,7 @@ async fn serve_tls<S: Service>(
     }
 }
 
-/// Waits for the start of the first request, unless the connection is to close.
+/// Waits for the start of the first request, unless the connection must close.
 async fn until_stopped<T>(slot: &Slot, start: impl Future<Output = T>) -> Result<T, Stop> {
     let mut start = pin!(start);
     let stop = tokio::select! {

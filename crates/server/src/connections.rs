@@ -1,16 +1,15 @@
-//! The open connections: which ones to admit, and which to evict when they run short.
+//! Admission and eviction of connections.
 //!
-//! Fair by address: a new connection takes the place of one whose address holds more
-//! than its own, the longest idle one first. So no address can keep the others out with
-//! idle or slow connections, and behind a proxy, where all share one address, the
-//! longest idle connection goes. A connection whose request is being served stays.
+//! At the connection limit, a new connection takes the place of one whose address holds more
+//! connections than its own address, the longest idle one first. So no address can keep others out
+//! with idle or slow connections, and behind a proxy, where all clients share one address, the
+//! longest idle connection is evicted. A connection whose request is being served is not.
 //!
-//! Memory is shared in the same way: if all connections together hold more than the
-//! budget, those of the address or API key that holds most are closed, the largest first.
+//! Memory is shared in the same way: if all connections together hold more than the budget, those
+//! of the address or API key that holds most are closed, the largest first.
 //!
-//! If there is nothing to evict, a new connection may still ask for the service's
-//! health, on one of a few reserved connections: a liveness probe must not restart a
-//! service because it is busy.
+//! If no connection can be evicted, a new one may still ask for the service's health, on one of a
+//! few reserved connections: a liveness probe must not restart a service because it is busy.
 
 use std::{
     cmp::Reverse,
@@ -30,78 +29,107 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Limits, Metrics,
-    activity::{Activity, Evictable, Eviction},
+    activity::{Activity, Eviction, EvictionReason},
     memory::MemoryBudget,
 };
 
-/// Connections beyond the limit, on which only health checks are served.
+/// The number of connections beyond the limit, on which only health checks are served.
 pub const RESERVED_CONNECTIONS: usize = 64;
 
-/// Evicted connections that are closed gracefully at a time.
+/// The maximum number of evicted connections that are closed gracefully at a time.
 const MAX_CLOSING: usize = 64;
 
 /// The time that a client may take to send a request or to read a response before a client of
 /// another address may take its connection.
 const SLOW_AFTER: Duration = Duration::from_millis(100);
 
-/// The same time among clients of one address, which may be that of a proxy.
+/// The same for a client of its own address, which may be that of a proxy.
 const SLOW_AFTER_SAME_ADDRESS: Duration = Duration::from_secs(1);
 
-/// The time for which a connection may always be idle, however many there are.
+/// The time for which a connection may be idle, however many there are.
 const MIN_IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The interval at which connections that are idle for too long are evicted.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The pause after connections were closed for their memory.
+/// The pause after connections were closed because of the memory that they hold.
 const RELIEF_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The time between two reports that connections were closed for their memory.
+/// The minimum time between two reports of such closed connections.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
+/// All connections of a server.
 pub struct Connections {
+    /// The time for which a connection may be idle while at most half of the connections are in
+    /// use.
     idle_timeout: Duration,
+    /// The memory that requests and responses of all connections may hold.
     budget: Arc<MemoryBudget>,
     metrics: Arc<Metrics>,
+    /// 0 while the server accepts connections, then [`DRAINING`], then [`STOPPED`].
     phase: AtomicU8,
+    /// The instant from which [`Activity`] counts its times.
     epoch: Instant,
     pools: Mutex<Pools>,
 }
 
+/// Each connection closes after its next response.
 const DRAINING: u8 = 1;
+/// Connections close once their requests are finished.
 const STOPPED: u8 = 2;
 
 struct Pools {
     main: Pool,
-    /// For health checks only. No address may hold more than half of it.
+    /// Connections for health checks only. No address may hold more than half of them.
     reserve: Pool,
+    /// The id of the next connection. Ids grow, so the lower one is the older connection.
     next_id: u64,
     /// Evicted connections that are not closed yet, by id, with their networks.
     closing: HashMap<u64, (IpAddr, Arc<Activity>)>,
+    /// The time at which idle connections were last evicted.
     last_sweep: Instant,
+    /// The time at which closed connections were last reported.
     last_report: Option<Instant>,
-    /// Connections that were reset since then.
+    /// The number of connections that were reset since the last report.
     unreported: usize,
 }
 
 impl Pools {
     fn pool(&mut self, health_only: bool) -> &mut Pool {
-        match health_only {
-            false => &mut self.main,
-            true => &mut self.reserve,
+        if health_only {
+            &mut self.reserve
+        } else {
+            &mut self.main
         }
     }
 }
 
+/// Open connections that share a limit.
 struct Pool {
+    /// The maximum number of connections.
     limit: usize,
+    /// The maximum number of connections of one network.
     max_per_address: usize,
+    /// The number of connections.
     len: usize,
+    /// The connections of each network, by id.
     by_network: HashMap<IpAddr, HashMap<u64, Arc<Activity>>>,
 }
 
-/// The part of an address that a client cannot choose: IPv6 clients are usually
-/// assigned a whole /64.
+/// The room in a pool for one more connection.
+enum Room {
+    Free,
+    /// There is room once this connection is evicted.
+    AfterEviction {
+        holder: IpAddr,
+        id: u64,
+    },
+    /// No connection may be evicted.
+    Full,
+}
+
+/// Returns the part of an address that a client cannot choose: IPv6 clients are usually assigned a
+/// whole /64.
 pub fn client_network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
@@ -139,15 +167,15 @@ impl Pool {
         Some(removed)
     }
 
-    /// Returns `None` if there is no room for a connection of `network`, and otherwise the
-    /// connection that has to be evicted for it, if any.
-    fn room_for(&self, network: IpAddr, now: Instant) -> Option<Option<(IpAddr, u64)>> {
+    /// Finds room for a connection of `network`.
+    fn room_for(&self, network: IpAddr, now: Instant) -> Room {
         let held = self.held_by(network);
         let is_limited = held >= self.max_per_address;
         if !is_limited && self.len < self.limit {
-            return Some(None);
+            return Room::Free;
         }
-        // Evicts from the address that holds most among those that hold more, or from its own.
+        // Considers the addresses that hold more connections, and its own. The one that holds
+        // most comes first.
         let mut first = None;
         for (holder, connections) in &self.by_network {
             let slow_after = if *holder == network {
@@ -159,20 +187,24 @@ impl Pool {
             };
             first = first.max(first_to_evict(*holder, connections, now, slow_after));
         }
-        first.map(|(.., holder, Reverse(id))| Some((holder, id)))
+        match first {
+            Some((.., holder, Reverse(id))) => Room::AfterEviction { holder, id },
+            None => Room::Full,
+        }
     }
 }
 
-/// Returns the connection of one address that goes first, preceded by the values to compare it by.
+/// Returns the connection of one address that is evicted first, preceded by the values by which it
+/// is compared with those of other addresses.
 fn first_to_evict(
     holder: IpAddr,
     connections: &HashMap<u64, Arc<Activity>>,
     now: Instant,
     slow_after: Duration,
-) -> Option<(usize, Evictable, Duration, IpAddr, Reverse<u64>)> {
+) -> Option<(usize, EvictionReason, Duration, IpAddr, Reverse<u64>)> {
     let evictable = connections.iter().filter_map(|(id, activity)| {
         let (evictable, waited) = activity.evictable(now, slow_after)?;
-        // Of two that have waited equally long, the older one goes first.
+        // If two have waited equally long, the older one is evicted.
         Some((connections.len(), evictable, waited, holder, Reverse(*id)))
     });
     evictable.max()
@@ -213,17 +245,19 @@ impl Connections {
         let network = client_network(client);
         let mut pools = self.lock();
         self.sweep(&mut pools, now);
-        let (health_only, evict) = match pools.main.room_for(network, now) {
-            Some(evict) => (false, evict),
-            None => (true, pools.reserve.room_for(network, now)?),
+        let (health_only, room) = match pools.main.room_for(network, now) {
+            Room::Full => (true, pools.reserve.room_for(network, now)),
+            room => (false, room),
         };
-        if let Some((holder, id)) = evict {
-            self.evict(&mut pools, health_only, holder, id);
+        match room {
+            Room::Free => {}
+            Room::AfterEviction { holder, id } => self.evict(&mut pools, health_only, holder, id),
+            Room::Full => return None,
         }
         let id = pools.next_id;
         pools.next_id += 1;
-        let activity = Activity::new(client, self.budget.clone(), self.epoch, now);
-        let activity = Arc::new(activity);
+        let budget = self.budget.clone();
+        let activity = Arc::new(Activity::new(client, budget, self.epoch, now));
         let pool = pools.pool(health_only);
         pool.insert(network, id, activity.clone());
         Some(Slot {
@@ -270,8 +304,10 @@ impl Connections {
         let open = pools.main.by_network.iter().flat_map(|(network, open)| {
             open.iter().map(|(id, activity)| (*network, *id, activity))
         });
-        let closing = pools.closing.iter();
-        let closing = closing.map(|(id, (network, activity))| (*network, *id, activity));
+        let closing = pools
+            .closing
+            .iter()
+            .map(|(id, (network, activity))| (*network, *id, activity));
         for (network, id, activity) in open.chain(closing) {
             let held = MemoryBudget::charge(activity.held());
             // The memory of those that are being reset is about to be released.
@@ -344,7 +380,7 @@ impl Connections {
         for (holder, connections) in &pools.main.by_network {
             for (id, activity) in connections {
                 match activity.evictable(now, SLOW_AFTER) {
-                    Some((Evictable::Idle, idle)) if idle >= idle_timeout => {
+                    Some((EvictionReason::Idle, idle)) if idle >= idle_timeout => {
                         expired.push((*holder, *id));
                     }
                     _ => {}
@@ -356,7 +392,7 @@ impl Connections {
         }
     }
 
-    /// The idle timeout if more than half of the connections are in use: it shrinks
+    /// Returns the idle timeout if more than half of the connections are in use: it shrinks
     /// linearly with the room that is left.
     fn idle_timeout(&self, pool: &Pool) -> Option<Duration> {
         if pool.len <= pool.limit / 2 {
@@ -388,17 +424,18 @@ impl Connections {
     }
 }
 
-/// A connection's place among the open ones, until it is dropped.
+/// An admitted connection. Dropping it makes room for another.
 pub struct Slot {
     connections: Arc<Connections>,
+    /// The network that the connection counts for.
     network: IpAddr,
     id: u64,
-    /// True if the connection limit is reached, so that only health checks are served.
+    /// True if the connection was admitted at the limit, so that only health checks are served.
     pub health_only: bool,
     pub activity: Arc<Activity>,
 }
 
-/// The reason why a connection is to close.
+/// The reason why a connection must close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
     Shutdown,
@@ -411,7 +448,7 @@ impl Slot {
         self.health_only || self.connections.phase.load(Relaxed) >= DRAINING
     }
 
-    /// Completes when the connection is to be reset.
+    /// Completes when the connection must be reset.
     ///
     /// Await it in the connection's task only, after [`stopped`](Self::stopped).
     pub async fn reset(&self) {
@@ -425,7 +462,7 @@ impl Slot {
         .await;
     }
 
-    /// Completes when the connection is to close.
+    /// Completes when the connection must close.
     ///
     /// Await it in the connection's task only, and not inside a combinator that swaps
     /// wakers (such as `FuturesUnordered`): the waker is registered once for each phase

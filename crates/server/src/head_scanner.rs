@@ -223,7 +223,9 @@ impl HeadScanner {
         }
         lower_minor_version(line);
         let mut parts = line.trim_ascii_end().splitn(3, |byte| *byte == b' ');
-        let (_, target, version) = (parts.next(), parts.next(), parts.next());
+        let _method = parts.next();
+        let target = parts.next();
+        let version = parts.next();
         if target.is_some_and(|target| target.contains(&b'#')) {
             self.reject(Rejection::InvalidTarget);
         }

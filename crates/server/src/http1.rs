@@ -24,7 +24,7 @@ use tokio::{
 
 use super::{
     Client, Limits, ResponseBody, Server, Service,
-    activity::{Eviction, Held},
+    activity::{Eviction, HeldMemory},
     closing::{FIRST_REQUEST_GRACE, close, reject_evicted},
     connections::{Slot, Stop},
     head_scanner::{Findings, HeadScanner},
@@ -57,12 +57,13 @@ pub(super) async fn serve<S: Service>(
     let service = service_fn(|mut request: Request<Incoming>| {
         activity.begin();
         activity.set_waiting(server.service.may_wait(&request));
-        let (version, streamed) = (request.version(), &streamed);
+        let version = request.version();
+        let streamed = &streamed;
         if let Some(rejection) = findings.next_request() {
             request.extensions_mut().insert(rejection);
         }
         let body_bytes = max_body_bytes(request.body());
-        let held = (body_bytes > SMALL_BODY_BYTES).then(|| Held::new(activity, body_bytes));
+        let held = (body_bytes > SMALL_BODY_BYTES).then(|| HeldMemory::new(activity, body_bytes));
         let response = match server.reject_over_limit(slot.health_only, &request) {
             Some(rejection) => Either::Left(ready(rejection)),
             None => Either::Right(server.service.call(Client(activity), request)),

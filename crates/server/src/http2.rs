@@ -38,8 +38,8 @@ use super::{
 /// A connection is checked this many times within its shortest timeout.
 const CHECKS_PER_TIMEOUT: u32 = 6;
 
-/// Serves a connection until it ends, or until it is to close and the requests in flight
-/// are finished.
+/// Serves a connection until it ends, or until it must close and the requests in flight are
+/// finished.
 pub async fn serve<S: Service>(
     server: &Arc<Server<S>>,
     stream: impl AsyncRead + AsyncWrite + Unpin,

@@ -39,7 +39,8 @@ pub fn validate(head: &Parts) -> Result<(), Rejection> {
 /// Returns true if the target is a path or an http or https URL, without userinfo (RFC 9112,
 /// section 3.2; RFC 9110, section 4.2.4). OPTIONS may have `*`, and CONNECT has a host and a port.
 fn has_valid_target(head: &Parts) -> bool {
-    let (uri, path) = (&head.uri, head.uri.path());
+    let uri = &head.uri;
+    let path = uri.path();
     let has_valid_form = match head.method {
         Method::CONNECT => true,
         Method::OPTIONS if path == "*" => true,

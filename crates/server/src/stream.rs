@@ -5,8 +5,8 @@
 //!   at a trickle.
 //! - Error bodies: hyper answers what it cannot parse with an empty 400 or 431
 //!   of its own. Such a response is replaced by the service's.
-//! - Request boundaries: hyper is given a request without what follows it, so that a
-//!   part of the next head is known to be one, and has the head timeout.
+//! - Request boundaries: hyper gets the bytes of one request at a time, so that the start of
+//!   the next head is recognised, and the head timeout applies to it.
 //! - Lingering close: after a rejection the client may still be sending. Its
 //!   bytes are read for a moment; otherwise the kernel would reset the
 //!   connection and discard the response.
@@ -179,8 +179,8 @@ where
             }
         }
         match state & RequestState::PHASE {
-            RequestState::IDLE => self.activity.await_request(self.watched_since),
-            _ => self.activity.await_rest(self.watched_since),
+            RequestState::IDLE => self.activity.mark_idle(self.watched_since),
+            _ => self.activity.mark_receiving(self.watched_since),
         }
         while self.timer.as_mut().poll(cx).is_ready() {
             let now = Instant::now();
@@ -359,8 +359,9 @@ fn parse_error_status(head: &[u8]) -> Option<Rejection> {
 /// Serializes an HTTP/1.1 response that closes its connection.
 fn serialize(response: Response) -> Vec<u8> {
     let (mut head, body) = response.into_parts();
-    let body = body.collect().now_or_never();
     let body = body
+        .collect()
+        .now_or_never()
         .and_then(Result::ok)
         .map(|body| body.to_bytes())
         .unwrap_or_default();
@@ -415,7 +416,7 @@ where
             let request = &self.activity.request;
             if read.is_ready() {
                 if request.is_busy() && !request.is_multiplexed() {
-                    self.activity.await_nothing();
+                    self.activity.mark_serving();
                 }
                 return read;
             }
@@ -503,7 +504,7 @@ where
             let now = Instant::now();
             this.timer.as_mut().reset(now + LINGER_TIMEOUT);
             // It has been served, so it may be evicted.
-            this.activity.await_request(now);
+            this.activity.mark_idle(now);
         }
         let mut scratch = [0; 4096];
         while this.timer.as_mut().poll(cx).is_pending() {

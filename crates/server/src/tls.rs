@@ -94,8 +94,9 @@ impl Tls {
     /// Switches new connections to a renewed certificate, if there is one.
     pub async fn reload(&self) -> Result<(), CertificateError> {
         let files = self.files.clone();
-        let found = spawn_blocking(move || files.load()).await;
-        let found = found.expect("a load does not panic")?;
+        let found = spawn_blocking(move || files.load())
+            .await
+            .expect("a load does not panic")?;
         // The same certificate has the same key.
         if found.cert != self.current.0.load().cert {
             self.current.0.store(Arc::new(found));
@@ -167,8 +168,9 @@ impl CertificateFiles {
         let chain = CertificateDer::pem_slice_iter(&read(certificate)?)
             .collect::<Result<Vec<_>, _>>()
             .map_err(|_| malformed())?;
-        let leaf = chain.first();
-        let leaf = leaf.ok_or_else(|| CertificateError::NoCertificate(certificate.clone()))?;
+        let leaf = chain
+            .first()
+            .ok_or_else(|| CertificateError::NoCertificate(certificate.clone()))?;
         ParsedCertificate::try_from(leaf).map_err(|_| malformed())?;
         let secret = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|cause| match cause {
             pem::Error::NoItemsFound => CertificateError::NoKey(key.clone()),

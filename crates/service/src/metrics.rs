@@ -66,7 +66,9 @@ impl MetricsEndpoint {
     /// Names and labels of `http_server_*` follow OpenTelemetry's semantic
     /// conventions for HTTP.
     fn http(&self, text: &mut Exposition) {
-        let (api, metrics, server) = (&self.api, &self.api.metrics, &self.server);
+        let api = &self.api;
+        let metrics = &api.metrics;
+        let server = &self.server;
         let mut durations = text.histograms(
             "http_server_request_duration_seconds",
             "Time from the request head to the response, excluding the wait for the request body.",
@@ -202,14 +204,15 @@ fn webhooks(text: &mut Exposition, metrics: &dispatcher::Metrics) {
     let deliveries = &metrics.deliveries;
     let mut counters = text.counters(
         "petstore_webhook_deliveries_total",
-        "Deliveries of events to webhooks: succeeded, put off, or given up.",
+        "Deliveries of events to webhooks: succeeded, scheduled for a retry, or given up.",
     );
     counters.sample(&[("outcome", &"delivered")], deliveries.delivered.get());
     counters.sample(&[("outcome", &"retrying")], deliveries.retrying.get());
     counters.sample(&[("outcome", &"failed")], deliveries.failed.get());
     let mut lags = text.gauges(
         "petstore_webhook_lag_seconds",
-        "Age of the oldest event not delivered or put off, for the webhooks that lag most.",
+        "Age of the oldest event that is neither delivered nor scheduled for a retry, for the \
+         webhooks that lag most.",
     );
     for (id, seconds) in metrics.lags(Timestamp::now()) {
         lags.sample(&[("webhook", &id.get())], seconds);

@@ -65,9 +65,12 @@ impl Command for RotateKey {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<ApiKey, NotFound> {
-        let before = draft.tables.api_keys.get(&self.id);
-        let before = before.filter(|row| row.key.revoked_at.is_none());
-        let before = before.ok_or(NotFound)?;
+        let before = draft
+            .tables
+            .api_keys
+            .get(&self.id)
+            .filter(|row| row.key.revoked_at.is_none())
+            .ok_or(NotFound)?;
         let mut expiring = before.clone();
         // An earlier expiry stays.
         let expires_at = before.key.expires_at.unwrap_or(Timestamp::MAX);
@@ -92,12 +95,11 @@ impl Command for RevokeKey {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<ApiKey, NotFound> {
-        let before = draft.tables.api_keys.get(&self.id).ok_or(NotFound)?;
+        let before = draft.tables.api_keys.get(&self.id).ok_or(NotFound)?.clone();
         let mut revoked = before.clone();
         revoked.key.revoked_at = before.key.revoked_at.or(Some(self.now));
-        let before = before.key.clone();
         draft.put(revoked);
-        Ok(before)
+        Ok(before.key)
     }
 }
 

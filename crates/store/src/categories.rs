@@ -9,8 +9,8 @@ use super::{
 };
 use domain::{
     category::{
-        Category, CategoryFilter, CategoryId, CategoryName, CategoryRejection, Naming,
-        decide_deletion, decide_naming,
+        Category, CategoryFilter, CategoryId, CategoryName, CategoryRejection, CategoryUpsert,
+        ExpectedCategory, decide_deletion, decide_upsert,
     },
     event::EventType,
     page::{ListQuery, Page},
@@ -22,11 +22,11 @@ statements! {
 
 struct NameCategory {
     category: Category,
-    expected: Option<Option<Category>>,
+    expected: ExpectedCategory,
 }
 
 impl Command for NameCategory {
-    type Output = Naming;
+    type Output = CategoryUpsert;
     type Rejection = CategoryRejection;
 
     fn keys(&self, keys: &mut Keys) {
@@ -34,18 +34,18 @@ impl Command for NameCategory {
         keys.category_names.push(self.category.name.folded());
     }
 
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<Naming, CategoryRejection> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<CategoryUpsert, CategoryRejection> {
         let Category { id, name } = &self.category;
         let before = draft.tables.categories.get(id);
-        let naming = decide_naming(before, name, self.expected.as_ref())?;
-        if naming != Naming::Unchanged {
+        let upsert = decide_upsert(before, name, &self.expected)?;
+        if upsert != CategoryUpsert::Unchanged {
             let owner = draft.category_names.get(&name.folded());
             if owner.is_some_and(|owner| owner != id) {
                 return Err(CategoryRejection::NameTaken);
             }
             draft.put(self.category.clone());
         }
-        Ok(naming)
+        Ok(upsert)
     }
 }
 
@@ -83,14 +83,14 @@ impl Stored for Category {
 }
 
 impl Store {
-    /// Names a category. With `expected`, it must still be that one, or still not exist.
+    /// Names a category, which must be in the expected state.
     pub async fn category_put(
         &self,
         api_key_id: i64,
         id: CategoryId,
         name: CategoryName,
-        expected: Option<Option<Category>>,
-    ) -> Result<Result<Naming, CategoryRejection>, Error> {
+        expected: ExpectedCategory,
+    ) -> Result<Result<CategoryUpsert, CategoryRejection>, Error> {
         let category = Category { id, name };
         self.execute_once(Some(api_key_id), NameCategory { category, expected })
             .await

@@ -197,7 +197,7 @@ impl<C: Command> QueuedCommand<C> {
         };
         // A command decides before anything is changed, so a panic leaves no part of it.
         let decide = AssertUnwindSafe(|| self.command.decide(&mut draft));
-        let decided = catch_unwind(decide).map_err(|_| Error::Internal(Arc::new(Panicked)))?;
+        let decided = catch_unwind(decide).map_err(|_| Error::Internal(Arc::new(WritePanic)))?;
         let changes = draft.changes;
         if decided.is_ok() {
             if is_locked {
@@ -307,7 +307,7 @@ struct UnknownOutcome(String);
 
 #[derive(Debug, thiserror::Error)]
 #[error("a write panicked")]
-pub(super) struct Panicked;
+pub(super) struct WritePanic;
 
 impl Stored for IdempotencyRecord {
     const ACCESS: Access = Access::Unlocked;

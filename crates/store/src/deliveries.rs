@@ -8,7 +8,7 @@ use super::{
     error::MissingRow,
     list::Select,
     rows::{Access, Stored},
-    table::{Group, Joined, Value, columns_of, names},
+    table::{Group, OuterJoin, Value, columns_of, names},
     tables::{DeliveryRow, Keys},
 };
 use domain::{
@@ -48,7 +48,7 @@ statements! {
 }
 
 /// A row of [`RETRIES`].
-type RetryRow = (i64, Option<Timestamp>, Joined<Delivery, EventId>);
+type RetryRow = (i64, Option<Timestamp>, OuterJoin<Delivery, EventId>);
 
 struct SaveProgress {
     id: WebhookId,
@@ -67,8 +67,9 @@ impl Command for SaveProgress {
     fn keys(&self, keys: &mut Keys) {
         keys.webhooks.push(self.id);
         let failed = self.progress.failures.iter().map(|it| it.event_id);
-        let all = failed.chain(self.progress.delivered.iter().copied());
-        let all = all.map(|event| (self.id, event.sequence));
+        let all = failed
+            .chain(self.progress.delivered.iter().copied())
+            .map(|event| (self.id, event.sequence));
         keys.deliveries.extend(all);
     }
 
@@ -112,9 +113,12 @@ impl Command for RetryDelivery {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Delivery, NotFound> {
-        let failed = draft.tables.deliveries.get(&(self.id, self.event.sequence));
-        let failed = failed.map(|row| &row.delivery);
-        let failed = failed.filter(|failed| failed.event_id == self.event);
+        let failed = draft
+            .tables
+            .deliveries
+            .get(&(self.id, self.event.sequence))
+            .map(|row| &row.delivery)
+            .filter(|failed| failed.event_id == self.event);
         let retried = Delivery {
             state: DeliveryState::Retrying,
             next_attempt_at: Some(self.now),
@@ -207,8 +211,8 @@ impl Store {
         now: Timestamp,
         limit: usize,
     ) -> Result<Retries, Error> {
-        let (now, latest) = (now.as_microsecond(), latest_attempt(now).as_microsecond());
-        let parameters = [now, latest, id.get(), limit as i64].map(Value::Int);
+        let latest = latest_attempt(now).as_microsecond();
+        let parameters = [now.as_microsecond(), latest, id.get(), limit as i64].map(Value::Int);
         let rows: Vec<RetryRow> = self.query(&RETRIES, parameters.into()).await?;
         let (count, next_at, _) = *rows.first().ok_or(MissingRow)?;
         Ok(Retries {

@@ -123,9 +123,11 @@ impl OpenError {
 /// Explains why a file cannot be used, and what to do about it, if that depends on its folder.
 /// The command line explains other errors.
 pub fn explain(path: &Path, cause: &io::Error) -> String {
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let current = env::current_dir().unwrap_or(".".into());
-    let folder = folder.unwrap_or(&current);
+    let folder = path
+        .parent()
+        .filter(|folder| *folder != Path::new(""))
+        .unwrap_or(&current);
     let shown = folder.display();
     match cause.kind() {
         io::ErrorKind::NotFound if !folder.exists() => {
@@ -255,7 +257,7 @@ mod tests {
         assert!(explain("/dev/null").contains("as the user that owns the file"));
         assert!(explain("/nowhere/x.db").contains("may not use the folder /nowhere;"));
         let current = env::current_dir().unwrap();
-        let current = format!("the folder {};", current.display());
-        assert!(explain("nothing.db").contains(&current));
+        let expected = format!("the folder {};", current.display());
+        assert!(explain("nothing.db").contains(&expected));
     }
 }

@@ -1,13 +1,13 @@
 //! The newest events, serialized once and shared by all readers.
 //!
 //! Readers pull: each has a position in the log and asks for the events after it, so a slow
-//! reader delays no other and none misses an event. A position that is no longer in memory is
-//! read from the store.
+//! reader delays no other, and no reader misses an event. Events after a position that is no longer
+//! in memory are read from the store.
 //!
-//! A filter may leave out most of a long log. Reading further for the next match is a scan: it
+//! A filter may leave out most of a long log. Reading further for the next match is a scan. A scan
 //! consists of short reads, one at a time in the whole process, and all readers that scan take
-//! turns (see [`ScanQueue`]). The reads of other clients are therefore never queued behind more
-//! than one of them.
+//! turns (see [`ScanQueue`]). The read of another client is therefore never queued behind more than
+//! one read of a scan.
 
 use std::{
     collections::VecDeque,
@@ -37,8 +37,8 @@ pub const MAX_READ: usize = 1000;
 /// The maximum number of reads for a filtered page. A page without a match may therefore not be
 /// the last.
 const MAX_READS: usize = 10;
-/// The maximum number of pages that are read concurrently with one API key. A thousand of them
-/// must not delay the reads of others, and a page of events is the longest read there is.
+/// The maximum number of pages that are read concurrently with one API key. A page of events is the
+/// longest read there is, and a key that requests a thousand must not delay the reads of others.
 const MAX_PAGES_AT_A_TIME: usize = 2;
 /// The pause after the store could not be read.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -52,6 +52,7 @@ pub struct SerializedEvent {
     pub subject: Subject,
     /// The event in the format of Server-Sent Events, which contains the JSON.
     pub block: Bytes,
+    /// The offset of the JSON in the block.
     json_start: usize,
 }
 
@@ -86,22 +87,24 @@ impl SerializedEvent {
 
 pub type Events = Vec<Arc<SerializedEvent>>;
 
-/// A part of the log.
+/// The result of a read: the events that match a filter in a part of the log.
 pub struct Page {
-    /// The events that the reader wants.
     pub events: Events,
-    /// The position at the end of the page, after the events that were left out.
+    /// The last position that was examined. Events that do not match may precede it, after the
+    /// last one that matches.
     pub end: EventId,
     /// True if the end of the log was reached.
     pub is_complete: bool,
 }
 
-/// A queue of readers that scan one at a time: those of an API key, or all webhooks. It is served
-/// first come, first served, and all queues are served in turn.
+/// A queue of readers that scan: one for each API key, and one for all webhooks. Readers of one
+/// queue are served first come, first served, and the queues take turns.
 #[derive(Debug)]
 pub struct ScanQueue {
+    /// Held by the reader at the head of the queue. Only that one waits for the scan of the whole
+    /// process, so a long queue has no advantage over a short one.
     turn: Mutex<()>,
-    /// Limits the pages that are read concurrently.
+    /// Limits the number of pages that are read concurrently.
     reads: Semaphore,
 }
 
@@ -138,24 +141,26 @@ pub struct Turn<'a> {
 pub enum ReadFrom {
     /// The store, with every event that was acknowledged before the read.
     Store,
-    /// The store, in descending order: the events after a position are those before it in the
-    /// log.
+    /// The store, in descending order: the read continues with the events before a position.
     StoreDesc,
-    /// Memory, if it has the position, or else the store. Only for subscribers: they are told
-    /// when there is more.
+    /// Memory, if it has the position, or else the store. Memory may lag behind the store, so this
+    /// is only for subscribers, which are notified when there is more.
     Memory,
 }
 
+/// The event log, with its newest events in memory.
 pub struct EventTail {
     store: Arc<Store>,
-    /// The newest events, or `None` while no task keeps them up to date.
+    /// The newest events, or `None` while there are no subscribers, and nothing keeps them up to
+    /// date.
     newest: RwLock<Option<Newest>>,
-    /// Changes when there may be something to read.
+    /// Notifies subscribers that there may be something to read.
     changes: watch::Sender<()>,
+    /// Notified by a new subscriber, so that [`follow`](Self::follow) starts to read.
     subscribed: Notify,
-    /// Held by the reader that scans.
+    /// Held by the reader that scans, of all queues.
     scan: Mutex<()>,
-    /// Events that were read and left out by a filter.
+    /// The number of events that were read and left out by a filter.
     pub skipped: Counter,
 }
 
@@ -164,6 +169,7 @@ struct Newest {
     /// The position before the first event.
     start: EventId,
     events: VecDeque<Arc<SerializedEvent>>,
+    /// The total size of the events.
     bytes: usize,
 }
 
@@ -197,14 +203,12 @@ impl Newest {
         &self,
         position: EventId,
     ) -> Option<impl ExactSizeIterator<Item = &Arc<SerializedEvent>>> {
-        let skip = match position == self.start {
-            true => 0,
-            false => {
-                let is_before =
-                    |event: &Arc<SerializedEvent>| event.id.sequence < position.sequence;
-                let index = self.events.partition_point(is_before);
-                (self.events.get(index)?.id == position).then_some(index + 1)?
-            }
+        let skip = if position == self.start {
+            0
+        } else {
+            let is_before = |event: &Arc<SerializedEvent>| event.id.sequence < position.sequence;
+            let index = self.events.partition_point(is_before);
+            (self.events.get(index)?.id == position).then_some(index + 1)?
         };
         Some(self.events.iter().skip(skip))
     }
@@ -251,7 +255,7 @@ impl EventTail {
             }
             let _turn = self.turn(queue).await;
             let more = self.examine(from, Some(page.end), wanted, MAX_READ, missing);
-            // Otherwise the position was purged since; the next page reports that.
+            // If the position was purged since, the next page reports that.
             let Ok(more) = more.await? else {
                 break;
             };
@@ -262,7 +266,7 @@ impl EventTail {
         Ok(Ok(page))
     }
 
-    /// Waits for a turn to scan, that is, to read further after a read without enough matches.
+    /// Waits for a turn to read further, after a read without enough matches.
     pub async fn turn<'a>(&'a self, queue: &'a ScanQueue) -> Turn<'a> {
         Turn {
             _of_queue: queue.turn.lock().await,
@@ -398,7 +402,7 @@ impl EventTail {
         }
     }
 
-    /// Reads new events and tells the subscribers.
+    /// Reads new events into memory and notifies the subscribers.
     async fn catch_up(&self) -> Result<(), Error> {
         loop {
             let end = self.newest.read().expect(LOCK).as_ref().map(Newest::end);
@@ -418,7 +422,8 @@ impl EventTail {
         }
     }
 
-    /// Starts after the newest event. The subscribers read earlier events from the store.
+    /// Empties the memory, and starts after the newest event. Subscribers read earlier events from
+    /// the store.
     async fn start_over(&self) -> Result<(), Error> {
         let newest = self.store.event_newest().await?;
         let start = newest.map_or(EventId::START, |event| event.id());
@@ -480,8 +485,8 @@ mod tests {
             let _turn = tail.turn(queue).await;
             order.lock().unwrap().push(name);
         };
-        let waiting = [("busy", &busy); 3].into_iter().chain([("other", &other)]);
-        let mut waiting = pin!(join_all(waiting.map(|(name, queue)| wait(name, queue))));
+        let readers = [("busy", &busy); 3].into_iter().chain([("other", &other)]);
+        let mut waiting = pin!(join_all(readers.map(|(name, queue)| wait(name, queue))));
         assert!(waiting.as_mut().now_or_never().is_none());
         drop(current);
         waiting.await;
@@ -500,8 +505,8 @@ mod tests {
         let read = async |queue: &ScanQueue| {
             let _reading = queue.read_page().await;
             started.fetch_add(1, Relaxed);
-            let page = tail.find(ReadFrom::Store, None, &wanted, 10, queue).await;
-            let page = page.unwrap().unwrap();
+            let found = tail.find(ReadFrom::Store, None, &wanted, 10, queue).await;
+            let page = found.unwrap().unwrap();
             assert_eq!((page.end.sequence, page.is_complete), (3000, true));
         };
         let current = busy.turn.lock().await;

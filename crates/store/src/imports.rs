@@ -26,7 +26,7 @@ impl Command for WriteChunk {
 
     /// The sequence number of the newest event before the chunk.
     type Output = i64;
-    /// The import is not where the chunk begins.
+    /// The chunk does not start where the import has stopped.
     type Rejection = NotFound;
 
     fn keys(&self, keys: &mut Keys) {
@@ -84,9 +84,9 @@ impl Stored for Import {
 
 impl Store {
     /// Writes a chunk of an import, all or nothing: its pets, the names of categories, and the
-    /// progress. Returns the sequence number of the newest event before it, or `None`, having
-    /// changed nothing, if the import is not where the chunk begins: another command continues
-    /// or has finished it, or it is not known anymore.
+    /// progress. Returns the sequence number of the newest event before the chunk. Returns `None`,
+    /// and changes nothing, if the chunk does not start where the import has stopped: another
+    /// command continues or has finished the import, or its record was deleted.
     pub async fn pet_import(&self, chunk: ImportChunk) -> Result<Option<i64>, Error> {
         Ok(self.execute_once(None, WriteChunk(chunk)).await?.ok())
     }

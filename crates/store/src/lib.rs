@@ -6,16 +6,16 @@
 //! - A write that returned `Ok` is durable: it survives a power cut.
 //! - A read sees every write that was acknowledged before the read began.
 //! - Ids are positive, ascending and never reused.
-//! - A write that is queued or in flight is executed even if its caller goes
-//!   away.
+//! - A write that is queued or in flight is executed even if its caller
+//!   disconnects.
 //! - A pet has at most one active order, placed or completed. While it has one, only
 //!   that order changes its status.
 //! - A request with an idempotency key is executed once. Its record commits in
 //!   the same transaction.
-//! - Orders and idempotency keys follow one clock, whatever happens to the system
-//!   clocks: the database server's, or a steady one of the only process that writes.
-//! - Nothing is purged for its age because a service starts with a fast clock, and on SQLite
-//!   no order expires because of it, if the clock is set within the hour.
+//! - Orders and idempotency keys follow one clock, even if system clocks are set: that of the
+//!   database server, or a steady one of the only process that writes.
+//! - A service that starts with a fast clock purges nothing too early, and on SQLite expires no
+//!   order too early, if the clock is set within an hour.
 
 #[macro_use]
 mod sql;
@@ -84,19 +84,18 @@ use statements::NamedSql;
 use table::{Group, Record, Table, Value};
 
 pub use admin::{
-    FileImport, FileImportError, Inspection, ReadError, Restored, Server, backup, backup_to_stream,
-    category_names, check, copy, explain_statements, export_orders, export_pets, find_import,
-    inspect, list_keys, restore,
+    FileImport, FileImportError, Inspection, ReadError, RestoreSummary, Server, backup,
+    backup_to_stream, category_names, check, copy, explain_statements, export_orders, export_pets,
+    find_import, inspect, list_keys, restore,
 };
-pub use error::explain;
-pub use error::{Error, OpenError};
+
+pub use error::{Error, OpenError, explain};
 pub use lock_holder::holder_and_advice;
 pub use metrics::StoreMetrics;
 pub use postgres::PostgresUrl;
 pub use root::give_up_root;
 pub use tables::Counts;
-pub use url::DatabaseUrl;
-pub use url::redact_password;
+pub use url::{DatabaseUrl, redact_password};
 
 statements! {
     PURGED_THROUGH() = "SELECT purged_through FROM event_log WHERE id = 1";
@@ -140,8 +139,8 @@ fn shared_statements(dialect: Dialect) -> Vec<NamedSql> {
         }),
     ];
     let fixed = [ALL].into_iter().chain(resources).chain(admin::STATEMENTS);
-    let fixed = fixed.flatten().map(|sql| NamedSql::of(sql));
-    fixed.chain(lists.into_iter().flatten()).collect()
+    let named = fixed.flatten().map(|sql| NamedSql::of(sql));
+    named.chain(lists.into_iter().flatten()).collect()
 }
 
 /// The purpose for which a process opens the store.
@@ -162,16 +161,14 @@ pub struct Options {
     pub create: bool,
     /// The capacity of each write queue. Writes beyond it are rejected.
     pub write_queue_capacity: usize,
-    /// The time after opening the store in which the clock is not believed: see [`Settling`].
+    /// The time after opening the store in which the clock is not trusted: see [`Settling`].
     pub settling: SignedDuration,
     /// A defect to inject into batches on PostgreSQL, for the negative controls of tests.
-    #[doc(hidden)]
     pub fault: Option<Fault>,
 }
 
 /// A way to break the isolation or the fairness of batches on PostgreSQL, which the checks of
 /// the stress test must detect.
-#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Rows are read without being locked.
@@ -299,7 +296,7 @@ impl Store {
     }
 
     /// Executes a command for an API key, or for the service itself, and returns once it is
-    /// committed. It is not cancelled if the caller goes away.
+    /// committed. It is not cancelled if the caller disconnects.
     async fn execute<C: Command>(
         &self,
         api_key_id: Option<i64>,
@@ -325,15 +322,15 @@ impl Store {
     }
 
     /// Executes commands of the service itself, a few at a time: other writes wait in the same
-    /// queues. Returns the results of those that were not rejected. A command whose row
-    /// another transaction has locked is left for the next time. Fails only if no command was
-    /// executed: those that were must not be repeated.
+    /// queues. Returns the results of those that were not rejected. Skips a command whose row
+    /// another transaction has locked; its caller runs again later. Fails only if no command was
+    /// executed, because a caller repeats all commands after an error.
     async fn execute_all<C: Command>(
         &self,
         commands: impl Iterator<Item = C>,
     ) -> Result<Vec<C::Output>, Error> {
-        let replies = commands.map(|command| self.execute_once(None, command));
-        let mut replies = pin!(stream::iter(replies).buffer_unordered(MAX_CONCURRENT));
+        let executions = commands.map(|command| self.execute_once(None, command));
+        let mut replies = pin!(stream::iter(executions).buffer_unordered(MAX_CONCURRENT));
         let mut executed = Vec::new();
         let mut failed = None;
         while let Some(reply) = replies.next().await {

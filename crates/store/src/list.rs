@@ -121,8 +121,10 @@ impl Select {
             ..Builder::new::<Delivery>(dialect)
         };
         select.require(("webhook_id", Value::Int(webhook.get())));
-        let state = query.filter.state;
-        let state = state.map(|state| ("state", Value::text(state.as_str())));
+        let state = query
+            .filter
+            .state
+            .map(|state| ("state", Value::text(state.as_str())));
         select.examined.extend(state);
         select.finish(query)
     }
@@ -238,12 +240,11 @@ impl Builder {
                     Some((column, None)) => order(&[column, self.id], query.sort),
                     _ => order(&[self.id], query.sort),
                 };
-                let limit = if examines {
+                let limit = self.bind(if examines {
                     Value::Int(MAX_EXAMINED)
                 } else {
                     lookahead
-                };
-                let limit = self.bind(limit);
+                });
                 format!("{rows} ORDER BY {order} LIMIT {limit}")
             }
             (Dialect::Postgres, false) => {
@@ -261,7 +262,8 @@ impl Builder {
                         format!("{column} IS NOT DISTINCT FROM {parameter}")
                     })
                     .collect();
-                let (matches, limit) = (matches.join(" AND "), self.bind(lookahead));
+                let matches = matches.join(" AND ");
+                let limit = self.bind(lookahead);
                 let Self { table, columns, .. } = &self;
                 format!(
                     "SELECT {columns}, matches, examined = {MAX_EXAMINED}
@@ -284,7 +286,8 @@ impl Builder {
     /// an id, so the names that equal the last one are a range of their own, merged with the
     /// others. Ranges can be sorted only by columns that they return.
     fn sqlite_rows<F: Filter>(&mut self, query: &ListQuery<F>) -> String {
-        let (table, columns) = (self.table, self.columns.clone());
+        let table = self.table;
+        let columns = self.columns.clone();
         let operator = after(query.sort);
         let by_name = matches!(self.key, Some((_, None)));
         let Some(Position { name, id }) = &query.after else {
@@ -334,14 +337,16 @@ impl Builder {
     /// those without one, merged.
     fn finish_category(mut self, query: &ListQuery<PetFilter>, category: Equality) -> Select {
         let category = self.bind(category.1);
-        let position = query.after.as_ref();
-        let position = position.map(|position| self.bind(Value::Int(position.id)));
+        let position = query
+            .after
+            .as_ref()
+            .map(|position| self.bind(Value::Int(position.id)));
         let limit = self.bind(Value::Int(i64::from(query.limit.get()) + 1));
-        let (columns, operator) = (self.columns.clone(), after(query.sort));
+        let columns = self.columns.clone();
+        let operator = after(query.sort);
         let mut ranges = Vec::new();
         for status in PetStatus::ALL.iter().map(|status| status.as_str()) {
-            let continued = position.as_ref();
-            let continued = continued.map_or(String::new(), |position| {
+            let continued = position.as_ref().map_or(String::new(), |position| {
                 format!(" AND (status, id) {operator} ('{status}', {position})")
             });
             let order = order(&["status", "id"], query.sort);
@@ -360,7 +365,8 @@ impl Builder {
               AND category_id <= {category} AND status IS NULL{continued}
               ORDER BY {by_category} LIMIT {limit})"
         ));
-        let (ranges, order) = (ranges.join(" UNION ALL "), order(&["id"], query.sort));
+        let ranges = ranges.join(" UNION ALL ");
+        let order = order(&["id"], query.sort);
         Select {
             sql: format!("SELECT * FROM ({ranges}) AS ranges ORDER BY {order} LIMIT {limit}"),
             parameters: self.parameters,

@@ -53,8 +53,8 @@ fn lock_holder(path: &Path) -> Option<u32> {
 
 /// Returns the first argument of a petstore process. The others may be secret.
 fn subcommand(pid: u32) -> Option<String> {
-    let arguments = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let mut arguments = arguments.split(|byte| *byte == 0);
+    let command_line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let mut arguments = command_line.split(|byte| *byte == 0);
     let program = Path::new(OsStr::from_bytes(arguments.next()?));
     let command = str::from_utf8(arguments.next()?).ok()?;
     let is_name = !command.is_empty() && command.bytes().all(|b| b.is_ascii_lowercase());

@@ -42,8 +42,11 @@ impl Command for PlaceOrder {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> OrderResult {
-        let pet = draft.tables.pets.get(&self.pet_id);
-        let pet = pet.ok_or(OrderRejection::NoSuchPet)?;
+        let pet = draft
+            .tables
+            .pets
+            .get(&self.pet_id)
+            .ok_or(OrderRejection::NoSuchPet)?;
         if pet.status != Some(PetStatus::Available) || draft.claims.contains_key(&pet.id) {
             return Err(OrderRejection::PetNotAvailable);
         }
@@ -77,8 +80,12 @@ impl Command for TransitionOrder {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> OrderResult {
-        let before = draft.tables.orders.get(&self.id);
-        let before = before.ok_or(OrderRejection::NoSuchOrder)?.clone();
+        let before = draft
+            .tables
+            .orders
+            .get(&self.id)
+            .ok_or(OrderRejection::NoSuchOrder)?
+            .clone();
         let expiry_time = draft.times.expiry(self.id);
         let after = before.apply(self.transition, draft.times.now, expiry_time)?;
         let pet = draft.tables.pets.get(&after.pet_id).cloned();

@@ -60,8 +60,12 @@ impl Command for UpdatePet {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Pet, PetRejection> {
-        let before = draft.tables.pets.get(&self.id);
-        let before = before.ok_or(PetRejection::NoSuchPet)?.clone();
+        let before = draft
+            .tables
+            .pets
+            .get(&self.id)
+            .ok_or(PetRejection::NoSuchPet)?
+            .clone();
         let claim = draft.claims.get(&self.id).copied();
         match self.change.decide(&before, self.expected.as_ref(), claim)? {
             Decision::Unchanged => Ok(before),
@@ -87,9 +91,9 @@ impl Command for DeletePet {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<(), PetRejection> {
-        let before = draft.tables.pets.get(&self.id);
+        let pets = &draft.tables.pets;
+        let before = pets.get(&self.id).ok_or(PetRejection::NoSuchPet)?;
         let claim = draft.claims.get(&self.id).copied();
-        let before = before.ok_or(PetRejection::NoSuchPet)?;
         decide_deletion(before, self.expected.as_ref(), claim)?;
         draft.delete::<Pet>(self.id);
         Ok(())

@@ -1,4 +1,4 @@
-//! Deleting rows for their age, in batches: other writes wait for each.
+//! Purges rows by age, in small batches, because other writes wait for each batch.
 
 use jiff::SignedDuration;
 
@@ -11,7 +11,7 @@ pub(super) enum Purge {
     IdempotencyKeys,
     /// Deliveries that were given up.
     FailedDeliveries,
-    /// Imports, also those beyond the number that is remembered.
+    /// Imports. The oldest are deleted earlier if there are more than the number that is kept.
     Imports,
 }
 
@@ -62,7 +62,7 @@ impl Store {
         with!(self, db => db.purge(Purge::FailedDeliveries, retention).await)
     }
 
-    /// Deletes records of imports, also the oldest if there are too many.
+    /// Deletes records of imports, and the oldest ones if there are too many.
     pub async fn import_purge(&self, retention: SignedDuration) -> Result<u64, Error> {
         with!(self, db => db.purge(Purge::Imports, retention).await)
     }

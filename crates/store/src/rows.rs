@@ -21,7 +21,7 @@ pub(super) trait Keyed: Table + Clone + PartialEq + Send + Sync + 'static {
     }
 }
 
-/// The protection of the rows that commands name, from their load to the commit.
+/// The way in which the rows that commands name are protected, from their load to the commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     /// They are locked, so that they do not change until the commit.
@@ -34,24 +34,25 @@ pub(super) enum Access {
 pub(super) trait Stored: Keyed {
     const ACCESS: Access = Access::Locked;
 
-    /// True if a unique index decides about rows that do not exist. Then the index must see
-    /// every change: of several in one batch it would see only the last one, or none if the row
-    /// is created and deleted.
+    /// True if a unique index, not a lock, protects a decision that a row does not exist. The index
+    /// must see every change then, so a batch changes such a row at most once: of several changes
+    /// it would see only the last, or none if the row is created and deleted again.
     const IS_DECIDED_BY_INDEX: bool = false;
 
-    /// Returns the event that logs a change, if clients see the row. A row that does not exist
-    /// is `None`.
+    /// Returns the event of a change, or `None` if clients do not see rows of this table. `before`
+    /// is `None` if the row is created, and `after` if it is deleted.
     fn event(_before: Option<&Self>, _after: Option<&Self>) -> Option<LoggedChange> {
         None
     }
 }
 
-/// The content of the event of a change.
+/// The parts of an event that depend on the changed row.
 pub(super) struct LoggedChange {
     pub(super) kind: EventType,
     pub(super) resource_id: i64,
+    /// The resource as JSON.
     pub(super) data: String,
-    /// True if a row was added that has the highest id.
+    /// True if a row with a new, highest id was added.
     pub(super) is_append: bool,
 }
 
@@ -70,8 +71,10 @@ impl LoggedChange {
     }
 }
 
-/// The rows of one table.
+/// The rows of one table in a working set.
 pub(super) struct Rows<T: Keyed> {
+    /// The rows that were loaded or changed. A key without an entry has no stored row, or was not
+    /// loaded.
     rows: BTreeMap<T::Key, Versions<T>>,
     /// The keys of rows that another transaction has locked.
     locked: BTreeSet<T::Key>,
@@ -83,9 +86,11 @@ pub(super) struct RowChange<T: Keyed> {
     pub(super) row: Option<T>,
 }
 
-/// A row as it is stored, and as the commands decided so far have left it.
+/// Two versions of a row. `None` stands for a row that does not exist.
 struct Versions<T> {
+    /// The row in the database.
     stored: Option<T>,
+    /// The row after the commands that were decided so far.
     current: Option<T>,
 }
 
@@ -95,7 +100,8 @@ pub(super) struct WriteSet<'a, T: Keyed> {
     /// Each row as it is stored, and its new state.
     pub(super) updates: Vec<(&'a T, &'a T)>,
     pub(super) deletes: Vec<&'a T::Key>,
-    /// The last row that was inserted and deleted again.
+    /// The highest key of a row that the batch has created and deleted again. Its id counts as
+    /// assigned although the row is not written.
     pub(super) last_withdrawn: Option<&'a T::Key>,
 }
 
@@ -109,6 +115,7 @@ impl<T: Keyed> Default for Rows<T> {
 }
 
 impl<T: Stored> Rows<T> {
+    /// Makes a change. Returns the content of its event, if there is one.
     pub(super) fn change(&mut self, change: RowChange<T>) -> Option<LoggedChange> {
         let RowChange { key, row } = change;
         let versions = self.rows.entry(key).or_insert(Versions {
@@ -123,8 +130,9 @@ impl<T: Stored> Rows<T> {
         logged
     }
 
-    /// Returns true if another transaction has locked the row, or the next batch has to decide
-    /// about it, because this one has changed it.
+    /// Returns true if a command that changes the row has to wait for a later batch: another
+    /// transaction has locked the row, or this batch has changed it and a unique index must see
+    /// that change first.
     pub(super) fn must_wait(&self, key: &T::Key) -> bool {
         let is_changed = |row: &Versions<T>| row.stored != row.current;
         self.is_locked(key)
@@ -141,7 +149,7 @@ impl<T: Keyed> Rows<T> {
         });
     }
 
-    /// Adds a row that another transaction has locked, as it is committed.
+    /// Adds the committed version of a row that another transaction has locked.
     pub(super) fn load_locked(&mut self, row: T) {
         self.locked.insert(row.key());
         self.load(row);
@@ -225,8 +233,8 @@ macro_rules! tables {
             $(pub(super) $table: Vec<<$type as Keyed>::Key>,)+
             /// Folded names, to find the categories that have them.
             pub(super) category_names: Vec<String>,
-            /// True if the number of webhooks is read. It does not change until the commit, as
-            /// if locked.
+            /// True if the number of webhooks is read. On PostgreSQL, an advisory lock keeps it
+            /// unchanged until the commit.
             pub(super) counts_webhooks: bool,
             /// The number of new ids of each [`Sequence`].
             pub(super) new_ids: [usize; Sequence::ALL.len()],
@@ -239,12 +247,12 @@ macro_rules! tables {
                 self.category_names.is_empty() && !self.counts_webhooks
             }
 
-            /// Returns true if both have a row in common.
+            /// Returns true if both name the same row of a table.
             pub(super) fn overlaps(&self, other: &Self) -> bool {
                 $(self.$table.iter().any(|key| other.$table.contains(key)) ||)+ false
             }
 
-            /// Returns true if a row must be waited for.
+            /// Returns true if a command that changes these rows has to wait for a later batch.
             pub(super) fn must_wait(&self, tables: &Tables) -> bool {
                 $(self.$table.iter().any(|key| tables.$table.must_wait(key)) ||)+ false
             }

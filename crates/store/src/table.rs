@@ -71,7 +71,7 @@ impl<'a> Value<'a> {
 /// be a secret.
 #[derive(Debug, thiserror::Error)]
 #[error("a stored value is not valid; was it written by another program or a newer version?")]
-pub(super) struct Corrupt;
+pub(super) struct CorruptValue;
 
 /// A type that is stored in one column.
 pub(super) trait Field: Sized {
@@ -79,7 +79,7 @@ pub(super) trait Field: Sized {
 
     fn to_value(&self) -> Value<'_>;
 
-    fn from_value(value: Value<'_>) -> Result<Self, Corrupt>;
+    fn from_value(value: Value<'_>) -> Result<Self, CorruptValue>;
 }
 
 /// A row of either database.
@@ -145,9 +145,9 @@ impl<A: Record, B: Record, C: Record> Record for (A, B, C) {
 }
 
 /// The right side of an outer join: no record if its first column, of type `K`, is null.
-pub(super) struct Joined<T, K>(pub(super) Option<T>, PhantomData<K>);
+pub(super) struct OuterJoin<T, K>(pub(super) Option<T>, PhantomData<K>);
 
-impl<T: Record, K: Field> Record for Joined<T, K> {
+impl<T: Record, K: Field> Record for OuterJoin<T, K> {
     fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
         let is_null = columns.row.value(columns.next, K::KIND)? == Value::Null;
         let record = (!is_null).then(|| T::read(columns)).transpose()?;
@@ -289,7 +289,7 @@ pub(super) fn columns_of_field<S, G: Group>(
     G::columns(names)
 }
 
-/// The column of a field is named like it, unless `as` says otherwise.
+/// The column of a field has its name, unless `as` gives another.
 macro_rules! column_name {
     ($field:ident) => {
         stringify!($field)
@@ -362,7 +362,7 @@ impl<F: Field> Field for Option<F> {
         self.as_ref().map_or(Value::Null, F::to_value)
     }
 
-    fn from_value(value: Value<'_>) -> Result<Self, Corrupt> {
+    fn from_value(value: Value<'_>) -> Result<Self, CorruptValue> {
         match value {
             Value::Null => Ok(None),
             value => F::from_value(value).map(Some),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 
 use super::{
     rows::{ForEachTable, Keyed, LoggedChange, RowChange, Rows, Stored, to_json},
-    table::{Column, Columns, Corrupt, Field, Group, Kind, Record, Row, Table, Value},
+    table::{Column, Columns, CorruptValue, Field, Group, Kind, Record, Row, Table, Value},
 };
 use domain::{
     api_key::{ApiKey, ApiKeyLabel, KeyHash, KeyName, Scopes},
@@ -241,7 +241,7 @@ impl Record for WebhookState {
         match (&*state, reason) {
             ("enabled", None) => Ok(Self::Enabled),
             ("disabled", Some(reason)) => Ok(Self::Disabled(reason)),
-            _ => Err(R::corrupt(0, Corrupt)),
+            _ => Err(R::corrupt(0, CorruptValue)),
         }
     }
 }
@@ -265,8 +265,8 @@ impl Record for Event {
     fn read<R: Row>(columns: &mut Columns<'_, R>) -> Result<Self, R::Error> {
         let row = EventRow::read(columns)?;
         let data = if row.is_row {
-            let resource = resource_of_row(row.kind, &row.data);
-            let resource = resource.map_err(|corrupt| R::corrupt(0, corrupt))?;
+            let resource =
+                resource_of_row(row.kind, &row.data).map_err(|corrupt| R::corrupt(0, corrupt))?;
             EventData::of_row(row.data, resource)
         } else {
             EventData::of_resource(row.data)
@@ -283,7 +283,7 @@ impl Record for Event {
 }
 
 /// Converts a database row, given as JSON, to its resource, as JSON.
-fn resource_of_row(kind: EventType, row: &str) -> Result<String, Corrupt> {
+fn resource_of_row(kind: EventType, row: &str) -> Result<String, CorruptValue> {
     use EventType::*;
     let json = match kind {
         PetCreated | PetUpdated | PetDeleted => to_json(&from_json::<Pet>(row)?),
@@ -295,8 +295,8 @@ fn resource_of_row(kind: EventType, row: &str) -> Result<String, Corrupt> {
     Ok(json)
 }
 
-fn from_json<T: Table>(row: &str) -> Result<T, Corrupt> {
-    let members = serde_json::from_str(row).map_err(|_| Corrupt)?;
+fn from_json<T: Table>(row: &str) -> Result<T, CorruptValue> {
+    let members = serde_json::from_str(row).map_err(|_| CorruptValue)?;
     let columns = T::columns("");
     T::from_row(&JsonRow { members, columns })
 }
@@ -308,20 +308,20 @@ struct JsonRow {
 }
 
 impl Row for JsonRow {
-    type Error = Corrupt;
+    type Error = CorruptValue;
 
-    fn value(&self, column: usize, _: Kind) -> Result<Value<'_>, Corrupt> {
+    fn value(&self, column: usize, _: Kind) -> Result<Value<'_>, CorruptValue> {
         match self.members.get(self.columns[column].name) {
             None | Some(Json::Null) => Ok(Value::Null),
             Some(Json::Bool(bool)) => Ok(Value::Bool(*bool)),
-            Some(Json::Number(number)) => number.as_i64().map(Value::Int).ok_or(Corrupt),
+            Some(Json::Number(number)) => number.as_i64().map(Value::Int).ok_or(CorruptValue),
             Some(Json::String(text)) => Ok(Value::text(text.as_str())),
-            Some(Json::Array(_) | Json::Object(_)) => Err(Corrupt),
+            Some(Json::Array(_) | Json::Object(_)) => Err(CorruptValue),
         }
     }
 
-    fn corrupt(_: usize, _: impl std::error::Error + Send + Sync + 'static) -> Corrupt {
-        Corrupt
+    fn corrupt(_: usize, _: impl std::error::Error + Send + Sync + 'static) -> CorruptValue {
+        CorruptValue
     }
 }
 
@@ -429,11 +429,11 @@ macro_rules! fields {
                 to(self)
             }
 
-            fn from_value(value: Value<'_>) -> Result<Self, Corrupt> {
+            fn from_value(value: Value<'_>) -> Result<Self, CorruptValue> {
                 let from: fn($inner) -> Option<Self> = $from;
                 match value {
-                    Value::$kind(value) => from(value).ok_or(Corrupt),
-                    _ => Err(Corrupt),
+                    Value::$kind(value) => from(value).ok_or(CorruptValue),
+                    _ => Err(CorruptValue),
                 }
             }
         }
@@ -490,10 +490,10 @@ impl<const MAX_CHARS: usize> Field for Text<MAX_CHARS> {
         Value::text(self.as_str())
     }
 
-    fn from_value(value: Value<'_>) -> Result<Self, Corrupt> {
+    fn from_value(value: Value<'_>) -> Result<Self, CorruptValue> {
         match value {
             Value::Text(text) => Ok(Self::from_store(&text)),
-            _ => Err(Corrupt),
+            _ => Err(CorruptValue),
         }
     }
 }

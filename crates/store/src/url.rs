@@ -67,8 +67,10 @@ pub fn redact_password(text: &str) -> String {
     if !text.contains(['@', '=', '?']) {
         return text.into();
     }
-    let scheme = text.split_once("://").map(|(scheme, _)| scheme);
-    let scheme = scheme.filter(|scheme| scheme.chars().all(|c| c.is_ascii_alphanumeric()));
+    let scheme = text
+        .split_once("://")
+        .map(|(scheme, _)| scheme)
+        .filter(|scheme| scheme.chars().all(|c| c.is_ascii_alphanumeric()));
     scheme.map_or("…".into(), |scheme| format!("{scheme}://…"))
 }
 

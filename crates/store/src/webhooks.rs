@@ -104,9 +104,14 @@ impl Command for ChangeWebhook {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> WebhookResult {
-        let before = draft.tables.webhooks.get(&self.id);
-        let before = before.ok_or(WebhookRejection::NoSuchWebhook)?.clone();
-        let (scopes, now) = (self.scopes, draft.times.now);
+        let before = draft
+            .tables
+            .webhooks
+            .get(&self.id)
+            .ok_or(WebhookRejection::NoSuchWebhook)?
+            .clone();
+        let scopes = self.scopes;
+        let now = draft.times.now;
         let after = match &self.change {
             ClientChange::Update { change, newest } => before.update(change, scopes, *newest, now),
             ClientChange::RotateSecret { new, request } => before

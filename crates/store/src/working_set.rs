@@ -1,6 +1,7 @@
-//! The working set of a batch: the rows that its commands read, and their changes.
+//! The working set of a batch: the rows that its commands read, and the changes that they decide.
 //!
-//! Both databases load it, let the commands decide on it, and write the changes.
+//! Both databases load the rows, let one command after the other decide on them, and write the
+//! changes.
 
 use std::collections::HashMap;
 
@@ -17,10 +18,10 @@ use domain::{
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Times {
     pub(super) now: Timestamp,
-    /// A time that has certainly come, for the orders of earlier processes, which had another
-    /// clock.
+    /// A time that has passed for certain, even if the clock is fast. It decides about the orders
+    /// of earlier processes, which had another clock.
     pub(super) certain: Timestamp,
-    /// The last order that an earlier process has placed.
+    /// The id of the last order that an earlier process has placed.
     pub(super) last_earlier_order: i64,
 }
 
@@ -44,7 +45,7 @@ impl Times {
     }
 }
 
-/// New ids of each sequence, in descending order.
+/// The new ids of each sequence, in descending order, so that the lowest is popped first.
 #[derive(Debug, Default)]
 pub(super) struct NewIds(pub(super) [Vec<i64>; Sequence::ALL.len()]);
 
@@ -55,19 +56,22 @@ impl NewIds {
     }
 }
 
+/// The state that the commands of a batch read and change.
 #[derive(Default)]
 pub(super) struct WorkingSet {
     pub(super) times: Times,
     /// The sequence number of the newest event before the batch.
     pub(super) last_event: i64,
+    /// The rows that commands have named, as stored and as changed.
     pub(super) tables: Tables,
     /// The claims of active orders on the pets that were loaded.
     pub(super) claims: HashMap<PetId, Claim>,
-    /// The categories that have the names that were asked for, by their folded names. They
-    /// are not locked: a unique index has the last word.
+    /// The categories that have the names in [`Keys`](super::tables::Keys), by folded name. They
+    /// are not locked: a unique index rejects a name that another transaction takes.
     pub(super) category_names: HashMap<String, CategoryId>,
-    /// The number of webhooks, if it was asked for.
+    /// The number of webhooks, if a command needs it.
     pub(super) webhook_count: i64,
+    /// The events of the changes, in the order in which they were decided.
     pub(super) events: Vec<EventRow>,
     /// The number of commands that have changed what clients see.
     pub(super) writes: usize,
@@ -75,7 +79,8 @@ pub(super) struct WorkingSet {
     pub(super) has_inserts: bool,
     /// True if other rows were changed or added.
     pub(super) has_updates: bool,
-    /// True if commands are only decided again: what they change is stored already.
+    /// True if the changes are stored already, and commands are decided again only for their
+    /// results. Nothing is recorded then.
     pub(super) is_stored: bool,
 }
 
@@ -87,7 +92,8 @@ impl WorkingSet {
         }
     }
 
-    /// Makes a change and logs it: there is no change without its event.
+    /// Makes a change, keeps the claims, names and counts above up to date, and adds the event of
+    /// the change.
     pub(super) fn apply(&mut self, change: Change, api_key_id: Option<i64>) {
         if self.is_stored {
             return;

@@ -14,7 +14,7 @@ use std::{
 use tempfile::{Builder, NamedTempFile};
 
 /// The files that this process must not leave behind, for [`discard_unfinished`].
-struct Unfinished {
+struct UnfinishedFiles {
     files: Vec<PathBuf>,
     /// Empty files that reserve a name.
     placeholders: Vec<PathBuf>,
@@ -22,13 +22,13 @@ struct Unfinished {
     is_finishing: bool,
 }
 
-static UNFINISHED: Mutex<Unfinished> = Mutex::new(Unfinished {
+static UNFINISHED: Mutex<UnfinishedFiles> = Mutex::new(UnfinishedFiles {
     files: Vec::new(),
     placeholders: Vec::new(),
     is_finishing: false,
 });
 
-fn unfinished() -> MutexGuard<'static, Unfinished> {
+fn unfinished() -> MutexGuard<'static, UnfinishedFiles> {
     let unfinished = UNFINISHED.lock();
     unfinished.expect("no thread panics while holding the lock")
 }

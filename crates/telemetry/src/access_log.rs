@@ -39,7 +39,7 @@ pub struct AccessLog {
 }
 
 impl AccessLog {
-    /// Returns true if a request with this result is to be logged.
+    /// Returns true if a request with this result is logged.
     ///
     /// Rejected requests are only counted: one event each would add to an overload.
     pub fn includes(self, status: u16, duration: Duration, rejected: bool) -> bool {
@@ -57,7 +57,8 @@ impl AccessLog {
             api_key_id,
             ..
         } = *entry;
-        let (method, path) = (sanitize(entry.method), sanitize(entry.path));
+        let method = sanitize(entry.method);
+        let path = sanitize(entry.path);
         let duration_ms = entry.duration.as_micros() as f64 / 1000.0;
         let error = entry.error.map(tracing::field::display);
         macro_rules! event {

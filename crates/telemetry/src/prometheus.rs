@@ -78,11 +78,11 @@ impl Family<'_> {
         if labels.is_empty() {
             return self.text.line(format_args!("{name}{suffix} {value}"));
         }
-        let labels: Vec<_> = labels
+        let pairs: Vec<_> = labels
             .iter()
             .map(|(name, value)| format!("{name}=\"{value}\""))
             .collect();
-        let labels = labels.join(",");
+        let labels = pairs.join(",");
         self.text
             .line(format_args!("{name}{suffix}{{{labels}}} {value}"));
     }

@@ -7,7 +7,8 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 pub fn warn_if_public(file: &Path) {
     let mode = fs::metadata(file).map_or(0, |file| file.permissions().mode() & 0o777);
     if mode & 0o004 != 0 {
-        let (file, mode) = (file.display(), format!("{mode:03o}"));
+        let file = file.display();
+        let mode = format!("{mode:03o}");
         tracing::warn!(%file, mode, "file is readable by all users");
     }
 }

@@ -12,7 +12,8 @@ pub fn find_secret(text: &[u8]) -> Option<(usize, &'static str)> {
     let underscores = (0..text.len()).filter(|at| text[*at] == b'_');
     underscores.into_iter().find_map(|last| {
         let is_before = |prefix: &&str| {
-            let (end, length) = (last + 1, prefix.len());
+            let end = last + 1;
+            let length = prefix.len();
             end >= length && text[end - length..end].eq_ignore_ascii_case(prefix.as_bytes())
         };
         let prefix = PREFIXES.into_iter().find(|prefix| is_before(prefix))?;
@@ -21,7 +22,7 @@ pub fn find_secret(text: &[u8]) -> Option<(usize, &'static str)> {
 }
 
 /// Cuts the text after the prefix of its first secret, if it has one.
-pub fn redact(text: &str) -> Cow<'_, str> {
+pub(crate) fn redact(text: &str) -> Cow<'_, str> {
     match find_secret(text.as_bytes()) {
         Some((start, prefix)) => format!("{}{prefix}…", &text[..start]).into(),
         None => text.into(),

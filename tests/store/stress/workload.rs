@@ -14,6 +14,7 @@ use std::{
 use domain::{
     event::EventType,
     idempotency::{IdempotencyKey, Idempotent, IdempotentRequest},
+    members::Patch,
     order::{Order, OrderId, Transition},
     pet::{NewPet, Pet, PetChange, PetId, PetName, PetStatus},
 };
@@ -244,12 +245,12 @@ impl Workload {
             }
             (40..65, _) | (_, None) => Request::Place(pet),
             (65..68, _) => Request::Delete(pet),
-            (..85, _) => Request::Update(pet, self.rename(None)),
+            (..85, _) => Request::Update(pet, self.rename(Patch::Keep)),
             // Rejected while an order claims the pet.
             _ => {
-                let status = [None, Some(PetStatus::Available)];
-                let status = *status.choose(random).unwrap();
-                Request::Update(pet, self.rename(Some(status)))
+                let patches = [Patch::Remove, Patch::Set(PetStatus::Available)];
+                let status = *patches.choose(random).unwrap();
+                Request::Update(pet, self.rename(status))
             }
         };
         self.send(request, random).await;
@@ -257,13 +258,13 @@ impl Workload {
 
     /// Renames a pet through one of the stores.
     pub async fn rename_at(&self, store: &Store, pet: PetId) -> Result<(), Error> {
-        let change = self.rename(None);
+        let change = self.rename(Patch::Keep);
         let renamed = store.pet_update(API_KEY, pet, change, None).await?;
         renamed.expect("it exists");
         Ok(())
     }
 
-    fn rename(&self, status: Option<Option<PetStatus>>) -> PetChange {
+    fn rename(&self, status: Patch<PetStatus>) -> PetChange {
         PetChange {
             name: Some(self.unique_name()),
             status,

@@ -4,6 +4,7 @@ use domain::{
     api_key::{Scope, Scopes},
     event::{EventId, EventType, EventTypes},
     idempotency::Idempotent,
+    members::Patch,
     page::ListQuery,
     webhook::{
         Description, DisabledReason, NewWebhook, WebhookChange, WebhookFilter, WebhookId,
@@ -41,8 +42,8 @@ support::cases! {
 
 const UNCHANGED: WebhookChange = WebhookChange {
     url: None,
-    types: None,
-    description: None,
+    types: Patch::Keep,
+    description: Patch::Keep,
     is_enabled: None,
 };
 
@@ -173,10 +174,9 @@ async fn a_change_changes_what_it_names(backend: Backend) {
         (&before.webhook, 1)
     );
     let types: EventTypes = [EventType::PetDeleted].into_iter().collect();
-    let description = Description::parse("b");
     let change = WebhookChange {
-        types: Some(Some(types)),
-        description: Some(description.ok()),
+        types: Patch::Set(types),
+        description: Patch::Set(Description::parse("b").unwrap()),
         ..UNCHANGED
     };
     let position = db.events(1).await[0];
@@ -193,7 +193,7 @@ async fn a_change_changes_what_it_names(backend: Backend) {
         assert_eq!(stored.paused_until, Some(second(200)));
     }
     let removed = WebhookChange {
-        description: Some(None),
+        description: Patch::Remove,
         ..UNCHANGED
     };
     let removed = update(db, id, removed).await.unwrap();

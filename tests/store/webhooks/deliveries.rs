@@ -215,7 +215,7 @@ async fn retries_are_ordered_by_the_time_they_are_due(backend: Backend) {
         (300, 10, &[1, 2, 0], Some(400)),
         (300, 2, &[1, 2], Some(400)),
         (1000, 10, &[1, 2, 0, 4, 3], None),
-        // No attempt is put off for longer than 29 hours: the clock was fast.
+        // No retry is scheduled for more than 29 hours later: the clock was fast.
         (-29 * 3600 + 300, 10, &[4, 3], Some(100)),
     ] {
         let retries = db

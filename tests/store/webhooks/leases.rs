@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use domain::{
     api_key::Scopes,
     event::EventId,
+    members::Patch,
     webhook::{
         Description, DisabledReason, WebhookChange, WebhookId,
         delivery::{Progress, StoredWebhook},
@@ -46,8 +47,8 @@ async fn save(store: &Store, owner: &str, epoch: i64, position: EventId) -> bool
 
 const UNCHANGED: WebhookChange = WebhookChange {
     url: None,
-    types: None,
-    description: None,
+    types: Patch::Keep,
+    description: Patch::Keep,
     is_enabled: None,
 };
 
@@ -58,7 +59,7 @@ async fn update(store: &Store, id: WebhookId, change: WebhookChange) -> StoredWe
 
 async fn describe(store: &Store, id: WebhookId, text: &str, is_enabled: Option<bool>) {
     let change = WebhookChange {
-        description: Some(Description::parse(text).ok()),
+        description: Patch::Set(Description::parse(text).unwrap()),
         is_enabled,
         ..UNCHANGED
     };
@@ -173,7 +174,7 @@ async fn concurrent_changes_of_a_webhook_are_all_made(backend: Backend) {
     let change = async |n: usize| {
         let mut change = UNCHANGED;
         match n % 4 < 2 {
-            true => change.description = Some(Description::parse(&n.to_string()).ok()),
+            true => change.description = Patch::Set(Description::parse(&n.to_string()).unwrap()),
             false => change.url = WebhookUrl::parse(&url(n)).ok(),
         }
         (n, update(stores[n % 2], id, change).await)

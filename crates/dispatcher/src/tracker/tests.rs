@@ -83,7 +83,12 @@ fn start(tracker: &mut Tracker, now: Timestamp) -> Vec<i64> {
     .collect()
 }
 
-fn finish(tracker: &mut Tracker, sequence: i64, status: u16, now: Timestamp) -> Option<Settled> {
+fn finish(
+    tracker: &mut Tracker,
+    sequence: i64,
+    status: u16,
+    now: Timestamp,
+) -> Option<DeliveryOutcome> {
     tracker.finish_event(created(sequence).id, &attempt(status), now)
 }
 
@@ -95,8 +100,10 @@ fn is_to_be_saved_now(tracker: &Tracker) -> bool {
 fn saved(tracker: &mut Tracker) -> (i64, Vec<(i64, u32)>) {
     let progress = tracker.progress();
     tracker.saved();
-    let failures = progress.failures.iter();
-    let failures = failures.map(|it| (it.event_id.sequence, it.attempts));
+    let failures = progress
+        .failures
+        .iter()
+        .map(|it| (it.event_id.sequence, it.attempts));
     (progress.position.sequence, failures.collect())
 }
 
@@ -128,7 +135,10 @@ fn with_retries(due: &[i64], events: i64) -> Tracker {
 fn four_events_are_in_flight_in_their_order() {
     let mut tracker = with_events(6);
     assert_eq!(start(&mut tracker, NOW), [1, 2, 3, 4]);
-    assert_eq!(finish(&mut tracker, 3, 200, NOW), Some(Settled::Delivered));
+    assert_eq!(
+        finish(&mut tracker, 3, 200, NOW),
+        Some(DeliveryOutcome::Delivered)
+    );
     assert_eq!(start(&mut tracker, NOW), [5]);
 }
 
@@ -181,10 +191,13 @@ fn many_completions_are_saved_at_once() {
 }
 
 #[test]
-fn a_failed_event_is_put_off_and_saved_at_once() {
+fn a_failed_event_is_scheduled_for_a_retry_and_saved_at_once() {
     let mut tracker = with_events(6);
     start(&mut tracker, NOW);
-    assert_eq!(finish(&mut tracker, 1, 500, NOW), Some(Settled::Retrying));
+    assert_eq!(
+        finish(&mut tracker, 1, 500, NOW),
+        Some(DeliveryOutcome::Retrying)
+    );
     assert!(is_to_be_saved_now(&tracker));
     let failed = &tracker.progress().failures[0];
     assert_eq!(failed.event_id, created(1).id);
@@ -210,7 +223,7 @@ fn an_endpoint_that_fails_backs_off_without_putting_events_off() {
     for sequence in 1..=4 {
         assert_eq!(
             finish(&mut tracker, sequence, 500, NOW),
-            Some(Settled::Retrying)
+            Some(DeliveryOutcome::Retrying)
         );
     }
     assert_eq!(start(&mut tracker, NOW), [5]);
@@ -226,7 +239,7 @@ fn an_endpoint_that_fails_backs_off_without_putting_events_off() {
     assert_eq!(start(&mut tracker, paused_until), [0; 0]);
     assert_eq!(
         finish(&mut tracker, 6, 200, paused_until),
-        Some(Settled::Delivered)
+        Some(DeliveryOutcome::Delivered)
     );
     assert!(!tracker.is_backing_off());
     assert_eq!(start(&mut tracker, paused_until), [5, 7, 8, 9]);
@@ -251,19 +264,19 @@ fn events_that_fail_as_probes_do_not_block_the_others() {
     assert_eq!(start(&mut tracker, now), [5, 6, 8]);
     for sequence in [5, 6] {
         let settled = finish(&mut tracker, sequence, 400, now);
-        assert_eq!(settled, Some(Settled::Retrying));
+        assert_eq!(settled, Some(DeliveryOutcome::Retrying));
     }
 }
 
 #[test]
-fn an_event_that_often_fails_as_a_probe_is_put_off() {
+fn an_event_that_often_fails_as_a_probe_is_scheduled_for_a_retry() {
     let mut tracker = with_events(5);
     let mut now = NOW;
     start(&mut tracker, now);
     for sequence in 1..=4 {
         finish(&mut tracker, sequence, 400, now);
     }
-    for expected in [None, None, Some(Settled::Retrying)] {
+    for expected in [None, None, Some(DeliveryOutcome::Retrying)] {
         assert_eq!(start(&mut tracker, now), [5]);
         assert_eq!(finish(&mut tracker, 5, 400, now), expected);
         now = tracker.progress().paused_until.unwrap();
@@ -278,7 +291,7 @@ fn retry_after_pauses_the_endpoint() {
     start(&mut tracker, NOW);
     let busy = retry_after(429, Some("3600"));
     let settled = tracker.finish_event(created(1).id, &busy, NOW);
-    assert_eq!(settled, Some(Settled::Retrying));
+    assert_eq!(settled, Some(DeliveryOutcome::Retrying));
     let until = NOW + SignedDuration::from_hours(1);
     let progress = tracker.progress();
     assert_eq!(progress.paused_until, Some(until));
@@ -333,15 +346,15 @@ fn retries_take_half_of_the_requests_in_flight() {
 }
 
 #[test]
-fn a_retry_is_delivered_put_off_or_given_up() {
+fn a_retry_is_delivered_scheduled_again_or_given_up() {
     let mut tracker = with_retries(&[11, 12], 0);
     start(&mut tracker, NOW);
     assert!(!tracker.needs_retries(NOW + DAY * 2));
     let delivered = tracker.finish_retry(&delivery(11, 1), &attempt(200), NOW);
-    assert_eq!(delivered, Settled::Delivered);
+    assert_eq!(delivered, DeliveryOutcome::Delivered);
     assert_eq!(tracker.progress().delivered, [created(11).id]);
-    let put_off = tracker.finish_retry(&delivery(12, 1), &attempt(500), NOW);
-    assert_eq!(put_off, Settled::Retrying);
+    let rescheduled = tracker.finish_retry(&delivery(12, 1), &attempt(500), NOW);
+    assert_eq!(rescheduled, DeliveryOutcome::Retrying);
     // While they are unsaved, the store would return them again.
     assert!(!tracker.needs_retries(NOW + DAY * 2));
     assert_eq!(tracker.wake_at(NOW), None);
@@ -355,7 +368,7 @@ fn a_retry_is_delivered_put_off_or_given_up() {
     let mut tracker = with_retries(&[13], 0);
     start(&mut tracker, NOW);
     let given_up = tracker.finish_retry(&delivery(13, 9), &attempt(500), NOW);
-    assert_eq!(given_up, Settled::Failed);
+    assert_eq!(given_up, DeliveryOutcome::Failed);
     let failed = &tracker.progress().failures[0];
     assert_eq!((failed.state, failed.attempts), (DeliveryState::Failed, 10));
     assert_eq!(failed.next_attempt_at, None);
@@ -365,7 +378,10 @@ fn a_retry_is_delivered_put_off_or_given_up() {
 fn a_retry_whose_event_is_gone_is_given_up() {
     let mut tracker = with_retries(&[11, 12], 0);
     start(&mut tracker, NOW);
-    assert_eq!(tracker.expire_retry(delivery(11, 3), NOW), Settled::Failed);
+    assert_eq!(
+        tracker.expire_retry(delivery(11, 3), NOW),
+        DeliveryOutcome::Failed
+    );
     let failed = &tracker.progress().failures[0];
     assert_eq!(failed.error, AttemptError::EventExpired);
     assert_eq!((failed.state, failed.attempts), (DeliveryState::Failed, 3));

@@ -211,7 +211,8 @@ impl EventLimit {
             .filter(|limit| *limit <= Self::MAX)
             .map(Self)
             .ok_or_else(|| {
-                let (max, got) = (Self::MAX, quoted(text));
+                let max = Self::MAX;
+                let got = quoted(text);
                 Invalid::new(
                     "limit",
                     format!("must be an integer from 1 to {max}, got {got}"),

@@ -31,8 +31,8 @@ impl EventId {
     };
 
     pub fn parse(text: &str) -> Option<Self> {
-        let bytes = text.strip_prefix(Self::PREFIX)?;
-        let bytes: [u8; 21] = URL_SAFE_NO_PAD.decode(bytes).ok()?.try_into().ok()?;
+        let encoded = text.strip_prefix(Self::PREFIX)?;
+        let bytes: [u8; 21] = URL_SAFE_NO_PAD.decode(encoded).ok()?.try_into().ok()?;
         let id = Self {
             sequence: i64::from_be_bytes(bytes[1..9].try_into().ok()?),
             checksum: u64::from_be_bytes(bytes[9..17].try_into().ok()?),

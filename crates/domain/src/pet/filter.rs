@@ -153,12 +153,12 @@ impl NamePrefix {
         let invalid = |reason| Invalid::new("name", reason);
         check(text, MAX_NAME_CHARS).map_err(invalid)?;
         let folded = fold(text);
-        match folded.chars().count() <= MAX_NAME_CHARS {
-            true => Ok(Self(folded.into())),
-            false => Err(invalid(format!(
+        if folded.chars().count() > MAX_NAME_CHARS {
+            return Err(invalid(format!(
                 "must be at most {MAX_NAME_CHARS} characters long after case folding"
-            ))),
+            )));
         }
+        Ok(Self(folded.into()))
     }
 
     pub fn as_str(&self) -> &str {
@@ -193,7 +193,8 @@ impl PetIds {
     /// Parses ids that are separated by commas.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let invalid = |got: String| {
-            let (max, max_id) = (Self::MAX, PetId::MAX);
+            let max = Self::MAX;
+            let max_id = PetId::MAX;
             Invalid::new(
                 "id",
                 format!(

@@ -141,10 +141,11 @@ fn jittered(delay: SignedDuration) -> SignedDuration {
 fn parse_retry_after(value: &str, now: Timestamp) -> Option<SignedDuration> {
     let value = value.trim_matches([' ', '\t']);
     let is_number = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
-    let delay = match is_number {
+    let delay = if is_number {
         // A number that does not fit stands for a long time.
-        true => SignedDuration::from_secs(value.parse().unwrap_or(i64::MAX)),
-        false => parse_http_date(value)?.duration_since(now),
+        SignedDuration::from_secs(value.parse().unwrap_or(i64::MAX))
+    } else {
+        parse_http_date(value)?.duration_since(now)
     };
     Some(delay.clamp(SignedDuration::ZERO, MAX_RETRY_AFTER))
 }
@@ -158,9 +159,9 @@ fn parse_http_date(value: &str) -> Option<Timestamp> {
     let parsed = formats
         .iter()
         .find_map(|format| BrokenDownTime::parse(format, value).ok())?;
-    let parsed = TimeZone::UTC.to_timestamp(parsed.to_datetime().ok()?);
+    let timestamp = TimeZone::UTC.to_timestamp(parsed.to_datetime().ok()?);
     // The last day of the year 9999 is beyond the range of a timestamp.
-    Some(parsed.unwrap_or(Timestamp::MAX))
+    Some(timestamp.unwrap_or(Timestamp::MAX))
 }
 
 #[cfg(test)]

@@ -89,8 +89,9 @@ impl SigningSecrets {
     pub fn sign(&self, id: &str, now: Timestamp, body: &[u8]) -> String {
         debug_assert!(!id.contains('.'), "{id}");
         let previous = self.previous.as_ref().filter(|(_, until)| now < *until);
-        let active = [Some(&self.current), previous.map(|(secret, _)| secret)];
-        let active = active.into_iter().flatten();
+        let active = [Some(&self.current), previous.map(|(secret, _)| secret)]
+            .into_iter()
+            .flatten();
         let signatures: Vec<_> = active
             .map(|secret| secret.sign(id, now.as_second(), body))
             .collect();
@@ -134,8 +135,8 @@ mod tests {
             ("webhook-id", id),
             ("webhook-timestamp", &timestamp),
             ("webhook-signature", signature),
-        ];
-        let headers = headers.map(|(name, value)| {
+        ]
+        .map(|(name, value)| {
             let name = http::HeaderName::from_static(name);
             (name, value.parse().unwrap())
         });

@@ -79,8 +79,7 @@ impl WebhookUrl {
 
     pub(super) fn from_json(value: Option<Value>) -> Result<Self, Invalid> {
         let value = value.ok_or_else(|| invalid("required; must be a URL"))?;
-        let text = value.as_string();
-        let text = text.ok_or_else(|| {
+        let text = value.as_string().ok_or_else(|| {
             invalid(format!(
                 "must be a string with a URL, got {}",
                 value.describe()
@@ -114,9 +113,10 @@ impl WebhookUrl {
     /// Returns the target of the request.
     pub fn path_and_query(&self) -> Cow<'_, str> {
         let target = &self.text[self.target_start..];
-        match target.starts_with('/') {
-            true => target.into(),
-            false => format!("/{target}").into(),
+        if target.starts_with('/') {
+            target.into()
+        } else {
+            format!("/{target}").into()
         }
     }
 
@@ -158,10 +158,12 @@ fn parse(text: &str) -> Result<WebhookUrl, String> {
         ));
     }
     let is_https = has_scheme(text, "https://");
-    let start = match is_https {
-        true => "https://".len(),
-        false if has_scheme(text, "http://") => "http://".len(),
-        false => return Err(format!("must start with https://, got {}", quoted(text))),
+    let start = if is_https {
+        "https://".len()
+    } else if has_scheme(text, "http://") {
+        "http://".len()
+    } else {
+        return Err(format!("must start with https://, got {}", quoted(text)));
     };
     if text.contains('#') {
         return Err("must not contain a fragment (#)".into());
@@ -169,7 +171,8 @@ fn parse(text: &str) -> Result<WebhookUrl, String> {
     let target_start = text[start..]
         .find(['/', '?'])
         .map_or(text.len(), |n| start + n);
-    let (authority, target) = (&text[start..target_start], &text[target_start..]);
+    let authority = &text[start..target_start];
+    let target = &text[target_start..];
     if authority.contains('@') {
         return Err("must not contain a user name or password (@ before the path)".into());
     }
@@ -201,9 +204,10 @@ fn has_scheme(text: &str, scheme: &str) -> bool {
 }
 
 fn split_port(authority: &str) -> Result<(&str, Option<&str>), String> {
-    let host_end = match authority.starts_with('[') {
-        true => authority.find(']').map_or(authority.len(), |end| end + 1),
-        false => authority.find(':').unwrap_or(authority.len()),
+    let host_end = if authority.starts_with('[') {
+        authority.find(']').map_or(authority.len(), |end| end + 1)
+    } else {
+        authority.find(':').unwrap_or(authority.len())
     };
     let (host, rest) = authority.split_at(host_end);
     match rest.strip_prefix(':') {
@@ -248,11 +252,11 @@ fn parse_host(text: &str) -> Result<Host, String> {
         return Err("must contain a host".into());
     }
     if let Some(rest) = text.strip_prefix('[') {
-        let address = rest.strip_suffix(']').unwrap_or(rest);
-        if address.contains('%') {
+        let literal = rest.strip_suffix(']').unwrap_or(rest);
+        if literal.contains('%') {
             return Err("must not contain an IPv6 zone (%)".into());
         }
-        let address: Option<Ipv6Addr> = address.parse().ok().filter(|_| text.ends_with(']'));
+        let address: Option<Ipv6Addr> = literal.parse().ok().filter(|_| text.ends_with(']'));
         return address
             .map(|address| Host::Address(address.into()))
             .ok_or_else(|| {
@@ -275,13 +279,14 @@ fn parse_host(text: &str) -> Result<Host, String> {
                 )
             });
     }
-    match name.len() <= 253 && name.split('.').all(is_label) {
-        true => Ok(Host::Name(text.into())),
-        false => Err(format!(
+    if name.len() <= 253 && name.split('.').all(is_label) {
+        Ok(Host::Name(text.into()))
+    } else {
+        Err(format!(
             "must have a host name of labels of 1 to 63 letters, digits, hyphens and underscores, \
              at most 253 characters long, got {}",
             quoted(text)
-        )),
+        ))
     }
 }
 
@@ -312,8 +317,7 @@ fn hexadecimal(label: &str) -> Option<&str> {
 /// Parses an IPv4 address as `inet_aton` does: up to four numbers, each decimal, octal
 /// (`0…`) or hexadecimal (`0x…`), the last of which fills the remaining bytes.
 fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
-    let parts: Option<Vec<u32>> = text.split('.').map(parse_number).collect();
-    let parts = parts?;
+    let parts: Vec<u32> = text.split('.').map(parse_number).collect::<Option<_>>()?;
     let (last, leading) = parts.split_last()?;
     let last_bits = 32_u32.checked_sub(8 * u32::try_from(leading.len()).ok()?)?;
     if last_bits == 0 || last.checked_shr(last_bits).unwrap_or(0) != 0 {

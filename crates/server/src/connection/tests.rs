@@ -16,12 +16,12 @@ use crate::{
 
 /// A service that responds when the test lets it.
 #[derive(Debug)]
-struct Waiting {
+struct PausedService {
     requests: Semaphore,
     responses: Semaphore,
 }
 
-impl Service for Waiting {
+impl Service for PausedService {
     async fn call<'a>(&'a self, _: Client<'a>, _: Request<Incoming>) -> Response {
         self.requests.add_permits(1);
         self.responses.acquire().await.unwrap().forget();
@@ -38,11 +38,11 @@ impl Service for Waiting {
 }
 
 /// A connection to a service, and its place among the open ones.
-async fn connect() -> (TcpStream, Arc<Waiting>, Arc<Activity>, JoinHandle<()>) {
+async fn connect() -> (TcpStream, Arc<PausedService>, Arc<Activity>, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).await;
     let (stream, address) = listener.accept().await.unwrap();
-    let service = Arc::new(Waiting {
+    let service = Arc::new(PausedService {
         requests: Semaphore::new(0),
         responses: Semaphore::new(0),
     });
@@ -53,15 +53,16 @@ async fn connect() -> (TcpStream, Arc<Waiting>, Arc<Activity>, JoinHandle<()>) {
         metrics: Arc::default(),
     });
     let connections = Arc::new(Connections::new(&server.limits, Arc::default()));
-    let slot = connections.admit(address.ip(), tokio::time::Instant::now());
-    let slot = slot.unwrap();
+    let slot = connections
+        .admit(address.ip(), tokio::time::Instant::now())
+        .unwrap();
     let activity = slot.activity.clone();
     let task = tokio::spawn(async move { serve(&server, stream, &slot).await });
     (client.unwrap(), service, activity, task)
 }
 
 /// Aborts the connection while the service has a request.
-async fn abort(service: &Waiting, activity: &Activity) {
+async fn abort(service: &PausedService, activity: &Activity) {
     service.requests.acquire().await.unwrap().forget();
     // Only a response can be unsent: a slow one does not make the client look stalled.
     assert!(!activity.has_unsent());
@@ -93,7 +94,8 @@ async fn an_aborted_http1_connection_finishes_its_request() {
 #[tokio::test]
 async fn an_aborted_http2_connection_finishes_its_requests() {
     let (stream, service, activity, task) = connect().await;
-    let (executor, io) = (TokioExecutor::new(), TokioIo::new(stream));
+    let executor = TokioExecutor::new();
+    let io = TokioIo::new(stream);
     let (mut requests, connection) = conn::http2::handshake(executor, io).await.unwrap();
     tokio::spawn(connection);
     let (response, ()) = tokio::join!(requests.send_request(get()), abort(&service, &activity));

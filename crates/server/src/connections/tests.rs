@@ -5,7 +5,7 @@ use futures_util::FutureExt;
 use http::StatusCode;
 
 use super::*;
-use crate::activity::{Held, QueuedRequest};
+use crate::activity::{HeldMemory, QueuedRequest};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -29,7 +29,7 @@ fn admit(connections: &Arc<Connections>, client: &str, count: usize, at: Instant
         let slot = connections.admit(address(client), at).unwrap();
         slot.activity.begin();
         slot.activity.request.end(StatusCode::OK);
-        slot.activity.await_request(at);
+        slot.activity.mark_idle(at);
         slot
     });
     admitted.collect()
@@ -52,10 +52,8 @@ fn the_address_that_holds_most_loses_its_longest_idle_connection() {
         now + Duration::from_millis(10),
     );
     // Longer idle than the others, but then it had a request.
-    large[0]
-        .activity
-        .await_request(now + Duration::from_millis(50));
-    large[1].activity.await_nothing();
+    large[0].activity.mark_idle(now + Duration::from_millis(50));
+    large[1].activity.mark_serving();
     let later = now + Duration::from_millis(100);
     let new = admit(&connections, "192.0.2.3", 2, later);
     assert_eq!((evicted(&small), evicted(&large)), (vec![], vec![2, 3]));
@@ -71,7 +69,7 @@ fn an_address_that_holds_more_cannot_evict_others() {
     let small = admit(&connections, "192.0.2.1", 3, now);
     let large = admit(&connections, "192.0.2.2", 7, now);
     for slot in &large {
-        slot.activity.await_nothing();
+        slot.activity.mark_serving();
     }
     let later = now + Duration::from_millis(100);
     assert!(
@@ -81,7 +79,7 @@ fn an_address_that_holds_more_cannot_evict_others() {
             .health_only
     );
     assert!(evicted(&small).is_empty());
-    large[4].activity.await_request(later);
+    large[4].activity.mark_idle(later);
     assert!(
         !connections
             .admit(address("192.0.2.2"), later)
@@ -97,11 +95,11 @@ fn slow_clients_are_evicted_after_the_idle_ones() {
     let now = connections.epoch;
     let after = |millis| now + Duration::from_millis(millis);
     let slots = admit(&connections, "192.0.2.1", 4, now);
-    slots[0].activity.await_rest(now);
+    slots[0].activity.mark_receiving(now);
     slots[1].activity.block(now);
-    slots[2].activity.await_nothing();
+    slots[2].activity.mark_serving();
     let admitted = connections.admit(address("192.0.2.2"), after(90)).unwrap();
-    admitted.activity.await_nothing();
+    admitted.activity.mark_serving();
     assert_eq!(evicted(&slots), [3]);
     // Not slow yet; and for longer among the connections of one address.
     for (client, at) in [("192.0.2.3", 90), ("192.0.2.1", 900)] {
@@ -109,7 +107,7 @@ fn slow_clients_are_evicted_after_the_idle_ones() {
         assert!(slot.health_only, "{client}");
     }
     let other = connections.admit(address("192.0.2.3"), after(200)).unwrap();
-    other.activity.await_nothing();
+    other.activity.mark_serving();
     assert_eq!(evicted(&slots), [0, 3]);
     let own = connections
         .admit(address("192.0.2.1"), after(2000))
@@ -128,7 +126,7 @@ fn an_ipv6_network_and_an_ipv4_mapped_address_count_as_one() {
         let mut slots = admit(&connections, one, 1, connections.epoch);
         slots.extend(admit(&connections, same, 1, connections.epoch));
         for slot in &slots {
-            slot.activity.await_nothing();
+            slot.activity.mark_serving();
         }
         let now = connections.epoch;
         assert!(connections.admit(address(same), now).unwrap().health_only);
@@ -168,7 +166,7 @@ fn the_reserve_is_shared_fairly_too() {
     let connections = connections(1, None);
     let now = connections.epoch;
     let busy = connections.admit(address("192.0.2.1"), now).unwrap();
-    busy.activity.await_nothing();
+    busy.activity.mark_serving();
     let half = RESERVED_CONNECTIONS / 2;
     let silent = admit(&connections, "192.0.2.2", half, now);
     assert!(silent.iter().all(|slot| slot.health_only));
@@ -180,12 +178,12 @@ fn the_reserve_is_shared_fairly_too() {
     assert!(probe.unwrap().health_only);
     assert_eq!((evicted(&silent), evicted(&others)), (vec![0], vec![0]));
     for slot in silent.iter().chain(&others) {
-        slot.activity.await_nothing();
+        slot.activity.mark_serving();
     }
     // One place is free again, but not for an address that has its half.
     assert!(connections.admit(address("192.0.2.3"), later).is_none());
     let last = connections.admit(address("192.0.2.4"), later).unwrap();
-    last.activity.await_nothing();
+    last.activity.mark_serving();
     assert!(connections.admit(address("192.0.2.5"), later).is_none());
 }
 
@@ -220,7 +218,7 @@ fn new_connections_have_time_for_their_first_request() {
     let slots = [(); 4].map(|()| new());
     let after = |millis| now + Duration::from_millis(millis);
     // As after a TLS handshake.
-    slots[0].activity.await_request(after(80));
+    slots[0].activity.mark_idle(after(80));
     for (client, at) in [("192.0.2.1", 900), ("192.0.2.2", 90)] {
         let slot = connections.admit(address(client), after(at)).unwrap();
         assert!(slot.health_only, "{client}");
@@ -268,17 +266,18 @@ fn holder(
     client: &str,
     key: Option<i64>,
     bytes: usize,
-) -> (Slot, Held) {
-    let slot = connections.admit(address(client), connections.epoch);
-    let slot = slot.unwrap();
+) -> (Slot, HeldMemory) {
+    let slot = connections
+        .admit(address(client), connections.epoch)
+        .unwrap();
     if let Some(key) = key {
         slot.activity.set_api_key(key);
     }
-    let held = Held::new(&slot.activity, bytes);
+    let held = HeldMemory::new(&slot.activity, bytes);
     (slot, held)
 }
 
-fn reset(holders: &[(Slot, Held)]) -> Vec<usize> {
+fn reset(holders: &[(Slot, HeldMemory)]) -> Vec<usize> {
     let is_reset = |n: &usize| holders[*n].0.activity.evicted() == Some(Eviction::Reset);
     (0..holders.len()).filter(is_reset).collect()
 }
@@ -363,8 +362,9 @@ fn a_response_is_charged_once_its_write_blocks() {
 #[test]
 fn requests_wait_without_a_key_and_behind_unread_responses() {
     let connections = with_budget();
-    let slot = connections.admit(address("192.0.2.1"), connections.epoch);
-    let slot = slot.unwrap();
+    let slot = connections
+        .admit(address("192.0.2.1"), connections.epoch)
+        .unwrap();
     let start = |bytes| {
         let queued = QueuedRequest::new(&slot.activity, bytes);
         queued.start().now_or_never()

@@ -45,7 +45,8 @@ fn reject(rejection: Rejection) -> Response {
 async fn received(capacity: usize, writes: Vec<Write>) -> String {
     let (mut client, stream) = duplex(capacity);
     let activity = activity();
-    let (ahead, limits) = (ReadAhead::default(), Limits::default());
+    let ahead = ReadAhead::default();
+    let limits = Limits::default();
     let mut stream = ClientStream::new(stream, ahead, activity.clone(), limits, reject);
     let writing = tokio::spawn(async move {
         for write in writes {
@@ -102,7 +103,8 @@ async fn error_responses_of_hyper_get_an_error_body() {
 async fn interim_responses_pass() {
     let (mut client, stream) = duplex(1024);
     let activity = activity();
-    let (ahead, limits) = (ReadAhead::default(), Limits::default());
+    let ahead = ReadAhead::default();
+    let limits = Limits::default();
     let mut stream = ClientStream::new(stream, ahead, activity.clone(), limits, reject);
     activity.request.begin();
     let interim = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -140,7 +142,8 @@ async fn http2_is_not_read_while_memory_is_short() {
     let client = Ipv4Addr::LOCALHOST.into();
     let activity = Arc::new(Activity::new(client, budget, now, now));
     let (mut client, stream) = duplex(1024);
-    let (ahead, limits) = (ReadAhead::default(), Limits::default());
+    let ahead = ReadAhead::default();
+    let limits = Limits::default();
     let mut stream = ClientStream::new(stream, ahead, activity.clone(), limits, reject)
         .with_frame_meter(FrameMeter::new(activity.clone()));
     client

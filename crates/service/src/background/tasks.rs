@@ -89,7 +89,7 @@ pub async fn purge_deliveries((store, retention): (Arc<Store>, EventRetention)) 
     }
 }
 
-/// Forgets imports that ended long ago, finished or not.
+/// Deletes the records of imports that ended long ago, finished or not.
 pub async fn purge_imports(store: Arc<Store>) {
     let mut ticks = interval(IMPORT_PURGE_INTERVAL);
     let mut latch = ErrorLatch::new("import purge");

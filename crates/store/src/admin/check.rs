@@ -10,7 +10,7 @@ use super::{
         error::OpenError,
         postgres::created,
         sqlite,
-        table::{Joined, Table, columns_of},
+        table::{OuterJoin, Table, columns_of},
         tables::EventRow,
         url::DatabaseUrl,
     },
@@ -84,10 +84,12 @@ fn counts() -> Vec<[String; 3]> {
             format!("{table} WHERE status = '{status}'"),
         ]
     };
-    let pets = PetStatus::ALL.iter();
-    let pets = pets.map(|status| with_status("pets", "animals", status.as_str()));
-    let orders = OrderStatus::ALL.iter();
-    let orders = orders.map(|status| with_status("orders", "orders", status.as_str()));
+    let pets = PetStatus::ALL
+        .iter()
+        .map(|status| with_status("pets", "animals", status.as_str()));
+    let orders = OrderStatus::ALL
+        .iter()
+        .map(|status| with_status("orders", "orders", status.as_str()));
     let all_pets = ["animals", "pets", "pets"].map(String::from);
     [all_pets].into_iter().chain(pets).chain(orders).collect()
 }
@@ -101,42 +103,42 @@ fn count_excess(counter: &str, rows: &str) -> String {
 }
 
 /// A column that only the program can verify.
-struct Derived {
+struct DerivedColumn {
     what: &'static str,
     /// Selects texts, and the stored value of each.
     sql: &'static str,
     derive: fn(&str) -> CompactString,
 }
 
-const DERIVED: [Derived; 6] = [
-    Derived {
+const DERIVED: [DerivedColumn; 6] = [
+    DerivedColumn {
         what: "animals that a search does not find by their name",
         sql: "SELECT name, search_name FROM pets",
         derive: search_name,
     },
-    Derived {
+    DerivedColumn {
         what: "categories whose name could be used twice",
         sql: "SELECT name, folded_name FROM categories",
         derive: |name| CompactString::from(fold(name)),
     },
-    Derived {
+    DerivedColumn {
         what: "webhooks with a malformed position",
         sql: "SELECT position, position FROM webhooks",
         derive: |text| readable(EventId::parse(text), |id| id.to_string()),
     },
-    Derived {
+    DerivedColumn {
         what: "webhooks with a malformed URL",
         sql: "SELECT url, url FROM webhooks",
         derive: |text| readable(WebhookUrl::parse(text).ok(), |url| url.as_str().into()),
     },
-    Derived {
+    DerivedColumn {
         what: "webhooks with a malformed secret",
         sql: "SELECT secret, secret FROM webhooks UNION ALL
               SELECT previous_secret, previous_secret FROM webhooks
               WHERE previous_secret IS NOT NULL",
         derive: |text| readable(WebhookSecret::parse(text), |secret| secret.reveal()),
     },
-    Derived {
+    DerivedColumn {
         what: "deliveries with another sequence number than their event",
         sql: "SELECT event_id, CAST(sequence AS text) FROM webhook_deliveries",
         derive: |text| readable(EventId::parse(text), |id| id.sequence.to_string()),
@@ -219,7 +221,7 @@ pub(super) fn check_file(
 ) -> rusqlite::Result<Vec<String>> {
     progress("damaged pages");
     let mut problems = damaged_pages(db, "PRAGMA integrity_check")?;
-    // The other checks would only stumble over the same damage.
+    // The other checks would only fail because of the same damage.
     if !problems.is_empty() {
         return Ok(problems);
     }
@@ -248,7 +250,7 @@ pub(super) fn check_file(
         let excess = db.query_row(&count_excess(&counter, &rows), [], |row| row.get(0))?;
         problems.extend(wrong_count(excess, &what));
     }
-    for Derived { what, sql, derive } in DERIVED {
+    for DerivedColumn { what, sql, derive } in DERIVED {
         progress(what);
         let mut select = db.prepare(sql)?;
         let mut wrong = 0;
@@ -265,11 +267,12 @@ pub(super) fn check_file(
 pub(super) fn damaged_pages(db: &Connection, pragma: &str) -> rusqlite::Result<Vec<String>> {
     let mut check = db.prepare(pragma)?;
     let mut problems = Vec::new();
-    for found in check.query_map([], sqlite::read_row::<String>)? {
+    for row in check.query_map([], sqlite::read_row::<String>)? {
         // A row may have several lines, after a heading.
-        let found = found?;
-        let lines = found.lines();
-        let lines = lines.filter(|line| *line != "ok" && !line.starts_with("***"));
+        let text = row?;
+        let lines = text
+            .lines()
+            .filter(|line| *line != "ok" && !line.starts_with("***"));
         problems.extend(lines.map(|line| format!("damage: {line}")));
     }
     Ok(problems)
@@ -292,13 +295,13 @@ async fn check_server(
         problems.extend(problem(count, what));
     }
     // On SQLite, changes by other programs are not logged.
-    progress("what is not what its newest event says");
+    progress("rows that differ from their newest event");
     for (what, wrong) in [
         ("animals", unlogged::<Pet>(store, "pet").await?),
         ("orders", unlogged::<Order>(store, "order").await?),
         ("categories", unlogged::<Category>(store, "category").await?),
     ] {
-        let what = format!("{what} that are not what their newest event says");
+        let what = format!("{what} that differ from their newest event");
         problems.extend(problem(wrong, &what));
     }
     progress("objects of other programs");
@@ -309,7 +312,7 @@ async fn check_server(
         let excess = store.one(&count_excess(&counter, &rows)).await?;
         problems.extend(wrong_count(excess, &what));
     }
-    for Derived { what, sql, derive } in DERIVED {
+    for DerivedColumn { what, sql, derive } in DERIVED {
         progress(what);
         let mut wrong = 0;
         let compare = |(text, derived): (String, String)| {
@@ -334,7 +337,7 @@ async fn unlogged<T: Table + Serialize>(store: &Reader, resource: &str) -> Resul
         T::NAME
     );
     let mut wrong = 0;
-    let compare = |(event, stored): (Event, Joined<T, i64>)| {
+    let compare = |(event, stored): (Event, OuterJoin<T, i64>)| {
         let stored = stored
             .0
             .and_then(|stored| serde_json::to_value(stored).ok());

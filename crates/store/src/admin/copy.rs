@@ -93,8 +93,9 @@ pub async fn copy(
     }
     // The log starts after the copy. One with events would lack the copied rows.
     let events = target.query_one("SELECT count(*) FROM events", &[]).await?;
-    let (table, rows) = ("events", events.get(0));
+    let rows = events.get(0);
     if rows > 0 {
+        let table = "events";
         return Err(CopyError::NotEmpty { table, rows });
     }
     target
@@ -109,9 +110,10 @@ pub async fn copy(
     }
     let start = EventId::START.to_string();
     target.execute(SET_POSITION, &[&start]).await?;
-    match postgres::commit_confirmed(target, &warnings).await {
-        true => Ok(counts),
-        false => Err(CopyError::Unconfirmed),
+    if postgres::commit_confirmed(target, &warnings).await {
+        Ok(counts)
+    } else {
+        Err(CopyError::Unconfirmed)
     }
 }
 
@@ -122,8 +124,8 @@ async fn copy_table(
     mut progress: impl FnMut(u64),
 ) -> Result<u64, CopyError> {
     const PROGRESS_INTERVAL: u64 = 1000;
-    let mut names = source.prepare("SELECT name FROM pragma_table_info(?1)")?;
-    let names = names.query_map([table], |row| row.get(0))?;
+    let mut table_info = source.prepare("SELECT name FROM pragma_table_info(?1)")?;
+    let names = table_info.query_map([table], |row| row.get(0))?;
     let columns = names.collect::<Result<Vec<String>, _>>()?.join(", ");
     let select = format!("SELECT {columns} FROM {table} ORDER BY 1");
     let types: Vec<_> = target
@@ -141,16 +143,19 @@ async fn copy_table(
     let mut rows = select.query([])?;
     let mut count = 0;
     while let Some(row) = rows.next()? {
-        let values = types.iter().enumerate().map(|(column, r#type)| {
-            // A file has integers for both types.
-            let kind = if *r#type == Type::BOOL {
-                Kind::Bool
-            } else {
-                Kind::Int
-            };
-            row.value(column, kind).map(Value::into_owned)
-        });
-        let values = values.collect::<Result<Vec<_>, _>>()?;
+        let values = types
+            .iter()
+            .enumerate()
+            .map(|(column, r#type)| {
+                // A file has integers for both types.
+                let kind = if *r#type == Type::BOOL {
+                    Kind::Bool
+                } else {
+                    Kind::Int
+                };
+                row.value(column, kind).map(Value::into_owned)
+            })
+            .collect::<Result<Vec<_>, _>>()?;
         writer.as_mut().write_raw(values).await?;
         count += 1;
         if count % PROGRESS_INTERVAL == 0 {
@@ -169,8 +174,8 @@ async fn advance_sequence(
     target: &Transaction<'_>,
     table: &str,
 ) -> Result<(), CopyError> {
-    let last = "SELECT max(seq) FROM sqlite_sequence WHERE name = ?1";
-    let last: Option<i64> = source.query_row(last, [table], |row| row.get(0))?;
+    let select = "SELECT max(seq) FROM sqlite_sequence WHERE name = ?1";
+    let last: Option<i64> = source.query_row(select, [table], |row| row.get(0))?;
     if let Some(last) = last {
         let sequence = format!("pg_get_serial_sequence('{table}', 'id')");
         // An id that was set by hand may be higher.

@@ -16,14 +16,14 @@ use super::{
 
 /// A statement and its plan.
 #[derive(Debug)]
-pub struct Explained {
+pub struct StatementPlan {
     pub name: String,
     pub sql: String,
     pub plan: Vec<String>,
 }
 
 /// Explains every statement. The store must exist; it is not changed.
-pub async fn explain_statements(url: &DatabaseUrl) -> Result<Vec<Explained>, ReadError> {
+pub async fn explain_statements(url: &DatabaseUrl) -> Result<Vec<StatementPlan>, ReadError> {
     let mut explained = Vec::new();
     match url {
         DatabaseUrl::Sqlite(path) => {
@@ -48,20 +48,23 @@ pub async fn explain_statements(url: &DatabaseUrl) -> Result<Vec<Explained>, Rea
     Ok(explained)
 }
 
-fn explain_in_file(db: &Connection, sql: NamedSql) -> rusqlite::Result<Explained> {
+fn explain_in_file(db: &Connection, sql: NamedSql) -> rusqlite::Result<StatementPlan> {
     let mut explain = db.prepare(&format!("EXPLAIN QUERY PLAN {}", sql.text))?;
     let nulls = (0..explain.parameter_count()).map(|_| None::<i64>);
     let plan = explain.query_map(params_from_iter(nulls), |row| row.get("detail"))?;
-    Ok(Explained {
+    Ok(StatementPlan {
         plan: plan.collect::<Result<_, _>>()?,
         name: sql.name,
         sql: sql.text,
     })
 }
 
-async fn explain_on_server(client: &Client, sql: NamedSql) -> Result<Explained, ReadError> {
-    let types = sql.kinds.iter().map(|kind| type_of(*kind).name().into());
-    let types: Vec<String> = types.collect();
+async fn explain_on_server(client: &Client, sql: NamedSql) -> Result<StatementPlan, ReadError> {
+    let types: Vec<String> = sql
+        .kinds
+        .iter()
+        .map(|kind| type_of(*kind).name().into())
+        .collect();
     let nulls = vec!["NULL"; types.len()].join(", ");
     let parenthesized = |list: String| match list.as_str() {
         "" => String::new(),
@@ -78,7 +81,7 @@ async fn explain_on_server(client: &Client, sql: NamedSql) -> Result<Explained, 
         SimpleQueryMessage::Row(row) => row.get(0).map(String::from),
         _ => None,
     });
-    Ok(Explained {
+    Ok(StatementPlan {
         plan: plan.collect(),
         name: sql.name,
         sql: sql.text,

@@ -30,12 +30,12 @@ pub enum FileImportError {
 
 /// An import into a file that is not served, in one transaction. While the file is locked, no
 /// service can open it. Dropping it rolls the transaction back.
-pub struct FileImport(Box<sqlite::Exclusive>);
+pub struct FileImport(Box<sqlite::ExclusiveFile>);
 
 impl FileImport {
     /// Opens a file, and creates it if needed. Fails with [`OpenError::InUse`] if it is served.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        let file = sqlite::Exclusive::open(path)?;
+        let file = sqlite::ExclusiveFile::open(path)?;
         let begin = file.db().execute_batch("BEGIN IMMEDIATE");
         begin.map_err(OpenError::database(path))?;
         Ok(Self(Box::new(file)))

@@ -76,8 +76,8 @@ pub async fn inspect(url: &DatabaseUrl) -> Result<Inspection, ReadError> {
         }
         DatabaseUrl::Postgres(_) => {
             let store = Reader::open(url).await?;
-            let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
-            let now = store.one(now).await?;
+            let select = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
+            let now = store.one(select).await?;
             (store, Server::Postgres { now })
         }
     };

@@ -21,6 +21,6 @@ pub use export::{category_names, export_orders, export_pets};
 pub use import::{FileImport, FileImportError, find_import};
 pub use inspect::{Inspection, Server, inspect, list_keys};
 pub use reader::ReadError;
-pub use restore::{Restored, restore};
+pub use restore::{RestoreSummary, restore};
 
 pub(super) const STATEMENTS: [&[&Sql]; 2] = [export::ALL, inspect::ALL];

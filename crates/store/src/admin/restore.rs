@@ -49,7 +49,7 @@ pub enum RestoreError {
 
 /// The result of a restore.
 #[derive(Debug)]
-pub struct Restored {
+pub struct RestoreSummary {
     pub store: PathBuf,
     /// The name of the store that was there, if there was one.
     pub kept: Option<PathBuf>,
@@ -73,7 +73,7 @@ pub fn restore(
     backup: &Path,
     store: &Path,
     mut progress: impl FnMut(u64, u64),
-) -> Result<Restored, RestoreError> {
+) -> Result<RestoreSummary, RestoreError> {
     let store = ClosedStore::lock(store)?;
     let path = store.path.clone();
     if store.exists() && is_same_file(backup, &path) {
@@ -89,8 +89,8 @@ pub fn restore(
         cause,
     };
     // Unlike a store, a backup may be a link, to the newest of several for example.
-    let source = fs::canonicalize(backup);
-    let source = source.as_deref().unwrap_or(backup);
+    let canonical = fs::canonicalize(backup);
+    let source = canonical.as_deref().unwrap_or(backup);
     let copied = copy_and_check(source, &file, &mut progress);
     let (db, is_current) = copied.map_err(|error| match error {
         BackupError::Open(OpenError::Missing(_)) => RestoreError::NoBackup(backup.into()),
@@ -113,18 +113,20 @@ pub fn restore(
             objects: added.join(", "),
         });
     }
-    let content = is_current.then(|| content(&db)).transpose();
-    let content = content.map_err(unread)?;
+    let content = is_current
+        .then(|| content(&db))
+        .transpose()
+        .map_err(unread)?;
     db.close().map_err(|(_, cause)| unread(cause))?;
     give_to_owner(&file, &store)?;
-    Ok(Restored {
+    Ok(RestoreSummary {
         kept: store.replace(file).map_err(failed)?,
         store: path,
         content,
     })
 }
 
-/// Returns true if a file is shorter than its header says. SQLite reads the missing part of
+/// Returns true if a file is shorter than its header states. SQLite reads the missing part of
 /// the last page as zeros.
 fn is_short(backup: &Path, copy: &Connection) -> rusqlite::Result<bool> {
     let number = |pragma| copy.pragma_query_value(None, pragma, |row| row.get::<_, u32>(0));
@@ -143,7 +145,8 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 /// open it. The mode of the file gives the group no access; the group is kept if possible.
 fn give_to_owner(file: &AtomicFile, store: &ClosedStore) -> Result<(), RestoreError> {
     let given = || {
-        let (old, new) = (store.file().metadata()?, file.file().metadata()?);
+        let old = store.file().metadata()?;
+        let new = file.file().metadata()?;
         if old.uid() != new.uid() {
             return fchown(file.file(), Some(old.uid()), Some(old.gid()));
         }

@@ -29,8 +29,9 @@ use super::{
 };
 use domain::{event::EventType, pet::Pet};
 
-/// Creates pets, whose ids are drawn here, and logs their creation. It contains no business
-/// rule; it saves creates a round trip. `data` is the JSON of a pet after its id.
+/// Creates pets, with ids that the server draws, and logs their creation, in one statement: this
+/// saves creates the round trip that would draw the ids. It contains no business rule. `data` is
+/// the part of a pet's JSON after the id, which the caller does not know yet.
 pub(super) static CREATE_PETS: LazyLock<Sql> = LazyLock::new(|| {
     let columns = Pet::all_columns().split_off(1);
     let text = format!(
@@ -51,25 +52,28 @@ pub(super) static CREATE_PETS: LazyLock<Sql> = LazyLock::new(|| {
         now = now_micros(),
         created = EventType::PetCreated.as_str()
     );
-    let kinds = columns.iter().map(|column| column.kind);
-    let kinds = kinds.chain([Kind::Int, Kind::Text]).map(Kind::array);
+    let kinds = columns
+        .iter()
+        .map(|column| column.kind)
+        .chain([Kind::Int, Kind::Text])
+        .map(Kind::array);
     Sql::owned("create_pets", text, kinds)
 });
 
-/// A command that waits to be executed.
-pub(super) struct Queued {
+/// A command in the queue of a writer, and its attempts so far.
+pub(super) struct QueueEntry {
     pub(super) command: Box<dyn PendingCommand>,
-    /// The time at which one of its rows was first found locked.
+    /// The start of the first batch that found one of its rows locked.
     pub(super) locked_since: Option<Instant>,
-    /// The time at which a patient batch last waited for its rows in vain.
+    /// The time at which the patient writer last gave up waiting for its rows.
     pub(super) last_timeout: Option<Instant>,
-    /// True if its batch was committed without it, because another transaction has locked one
-    /// of its rows.
+    /// True if the last batch was committed without this command, because another transaction
+    /// has locked one of its rows.
     pub(super) is_deferred: bool,
 }
 
 /// Returns the rows and ids that commands need.
-pub(super) fn keys_of(batch: &[Queued]) -> Keys {
+pub(super) fn keys_of(batch: &[QueueEntry]) -> Keys {
     let mut keys = Keys::default();
     for queued in batch {
         queued.command.keys(&mut keys);
@@ -77,12 +81,12 @@ pub(super) fn keys_of(batch: &[Queued]) -> Keys {
     keys
 }
 
-/// Runs a batch and commits it. A patient batch first waits for the rows of its first command,
-/// and holds no others while it waits. Returns the number of commands that have changed what
-/// clients see.
+/// Runs a batch and commits it. A patient batch first waits for the rows of its first command, and
+/// locks the rows of the other commands only afterwards. Returns the number of commands that have
+/// changed what clients see.
 pub(super) async fn run(
     session: &Session<'_>,
-    batch: &mut [Queued],
+    batch: &mut [QueueEntry],
     is_patient: bool,
     fault: Option<Fault>,
 ) -> Result<usize, Failure> {
@@ -108,11 +112,11 @@ pub(super) async fn run(
     Ok(set.writes)
 }
 
-/// Runs commands that create pets and read nothing, in one round trip. They are decided twice:
-/// first with ids that stand for the order of the pets, to learn what to store, and then with
-/// the ids that the server has assigned.
-async fn create_pets(session: &Session<'_>, batch: &mut [Queued]) -> Result<usize, Failure> {
-    let decide = |batch: &mut [Queued], pets: Vec<i64>, is_stored| {
+/// Runs commands that create pets and read nothing, in one round trip. Each command is decided
+/// twice: first with a provisional id, to learn what to store, and after the commit with the id
+/// that the server has assigned, for its result.
+async fn create_pets(session: &Session<'_>, batch: &mut [QueueEntry]) -> Result<usize, Failure> {
+    let decide = |batch: &mut [QueueEntry], pets: Vec<i64>, is_stored| {
         let mut ids = NewIds::default();
         ids.0[Sequence::Pets as usize] = pets;
         let mut set = WorkingSet::new(Times::of_one_clock(Timestamp::now()));
@@ -137,12 +141,13 @@ async fn create_pets(session: &Session<'_>, batch: &mut [Queued]) -> Result<usiz
     let mut rows = session
         .commit(vec![Step::arrays(&CREATE_PETS, arrays)])
         .await?;
-    let ids = rows.pop().unwrap_or_default();
-    let ids = ids
+    let created = rows.pop().unwrap_or_default();
+    let ids: Vec<i64> = created
         .iter()
         .rev()
-        .map(|row| Record::from_row(row).map(|(id,)| id));
-    let ids: Vec<i64> = ids.collect::<Result<_, Error>>().unwrap_or_default();
+        .map(|row| Record::from_row(row).map(|(id,)| id))
+        .collect::<Result<_, Error>>()
+        .unwrap_or_default();
     if ids.len() != batch.len() {
         // An operator's trigger may have skipped rows. It is impossible to know which.
         return Err(Failure::Final(Error::OutcomeUnknown(Arc::new(

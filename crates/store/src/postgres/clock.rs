@@ -1,5 +1,5 @@
-//! The clock of the database server, as a replica knows it: replicas that plan deliveries
-//! for each other follow the same clock, whatever their own says.
+//! The clock of the database server, as a replica knows it. Replicas schedule deliveries for each
+//! other, so all of them follow this clock instead of their own.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -15,7 +15,8 @@ impl ServerClock {
     /// Compares the clocks. The server has read its own, in microseconds since the Unix
     /// epoch, after `sent` and before `received`.
     pub(super) fn observe(&self, sent: Timestamp, server: i64, received: Timestamp) {
-        let (sent, received) = (sent.as_microsecond(), received.as_microsecond());
+        let sent = sent.as_microsecond();
+        let received = received.as_microsecond();
         let nearest = server.clamp(sent, received.max(sent));
         let ahead = server.saturating_sub(nearest);
         self.ahead.store(ahead, Ordering::Relaxed);

@@ -32,8 +32,8 @@ type ServerConnection = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<
 
 /// The reason why the server ends a connection, once it has.
 ///
-/// A server that ends an idle session says so at once. The driver then ends the connection, and
-/// reports to later statements only that it is closed.
+/// A server that ends an idle session sends the reason immediately. The driver then ends the
+/// connection, and reports to later statements only that it is closed.
 #[derive(Debug)]
 pub(super) struct ConnectionEnd(watch::Receiver<Option<SqlState>>);
 

@@ -6,7 +6,7 @@ use super::{
     super::{
         WEBHOOK_LEASE,
         error::Error,
-        table::{Joined, Record},
+        table::{OuterJoin, Record},
     },
     Postgres, now_micros,
     pool::Parameters,
@@ -59,7 +59,7 @@ impl Postgres {
         let server = read_first(&rows)?;
         self.clock.observe(sent, server, Timestamp::now());
         let leased = rows.iter().filter_map(|row| {
-            let read = <(i64, Joined<LeasedWebhook, WebhookId>)>::from_row(row);
+            let read = <(i64, OuterJoin<LeasedWebhook, WebhookId>)>::from_row(row);
             read.map(|(_, leased)| leased.0).transpose()
         });
         leased.collect()

@@ -38,8 +38,7 @@ statements! {
                 "ARRAY(SELECT nextval('{}_id_seq') FROM generate_series(1, $1[{number}]))",
                 sequence.table()
             )
-        });
-        let ids = ids.collect::<Vec<_>>().join(", ");
+        }).collect::<Vec<_>>().join(", ");
         format!(
             "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
                     CASE WHEN is_called THEN last_value ELSE 0 END, {ids},
@@ -217,8 +216,11 @@ pub(super) async fn load(
         reads.claims(&keys.pets);
     }
     if !keys.category_names.is_empty() {
-        let names = keys.category_names.iter();
-        let names = names.map(|name| Value::text(name.as_str())).collect();
+        let names = keys
+            .category_names
+            .iter()
+            .map(|name| Value::text(name.as_str()))
+            .collect();
         let find = Step::arrays(&CATEGORIES_BY_NAME, vec![names]);
         reads.push(find, |rows, set| {
             for row in rows {
@@ -243,8 +245,8 @@ pub(super) async fn load(
     let before_draw = steps.len();
     steps.push(Step::arrays(&DRAW, vec![counts]));
     steps.append(&mut reads.steps);
-    let results = session.pipeline(steps).await.map_err(Failure::RolledBack)?;
-    let mut results = results.into_iter().skip(before_draw);
+    let all_results = session.pipeline(steps).await.map_err(Failure::RolledBack)?;
+    let mut results = all_results.into_iter().skip(before_draw);
     let drawn = results.next().unwrap_or_default();
     let (mut set, ids) = start_set(&drawn).map_err(Failure::Corrupt)?;
     reads.apply(results, &mut set)?;
@@ -267,10 +269,16 @@ async fn find_locked(
     let mut reads = find.reads;
     let tables = &set.tables;
     let ordered = tables.orders.iter().map(|order| order.pet_id);
-    let pets = ordered.chain(keys.pets.iter().copied());
-    let pets: Vec<_> = pets.filter(|id| !tables.pets.is_loaded(id)).collect();
-    let orders = keys.orders.iter().filter(|id| !tables.orders.is_loaded(id));
-    let orders: Vec<_> = orders.copied().collect();
+    let pets: Vec<_> = ordered
+        .chain(keys.pets.iter().copied())
+        .filter(|id| !tables.pets.is_loaded(id))
+        .collect();
+    let orders: Vec<_> = keys
+        .orders
+        .iter()
+        .filter(|id| !tables.orders.is_loaded(id))
+        .copied()
+        .collect();
     if !pets.is_empty() || !orders.is_empty() {
         let pets_and_orders = [owned_keys::<Pet>(&pets), owned_keys::<Order>(&orders)].concat();
         let select = Step::arrays(&LOCKED_PETS, pets_and_orders);
@@ -292,8 +300,10 @@ async fn find_locked(
     if reads.steps.is_empty() {
         return Ok(());
     }
-    let results = session.pipeline(mem::take(&mut reads.steps)).await;
-    let results = results.map_err(Failure::RolledBack)?;
+    let results = session
+        .pipeline(mem::take(&mut reads.steps))
+        .await
+        .map_err(Failure::RolledBack)?;
     reads.apply(results.into_iter(), set)
 }
 

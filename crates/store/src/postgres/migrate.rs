@@ -29,12 +29,15 @@ const ADVISORY_LOCK: i64 = 0x5045_5453;
 /// is too new.
 async fn missing_since(db: &impl GenericClient, url: &str) -> Result<Option<i64>, OpenError> {
     let sql = "SELECT version::bigint, min_compatible_version::bigint FROM schema_version";
-    let rows = db.query_typed(sql, &[]).await;
-    let rows = rows.map_err(OpenError::postgres(url))?;
+    let rows = db
+        .query_typed(sql, &[])
+        .await
+        .map_err(OpenError::postgres(url))?;
     let Some(row) = rows.first() else {
         return Ok(Some(0));
     };
-    let (found, min_compatible): (i64, i64) = (row.get(0), row.get(1));
+    let found: i64 = row.get(0);
+    let min_compatible: i64 = row.get(1);
     if min_compatible > VERSION {
         return Err(OpenError::Newer {
             database: url.into(),
@@ -50,8 +53,11 @@ pub(super) async fn outdated_version(client: &Client, url: &str) -> Result<Optio
     let failed = OpenError::postgres(url);
     // Nothing is prepared outside a transaction: a pooler may run each statement
     // in another session.
-    let encoding = client.query_typed("SHOW server_encoding", &[]).await;
-    let encoding: String = encoding.map_err(failed)?[0].get(0);
+    let encoding: String = client
+        .query_typed("SHOW server_encoding", &[])
+        .await
+        .map_err(failed)?[0]
+        .get(0);
     if encoding != "UTF8" {
         return Err(OpenError::Encoding {
             server: url.into(),
@@ -59,8 +65,8 @@ pub(super) async fn outdated_version(client: &Client, url: &str) -> Result<Optio
         });
     }
     // Checked first, so that an up-to-date schema needs no DDL privileges.
-    let exists = "SELECT to_regclass('schema_version') IS NOT NULL";
-    let exists = client.query_typed(exists, &[]).await.map_err(failed)?;
+    let select = "SELECT to_regclass('schema_version') IS NOT NULL";
+    let exists = client.query_typed(select, &[]).await.map_err(failed)?;
     if exists[0].get(0) {
         missing_since(client, url).await
     } else {

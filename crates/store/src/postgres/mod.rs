@@ -6,8 +6,8 @@ mod clock;
 mod connect;
 mod deliveries;
 pub(super) mod error;
+mod event_head;
 mod events;
-
 mod load;
 mod migrate;
 mod orders;
@@ -53,7 +53,7 @@ use domain::{
     clock::Settling,
     page::{Filter, ListQuery, Page},
 };
-use events::EventLog;
+use event_head::EventLog;
 use pool::Pool;
 use snapshot::SnapshotNumber;
 use writer::{MAX_PATIENT, WRITE_TIMEOUT, Writer};
@@ -105,7 +105,8 @@ pub(super) async fn open_connection(
 
 /// Opens one connection and changes nothing: fails if the schema is not up to date.
 pub(super) async fn open_connection_to_current(url: &PostgresUrl) -> Result<Client, OpenError> {
-    let (client, shown) = (connect(url).await?.1, url.to_string());
+    let client = connect(url).await?.1;
+    let shown = url.to_string();
     match migrate::outdated_version(&client, &shown).await? {
         None => Ok(client),
         Some(0) => Err(OpenError::Empty(shown)),
@@ -124,9 +125,9 @@ pub(super) async fn commit_confirmed(transaction: Transaction<'_>, warnings: &At
     transaction.commit().await.is_ok() && warnings.load(Ordering::Acquire) == before
 }
 
-type Connected = (Connector, Client, Arc<AtomicU64>);
+type NewConnection = (Connector, Client, Arc<AtomicU64>);
 
-async fn connect(url: &PostgresUrl) -> Result<Connected, OpenError> {
+async fn connect(url: &PostgresUrl) -> Result<NewConnection, OpenError> {
     let server = url.to_string();
     let connector = match Connector::new(url) {
         Ok(connector) => connector,
@@ -137,7 +138,7 @@ async fn connect(url: &PostgresUrl) -> Result<Connected, OpenError> {
     Ok((connector, client, warnings))
 }
 
-async fn prepare(url: &PostgresUrl, create: bool) -> Result<Connected, OpenError> {
+async fn prepare(url: &PostgresUrl, create: bool) -> Result<NewConnection, OpenError> {
     let shown = url.to_string();
     let (connector, mut client, warnings) = connect(url).await?;
     let migration = migrate::migrate(&mut client, &shown, create);
@@ -150,9 +151,12 @@ impl Postgres {
     pub(super) async fn open(url: &PostgresUrl, options: &Options) -> Result<Self, OpenError> {
         let (connector, client, _) = prepare(url, options.create).await?;
         let sent = Timestamp::now();
-        let rows = client.query_typed(IDENTITY.text(), &[]).await;
-        let rows = rows.map_err(OpenError::postgres(&url.to_string()))?;
-        let (mut source, clock) = (String::new(), ServerClock::default());
+        let rows = client
+            .query_typed(IDENTITY.text(), &[])
+            .await
+            .map_err(OpenError::postgres(&url.to_string()))?;
+        let mut source = String::new();
+        let clock = ServerClock::default();
         if let Some(row) = rows.first() {
             source = row.get(0);
             clock.observe(sent, row.get(1), Timestamp::now());
@@ -239,15 +243,15 @@ impl Postgres {
             ("bulk", &self.bulk),
             ("patient", &self.patient),
         ];
-        let pools = [
-            ("read", &self.reads),
-            ("version", &self.snapshot.pool),
-            ("background", &self.background),
-            ("event", &self.events.pool),
+        let own_pools = [
+            ("read", vec![&self.reads]),
+            ("version", vec![&self.snapshot.pool]),
+            ("background", vec![&self.background]),
+            ("event", vec![&self.events.pool]),
         ];
-        let pools = pools.map(|(name, pool)| (name, vec![pool])).into_iter();
-        let of_writers = writers.map(|(name, writer)| (name, writer.pools().collect()));
-        let pools = pools.chain(of_writers).map(|(name, pools)| PoolMetrics {
+        let writer_pools = writers.map(|(name, writer)| (name, writer.pools().collect()));
+        let all_pools = own_pools.into_iter().chain(writer_pools);
+        let pools = all_pools.map(|(name, pools)| PoolMetrics {
             name,
             connections: pools.iter().map(|pool| pool.connections()).sum(),
             statements_in_flight: pools.iter().map(|pool| pool.statements_in_flight()).sum(),
@@ -311,7 +315,8 @@ impl Postgres {
             let items = rows.iter().map(Record::from_row);
             return Ok(query.page(items.collect::<Result<_, _>>()?, None));
         }
-        let (mut items, mut last) = (Vec::new(), None);
+        let mut items = Vec::new();
+        let mut last = None;
         for row in &rows {
             let (item, is_match, is_last) = <(F::Item, _, _)>::from_row(row)?;
             if is_last {
@@ -344,7 +349,7 @@ statements! {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the server is read-only: a standby in recovery, or set so")]
+#[error("the server is read-only: it is a standby in recovery, or was set to read-only")]
 struct ReadOnly;
 
 impl Row for tokio_postgres::Row {
@@ -379,14 +384,17 @@ pub(super) fn statements() -> impl Iterator<Item = NamedSql> {
     let fixed = [
         ALL,
         deliveries::ALL,
+        event_head::ALL,
         events::ALL,
         load::ALL,
         orders::ALL,
         pets::ALL,
         purge::ALL,
         snapshot::ALL,
-    ];
-    let fixed = fixed.into_iter().flatten().map(|sql| NamedSql::of(sql));
+    ]
+    .into_iter()
+    .flatten()
+    .map(|sql| NamedSql::of(sql));
     fixed
         .chain([NamedSql::of(&batch::CREATE_PETS)])
         .chain(table_statements::<table_sql::TableSql>())

@@ -188,8 +188,11 @@ impl Pool {
         if let Some(connection) = slot.open_connection() {
             return Ok(connection);
         }
-        let opened = Connection::open(&self.connector, self.runs_batches).await;
-        let opened = Arc::new(opened.map_err(|error| Error::Unavailable(Arc::new(error)))?);
+        let opened = Arc::new(
+            Connection::open(&self.connector, self.runs_batches)
+                .await
+                .map_err(|error| Error::Unavailable(Arc::new(error)))?,
+        );
         *slot.connection.lock().expect(LOCK) = Some(opened.clone());
         Ok(opened)
     }
@@ -224,7 +227,8 @@ impl Pool {
     /// cancel the statement, so that it releases its locks.
     pub(super) fn abandon(&self, slot: usize, connection: &Arc<Connection>) {
         self.discard(slot, connection);
-        let (connector, token) = (self.connector.clone(), connection.client.cancel_token());
+        let connector = self.connector.clone();
+        let token = connection.client.cancel_token();
         tokio::spawn(async move {
             // If this fails too, statement_timeout ends the statement.
             let _ = timeout(CANCEL_TIMEOUT, connector.cancel(token)).await;
@@ -248,8 +252,8 @@ impl Connection {
                 .chain(batch_settings)
                 .map(|setting| format!("SET {setting}"))
                 .collect();
-            let settings = settings.join("; ");
-            timeout(SESSION_SETUP_TIMEOUT, client.batch_execute(&settings)).await??;
+            let setup = settings.join("; ");
+            timeout(SESSION_SETUP_TIMEOUT, client.batch_execute(&setup)).await??;
         } else {
             timeout(SESSION_SETUP_TIMEOUT, require_warnings(&client)).await??;
         }
@@ -277,8 +281,10 @@ impl Connection {
         match self.prepare(sql).await? {
             Some(statement) => self.client.query(&statement, parameters).await,
             None if sql.text() == "BEGIN" => {
-                let settings = BATCH_SETTINGS.iter().map(|it| format!("; SET LOCAL {it}"));
-                let settings = settings.collect::<String>();
+                let settings = BATCH_SETTINGS
+                    .iter()
+                    .map(|it| format!("; SET LOCAL {it}"))
+                    .collect::<String>();
                 let begin = format!("BEGIN ISOLATION LEVEL READ COMMITTED{settings}");
                 self.client.batch_execute(&begin).await?;
                 Ok(Vec::new())

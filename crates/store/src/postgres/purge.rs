@@ -1,4 +1,4 @@
-//! Deleting rows for their age on PostgreSQL.
+//! Purges rows by age on PostgreSQL.
 
 use jiff::SignedDuration;
 

@@ -20,7 +20,7 @@ statements! {
 
 /// Numbers the snapshots of the server in the order in which they were seen.
 ///
-/// A snapshot says which transactions are visible: those below its upper bound, without
+/// A snapshot determines which transactions are visible: those below its upper bound, without
 /// those that it lists as in progress. Equal snapshots therefore see the same rows. A
 /// commit is part of every snapshot that is taken after it was acknowledged, and a
 /// transaction that only reads changes none. What was read after a snapshot was taken is

@@ -49,8 +49,11 @@ impl TableSql {
         };
         let equal = |column: &Column| format!("{table}.{0} = new.{0}", column.name);
         let same_key = key.iter().map(equal).collect::<Vec<_>>().join(" AND ");
-        let set = values.iter().map(|it| format!("{0} = new.{0}", it.name));
-        let set = set.collect::<Vec<_>>().join(", ");
+        let set = values
+            .iter()
+            .map(|it| format!("{0} = new.{0}", it.name))
+            .collect::<Vec<_>>()
+            .join(", ");
         let has_key = match key {
             [id] => format!("{} = ANY($1)", id.name),
             _ => format!(

@@ -115,8 +115,11 @@ impl FromStr for PostgresUrl {
         let after_user = text.find('@').unwrap_or(0);
         let query_at = text[after_user..].find('?').map(|n| after_user + n);
         let (base, query) = query_at.map_or((text, ""), |n| (&text[..n], &text[n + 1..]));
-        let (mut sslmode, mut sslrootcert, mut prepares_statements) = (None, None, true);
-        let (mut names, mut kept) = (HashSet::new(), Vec::new());
+        let mut sslmode = None;
+        let mut sslrootcert = None;
+        let mut prepares_statements = true;
+        let mut names = HashSet::new();
+        let mut kept = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let [name, value] =
@@ -152,13 +155,13 @@ impl FromStr for PostgresUrl {
         if sslrootcert.is_some() && !verify_certificate {
             return Err(invalid("sslrootcert requires sslmode=verify-full".into()));
         }
-        let sslmode = if verify_certificate {
+        let driver_sslmode = if verify_certificate {
             "require"
         } else {
             sslmode.as_deref().unwrap_or("prefer")
         };
-        let sslmode = format!("sslmode={sslmode}");
-        kept.push(&sslmode);
+        let parameter = format!("sslmode={driver_sslmode}");
+        kept.push(&parameter);
         let parse = |url: &str| {
             url.parse::<Config>().map_err(|e| {
                 let reason = e.source().map_or(e.to_string(), <dyn Error>::to_string);

@@ -31,11 +31,11 @@ pub(super) struct Watermark {
     /// Every number up to this one is stable.
     pub(super) stable: i64,
     /// Numbers that wait for transactions, in ascending order.
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingNumber>,
 }
 
 #[derive(Debug)]
-struct Pending {
+struct PendingNumber {
     last: i64,
     since: Instant,
     holders: Holders,
@@ -60,13 +60,13 @@ impl Watermark {
 
     /// Step 2.
     pub(super) fn finish(&mut self, holders: &Holders, now: Instant) {
-        for Pending { holders: left, .. } in &mut self.pending {
+        for PendingNumber { holders: left, .. } in &mut self.pending {
             left.retain(|holder, _| holders.contains_key(holder));
         }
         let newest = self.pending.back();
         let is_new = newest.is_none_or(|newest| newest.last < self.last);
         if is_new && self.last > self.stable && self.pending.len() < MAX_PENDING {
-            self.pending.push_back(Pending {
+            self.pending.push_back(PendingNumber {
                 last: self.last,
                 since: now,
                 holders: holders.clone(),

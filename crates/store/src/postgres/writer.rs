@@ -27,31 +27,32 @@ use super::{
         metrics::CommitMetrics,
         queue::StoreClosed,
     },
-    batch::{self, Queued},
+    batch::{self, QueueEntry},
     pool::Pool,
     session::{Failure, Session},
 };
 
 /// The maximum number of commands in a transaction.
 const MAX_BATCH_SIZE: usize = 1024;
-/// The maximum wait for a command: longer than a transaction, as it may wait for the one before.
+/// The maximum time that a caller waits for a command. It is longer than a transaction may take,
+/// because the command may have to wait for the transaction before its own.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(25);
 /// The time that closing the store waits for queued commands.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The time that a command waits for a locked row.
+/// The time after which a command fails because one of its rows is still locked.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
-/// The time after which a command no longer retries to lock its rows, but waits for them in
-/// the queue of the server: a retry might never succeed for a row that is always locked.
+/// The time after which a command no longer retries, but waits for its rows in the lock queue of
+/// the server. Retries starve on a row that others lock again and again.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// The maximum number of commands that wait in this way at a time.
+/// The maximum number of commands that wait in the lock queue at a time.
 pub(super) const MAX_PATIENT: usize = 32;
-/// The pause before a command tries again to lock its rows: a replica that competes for them
-/// commits within milliseconds.
+/// The bounds of the pause before a command tries again to lock its rows. A replica that competes
+/// for them commits within milliseconds.
 const MIN_LOCK_DELAY: Duration = Duration::from_millis(1);
 const MAX_LOCK_DELAY: Duration = Duration::from_millis(20);
 
-/// The number of times that a batch is run before it is divided.
+/// The number of times that a batch is run before its halves are run instead.
 const MAX_ATTEMPTS: usize = 3;
 /// The number of times that a single command is run.
 const MAX_COMMAND_ATTEMPTS: usize = 20;
@@ -59,17 +60,21 @@ const MAX_COMMAND_ATTEMPTS: usize = 20;
 /// A queue of commands, and the tasks that execute them.
 #[derive(Debug)]
 pub(super) struct Writer {
+    /// One pool of one connection for each task.
     pools: Vec<Arc<Pool>>,
-    /// `None` once the store is closed.
-    queue: RwLock<Option<Sender<Queued>>>,
+    /// The sending side of the queue, or `None` once the store is closed. Dropping it lets the
+    /// tasks end when the queue is empty.
+    queue: RwLock<Option<Sender<QueueEntry>>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
 impl Writer {
-    /// Starts a task for each pool, which must have one connection: then a warning of the
-    /// server can be attributed to its transaction. While the server waits for its disk, the
-    /// next batch is gathered and sent on another one. The commands that starve are passed on
-    /// to `patient`; without it, the writer itself waits for rows.
+    /// Starts a task for each pool. A pool must have one connection, so that a warning of the
+    /// server can be attributed to a transaction. With several tasks, one gathers and sends the
+    /// next batch while the server still flushes the commit of another.
+    ///
+    /// Commands that starve are passed on to the writer `patient`. The writer without one is the
+    /// patient writer itself: its batches wait for locked rows.
     pub(super) fn start(
         pools: Vec<Pool>,
         capacity: usize,
@@ -123,7 +128,7 @@ impl Writer {
     pub(super) fn enqueue(&self, command: Box<dyn PendingCommand>) -> Result<(), Error> {
         let closed = || Error::Unavailable(Arc::new(StoreClosed));
         let queue = self.queue.read().expect(LOCK);
-        let queued = Queued {
+        let queued = QueueEntry {
             command,
             locked_since: None,
             last_timeout: None,
@@ -150,17 +155,21 @@ impl Writer {
 
 const LOCK: &str = "no task panics while holding the lock";
 
-/// One of the tasks that execute queued commands, with its own connection.
+/// One of the tasks that execute queued commands.
 struct Worker {
+    /// The connection of this task.
     pool: Arc<Pool>,
-    queued: Arc<Mutex<Receiver<Queued>>>,
-    /// The queue of the worker that waits for locked rows; `None` if this is the one.
-    patient: Option<Sender<Queued>>,
+    /// The receiving side of the queue, which the tasks of a writer share. A task holds the lock
+    /// while it waits for a command and takes what is queued.
+    queued: Arc<Mutex<Receiver<QueueEntry>>>,
+    /// The queue of the patient writer, or `None` if this is its task.
+    patient: Option<Sender<QueueEntry>>,
     commits: Arc<CommitMetrics>,
-    /// Notified after every commit.
+    /// Notified after every commit, so that the event log is polled.
     committed: Arc<Notify>,
-    /// Commands that wait for a locked row, with the time of their next attempt.
-    deferred: Vec<(Instant, Queued)>,
+    /// Commands that found a row locked, each with the time of its next attempt.
+    deferred: Vec<(Instant, QueueEntry)>,
+    /// A fault to inject, in tests.
     fault: Option<Fault>,
 }
 
@@ -172,8 +181,9 @@ impl Worker {
         }
     }
 
-    /// Returns the commands that are queued, and the deferred ones that are due.
-    async fn next_batch(&mut self) -> Option<Vec<Queued>> {
+    /// Waits for the next batch: the commands that are queued, and the deferred ones that are due.
+    /// Returns `None` once the queue is closed and no command is left.
+    async fn next_batch(&mut self) -> Option<Vec<QueueEntry>> {
         let receive = async {
             let mut received = Vec::new();
             let mut queued = self.queued.lock().await;
@@ -191,11 +201,12 @@ impl Worker {
         let now = Instant::now();
         let due = self
             .deferred
-            .extract_if(.., |(retry_at, _)| *retry_at <= now);
-        let due = due.map(|(_, queued)| queued);
+            .extract_if(.., |(retry_at, _)| *retry_at <= now)
+            .map(|(_, queued)| queued);
         let mut batch: Vec<_> = due.chain(received).collect();
         if self.patient.is_none() {
-            // Commands take turns in waiting for their rows.
+            // The batch waits for the rows of its first command, so commands take turns: the one
+            // whose last wait is longest ago comes first.
             batch.sort_by_key(|queued| queued.last_timeout.or(queued.locked_since));
         }
         Some(batch)
@@ -203,7 +214,7 @@ impl Worker {
 
     /// Executes a batch. If the server rejects it, its halves are run again, down to the
     /// command at fault.
-    async fn execute(&mut self, batch: Vec<Queued>) {
+    async fn execute(&mut self, batch: Vec<QueueEntry>) {
         let mut batches = vec![batch];
         while let Some(mut batch) = batches.pop() {
             if batch.is_empty() {
@@ -249,7 +260,7 @@ impl Worker {
     }
 
     /// Runs a batch until it is committed, or has failed for good.
-    async fn run_batch(&mut self, batch: &mut [Queued]) -> Result<(), Failure> {
+    async fn run_batch(&mut self, batch: &mut [QueueEntry]) -> Result<(), Failure> {
         let started = std::time::Instant::now();
         let mut attempts = if batch.len() == 1 {
             MAX_COMMAND_ATTEMPTS
@@ -268,7 +279,8 @@ impl Worker {
                     self.committed.notify_one();
                     return Ok(());
                 }
-                // The row of another transaction is visible now, or the session is a new one.
+                // The next attempt sees the row of the conflicting transaction, or has a new
+                // session.
                 Err(Failure::RolledBack(error))
                     if (error.is_conflict() || error.is_transient()) && attempts > 0 => {}
                 Err(failure) => return Err(failure),
@@ -276,10 +288,10 @@ impl Worker {
         }
     }
 
-    /// Defers the first command of a patient batch, which has waited for its rows in vain, and
-    /// those that need one of the same rows, even if they arrived during the wait. Returns the
-    /// others.
-    async fn defer_blocked(&mut self, batch: Vec<Queued>, started: Instant) -> Vec<Queued> {
+    /// Defers the first command of a patient batch after its wait for rows has timed out, together
+    /// with all commands that need one of these rows, including those that were queued during the
+    /// wait. Returns the other commands.
+    async fn defer_blocked(&mut self, batch: Vec<QueueEntry>, started: Instant) -> Vec<QueueEntry> {
         let mut received = Vec::new();
         while let Ok(queued) = self.queued.lock().await.try_recv() {
             received.push(queued);
@@ -298,8 +310,10 @@ impl Worker {
         others
     }
 
-    /// Schedules another attempt, unless a row has been locked for too long.
-    fn defer(&mut self, queued: Queued, started: Instant) {
+    /// Schedules another attempt of a command that found a row locked, or passes it on to the
+    /// patient writer. Fails the command if the row has been locked for too long, or too many
+    /// commands are deferred. `started` is the time at which its batch was started.
+    fn defer(&mut self, queued: QueueEntry, started: Instant) {
         let Some(mut queued) = in_time(queued, started) else {
             return;
         };
@@ -323,15 +337,15 @@ impl Worker {
     }
 }
 
-/// Divides a batch. The first half comes last, to be taken from a stack first.
-fn halves(mut batch: Vec<Queued>) -> [Vec<Queued>; 2] {
+/// Divides a batch for a stack: the second half, and then the first, which is popped first.
+fn halves(mut batch: Vec<QueueEntry>) -> [Vec<QueueEntry>; 2] {
     let second = batch.split_off(batch.len() / 2);
     [second, batch]
 }
 
-/// Returns a command that found a row locked, unless the row has been locked for too long. Its
-/// batch was started at `started`.
-fn in_time(mut queued: Queued, started: Instant) -> Option<Queued> {
+/// Returns a command that found a row locked, or fails it if the row has been locked for too long.
+/// `started` is the time at which its batch was started.
+fn in_time(mut queued: QueueEntry, started: Instant) -> Option<QueueEntry> {
     let since = *queued.locked_since.get_or_insert(started);
     if since.elapsed() < LOCK_TIMEOUT {
         return Some(queued);

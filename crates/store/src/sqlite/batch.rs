@@ -62,12 +62,18 @@ impl TableSql {
         static ALL: Memo<(&str, u64), String> = Memo::new();
         ALL.get(&(T::NAME, changed), || {
             let mut key = assignments::<T>();
-            let values = key.split_off(T::KEY_COLUMNS).into_iter();
-            let values = (T::KEY_COLUMNS..).zip(values);
-            let values = values.filter(|(column, _)| changed >> column & 1 == 1);
-            let values: Vec<_> = values.map(|(_, assignment)| assignment).collect();
-            let (table, values, key) = (T::NAME, values.join(", "), key.join(" AND "));
-            format!("UPDATE OR ROLLBACK {table} SET {values} WHERE {key}")
+            let others = key.split_off(T::KEY_COLUMNS);
+            let set: Vec<_> = (T::KEY_COLUMNS..)
+                .zip(others)
+                .filter(|(column, _)| changed >> column & 1 == 1)
+                .map(|(_, assignment)| assignment)
+                .collect();
+            format!(
+                "UPDATE OR ROLLBACK {} SET {} WHERE {}",
+                T::NAME,
+                set.join(", "),
+                key.join(" AND ")
+            )
         })
     }
 
@@ -75,12 +81,14 @@ impl TableSql {
         let all = T::all_columns();
         let insert = |columns: &[Column]| {
             let parameters = vec!["?"; columns.len()].join(", ");
-            let (table, columns) = (T::NAME, names(columns));
+            let table = T::NAME;
+            let columns = names(columns);
             // OR ROLLBACK saves the copies of pages that would undo this statement alone. If a
             // constraint fails, the batch is undone, and its halves run again.
             format!("INSERT OR ROLLBACK INTO {table} ({columns}) VALUES ({parameters})")
         };
-        let (table, key) = (T::NAME, assignments::<T>()[..T::KEY_COLUMNS].join(" AND "));
+        let table = T::NAME;
+        let key = assignments::<T>()[..T::KEY_COLUMNS].join(" AND ");
         Self {
             get: format!("SELECT {} FROM {table} WHERE {key}", columns::<T>()),
             insert: insert(&all),
@@ -161,8 +169,8 @@ fn load(db: &Connection, keys: &Keys, set: &mut WorkingSet) -> rusqlite::Result<
     let ordered: Vec<PetId> = set.tables.orders.iter().map(|order| order.pet_id).collect();
     load_rows(db, &ordered, &mut set.tables.pets)?;
     for id in &keys.pets {
-        let claim = query_one(db, CLAIM.text(), [id.get()], read_row::<(OrderStatus,)>)?;
-        let claim = claim.and_then(|(status,)| status.claim());
+        let claim = query_one(db, CLAIM.text(), [id.get()], read_row::<(OrderStatus,)>)?
+            .and_then(|(status,)| status.claim());
         set.claims.extend(claim.map(|claim| (*id, claim)));
     }
     for name in &keys.category_names {
@@ -272,8 +280,9 @@ fn update<T: Keyed>(db: &Connection, stored: &T, row: &T) -> rusqlite::Result<()
     let mut after = Vec::new();
     row.write_all(&mut |value| after.push(value));
     let columns = before.iter().zip(&after).enumerate();
-    let changed = columns.filter(|(_, (before, after))| before != after);
-    let changed = changed.fold(0, |columns, (column, _)| columns | 1 << column);
+    let changed = columns
+        .filter(|(_, (before, after))| before != after)
+        .fold(0, |columns, (column, _)| columns | 1 << column);
     // The rows may differ in what is not stored, such as nanoseconds.
     if changed == 0 {
         return Ok(());
@@ -294,7 +303,8 @@ fn insert<'a, T: Keyed>(
     mut next_id: Option<i64>,
 ) -> rusqlite::Result<()> {
     let sql = TableSql::of::<T>();
-    let (mut insert, mut append) = (None, None);
+    let mut insert = None;
+    let mut append = None;
     for row in rows {
         let is_next = next_id.is_some_and(|next| has_id(row, next));
         let (text, statement, skipped) = match &sql.append {

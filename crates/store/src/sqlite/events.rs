@@ -34,8 +34,7 @@ statements! {
         columns::<EventRow>()
     );
     GET(Int) = format!("SELECT {} FROM events WHERE sequence = $1", columns::<EventRow>());
-    /// The last of the oldest events that are to be purged: those before the first that must
-    /// be kept.
+    /// The last event to purge: the one before the first that must be kept.
     PURGEABLE(Int, Int, Int) = "WITH newest AS (SELECT max(sequence) AS sequence FROM events),
          oldest AS (
              SELECT sequence, at FROM events WHERE sequence < (SELECT sequence FROM newest)
@@ -81,8 +80,8 @@ impl Sqlite {
                 Sort::Desc => &READ_DESC,
             };
             let mut select = snapshot.prepare_cached(sql.text())?;
-            let events = select.query_map(params![start, limit], read_row::<Event>)?;
-            let mut events: Vec<_> = events.collect::<Result<_, _>>()?;
+            let rows = select.query_map(params![start, limit], read_row::<Event>)?;
+            let mut events: Vec<_> = rows.collect::<Result<_, _>>()?;
             let Some(id) = after else {
                 return Ok(Ok(events));
             };

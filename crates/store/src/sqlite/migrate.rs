@@ -74,8 +74,9 @@ pub(super) fn migrate(path: &Path) -> Result<(), OpenError> {
     };
     // Read-only first, so that another program's WAL is left untouched. That is
     // impossible where a crash left a hot journal to be rolled back.
-    let identity = connect_read_only(path).and_then(|db| Identity::read(&db));
-    let identity = identity.or_else(|_| Identity::read(&open()?));
+    let identity = connect_read_only(path)
+        .and_then(|db| Identity::read(&db))
+        .or_else(|_| Identity::read(&open()?));
     let seen = match identity.map_err(failed)?.classify(path)? {
         SchemaState::Current => return Ok(()),
         SchemaState::Empty => 0,

@@ -43,7 +43,7 @@ use super::{
     metrics::{EventMetrics, QueueMetrics, StoreMetrics},
     sql::Sql,
     statements::{NamedSql, table_statements},
-    table::{Corrupt, Kind, Record, Row, Value},
+    table::{CorruptValue, Kind, Record, Row, Value},
 };
 use batch::TableSql;
 use clock::StoreClock;
@@ -63,8 +63,8 @@ pub(super) use connect::{FLAGS, distrust_schema};
 pub(super) use migrate::in_memory;
 pub(super) use migrate::{added_objects, expected_schema, schema};
 pub(super) use open::{
-    Exclusive, ReadOnly, canonical_path, open_current, open_exclusive_read_only, open_if_created,
-    open_read_only,
+    ExclusiveFile, ReadOnly, canonical_path, open_current, open_exclusive_read_only,
+    open_if_created, open_read_only,
 };
 pub(super) use recovery::{is_open, wal_path};
 pub(super) use replace::{ClosedStore, is_damage};
@@ -111,10 +111,10 @@ impl Sqlite {
         let clock = StoreClock::new(Clock::steady(), last_open, options.settling, last_order);
         let health = Arc::default();
         let readers = Readers::start(&path, reader_count(options.role), &health).map_err(failed)?;
-        let times = clock.clone();
-        let times = move || times.times();
-        let writer = Writer::start(opened, &path, readers.clone(), &health, options, times);
-        let writer = writer.map_err(failed)?;
+        let writer_clock = clock.clone();
+        let times = move || writer_clock.times();
+        let writer = Writer::start(opened, &path, readers.clone(), &health, options, times)
+            .map_err(failed)?;
         Ok(Self {
             path,
             writer,
@@ -227,7 +227,8 @@ fn list<F: Filter<Item: Record>>(
 ) -> rusqlite::Result<Page<F::Item>> {
     let mut statement = db.prepare_cached(&select.sql)?;
     let mut rows = statement.query(params_from_iter(&select.parameters))?;
-    let (mut items, mut examined) = (Vec::new(), 0);
+    let mut items = Vec::new();
+    let mut examined = 0;
     while items.len() <= usize::from(query.limit.get())
         && let Some(row) = rows.next()?
     {
@@ -259,7 +260,7 @@ impl Row for rusqlite::Row<'_> {
             ValueRef::Integer(int) => Value::Int(int),
             text @ ValueRef::Text(_) => Value::text(text.as_str()?),
             ValueRef::Blob(bytes) => Value::Bytes(bytes.into()),
-            ValueRef::Real(_) => return Err(Self::corrupt(column, Corrupt)),
+            ValueRef::Real(_) => return Err(Self::corrupt(column, CorruptValue)),
         })
     }
 

@@ -18,7 +18,7 @@ use super::{
     connect::{BUSY_TIMEOUT, connect_read_only},
     files::identity,
     migrate::{Identity, SCHEMA_VERSION, SchemaState, migrate, schema_state},
-    recovery::{Opened, is_open, open_recovered, wal_path},
+    recovery::{WritableConnection, is_open, open_recovered, wal_path},
     regular_file::{open_regular, reject_irregular},
 };
 use system::atomic_file::{resolve_folder, side_file};
@@ -148,12 +148,12 @@ pub(crate) fn open_exclusive_read_only(
 
 /// A file that is not being served, open for writing. While it is locked, no service can
 /// open it.
-pub(crate) struct Exclusive {
-    opened: Opened,
+pub(crate) struct ExclusiveFile {
+    opened: WritableConnection,
     _lock: Option<ServiceLock>,
 }
 
-impl Exclusive {
+impl ExclusiveFile {
     /// Opens a file, and creates it if needed.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let (_, opened, _lock) = open(path, &Options::new(Role::Service))?;
@@ -176,7 +176,7 @@ impl Exclusive {
 pub(super) fn open(
     path: &Path,
     options: &Options,
-) -> Result<(PathBuf, Opened, Option<ServiceLock>), OpenError> {
+) -> Result<(PathBuf, WritableConnection, Option<ServiceLock>), OpenError> {
     let (path, lock) = prepare(path, options)?;
     let opened = open_recovered(&path, options.role)?;
     // Rejects a newer schema, now that the WAL is visible.

@@ -21,7 +21,8 @@ impl Sqlite {
             certain,
             last_earlier_order,
         } = self.clock.times();
-        let (now, certain) = (now.as_microsecond(), certain.as_microsecond());
+        let now = now.as_microsecond();
+        let certain = certain.as_microsecond();
         let parameters = [now, last_earlier_order, certain, limit].map(Value::Int);
         self.query(&EXPIRED, parameters.into()).await
     }

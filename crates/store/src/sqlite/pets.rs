@@ -90,8 +90,8 @@ mod tests {
             ("&name=re&status=sold", by_name),
         ] {
             for sort in ["asc", "desc"] {
-                let query = format!("sort={sort}{filters}");
-                let mut query = ListQuery::<PetFilter>::parse(&query).unwrap();
+                let text = format!("sort={sort}{filters}");
+                let mut query = ListQuery::<PetFilter>::parse(&text).unwrap();
                 let first = plan(&db, &query);
                 assert!(first.len() == 1 && !first[0].contains("TEMP"), "{first:?}");
                 query.after = Some(Position {

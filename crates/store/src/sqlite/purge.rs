@@ -1,4 +1,4 @@
-//! Deleting rows for their age on SQLite.
+//! Purges rows by age on SQLite.
 
 use jiff::SignedDuration;
 

@@ -39,14 +39,14 @@ use system::atomic_file::{side_file, sync_folder};
 const CONNECTION_LOCK: u64 = 128;
 
 /// A connection for writing.
-pub(crate) struct Opened {
-    pub(crate) db: Connection,
+pub(super) struct WritableConnection {
+    pub(super) db: Connection,
     pub(super) index: WalIndex,
     /// The WAL, which can be read even if it was deleted.
     wal: File,
 }
 
-impl Opened {
+impl WritableConnection {
     /// Writes a WAL that was deleted to its path again, where the next connection recovers it.
     /// No other process may use the index; one that opens the file during the copy cannot write.
     pub(super) fn save_deleted_wal(&self, path: &Path) -> Result<(), OpenError> {
@@ -80,7 +80,7 @@ impl Opened {
     /// Checkpoints if the WAL index is new, and closes the connection. The last
     /// connection to close deletes a WAL that was copied completely; otherwise the
     /// WAL stays for the next process.
-    pub(crate) fn checkpoint_and_close(self) {
+    pub(super) fn checkpoint_and_close(self) {
         if self.index.is_new && checkpoint(&self.db).is_ok_and(|complete| complete) {
             let option = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
             let _ = self.db.set_db_config(option, false);
@@ -90,7 +90,7 @@ impl Opened {
 
 /// Opens a file that `open::prepare` has checked. This process must have no other
 /// connection to it.
-pub(super) fn open_recovered(path: &Path, role: Role) -> Result<Opened, OpenError> {
+pub(super) fn open_recovered(path: &Path, role: Role) -> Result<WritableConnection, OpenError> {
     let database_error = OpenError::database(path);
     let index_path = index_path(path);
     let is_new = !is_open(path);
@@ -117,19 +117,19 @@ pub(super) fn open_recovered(path: &Path, role: Role) -> Result<Opened, OpenErro
     db.execute_batch("ROLLBACK").map_err(database_error)?;
     // The name of a new WAL must be durable, and SQLite ignores that this fsync failed.
     sync_folder(path).map_err(OpenError::file(path.parent().unwrap_or(path)))?;
-    let file = open_regular(&index_path, File::options().read(true));
-    let file = file.map_err(OpenError::file(&index_path))?;
+    let file = open_regular(&index_path, File::options().read(true))
+        .map_err(OpenError::file(&index_path))?;
     let index = WalIndex { is_new, file };
-    Ok(Opened { db, index, wal })
+    Ok(WritableConnection { db, index, wal })
 }
 
 /// The WAL index of a connection.
-pub(crate) struct WalIndex {
+pub(super) struct WalIndex {
     /// True if the index was built when the connection was opened. If another process had the
     /// file open, it was not, and a checkpoint must not trust it.
     pub(super) is_new: bool,
     /// Dropped after all connections of this process, as the order of fields in
-    /// [`Opened`] ensures for its own: closing any descriptor of a file drops all
+    /// [`WritableConnection`] ensures for its own: closing any descriptor of a file drops all
     /// POSIX locks of the process on it.
     file: File,
 }

@@ -34,7 +34,7 @@ const FILES: [&str; 3] = ["", JOURNALS[0], JOURNALS[1]];
 #[derive(Debug)]
 pub(crate) struct ClosedStore {
     pub(crate) path: PathBuf,
-    found: Found,
+    target: TargetState,
     lock: ServiceLock,
     /// The empty file that takes the place of a missing store.
     _placeholder: Option<Placeholder>,
@@ -46,29 +46,29 @@ impl ClosedStore {
     pub(crate) fn lock(path: &Path) -> Result<Self, OpenError> {
         let failed = OpenError::file(path);
         let path = canonical_path(path)?;
-        let mut found = Found::at(&path).map_err(failed)?;
-        if found == Found::AnotherProgram {
+        let mut target = TargetState::at(&path).map_err(failed)?;
+        if target == TargetState::AnotherProgram {
             return Err(OpenError::NotAPetstore(path));
         }
         let lock = match lock(&path, true).map_err(failed)? {
             Some(lock) if !is_open(&path) => lock,
             _ => return Err(OpenError::InUse(path)),
         };
-        if found == Found::Nothing && lock.file.metadata().map_err(failed)?.len() > 0 {
-            // Another process has created the file in between.
-            found = Found::at(&path).map_err(failed)?;
+        if target == TargetState::Nothing && lock.file.metadata().map_err(failed)?.len() > 0 {
+            // Another process has created the file since the first look.
+            target = TargetState::at(&path).map_err(failed)?;
         }
-        let is_placeholder = found == Found::Nothing;
+        let is_placeholder = target == TargetState::Nothing;
         Ok(Self {
             _placeholder: is_placeholder.then(|| Placeholder::new(&path)),
             path,
-            found,
+            target,
             lock,
         })
     }
 
     pub(crate) fn exists(&self) -> bool {
-        self.found != Found::Nothing
+        self.target != TargetState::Nothing
     }
 
     /// Returns the file in its place, which is empty if there was none.
@@ -84,7 +84,7 @@ impl ClosedStore {
     pub(crate) fn replace(self, new: AtomicFile) -> io::Result<Option<PathBuf>> {
         let path = &self.path;
         if is_open(path) {
-            let message = "another process has opened the store meanwhile; stop it and retry";
+            let message = "another process has opened the store since the start; stop it and retry";
             return Err(io::Error::other(message));
         }
         finish();
@@ -114,7 +114,7 @@ impl ClosedStore {
             }
         }
         sync_folder(path)?;
-        if self.found == Found::Petstore && checkpoint_unless_damaged(path)? {
+        if self.target == TargetState::Petstore && checkpoint_unless_damaged(path)? {
             for suffix in JOURNALS {
                 unless_missing(fs::remove_file(side_file(kept, suffix)))?;
             }
@@ -164,7 +164,7 @@ pub(crate) fn is_damage(cause: &rusqlite::Error) -> bool {
 
 /// The file at the path of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum TargetState {
     Nothing,
     /// A petstore database of any version.
     Petstore,
@@ -173,7 +173,7 @@ enum Found {
     AnotherProgram,
 }
 
-impl Found {
+impl TargetState {
     fn at(path: &Path) -> io::Result<Self> {
         let file = match open_regular(path, File::options().read(true)) {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Self::Nothing),
@@ -191,7 +191,7 @@ impl Found {
     }
 }
 
-/// Returns a name for the old file that says what it is and when it was replaced.
+/// Returns an unused name for the old file, with the time at which it was replaced.
 fn unused_name(path: &Path) -> PathBuf {
     let now = Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
     let suffixes = (1..).map(|n| match n {

@@ -15,7 +15,7 @@ use super::{
     classify, error_code,
     files::{Files, FilesChanged},
     readers::{Readers, Suspension},
-    recovery::{Opened, open_recovered, wal_path},
+    recovery::{WritableConnection, open_recovered, wal_path},
     version::VersionCounter,
 };
 
@@ -25,7 +25,7 @@ const REOPEN_DELAY: Duration = Duration::from_millis(500);
 pub(super) struct WritableFile {
     /// `None` if it could not be reopened. It is closed only while the readers are
     /// suspended: see [`WalIndex`](super::recovery::WalIndex).
-    opened: Option<Opened>,
+    opened: Option<WritableConnection>,
     /// True if the connection may be unusable after a failure.
     is_broken: bool,
     /// True if a checkpoint failed with the present WAL index. The frames that it copied may
@@ -43,9 +43,10 @@ pub(super) struct WritableFile {
 }
 
 impl WritableFile {
-    /// Takes over an open file. The readers are those of the same store.
+    /// Takes over an open file. `readers`, those of the same store, are suspended while it is
+    /// reopened.
     pub(super) fn new(
-        mut opened: Opened,
+        mut opened: WritableConnection,
         path: &Path,
         role: Role,
         readers: Readers,
@@ -82,7 +83,7 @@ impl WritableFile {
         if self.is_broken || self.is_index_poisoned {
             self.recover()?;
         }
-        let Some(Opened { db, .. }) = &self.opened else {
+        let Some(WritableConnection { db, .. }) = &self.opened else {
             return Err(Error::Unavailable(Arc::new(NotOpen)));
         };
         let result = run(db);
@@ -163,7 +164,7 @@ impl WritableFile {
     /// After a failure, frames that earlier checkpoints copied may be lost, but reads still
     /// prefer them to the WAL. So nothing is written until a new index ignores them.
     fn checkpoint(&mut self) {
-        let has_new_index = |file: &Opened| file.index.is_new;
+        let has_new_index = |file: &WritableConnection| file.index.is_new;
         if !self.opened.as_ref().is_some_and(has_new_index)
             && (self.is_index_in_use() || self.check().is_err() || self.recover().is_err())
         {

@@ -1,8 +1,8 @@
 //! Group commit: the only thread of the service that writes to the SQLite file.
 //!
-//! Commands that arrive while a commit is in flight share the next one, so one fsync pays for
-//! all of them. Other writes are rare, and each has its own commit. No caller gets its result
-//! before its commit is durable.
+//! Commands that arrive while a commit is in flight share the next one, and with it one fsync.
+//! Other writes are rare, and each has its own commit. No caller gets its result before its commit
+//! is durable.
 
 use std::{
     mem,
@@ -20,7 +20,7 @@ use tokio::sync::{oneshot, watch};
 use super::{
     super::{
         Options, Role, Version,
-        command::{Panicked, PendingCommand},
+        command::{PendingCommand, WritePanic},
         error::Error,
         metrics::{CommitMetrics, WalMetrics},
         queue::{try_enqueue, wait},
@@ -31,7 +31,7 @@ use super::{
     health::Health,
     lock,
     readers::Readers,
-    recovery::Opened,
+    recovery::WritableConnection,
     report_damage,
     version::VersionCounter,
     writable_file::WritableFile,
@@ -40,8 +40,9 @@ use super::{
 /// The maximum number of commands that share a commit.
 const MAX_BATCH_SIZE: usize = 1024;
 
+/// The maximum time that a caller waits for a write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longer than the busy handler of a tool waits for the database.
+/// The same in a command, whose busy handler may wait for the service first.
 const TOOL_WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The pauses between the attempts to overwrite a failed commit.
@@ -55,38 +56,45 @@ const OVERWRITE_DELAYS: [Duration; 4] = [
 /// The interval between checks of the files while there is nothing to write.
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// If checkpoints fail, the service is not ready once the WAL is larger than this.
+/// The size of the WAL beyond which the service is not ready, if checkpoints fail.
 const MAX_WAL_SIZE: i64 = 64 << 20;
-/// The limit if checkpoints are only delayed, for example by a long backup.
+/// The same if checkpoints do not fail, but are delayed, for example by a long backup.
 const MAX_DELAYED_WAL_SIZE: i64 = 1 << 30;
 
-/// Writes a page without a net effect.
+/// Statements that write a page without a net effect.
 const TOUCH: [&str; 2] = [
     "UPDATE counts SET pets = pets + 1",
     "UPDATE counts SET pets = pets - 1",
 ];
 
+/// A message to the writer thread.
 enum Message {
     Command(Box<dyn PendingCommand>),
     Write(Write),
+    /// Close the file and end. Everything that was queued before is written first.
     Stop,
 }
 
-/// Runs a transaction of its own, and sends the caller its result.
+/// A write that is not a command: runs a transaction of its own, and sends the caller its result.
 type Write = Box<dyn FnOnce(&mut WriterThread) + Send>;
 
+/// Handle to the writer thread.
 #[derive(Debug)]
 pub(super) struct Writer {
+    /// The bounded queue of the thread.
     queue: Sender<Message>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<PublishedState>,
+    /// The maximum time that a caller waits for a write.
     timeout: Duration,
+    /// The thread, until it is joined.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Writer {
-    /// Starts the thread. The readers are those of the same store.
+    /// Starts the thread. It suspends `readers`, which are those of the same store, while it reopens
+    /// the file after a failure.
     pub(super) fn start(
-        opened: Opened,
+        opened: WritableConnection,
         path: &Path,
         readers: Readers,
         health: &Arc<Health>,
@@ -94,21 +102,22 @@ impl Writer {
         times: impl Fn() -> Times + Send + 'static,
     ) -> rusqlite::Result<Self> {
         let (queue, messages) = bounded(options.write_queue_capacity);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PublishedState {
             health: health.clone(),
-            ..Shared::default()
+            ..PublishedState::default()
         });
         shared.event_head.send_replace(last_sequence(&opened.db)?);
-        let (version, wal) = (shared.version.clone(), shared.wal.clone());
+        let version = shared.version.clone();
+        let wal = shared.wal.clone();
         let file = WritableFile::new(opened, path, options.role, readers, version, wal)?;
-        let thread = WriterThread {
+        let state = WriterThread {
             file,
             shared: shared.clone(),
             times: Box::new(times),
         };
         let thread = thread::Builder::new()
             .name("sqlite-writer".into())
-            .spawn(move || thread.run_loop(&messages))
+            .spawn(move || state.run_loop(&messages))
             .expect("the system can start a thread");
         Ok(Self {
             queue,
@@ -188,25 +197,30 @@ impl Writer {
     }
 }
 
-/// State that the writer thread publishes. No other thread changes it, except for the health.
+/// The state of the writer thread that other threads read. Only the health is changed by others,
+/// too.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct PublishedState {
+    /// The condition of the file, for readiness.
     health: Arc<Health>,
+    /// The version of the store, which is raised before a write is acknowledged.
     version: Arc<VersionCounter>,
     pub(super) commits: CommitMetrics,
     pub(super) wal: Arc<WalMetrics>,
+    /// The sequence number of the newest committed event.
     event_head: watch::Sender<i64>,
 }
 
 /// The state of the writer thread.
 struct WriterThread {
     file: WritableFile,
-    shared: Arc<Shared>,
+    shared: Arc<PublishedState>,
     /// The times that commands are decided by.
     times: Box<dyn Fn() -> Times + Send>,
 }
 
 impl WriterThread {
+    /// Writes what is queued, until the store is closed.
     fn run_loop(mut self, messages: &Receiver<Message>) {
         let mut next = None;
         loop {
@@ -241,7 +255,8 @@ impl WriterThread {
         self.file.close();
     }
 
-    /// Publishes the newest event: recovery may have brought back a commit of unknown outcome.
+    /// Reads the newest event again and publishes it: recovery may have brought back a commit whose
+    /// outcome was unknown.
     fn refresh_event_head(&self) {
         if let Some(Ok(head)) = self.file.connection().map(last_sequence) {
             self.publish_event_head(head);
@@ -253,7 +268,7 @@ impl WriterThread {
         head.send_if_modified(|head| mem::replace(head, new) != new);
     }
 
-    /// Runs and commits a batch, then responds to every caller in it. If the database rejects
+    /// Runs and commits a batch, and then sends every caller its result. If the database rejects
     /// the batch, its halves run again, down to the command at fault.
     fn process(&mut self, mut commands: Vec<Box<dyn PendingCommand>>) {
         let started = Instant::now();
@@ -286,11 +301,10 @@ impl WriterThread {
     ) -> Result<T, Error> {
         self.file.transact(|db| {
             execute_statement(db, "BEGIN IMMEDIATE").map_err(classify)?;
-            let run = catch_unwind(AssertUnwindSafe(|| run(db)));
-            let value = run.map_err(|_| Error::Internal(Arc::new(Panicked)))?;
-            let value = value.map_err(classify)?;
-            let committed = execute_statement(db, "COMMIT");
-            committed.map_err(|cause| settle_failed_commit(db, cause))?;
+            let result = catch_unwind(AssertUnwindSafe(|| run(db)))
+                .map_err(|_| Error::Internal(Arc::new(WritePanic)))?;
+            let value = result.map_err(classify)?;
+            execute_statement(db, "COMMIT").map_err(|cause| settle_failed_commit(db, cause))?;
             Ok(value)
         })
     }
@@ -318,11 +332,12 @@ impl WriterThread {
     }
 }
 
-/// Decides the outcome of a commit that failed, if possible.
+/// Makes sure that a commit that failed has no effect, and returns the error of its callers. The
+/// outcome is unknown if that is impossible.
 ///
-/// If a write to the WAL failed, the commit record, which comes last, is not in it.
-/// If the fsync failed, it is: readers do not see the commit, but recovery after a
-/// crash would bring it back. The next commit overwrites it.
+/// If a write to the WAL failed, the commit record, which is written last, is not in the WAL, and
+/// the transaction is undone. If the fsync failed, the record is there: readers do not see the
+/// commit, but recovery after a crash would bring it back, until another commit overwrites it.
 fn settle_failed_commit(db: &Connection, cause: rusqlite::Error) -> Error {
     let write_failed = cause.sqlite_error().is_some_and(|error| {
         error.code == ErrorCode::DiskFull || error.extended_code == ffi::SQLITE_IOERR_WRITE
@@ -340,6 +355,7 @@ fn settle_failed_commit(db: &Connection, cause: rusqlite::Error) -> Error {
     }
 }
 
+/// Overwrites the record of a failed commit in the WAL by another commit.
 fn overwrite(db: &Connection) -> rusqlite::Result<()> {
     if !db.is_autocommit() {
         execute_statement(db, "ROLLBACK")?;
@@ -353,7 +369,8 @@ fn touch(db: &Connection) -> rusqlite::Result<()> {
     TOUCH.iter().try_for_each(|sql| execute_statement(db, sql))
 }
 
-/// Returns true if other writes would fail, too: not if another process has the file locked.
+/// Returns true if the file itself is the cause, so that other writes would fail, too. That another
+/// process has it locked is not.
 fn is_failure_of_file(error: &Error) -> bool {
     use ErrorCode::{DatabaseBusy, DatabaseLocked};
     match error {

@@ -190,7 +190,8 @@ fn every_range_is_refused_from_its_first_to_its_last_address() {
         found.next().map(|(.., name)| *name)
     };
     for (first, last, name) in EXPECTED {
-        let (first, last) = (ip(first), ip(last));
+        let first = ip(first);
+        let last = ip(last);
         assert_eq!(name_of(first), Some(*name), "{first}");
         assert_eq!(name_of(last), Some(*name), "{last}");
         for neighbour in [step(first, -1), step(last, 1)].into_iter().flatten() {
@@ -299,7 +300,8 @@ proptest! {
 #[test]
 fn one_refused_address_refuses_all() {
     let none = AllowedNetworks::default();
-    let (public, private) = (ip("8.8.8.8"), ip("10.1.2.3"));
+    let public = ip("8.8.8.8");
+    let private = ip("10.1.2.3");
     for addresses in [[public, private], [private, public]] {
         let refused = none.check(addresses).unwrap_err();
         let message = "an address in 10.0.0.0/8 (private use) is not allowed";

@@ -304,7 +304,8 @@ async fn a_locked_file_is_waited_for() {
 #[tokio::test]
 async fn a_file_that_was_moved_away_is_not_written_to() {
     let fixture = Fixture::new();
-    let (here, away) = (fixture.path(""), fixture.path("-away"));
+    let here = fixture.path("");
+    let away = fixture.path("-away");
     fixture.insert("before").await.unwrap();
     fs::rename(&here, &away).unwrap();
     let moved = fixture.insert("moved").await;
@@ -341,7 +342,8 @@ async fn a_deleted_wal_is_saved_and_replaced() {
 async fn a_replaced_wal_is_not_written_to() {
     let fixture = Fixture::new();
     fixture.insert("before").await.unwrap();
-    let (wal, away) = (fixture.path("-wal"), fixture.path("-away"));
+    let wal = fixture.path("-wal");
+    let away = fixture.path("-away");
     fs::rename(&wal, &away).unwrap();
     fs::copy(&away, &wal).unwrap();
     let lost = fixture.insert("lost").await;
