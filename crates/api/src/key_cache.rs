@@ -131,13 +131,11 @@ impl KeyCache {
         if key.revoked_at.is_some() {
             return Some(Lookup::Revoked);
         }
-        if key
-            .expires_at
-            .is_some_and(|expiry| self.clock.now() >= expiry)
-        {
+        let now = self.clock.now();
+        if key.expires_at.is_some_and(|expiry| now >= expiry) {
             return Some(Lookup::Expired);
         }
-        usage.record_use();
+        usage.record_use(now);
         let limiter = self.limiter.as_ref();
         Some(Lookup::Valid(ValidKey {
             id: key.id,
@@ -286,9 +284,8 @@ mod tests {
         ))
     }
 
-    /// Uses are dated when they are flushed, at most once per minute.
     #[tokio::test]
-    async fn uses_are_dated_by_the_flush() {
+    async fn uses_are_dated_at_most_once_per_minute() {
         let dir = tempfile::tempdir().unwrap();
         let mut keys = Arc::into_inner(open(dir.path()).await).unwrap();
         let seconds = Arc::new(AtomicI64::new(1_000_000_000));
