@@ -34,9 +34,9 @@ pub enum Authentication {
 
 /// Proof that the caller may perform the operation. No handler can be called
 /// without one.
-pub struct Authorized(Caller);
+pub struct Authorization(Caller);
 
-impl Authorized {
+impl Authorization {
     pub fn caller(&self) -> &Caller {
         &self.0
     }
@@ -123,7 +123,11 @@ impl Authenticator {
     }
 
     /// Checks that the caller's key has a scope of the operation, if it needs one.
-    pub fn authorize(&self, caller: Caller, operation: &Operation) -> Result<Authorized, ApiError> {
+    pub fn authorize(
+        &self,
+        caller: Caller,
+        operation: &Operation,
+    ) -> Result<Authorization, ApiError> {
         let scopes = operation.scopes;
         if !scopes.is_empty() && !scopes.iter().any(|scope| caller.scopes.has(*scope)) {
             return Err(ApiError::InsufficientScope(scopes));
@@ -131,7 +135,7 @@ impl Authenticator {
         if operation.is_deprecated() {
             self.keys.count_deprecated_call(&caller.hash);
         }
-        Ok(Authorized(caller))
+        Ok(Authorization(caller))
     }
 }
 

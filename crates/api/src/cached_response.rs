@@ -12,7 +12,7 @@ use super::{
     compression::{self, ACCEPT_ENCODING, Coding, MIN_COMPRESSED, set_coding},
     error::ApiError,
     headers::reserve_common_headers,
-    preconditions::{Preconditions, Unmet},
+    preconditions::{Preconditions, UnmetPrecondition},
     response::Content,
 };
 use server::{Response, ResponseBody};
@@ -31,20 +31,20 @@ pub struct CachedResponse {
     plain: http::Response<Full<Bytes>>,
     etag: Option<HeaderValue>,
     /// `None` if the response is not compressed.
-    compressible: Option<Box<Compressible>>,
+    compressible: Option<Box<CompressibleBody>>,
     pub invalidation: Invalidation,
 }
 
 #[derive(Debug)]
-struct Compressible {
+struct CompressibleBody {
     plain: Bytes,
-    by_coding: [Compressed; Coding::ALL.len()],
+    by_coding: [CompressedResponse; Coding::ALL.len()],
 }
 
 /// A compressed response, made when the first client needs it. It has its own entity tag,
 /// because a strong one stands for one representation.
 #[derive(Debug, Default)]
-struct Compressed {
+struct CompressedResponse {
     etag: OnceLock<HeaderValue>,
     response: OnceLock<http::Response<Full<Bytes>>>,
 }
@@ -73,7 +73,7 @@ impl CachedResponse {
         if plain.len() >= MIN_COMPRESSED {
             let headers = response.plain.headers_mut();
             headers.insert(header::VARY, ACCEPT_ENCODING);
-            response.compressible = Some(Box::new(Compressible {
+            response.compressible = Some(Box::new(CompressibleBody {
                 plain,
                 by_coding: Default::default(),
             }));
@@ -102,11 +102,11 @@ impl CachedResponse {
                     compressed.response.get_or_init(response).clone()
                 }
             },
-            Err(Unmet::IfMatch) => {
+            Err(UnmetPrecondition::IfMatch) => {
                 let message = "If-Match: the content has another ETag; omit the header to fetch it";
                 return Err(ApiError::PreconditionFailed(message));
             }
-            Err(Unmet::IfNoneMatch) => {
+            Err(UnmetPrecondition::IfNoneMatch) => {
                 let mut response = self.plain.clone();
                 *response.status_mut() = StatusCode::NOT_MODIFIED;
                 *response.body_mut() = Full::default();
@@ -139,8 +139,8 @@ impl CachedResponse {
 
     /// Returns the compressed response, if the client accepts one, with its coding and the plain
     /// body.
-    fn compressed(&self, request: &HeaderMap) -> Option<(Coding, &Bytes, &Compressed)> {
-        let Compressible { plain, by_coding } = &**self.compressible.as_ref()?;
+    fn compressed(&self, request: &HeaderMap) -> Option<(Coding, &Bytes, &CompressedResponse)> {
+        let CompressibleBody { plain, by_coding } = &**self.compressible.as_ref()?;
         let coding = compression::negotiate(request, &Coding::ALL)?;
         Some((coding, plain, &by_coding[coding as usize]))
     }

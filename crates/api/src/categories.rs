@@ -6,7 +6,7 @@ use super::{
     cache::{CacheKey, CachedRead},
     error::{ApiError, NO_SUCH_CATEGORY},
     path::PathId,
-    preconditions::{MAX_ATTEMPTS, Preconditions, Unmet, contention},
+    preconditions::{MAX_ATTEMPTS, Preconditions, UnmetPrecondition, contention},
     request::{ApiRequest, RequestHead},
     response,
     state::Api,
@@ -99,8 +99,8 @@ fn evaluate(preconditions: Preconditions<'_>, category: Option<&Category>) -> Re
         None => preconditions.evaluate_absent(),
     };
     evaluated.map_err(|unmet| match unmet {
-        Unmet::IfMatch => ApiError::CATEGORY_CHANGED,
-        Unmet::IfNoneMatch => ApiError::CATEGORY_EXISTS,
+        UnmetPrecondition::IfMatch => ApiError::CATEGORY_CHANGED,
+        UnmetPrecondition::IfNoneMatch => ApiError::CATEGORY_EXISTS,
     })
 }
 

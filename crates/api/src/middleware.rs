@@ -22,7 +22,7 @@ use super::{
     error::ApiError,
     headers::{X_REQUEST_ID, set_common_headers},
     prefer,
-    router::{self, Pending, Routed},
+    router::{self, Dispatch, Pending},
     state::Api,
 };
 use server::{self, Client, Response};
@@ -46,11 +46,11 @@ pub fn handle<'a>(
         request_id,
     );
     let route = AssertUnwindSafe(|| route(api, &guard.head, &mut guard.context));
-    let routed = catch_unwind(route).unwrap_or_else(panicked);
+    let dispatch = catch_unwind(route).unwrap_or_else(panicked);
     identify(client, &guard.context);
-    let (mut response, error) = match routed {
-        Ok(Routed::Response(response)) => (response, None),
-        Ok(Routed::Pending(pending)) => {
+    let (mut response, error) = match dispatch {
+        Ok(Dispatch::Response(response)) => (response, None),
+        Ok(Dispatch::Pending(pending)) => {
             return Either::Right(Box::pin(resume(api, client, guard, pending, body)));
         }
         Err(error) => (error.response(), Some(error)),
@@ -78,10 +78,10 @@ fn route<'a>(
     api: &'a Api,
     head: &Parts,
     context: &mut RequestContext,
-) -> Result<Routed<'a>, ApiError> {
+) -> Result<Dispatch<'a>, ApiError> {
     server::validate(head)?;
     match cors::preflight(&api.cors_origins, head) {
-        Some(response) => Ok(Routed::Response(response)),
+        Some(response) => Ok(Dispatch::Response(response)),
         None => router::route(api, head, context),
     }
 }

@@ -9,7 +9,7 @@ use super::{
     cached_response::{CachedResponse, Invalidation},
     error::{ApiError, NO_SUCH_PET},
     path::PathId,
-    preconditions::{MAX_ATTEMPTS, Preconditions, Unmet, contention},
+    preconditions::{MAX_ATTEMPTS, Preconditions, UnmetPrecondition, contention},
     request::{ApiRequest, RequestHead},
     response,
     state::Api,
@@ -97,8 +97,8 @@ async fn expected_pet(
     let pet = found.ok_or(ApiError::NotFound(NO_SUCH_PET))?;
     match preconditions.evaluate(&response::etag(&pet)) {
         Ok(()) => Ok(Some(pet)),
-        Err(Unmet::IfMatch) => Err(ApiError::PET_CHANGED),
-        Err(Unmet::IfNoneMatch) => Err(ApiError::PET_EXISTS),
+        Err(UnmetPrecondition::IfMatch) => Err(ApiError::PET_CHANGED),
+        Err(UnmetPrecondition::IfNoneMatch) => Err(ApiError::PET_EXISTS),
     }
 }
 

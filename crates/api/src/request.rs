@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     admission::InFlight,
-    auth::Authorized,
+    auth::Authorization,
     context::{RequestContext, Wait},
     error::ApiError,
     operation::Operation,
@@ -37,7 +37,7 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub struct RequestHead<'a> {
     pub head: &'a Parts,
     pub operation: &'static Operation,
-    pub authorized: Authorized,
+    pub authorization: Authorization,
     /// True if unknown parameters and members are rejected.
     is_strict: bool,
 }
@@ -46,13 +46,13 @@ impl<'a> RequestHead<'a> {
     pub fn new(
         head: &'a Parts,
         operation: &'static Operation,
-        authorized: Authorized,
+        authorization: Authorization,
         is_strict: bool,
     ) -> Self {
         Self {
             head,
             operation,
-            authorized,
+            authorization,
             is_strict,
         }
     }
@@ -62,7 +62,7 @@ impl<'a> RequestHead<'a> {
     }
 
     pub fn key_hash(&self) -> KeyHash {
-        self.authorized.caller().hash
+        self.authorization.caller().hash
     }
 
     /// With strict handling, rejects query parameters that would be ignored.
@@ -93,9 +93,9 @@ impl<'a> RequestHead<'a> {
 }
 
 /// The permission to run the handler of an operation.
-pub struct Admitted<'a> {
+pub struct Permission<'a> {
     pub operation: &'static Operation,
-    pub authorized: Authorized,
+    pub authorization: Authorization,
     pub in_flight: InFlight<'a>,
 }
 
@@ -120,18 +120,18 @@ impl<'a> Deref for ApiRequest<'a> {
 
 impl<'a> ApiRequest<'a> {
     pub fn new(
-        admitted: Admitted<'a>,
+        permission: Permission<'a>,
         head: &'a Parts,
         body: Incoming,
         context: &'a mut RequestContext,
     ) -> Self {
-        let Admitted {
+        let Permission {
             operation,
-            authorized,
+            authorization,
             in_flight,
-        } = admitted;
+        } = permission;
         Self {
-            head: RequestHead::new(head, operation, authorized, context.is_strict),
+            head: RequestHead::new(head, operation, authorization, context.is_strict),
             in_flight,
             body: Some(body),
             wait: &mut context.wait,
@@ -142,7 +142,7 @@ impl<'a> ApiRequest<'a> {
 
     /// Returns the API key of the caller.
     pub fn api_key_id(&self) -> i64 {
-        self.authorized.caller().api_key_id
+        self.authorization.caller().api_key_id
     }
 
     /// Returns the events that the caller asks for, if it may see them.
@@ -152,7 +152,7 @@ impl<'a> ApiRequest<'a> {
     }
 
     pub fn scopes(&self) -> Scopes {
-        self.authorized.caller().scopes
+        self.authorization.caller().scopes
     }
 
     /// Checks that the caller may read all events of these types.
