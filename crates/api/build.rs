@@ -78,8 +78,8 @@ fn docs_files() -> Result<Vec<(&'static str, Vec<u8>)>> {
         let name = path.rsplit('/').next().unwrap_or(path);
         files.push((name, fs::read(Path::new("src").join(path))?));
     }
-    let archive = utoipa_swagger_ui_vendored::SWAGGER_UI_VENDORED;
-    let mut archive = zip::ZipArchive::new(Cursor::new(archive))?;
+    let zipped = Cursor::new(utoipa_swagger_ui_vendored::SWAGGER_UI_VENDORED);
+    let mut archive = zip::ZipArchive::new(zipped)?;
     for path in SWAGGER_UI {
         let ending = format!("/{path}");
         let name = path.rsplit('/').next().unwrap_or(path);
@@ -129,9 +129,9 @@ fn console(out: &Path) -> Result<()> {
         let href = format!("console/assets/{folder}/{name}");
         writeln!(preloads, "<link rel=\"modulepreload\" href=\"{href}\">")?;
     }
-    let page = fs::read_to_string(root.join("index.html"))?;
-    let page = page.replace("{hash}", &folder);
-    let page = page.replace("{modules}\n", &preloads);
+    let page = fs::read_to_string(root.join("index.html"))?
+        .replace("{hash}", &folder)
+        .replace("{modules}\n", &preloads);
     for (name, _) in &mut files {
         *name = format!("{folder}/{name}");
     }

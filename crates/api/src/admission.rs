@@ -82,9 +82,10 @@ impl Permits {
     fn acquire(&self) -> Result<Permit<'_>, ApiError> {
         let taken = self.taken.fetch_add(1, Relaxed);
         let permit = Permit(&self.taken);
-        match taken < self.max {
-            true => Ok(permit),
-            false => Err(ApiError::Overloaded),
+        if taken < self.max {
+            Ok(permit)
+        } else {
+            Err(ApiError::Overloaded)
         }
     }
 }

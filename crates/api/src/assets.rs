@@ -49,8 +49,8 @@ pub fn page(
         SAME_ORIGIN_ONLY,
     ];
     let mut response = response(b"", &headers);
-    let body = Bytes::from_static(html.as_bytes());
-    let body = compression::compress(body, &Coding::ALL, request, response.headers_mut());
+    let plain = Bytes::from_static(html.as_bytes());
+    let body = compression::compress(plain, &Coding::ALL, request, response.headers_mut());
     *response.body_mut() = body.into();
     response
 }

@@ -34,9 +34,9 @@ pub enum Authentication {
 
 /// Proof that the caller may perform the operation. No handler can be called
 /// without one.
-pub struct Authorized(Caller);
+pub struct Authorization(Caller);
 
-impl Authorized {
+impl Authorization {
     pub fn caller(&self) -> &Caller {
         &self.0
     }
@@ -70,10 +70,10 @@ impl Authenticator {
             return Err(self.fail(AuthFailure::Malformed, context));
         }
         let has_budget = self.failed_auth.has_budget(context.client, context.started);
-        match has_budget && !self.keys.was_not_found(&hash) {
-            true => Ok(Authentication::NotCached(hash)),
-            false => Err(self.fail(AuthFailure::Unknown, context)),
+        if !has_budget || self.keys.was_not_found(&hash) {
+            return Err(self.fail(AuthFailure::Unknown, context));
         }
+        Ok(Authentication::NotCached(hash))
     }
 
     /// Like `authenticate`, after reading the keys from the database.
@@ -123,7 +123,11 @@ impl Authenticator {
     }
 
     /// Checks that the caller's key has a scope of the operation, if it needs one.
-    pub fn authorize(&self, caller: Caller, operation: &Operation) -> Result<Authorized, ApiError> {
+    pub fn authorize(
+        &self,
+        caller: Caller,
+        operation: &Operation,
+    ) -> Result<Authorization, ApiError> {
         let scopes = operation.scopes;
         if !scopes.is_empty() && !scopes.iter().any(|scope| caller.scopes.has(*scope)) {
             return Err(ApiError::InsufficientScope(scopes));
@@ -131,26 +135,27 @@ impl Authenticator {
         if operation.is_deprecated() {
             self.keys.count_deprecated_call(&caller.hash);
         }
-        Ok(Authorized(caller))
+        Ok(Authorization(caller))
     }
 }
 
 fn ensure_granted(quota: Quota, kind: LimitKind) -> Result<(), ApiError> {
-    match quota.granted {
-        true => Ok(()),
-        false => Err(ApiError::RateLimited { kind, quota }),
+    if quota.granted {
+        Ok(())
+    } else {
+        Err(ApiError::RateLimited { kind, quota })
     }
 }
 
 /// The one API key that a request presents (RFC 6750, section 2.1).
 fn presented_key(headers: &HeaderMap) -> Result<PresentedKey<'_>, AuthFailure> {
     let mut values = header_values(headers, header::AUTHORIZATION);
-    let value = values.next().ok_or(AuthFailure::Missing)?;
+    let first = values.next().ok_or(AuthFailure::Missing)?;
     if values.next().is_some() {
         return Err(AuthFailure::Repeated);
     }
-    let value = value.to_str().map_err(|_| AuthFailure::Malformed)?;
-    match value.trim().split_once(' ') {
+    let credentials = first.to_str().map_err(|_| AuthFailure::Malformed)?;
+    match credentials.trim().split_once(' ') {
         Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => {
             PresentedKey::parse(key.trim_start()).ok_or(AuthFailure::Malformed)
         }

@@ -13,8 +13,8 @@ use quick_cache::{Weighter, sync::Cache};
 use tokio::time::{Instant, error::Elapsed, timeout};
 
 use super::{
+    cached_response::{CachedResponse, Invalidation},
     error::ApiError,
-    response::{CachedResponse, Invalidation},
 };
 use domain::{
     category::CategoryFilter,
@@ -156,9 +156,9 @@ impl ResponseCache {
         read: impl Future<Output = Result<CachedResponse, ApiError>>,
     ) -> ReadResult {
         let arrived = Instant::now();
-        let entry = self.entries.get(&key);
-        let entry = entry.and_then(|mut entry| Some((entry.backoff.take()?, entry)));
-        let Some((backoff, entry)) = entry else {
+        let cached = self.entries.get(&key);
+        let with_backoff = cached.and_then(|mut entry| Some((entry.backoff.take()?, entry)));
+        let Some((backoff, entry)) = with_backoff else {
             let backoff = self.doorkeeper.admits(&key).then(Arc::default);
             return self.read_shared(key, arrived, backoff, read).await;
         };

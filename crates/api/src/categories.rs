@@ -4,8 +4,9 @@ use http::StatusCode;
 
 use super::{
     cache::{CacheKey, CachedRead},
-    error::{ApiError, INVALID_CATEGORY_ID, NO_SUCH_CATEGORY},
-    preconditions::{MAX_ATTEMPTS, Preconditions, Unmet, contention},
+    error::{ApiError, NO_SUCH_CATEGORY},
+    path::PathId,
+    preconditions::{MAX_ATTEMPTS, Preconditions, UnmetPrecondition, contention},
     request::{ApiRequest, RequestHead},
     response,
     state::Api,
@@ -28,18 +29,21 @@ pub fn list_categories<'a>(
     }))
 }
 
-pub async fn put_category(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+pub async fn put_category(
+    api: &Api,
+    mut request: ApiRequest<'_>,
+    id: PathId<CategoryId>,
+) -> Result<Response, ApiError> {
     let NewCategory { name } = request.json().await?;
-    let id = request.id(CategoryId::parse, INVALID_CATEGORY_ID)?;
+    let id = id?;
     let preconditions = request.preconditions();
     for _ in 0..MAX_ATTEMPTS {
-        let expected = match preconditions.is_empty() {
-            true => ExpectedCategory::Any,
-            false => {
-                let category = api.store.category_get(id).await?;
-                evaluate(preconditions, category.as_ref())?;
-                category.into()
-            }
+        let expected = if preconditions.is_empty() {
+            ExpectedCategory::Any
+        } else {
+            let category = api.store.category_get(id).await?;
+            evaluate(preconditions, category.as_ref())?;
+            category.into()
         };
         match api
             .store
@@ -61,18 +65,21 @@ pub async fn put_category(api: &Api, mut request: ApiRequest<'_>) -> Result<Resp
     Err(contention(CHANGED_TOO_OFTEN))
 }
 
-pub async fn delete_category(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let id = request.id(CategoryId::parse, INVALID_CATEGORY_ID)?;
+pub async fn delete_category(
+    api: &Api,
+    request: ApiRequest<'_>,
+    id: PathId<CategoryId>,
+) -> Result<Response, ApiError> {
+    let id = id?;
     let preconditions = request.preconditions();
     for _ in 0..MAX_ATTEMPTS {
-        let expected = match preconditions.depend_on_state() {
-            false => None,
-            true => {
-                let category = api.store.category_get(id).await?;
-                let category = category.ok_or(ApiError::NotFound(NO_SUCH_CATEGORY))?;
-                evaluate(preconditions, Some(&category))?;
-                Some(category)
-            }
+        let expected = if preconditions.depend_on_state() {
+            let found = api.store.category_get(id).await?;
+            let category = found.ok_or(ApiError::NotFound(NO_SUCH_CATEGORY))?;
+            evaluate(preconditions, Some(&category))?;
+            Some(category)
+        } else {
+            None
         };
         match api
             .store
@@ -93,8 +100,8 @@ fn evaluate(preconditions: Preconditions<'_>, category: Option<&Category>) -> Re
         None => preconditions.evaluate_absent(),
     };
     evaluated.map_err(|unmet| match unmet {
-        Unmet::IfMatch => ApiError::CATEGORY_CHANGED,
-        Unmet::IfNoneMatch => ApiError::CATEGORY_EXISTS,
+        UnmetPrecondition::IfMatch => ApiError::CATEGORY_CHANGED,
+        UnmetPrecondition::IfNoneMatch => ApiError::CATEGORY_EXISTS,
     })
 }
 

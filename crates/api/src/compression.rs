@@ -40,10 +40,10 @@ impl Coding {
                 written.and_then(|()| encoder.finish())
             }
         };
-        let mut compressed = compressed.expect("a write to memory succeeds");
+        let mut bytes = compressed.expect("a write to memory succeeds");
         // The content may stay in the cache.
-        compressed.shrink_to_fit();
-        compressed.into()
+        bytes.shrink_to_fit();
+        bytes.into()
     }
 }
 
@@ -76,10 +76,13 @@ pub fn set_coding(response: &mut HeaderMap, coding: Coding) {
 /// Returns the coding that the client prefers (RFC 9110, section 12.5.3); on a tie, the one that
 /// comes first in `available`.
 pub fn negotiate(headers: &HeaderMap, available: &[Coding]) -> Option<Coding> {
-    let (mut best, mut best_weight, mut identity_weight) = (None, 0.0_f32, 0.0_f32);
-    let values = header_values(headers, header::ACCEPT_ENCODING);
-    let values = values.filter_map(|value| value.to_str().ok());
-    for coding in values.flat_map(|value| value.split(',')) {
+    let mut best = None;
+    let mut best_weight = 0.0_f32;
+    let mut identity_weight = 0.0_f32;
+    let codings = header_values(headers, header::ACCEPT_ENCODING)
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','));
+    for coding in codings {
         let (name, weight) = match coding.split_once(';') {
             None => (coding.trim(), 1.0),
             Some((name, weight)) => {
@@ -99,8 +102,8 @@ pub fn negotiate(headers: &HeaderMap, available: &[Coding]) -> Option<Coding> {
             (best, best_weight) = (Some(at), weight);
         }
     }
-    let best = best.filter(|_| best_weight >= identity_weight);
-    best.map(|at| available[at])
+    best.filter(|_| best_weight >= identity_weight)
+        .map(|at| available[at])
 }
 
 #[cfg(test)]

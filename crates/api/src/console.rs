@@ -26,10 +26,7 @@ static WITHOUT_DOCS: LazyLock<String> = LazyLock::new(|| HTML.replace(DOCS_LINK,
 
 /// Returns the page. It links to the API reference, if that is served.
 pub fn page(has_docs: bool, request: &HeaderMap) -> Response {
-    let html = match has_docs {
-        true => HTML,
-        false => &WITHOUT_DOCS,
-    };
+    let html = if has_docs { HTML } else { &WITHOUT_DOCS };
     assets::page(html, CONTENT_SECURITY_POLICY, request)
 }
 

@@ -23,10 +23,7 @@ static WITHOUT_CONSOLE: LazyLock<String> = LazyLock::new(|| HTML.replace(CONSOLE
 
 /// Returns the page. It links to the console, if that is served.
 pub fn page(has_console: bool, request: &HeaderMap) -> Response {
-    let html = match has_console {
-        true => HTML,
-        false => &WITHOUT_CONSOLE,
-    };
+    let html = if has_console { HTML } else { &WITHOUT_CONSOLE };
     assets::page(html, CONTENT_SECURITY_POLICY, request)
 }
 

@@ -1,31 +1,15 @@
-//! Error responses: every failure is an [`ApiError`], which becomes a response in
-//! one place.
+//! [`ApiError`]: every failure of a request, with its status, code and message.
 
-use std::{
-    borrow::Cow,
-    error,
-    sync::{Arc, LazyLock},
-};
+mod conversions;
+mod response;
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use http_body_util::Full;
-use serde::Serialize;
+use std::{borrow::Cow, error, sync::Arc};
 
-use super::{
-    headers::reserve_common_headers,
-    rate_limit::{LimitKind, Quota},
-};
-use domain::{
-    api_key::Scope,
-    category,
-    event::Gone,
-    invalid::Invalid,
-    json::ObjectError,
-    order, pet,
-    webhook::{self, MAX_WEBHOOKS},
-};
-use server::{MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS, Rejection, Response, ResponseBody};
+use http::StatusCode;
+
+use super::rate_limit::{LimitKind, Quota};
+use domain::{api_key::Scope, event::Gone, invalid::Invalid, webhook::MAX_WEBHOOKS};
+use server::{MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS};
 
 /// A 4xx or 5xx response.
 #[derive(Debug, Clone)]
@@ -121,30 +105,28 @@ impl AuthFailure {
         Self::Expired,
     ];
 
-    fn message(self) -> &'static str {
+    /// Returns the code and the message of the response.
+    fn describe(self) -> (&'static str, &'static str) {
         match self {
-            Self::Missing => "Authorization: required; send \"Bearer <API_KEY>\"",
-            Self::Repeated => "Authorization: must not be repeated",
-            Self::Malformed => {
-                "Authorization: malformed API key; a key starts with psk_ and has 42 characters"
-            }
-            Self::Unknown | Self::Revoked | Self::Expired => {
-                "Authorization: the API key is unknown, revoked or expired"
-            }
+            Self::Missing => (
+                "missing_api_key",
+                "Authorization: required; send \"Bearer <API_KEY>\"",
+            ),
+            Self::Repeated => ("invalid_api_key", "Authorization: must not be repeated"),
+            Self::Malformed => (
+                "invalid_api_key",
+                "Authorization: malformed API key; a key starts with psk_ and has 42 characters",
+            ),
+            Self::Unknown | Self::Revoked | Self::Expired => (
+                "invalid_api_key",
+                "Authorization: the API key is unknown, revoked or expired",
+            ),
         }
     }
 }
 
 /// The cause of an error. It goes to the log, never to the client.
 pub type Cause = Arc<dyn error::Error + Send + Sync>;
-
-/// The body of every error.
-#[derive(Serialize)]
-struct ErrorBody<'a> {
-    code: &'static str,
-    message: &'a str,
-    status: u16,
-}
 
 impl ApiError {
     pub const READ_ONLY_PATH: Self = Self::MethodNotAllowed(Cow::Borrowed("GET, HEAD"));
@@ -163,224 +145,184 @@ impl ApiError {
         "If-None-Match: the pet has this ETag, or just exists if you sent *; nothing was changed",
     );
 
-    fn status(&self) -> StatusCode {
+    /// Describes the response. A new error is a variant and its line here.
+    fn describe(&self) -> Description<'_> {
         match self {
-            Self::InvalidJson(_)
-            | Self::InvalidBody(_)
-            | Self::InvalidParameter(_)
-            | Self::UnknownParameter(_)
-            | Self::InvalidRequest(_) => StatusCode::BAD_REQUEST,
-            Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
-            Self::InsufficientScope(_) => StatusCode::FORBIDDEN,
-            Self::NotFound(_) => StatusCode::NOT_FOUND,
-            Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
-            Self::RequestTimeout(_) => StatusCode::REQUEST_TIMEOUT,
-            Self::PetNotAvailable
-            | Self::OrderNotOpen
-            | Self::OrderNotReturnable
-            | Self::PetReserved(_)
-            | Self::PetSold
-            | Self::CategoryNameTaken
-            | Self::TooManyWebhooks
-            | Self::WebhookDisabled => StatusCode::CONFLICT,
-            Self::OperationRemoved | Self::EventsGone(_) | Self::EventGone(_) => StatusCode::GONE,
-            Self::PreconditionFailed(_) => StatusCode::PRECONDITION_FAILED,
-            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::UnsupportedMediaType(_) | Self::UnsupportedContentEncoding(_) => {
-                StatusCode::UNSUPPORTED_MEDIA_TYPE
+            Self::InvalidJson(reason) => {
+                bad_request("invalid_json", format!("body: invalid JSON: {reason}"))
             }
-            Self::IdempotencyKeyReused => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::RateLimited { .. }
-            | Self::TooManyStreams {
-                limit: StreamLimit::ApiKey,
-                ..
-            } => StatusCode::TOO_MANY_REQUESTS,
-            Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            Self::HttpVersionNotSupported => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
-            Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Unavailable(..)
-            | Self::ShuttingDown(_)
-            | Self::TooManyStreams { .. }
-            | Self::TooManyTests
-            | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
-        }
-    }
-
-    fn code(&self) -> &'static str {
-        match self {
-            Self::InvalidJson(_) => "invalid_json",
-            Self::InvalidBody(_) => "invalid_body",
-            Self::InvalidParameter(_) | Self::UnknownParameter(_) => "invalid_parameter",
-            Self::InvalidRequest(_) => "invalid_request",
-            Self::Unauthorized(AuthFailure::Missing) => "missing_api_key",
-            Self::Unauthorized(_) => "invalid_api_key",
-            Self::InsufficientScope(_) => "insufficient_scope",
-            Self::NotFound(_) => "not_found",
-            Self::MethodNotAllowed(_) => "method_not_allowed",
-            Self::RequestTimeout(_) => "request_timeout",
-            Self::PetNotAvailable => "pet_not_available",
-            Self::OrderNotOpen => "order_not_open",
-            Self::OrderNotReturnable => "order_not_returnable",
-            Self::PetReserved(_) => "pet_reserved",
-            Self::PetSold => "pet_sold",
-            Self::CategoryNameTaken => "category_name_taken",
-            Self::TooManyWebhooks => "too_many_webhooks",
-            Self::WebhookDisabled => "webhook_disabled",
-            Self::OperationRemoved => "operation_removed",
-            Self::EventsGone(Gone::Expired) | Self::EventGone(Gone::Expired) => "cursor_expired",
-            Self::EventsGone(Gone::Unknown) | Self::EventGone(Gone::Unknown) => "cursor_unknown",
-            Self::PreconditionFailed(_) => "precondition_failed",
-            Self::BodyTooLarge => "body_too_large",
-            Self::UnsupportedMediaType(_) | Self::UnsupportedContentEncoding(_) => {
-                "unsupported_media_type"
+            Self::InvalidBody(message) => bad_request("invalid_body", message),
+            Self::InvalidParameter(invalid) => {
+                bad_request("invalid_parameter", invalid.to_string())
             }
-            Self::IdempotencyKeyReused => "idempotency_key_reused",
-            Self::RateLimited { .. }
-            | Self::TooManyStreams {
-                limit: StreamLimit::ApiKey,
-                ..
-            } => "rate_limited",
-            Self::HeadTooLarge => "head_too_large",
-            Self::HttpVersionNotSupported => "http_version_not_supported",
-            Self::Internal(_) => "internal_error",
-            Self::Unavailable(..)
-            | Self::ShuttingDown(_)
-            | Self::TooManyStreams { .. }
-            | Self::TooManyTests
-            | Self::Overloaded => "unavailable",
-        }
-    }
-
-    fn message(&self) -> Cow<'_, str> {
-        match self {
-            Self::InvalidJson(reason) => format!("body: invalid JSON: {reason}").into(),
-            Self::InvalidBody(message) | Self::UnknownParameter(message) => message.into(),
-            Self::InvalidParameter(invalid) => invalid.to_string().into(),
-            Self::InvalidRequest(message)
-            | Self::NotFound(message)
-            | Self::RequestTimeout(message)
-            | Self::PreconditionFailed(message)
-            | Self::ShuttingDown(message)
-            | Self::Unavailable(message, _) => (*message).into(),
-            Self::TooManyStreams { limit, max } => {
-                let whose = match limit {
-                    StreamLimit::ApiKey => "of this API key ",
-                    StreamLimit::Address => "of this address ",
-                    StreamLimit::All => "",
-                };
-                format!(
-                    "the limit of {max} open event streams and long polls {whose}is reached; close \
-                     one, retry later, or poll without wait"
-                )
-                .into()
+            Self::UnknownParameter(message) => bad_request("invalid_parameter", message),
+            Self::InvalidRequest(message) => bad_request("invalid_request", *message),
+            Self::Unauthorized(failure) => {
+                let (code, message) = failure.describe();
+                Description::new(StatusCode::UNAUTHORIZED, code, message)
             }
-            Self::TooManyTests => {
-                "too many test deliveries are waiting for their receivers; retry later".into()
-            }
-            Self::Overloaded => OVERLOADED.into(),
-            Self::Unauthorized(failure) => failure.message().into(),
             Self::InsufficientScope(scopes) => {
                 let scopes = join_scopes(scopes, " or ");
-                format!("Authorization: this API key lacks the required scope {scopes}").into()
+                let message =
+                    format!("Authorization: this API key lacks the required scope {scopes}");
+                Description::new(StatusCode::FORBIDDEN, "insufficient_scope", message)
             }
-            Self::MethodNotAllowed(_) => {
-                "method not allowed; see the Allow header for the supported methods".into()
+            Self::NotFound(message) => {
+                Description::new(StatusCode::NOT_FOUND, "not_found", *message)
             }
-            Self::OperationRemoved => {
-                "this operation was removed on 5 December 2030; use GET /v1/pets with the id filter"
-                    .into()
+            Self::MethodNotAllowed(_) => Description::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                "method not allowed; see the Allow header for the supported methods",
+            ),
+            Self::RequestTimeout(message) => {
+                Description::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", *message)
             }
-            Self::EventsGone(Gone::Expired) => {
+            Self::PetNotAvailable => conflict(
+                "pet_not_available",
+                "petId: this pet is not available; it is reserved by another order, sold, or not \
+                 for sale",
+            ),
+            Self::OrderNotOpen => conflict(
+                "order_not_open",
+                "this order is not open; it was completed, cancelled or returned, or has expired; \
+                 fetch it to see which",
+            ),
+            Self::OrderNotReturnable => conflict(
+                "order_not_returnable",
+                "this order cannot be returned; only a completed order can, while its pet exists",
+            ),
+            Self::PetReserved(message) => conflict("pet_reserved", *message),
+            Self::PetSold => conflict(
+                "pet_sold",
+                "status: this pet was sold by an order; return that order to put the pet back on \
+                 sale; GET /v1/store/orders?petId=… finds it",
+            ),
+            Self::CategoryNameTaken => conflict(
+                "category_name_taken",
+                "name: another category has this name, ignoring case; choose another name, or \
+                 rename or delete that category first",
+            ),
+            Self::TooManyWebhooks => conflict(
+                "too_many_webhooks",
+                format!(
+                    "there are {MAX_WEBHOOKS} webhooks, the most that a store can have; delete one \
+                     that is no longer needed"
+                ),
+            ),
+            Self::WebhookDisabled => conflict(
+                "webhook_disabled",
+                "this webhook is disabled, so nothing is sent to it; enable it first: PATCH it \
+                 with {\"state\":\"enabled\"}",
+            ),
+            Self::OperationRemoved => gone(
+                "operation_removed",
+                "this operation was removed on 5 December 2030; use GET /v1/pets with the id filter",
+            ),
+            Self::EventsGone(Gone::Expired) => gone(
+                "cursor_expired",
                 "events are no longer kept as far back as this position; to follow the log, start \
-                 over: take the position of after=now, list everything, and follow from there"
-                    .into()
-            }
-            Self::EventsGone(Gone::Unknown) => {
+                 over: take the position of after=now, list everything, and follow from there",
+            ),
+            Self::EventsGone(Gone::Unknown) => gone(
+                "cursor_unknown",
                 "this store does not have the event of this position: a backup was restored, a \
                  failover lost it, or it is from another store; start over: take the position of \
-                 after=now, list everything, and follow from there"
-                    .into()
-            }
-            Self::EventGone(Gone::Expired) => {
+                 after=now, list everything, and follow from there",
+            ),
+            Self::EventGone(Gone::Expired) => gone(
+                "cursor_expired",
                 "eventId: this event is no longer kept, so it cannot be sent again; fetch the \
-                 resource that it is about instead"
-                    .into()
-            }
-            Self::EventGone(Gone::Unknown) => {
+                 resource that it is about instead",
+            ),
+            Self::EventGone(Gone::Unknown) => gone(
+                "cursor_unknown",
                 "eventId: this store does not have this event; take the id from the list of \
-                 deliveries"
-                    .into()
-            }
-            Self::BodyTooLarge => format!("body: must be at most {MAX_BODY_BYTES} bytes").into(),
-            Self::UnsupportedMediaType(types) => format!(
-                "Content-Type: must be {}; a charset, if given, must be utf-8",
-                types.join(" or ")
-            )
-            .into(),
-            Self::UnsupportedContentEncoding(_) => {
-                "Content-Encoding: must be identity or absent; send the body uncompressed".into()
-            }
-            Self::PetNotAvailable => {
-                "petId: this pet is not available; it is reserved by another order, sold, or not \
-                 for sale"
-                    .into()
-            }
-            Self::OrderNotOpen => {
-                "this order is not open; it was completed, cancelled or returned, or has expired; fetch it \
-                 to see which"
-                    .into()
-            }
-            Self::OrderNotReturnable => {
-                "this order cannot be returned; only a completed order can, while its pet exists"
-                    .into()
-            }
-            Self::PetReserved(message) => (*message).into(),
-            Self::PetSold => {
-                "status: this pet was sold by an order; return that order to put the pet back on sale; \
-                 GET /v1/store/orders?petId=… finds it"
-                    .into()
-            }
-            Self::CategoryNameTaken => {
-                "name: another category has this name, ignoring case; choose another name, or rename \
-                 or delete that category first"
-                    .into()
-            }
-            Self::TooManyWebhooks => format!(
-                "there are {MAX_WEBHOOKS} webhooks, the most that a store can have; delete one that \
-                 is no longer needed"
-            )
-            .into(),
-            Self::WebhookDisabled => {
-                "this webhook is disabled, so nothing is sent to it; enable it first: PATCH it with \
-                 {\"state\":\"enabled\"}"
-                    .into()
-            }
-            Self::IdempotencyKeyReused => {
-                "Idempotency-Key: already used for a different request; use a new key for each request"
-                    .into()
-            }
+                 deliveries",
+            ),
+            Self::PreconditionFailed(message) => Description::new(
+                StatusCode::PRECONDITION_FAILED,
+                "precondition_failed",
+                *message,
+            ),
+            Self::BodyTooLarge => Description::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "body_too_large",
+                format!("body: must be at most {MAX_BODY_BYTES} bytes"),
+            ),
+            Self::UnsupportedMediaType(types) => Description::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "unsupported_media_type",
+                format!(
+                    "Content-Type: must be {}; a charset, if given, must be utf-8",
+                    types.join(" or ")
+                ),
+            ),
+            Self::UnsupportedContentEncoding(_) => Description::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "unsupported_media_type",
+                "Content-Encoding: must be identity or absent; send the body uncompressed",
+            ),
+            Self::IdempotencyKeyReused => Description::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "idempotency_key_reused",
+                "Idempotency-Key: already used for a different request; use a new key for each \
+                 request",
+            ),
             Self::RateLimited { kind, quota } => {
-                let Quota { limit, retry_after, .. } = quota;
+                let Quota {
+                    limit, retry_after, ..
+                } = quota;
                 let exceeded = match kind {
                     LimitKind::ApiKey => "per API key exceeded",
                     LimitKind::Address => {
                         "for requests without a valid API key exceeded for this address"
                     }
                 };
-                format!("rate limit of {limit} {exceeded}; retry in {retry_after}s").into()
+                let message = format!("rate limit of {limit} {exceeded}; retry in {retry_after}s");
+                Description::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message)
             }
-            Self::HeadTooLarge => {
+            Self::HeadTooLarge => Description::new(
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "head_too_large",
                 format!(
                     "request head too large; the request line and headers are limited to \
                      {MAX_HEAD_BYTES} bytes and {MAX_HEADERS} headers"
-                )
-                .into()
+                ),
+            ),
+            Self::HttpVersionNotSupported => Description::new(
+                StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+                "http_version_not_supported",
+                "HTTP version not supported; use HTTP/1.1, HTTP/1.0 or HTTP/2",
+            ),
+            Self::Internal(_) => Description::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "internal_error",
+                "internal error; report it with the X-Request-Id of this response",
+            ),
+            Self::Unavailable(message, _) | Self::ShuttingDown(message) => unavailable(*message),
+            Self::TooManyStreams { limit, max } => {
+                let message = |whose| {
+                    format!(
+                        "the limit of {max} open event streams and long polls {whose}is reached; \
+                         close one, retry later, or poll without wait"
+                    )
+                };
+                match limit {
+                    StreamLimit::ApiKey => Description::new(
+                        StatusCode::TOO_MANY_REQUESTS,
+                        "rate_limited",
+                        message("of this API key "),
+                    ),
+                    StreamLimit::Address => unavailable(message("of this address ")),
+                    StreamLimit::All => unavailable(message("")),
+                }
             }
-            Self::HttpVersionNotSupported => {
-                "HTTP version not supported; use HTTP/1.1, HTTP/1.0 or HTTP/2".into()
+            Self::TooManyTests => {
+                unavailable("too many test deliveries are waiting for their receivers; retry later")
             }
-            Self::Internal(_) => {
-                "internal error; report it with the X-Request-Id of this response".into()
+            Self::Overloaded => {
+                unavailable("the service is overloaded; nothing was changed, retry later")
             }
         }
     }
@@ -414,165 +356,46 @@ impl ApiError {
             _ => None,
         }
     }
+}
 
-    fn body(&self) -> Vec<u8> {
-        let body = ErrorBody {
-            code: self.code(),
-            message: &self.message(),
-            status: self.status().as_u16(),
-        };
-        serde_json::to_vec(&body).expect("an error body serializes to JSON")
-    }
+/// The status, the code and the message of a response.
+struct Description<'a> {
+    status: StatusCode,
+    code: &'static str,
+    message: Cow<'a, str>,
+}
 
-    /// Returns the headers of the response.
-    fn headers(&self) -> HeaderMap {
-        let mut headers = HeaderMap::with_capacity(4);
-        headers.insert(header::CONTENT_TYPE, JSON);
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        let challenge = match self {
-            Self::Unauthorized(AuthFailure::Missing) => {
-                Some(HeaderValue::from_static("Bearer realm=\"petstore\""))
-            }
-            Self::Unauthorized(_) => Some(HeaderValue::from_static(
-                "Bearer realm=\"petstore\", error=\"invalid_token\"",
-            )),
-            Self::InsufficientScope(scopes) => {
-                let scopes = join_scopes(scopes, " ");
-                let challenge = format!(
-                    "Bearer realm=\"petstore\", error=\"insufficient_scope\", scope=\"{scopes}\""
-                );
-                Some(challenge.try_into().expect("scopes are printable ASCII"))
-            }
-            _ => None,
-        };
-        if let Some(challenge) = challenge {
-            headers.insert(header::WWW_AUTHENTICATE, challenge);
+impl<'a> Description<'a> {
+    fn new(status: StatusCode, code: &'static str, message: impl Into<Cow<'a, str>>) -> Self {
+        Self {
+            status,
+            code,
+            message: message.into(),
         }
-        if let Self::UnsupportedMediaType(types) | Self::UnsupportedContentEncoding(types) = self
-            && types.contains(&"application/merge-patch+json")
-        {
-            let types = HeaderValue::try_from(types.join(", "));
-            headers.insert(
-                ACCEPT_PATCH,
-                types.expect("media types are printable ASCII"),
-            );
-        }
-        if let Self::UnsupportedContentEncoding(_) = self {
-            // This header is only for an unsupported coding (RFC 9110, section 12.5.3).
-            let identity = HeaderValue::from_static("identity");
-            headers.insert(header::ACCEPT_ENCODING, identity);
-        }
-        let retry_after = match self {
-            Self::Unavailable(..)
-            | Self::ShuttingDown(_)
-            | Self::TooManyStreams { .. }
-            | Self::TooManyTests
-            | Self::Overloaded => Some(1),
-            Self::RateLimited { quota, .. } => Some(quota.retry_after),
-            _ => None,
-        };
-        if let Some(seconds) = retry_after {
-            headers.insert(header::RETRY_AFTER, seconds.into());
-        }
-        if let Self::MethodNotAllowed(methods) = self {
-            let methods = HeaderValue::from_str(methods).expect("methods are printable ASCII");
-            headers.insert(header::ALLOW, methods);
-        }
-        headers
-    }
-
-    pub fn response(&self) -> Response {
-        let response = match self {
-            Self::Unauthorized(failure) => UNAUTHORIZED[*failure as usize].clone(),
-            _ => self.render(),
-        };
-        response.map(ResponseBody::Complete)
-    }
-
-    fn render(&self) -> http::Response<Full<Bytes>> {
-        let mut response = http::Response::new(self.body().into());
-        *response.status_mut() = self.status();
-        *response.headers_mut() = self.headers();
-        response
     }
 }
 
-/// The responses to requests without a valid key, rendered once, so that a flood of them costs
-/// little.
-static UNAUTHORIZED: LazyLock<[http::Response<Full<Bytes>>; AuthFailure::ALL.len()]> =
-    LazyLock::new(|| {
-        AuthFailure::ALL.map(|failure| {
-            let mut response = ApiError::Unauthorized(failure).render();
-            reserve_common_headers(response.headers_mut());
-            response
-        })
-    });
+fn bad_request<'a>(code: &'static str, message: impl Into<Cow<'a, str>>) -> Description<'a> {
+    Description::new(StatusCode::BAD_REQUEST, code, message)
+}
+
+fn conflict<'a>(code: &'static str, message: impl Into<Cow<'a, str>>) -> Description<'a> {
+    Description::new(StatusCode::CONFLICT, code, message)
+}
+
+fn gone(code: &'static str, message: &'static str) -> Description<'static> {
+    Description::new(StatusCode::GONE, code, message)
+}
+
+fn unavailable<'a>(message: impl Into<Cow<'a, str>>) -> Description<'a> {
+    Description::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
+}
 
 fn join_scopes(scopes: &[Scope], separator: &str) -> String {
     let scopes: Vec<_> = scopes.iter().map(|scope| scope.as_str()).collect();
     scopes.join(separator)
 }
 
-/// The header of RFC 5789.
-const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
-
-pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
-
-impl From<AuthFailure> for ApiError {
-    fn from(failure: AuthFailure) -> Self {
-        Self::Unauthorized(failure)
-    }
-}
-
-impl From<order::OrderRejection> for ApiError {
-    fn from(rejection: order::OrderRejection) -> Self {
-        match rejection {
-            order::OrderRejection::NoSuchPet => Self::NotFound(NO_SUCH_PET),
-            order::OrderRejection::PetNotAvailable => Self::PetNotAvailable,
-            order::OrderRejection::NoSuchOrder => Self::NotFound(NO_SUCH_ORDER),
-            order::OrderRejection::OrderNotOpen => Self::OrderNotOpen,
-            order::OrderRejection::OrderNotReturnable => Self::OrderNotReturnable,
-        }
-    }
-}
-
-impl From<pet::PetRejection> for ApiError {
-    fn from(rejection: pet::PetRejection) -> Self {
-        match rejection {
-            pet::PetRejection::NoSuchPet => Self::NotFound(NO_SUCH_PET),
-            pet::PetRejection::Outdated => Self::PET_CHANGED,
-            pet::PetRejection::Reserved => Self::PetReserved(
-                "status: cannot be changed while an open order reserves this pet; complete or \
-                 cancel the order first",
-            ),
-            pet::PetRejection::Sold => Self::PetSold,
-        }
-    }
-}
-
-impl From<category::CategoryRejection> for ApiError {
-    fn from(rejection: category::CategoryRejection) -> Self {
-        match rejection {
-            category::CategoryRejection::NoSuchCategory => Self::NotFound(NO_SUCH_CATEGORY),
-            category::CategoryRejection::Outdated => Self::CATEGORY_CHANGED,
-            category::CategoryRejection::NameTaken => Self::CategoryNameTaken,
-        }
-    }
-}
-
-impl From<webhook::WebhookRejection> for ApiError {
-    fn from(rejection: webhook::WebhookRejection) -> Self {
-        match rejection {
-            webhook::WebhookRejection::NoSuchWebhook => Self::NotFound(NO_SUCH_WEBHOOK),
-            webhook::WebhookRejection::TooMany => Self::TooManyWebhooks,
-            webhook::WebhookRejection::MissingScope(scope) => {
-                Self::InsufficientScope(scope.as_slice())
-            }
-        }
-    }
-}
-
-const OVERLOADED: &str = "the service is overloaded; nothing was changed, retry later";
 pub const NO_SUCH_PET: &str = "petId: no pet has this id";
 pub const INVALID_CATEGORY_ID: &str =
     "categoryId: must be an integer (int64), without plus sign or leading zeros";
@@ -581,86 +404,3 @@ pub const NO_SUCH_ORDER: &str = "orderId: no order has this id";
 pub const NO_SUCH_WEBHOOK: &str = "webhookId: no webhook has this id";
 pub const NO_SUCH_DELIVERY: &str = "eventId: this webhook has no failed delivery of this event; list \
      its deliveries to see those it has";
-
-impl From<store::Error> for ApiError {
-    fn from(error: store::Error) -> Self {
-        use store::Error::*;
-        let message = match &error {
-            Internal(_) => return Self::Internal(Arc::new(error)),
-            Overloaded => return Self::Overloaded,
-            Unavailable(_) => "the database is unavailable; nothing was changed, retry later",
-            OutcomeUnknown(_) => {
-                "the database failed during the request; the change may or may not have been made, so \
-                 check before you retry"
-            }
-        };
-        Self::Unavailable(message, Arc::new(error))
-    }
-}
-
-impl From<ObjectError> for ApiError {
-    fn from(error: ObjectError) -> Self {
-        match error {
-            ObjectError::Malformed(reason) => Self::InvalidJson(reason),
-            ObjectError::NotAnObject(_) => Self::InvalidBody(format!("body: {error}")),
-        }
-    }
-}
-
-impl From<Rejection> for ApiError {
-    fn from(rejection: Rejection) -> Self {
-        match rejection {
-            Rejection::MalformedRequest => Self::InvalidRequest("invalid HTTP/1.1 request"),
-            Rejection::UnsupportedVersion => Self::HttpVersionNotSupported,
-            Rejection::InvalidTarget => Self::InvalidRequest(
-                "request target: must be a path, or an http or https URL, without user name, \
-                 password or fragment",
-            ),
-            Rejection::InvalidHost => Self::InvalidRequest(
-                "Host: must be sent once, as a host and an optional port; in HTTP/2 it must equal \
-                 :authority, if both are sent",
-            ),
-            Rejection::InvalidFraming => Self::InvalidRequest(
-                "body: its length must be given once, by Content-Length or by \
-                 Transfer-Encoding: chunked",
-            ),
-            Rejection::BodyTooLarge => Self::BodyTooLarge,
-            Rejection::HeadTooLarge => Self::HeadTooLarge,
-            Rejection::HeadTimeout => {
-                Self::RequestTimeout("request line and headers not received in time")
-            }
-            Rejection::TooManyConnections => Self::Unavailable(
-                "connection limit reached; retry later",
-                Arc::new(TooManyConnections),
-            ),
-            Rejection::PlainHttpOnTlsPort => {
-                Self::InvalidRequest("this port requires TLS; use https://")
-            }
-        }
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("too many connections")]
-struct TooManyConnections;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_reason_for_401_has_its_own_response() {
-        for failure in AuthFailure::ALL {
-            let prepared = &UNAUTHORIZED[failure as usize];
-            let rendered = ApiError::Unauthorized(failure).render();
-            assert_eq!(prepared.status(), rendered.status());
-            assert_eq!(
-                format!("{:?}", prepared.body()),
-                format!("{:?}", rendered.body())
-            );
-            for (name, value) in rendered.headers() {
-                assert_eq!(prepared.headers().get(name), Some(value));
-            }
-        }
-    }
-}

@@ -2,6 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
+pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Sets the headers. A browser must not guess another media type: a name in a JSON body may look

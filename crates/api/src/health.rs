@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::{HeaderValue, header};
 use serde_json::json;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -79,10 +78,5 @@ impl Health {
 }
 
 fn status(status: &str) -> Response {
-    let mut response = response::json(&json!({"status": status}));
-    let no_store = HeaderValue::from_static("no-store");
-    response
-        .headers_mut()
-        .insert(header::CACHE_CONTROL, no_store);
-    response
+    response::no_store(response::json(&json!({"status": status})))
 }

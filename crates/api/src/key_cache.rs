@@ -1,36 +1,35 @@
-//! API keys in memory: a snapshot of the database's table that is replaced as a whole, and usage
-//! data that is written back.
+//! API keys in memory: a snapshot of the database's table that is replaced as a whole.
+
+mod usage;
 
 use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::{self, Duration},
 };
 
 use arc_swap::ArcSwap;
-use jiff::Timestamp;
 use quick_cache::sync::Cache;
 use tokio::sync::watch;
 
 use super::{
     error::AuthFailure,
-    rate_limit::{ArrivalTime, Limiter, Quota, RateLimit},
+    rate_limit::{Limiter, Quota, RateLimit},
 };
 use domain::{
-    api_key::{ApiKey, ApiKeyDescription, ApiKeyUsage, KeyHash, Scopes},
+    api_key::{ApiKey, ApiKeyDescription, KeyHash, Scopes},
     clock::Clock,
 };
 use single_flight::SingleFlight;
 use store::{self, Store, event_tail::ScanQueue};
 use telemetry::audit_log;
+use usage::Usage;
 
 /// The minimum time between two refreshes, however many unknown keys are presented.
 const MIN_REFRESH_INTERVAL: Duration = Duration::from_millis(20);
-/// The resolution of a key's last use, in microseconds.
-const LAST_USED_RESOLUTION: i64 = 60_000_000;
 
 pub struct KeyCache {
     store: Arc<Store>,
@@ -68,24 +67,6 @@ struct CachedKey {
     key: ApiKey,
     /// Survives a refresh.
     usage: Arc<Usage>,
-}
-
-/// The usage of a key while this process runs.
-#[derive(Debug, Default)]
-struct Usage {
-    /// True if the key was used since the last flush. The flush dates the use, so that requests
-    /// need not read the clock.
-    used_since_flush: AtomicBool,
-    /// Times are in microseconds since 1970; 0 if never.
-    last_used: AtomicI64,
-    deprecated_calls: AtomicI64,
-    /// The number of those calls that are dated, and the time of the last one.
-    dated_deprecated_calls: AtomicI64,
-    last_deprecated_call: AtomicI64,
-    /// The number of those calls that were written to the database.
-    flushed_deprecated_calls: AtomicI64,
-    rate_limit: ArrivalTime,
-    scans: Arc<ScanQueue>,
 }
 
 impl KeyCache {
@@ -150,15 +131,11 @@ impl KeyCache {
         if key.revoked_at.is_some() {
             return Some(Lookup::Revoked);
         }
-        if key
-            .expires_at
-            .is_some_and(|expiry| self.clock.now() >= expiry)
-        {
+        let now = self.clock.now();
+        if key.expires_at.is_some_and(|expiry| now >= expiry) {
             return Some(Lookup::Expired);
         }
-        if !usage.used_since_flush.load(Ordering::Relaxed) {
-            usage.used_since_flush.store(true, Ordering::Relaxed);
-        }
+        usage.record_use(now);
         let limiter = self.limiter.as_ref();
         Some(Lookup::Valid(ValidKey {
             id: key.id,
@@ -187,7 +164,7 @@ impl KeyCache {
     /// Counts a call of a deprecated operation.
     pub fn count_deprecated_call(&self, hash: &KeyHash) {
         if let Some(CachedKey { usage, .. }) = self.keys.load().get(hash) {
-            usage.deprecated_calls.fetch_add(1, Ordering::Relaxed);
+            usage.count_deprecated_call();
         }
     }
 
@@ -195,11 +172,11 @@ impl KeyCache {
     /// id.
     pub fn deprecated_calls(&self) -> Vec<(i64, i64)> {
         let keys = self.keys.load();
-        let calls = keys.values().map(|CachedKey { key, usage }| {
-            let calls = usage.deprecated_calls.load(Ordering::Relaxed);
-            (key.id, calls)
-        });
-        let mut calls: Vec<_> = calls.filter(|(_, calls)| *calls > 0).collect();
+        let mut calls: Vec<_> = keys
+            .values()
+            .map(|CachedKey { key, usage }| (key.id, usage.deprecated_calls()))
+            .filter(|(_, calls)| *calls > 0)
+            .collect();
         calls.sort_unstable();
         calls
     }
@@ -216,15 +193,14 @@ impl KeyCache {
     async fn load(&self) -> RefreshResult {
         let stored = self.store.api_key_list().await?;
         let cached = self.keys.load();
-        let fresh = stored.into_iter().map(|(hash, key)| {
+        let with_usage = stored.into_iter().map(|(hash, key)| {
             let usage = cached
                 .get(&hash)
                 .map_or_else(Arc::default, |old| old.usage.clone());
-            let stored = key.last_used_at.map_or(0, Timestamp::as_microsecond);
-            usage.last_used.fetch_max(stored, Ordering::Relaxed);
+            usage.merge_last_used(&key);
             (hash, CachedKey { key, usage })
         });
-        let fresh: HashMap<_, _> = fresh.collect();
+        let fresh: HashMap<_, _> = with_usage.collect();
         let any_changed = cached.iter().any(|(hash, CachedKey { key: old, .. })| {
             let new = fresh.get(hash).map(|new| &new.key);
             let validity = |key: &ApiKey| (key.revoked_at.is_some(), key.expires_at);
@@ -244,51 +220,21 @@ impl KeyCache {
     pub async fn flush_usage(&self) -> Result<(), store::Error> {
         let now = self.clock.now();
         let keys = self.keys.load_full();
-        let (mut flushed, mut updates) = (Vec::new(), Vec::new());
-        for CachedKey { key, usage } in keys.values() {
-            let mut last_used = usage.last_used.load(Ordering::Relaxed);
-            if usage.used_since_flush.swap(false, Ordering::Relaxed)
-                && now.as_microsecond() - last_used >= LAST_USED_RESOLUTION
-            {
-                last_used = now.as_microsecond();
-                usage.last_used.store(last_used, Ordering::Relaxed);
-            }
-            let stored = key.last_used_at.map_or(0, Timestamp::as_microsecond);
-            let calls = usage.deprecated_calls.load(Ordering::Relaxed);
-            if usage.dated_deprecated_calls.swap(calls, Ordering::Relaxed) != calls {
-                let time = now.as_microsecond();
-                usage.last_deprecated_call.store(time, Ordering::Relaxed);
-            }
-            let calls = calls - usage.flushed_deprecated_calls.load(Ordering::Relaxed);
-            let Ok(last_used_at) = Timestamp::from_microsecond(last_used) else {
-                continue;
-            };
-            if last_used > stored || calls > 0 {
-                let last_call = usage.last_deprecated_call.load(Ordering::Relaxed);
-                let last_call = Timestamp::from_microsecond(last_call).ok();
-                updates.push(ApiKeyUsage {
-                    id: key.id,
-                    last_used_at,
-                    deprecated_calls: calls,
-                    last_deprecated_call_at: last_call.filter(|_| calls > 0),
-                });
-                // Counted before the write: if this future is dropped while it
-                // is in flight, the write still takes effect.
-                usage
-                    .flushed_deprecated_calls
-                    .fetch_add(calls, Ordering::Relaxed);
-                flushed.push((key.id, usage, calls));
-            }
-        }
-        if updates.is_empty() {
+        let unflushed: Vec<_> = keys
+            .values()
+            .filter_map(|CachedKey { key, usage }| Some((usage, usage.flush(key, now)?)))
+            .collect();
+        if unflushed.is_empty() {
             return Ok(());
         }
+        let updates = unflushed.iter().map(|(_, update)| update.clone()).collect();
         let result = self.store.api_key_record_usage(updates).await;
-        for (id, usage, calls) in flushed {
-            if !result.as_ref().is_ok_and(|recorded| recorded.contains(&id)) {
-                usage
-                    .flushed_deprecated_calls
-                    .fetch_sub(calls, Ordering::Relaxed);
+        for (usage, update) in unflushed {
+            if !result
+                .as_ref()
+                .is_ok_and(|recorded| recorded.contains(&update.id))
+            {
+                usage.undo_flush(&update);
             }
         }
         result.map(drop)
@@ -316,9 +262,10 @@ fn audit(before: &HashMap<KeyHash, CachedKey>, after: &HashMap<KeyHash, CachedKe
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::HashSet, path::Path};
+    use std::{collections::HashSet, path::Path, sync::atomic::AtomicI64};
 
     use futures_util::{FutureExt, future::join_all};
+    use jiff::Timestamp;
     use tokio::time::timeout;
 
     use super::*;
@@ -337,9 +284,8 @@ mod tests {
         ))
     }
 
-    /// Uses are dated when they are flushed, at most once per minute.
     #[tokio::test]
-    async fn uses_are_dated_by_the_flush() {
+    async fn uses_are_dated_at_most_once_per_minute() {
         let dir = tempfile::tempdir().unwrap();
         let mut keys = Arc::into_inner(open(dir.path()).await).unwrap();
         let seconds = Arc::new(AtomicI64::new(1_000_000_000));
@@ -348,10 +294,8 @@ mod tests {
         keys.clock = Clock::new(now.clone());
         let keys = Arc::new(keys);
         let secret = ApiKeySecret::generate();
-        let (new, hash) = (
-            NewApiKey::new("test".parse().unwrap(), now()),
-            secret.hash(),
-        );
+        let new = NewApiKey::new("test".parse().unwrap(), now());
+        let hash = secret.hash();
         keys.store.api_key_create(new, hash).await.unwrap();
         let recorded = async || {
             keys.flush_usage().await.unwrap();
@@ -385,8 +329,9 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        let finished = timeout(Duration::from_secs(20), finished).await;
-        finished.expect("the read is finished");
+        timeout(Duration::from_secs(20), finished)
+            .await
+            .expect("the read is finished");
     }
 
     /// While the table cannot be read, requests with unknown keys must not queue up

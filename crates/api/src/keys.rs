@@ -24,8 +24,9 @@ pub async fn list_keys(api: &Api, request: ApiRequest<'_>) -> Result<Response, A
 }
 
 pub fn get_current_key(api: &Api, request: &RequestHead<'_>) -> Result<Response, ApiError> {
-    let key = api.auth.keys().describe(&request.key_hash());
-    // The key may have been removed since it was authenticated.
-    let key = key.ok_or(AuthFailure::Unknown)?;
-    Ok(response::no_store(response::json(&key)))
+    match api.auth.keys().describe(&request.key_hash()) {
+        Some(key) => Ok(response::no_store(response::json(&key))),
+        // It was removed since it was authenticated.
+        None => Err(AuthFailure::Unknown.into()),
+    }
 }

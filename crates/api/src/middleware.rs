@@ -22,7 +22,7 @@ use super::{
     error::ApiError,
     headers::{X_REQUEST_ID, set_common_headers},
     prefer,
-    router::{self, Pending, Routed},
+    router::{self, Dispatch, Pending},
     state::Api,
 };
 use server::{self, Client, Response};
@@ -45,12 +45,12 @@ pub fn handle<'a>(
         head,
         request_id,
     );
-    let routed = AssertUnwindSafe(|| route(api, &guard.head, &mut guard.context));
-    let routed = catch_unwind(routed).unwrap_or_else(panicked);
+    let route = AssertUnwindSafe(|| route(api, &guard.head, &mut guard.context));
+    let dispatch = catch_unwind(route).unwrap_or_else(panicked);
     identify(client, &guard.context);
-    let (mut response, error) = match routed {
-        Ok(Routed::Response(response)) => (response, None),
-        Ok(Routed::Pending(pending)) => {
+    let (mut response, error) = match dispatch {
+        Ok(Dispatch::Response(response)) => (response, None),
+        Ok(Dispatch::Pending(pending)) => {
             return Either::Right(Box::pin(resume(api, client, guard, pending, body)));
         }
         Err(error) => (error.response(), Some(error)),
@@ -65,23 +65,23 @@ fn respond<'a>(
     body: Incoming,
     response: Response,
 ) -> Either<Ready<Response>, BoxFuture<'a, Response>> {
-    match body.is_end_stream() {
-        true => Either::Left(ready(response)),
-        false => Either::Right(Box::pin(async move {
-            drop(body);
-            response
-        })),
+    if body.is_end_stream() {
+        return Either::Left(ready(response));
     }
+    Either::Right(Box::pin(async move {
+        drop(body);
+        response
+    }))
 }
 
 fn route<'a>(
     api: &'a Api,
     head: &Parts,
     context: &mut RequestContext,
-) -> Result<Routed<'a>, ApiError> {
+) -> Result<Dispatch<'a>, ApiError> {
     server::validate(head)?;
     match cors::preflight(&api.cors_origins, head) {
-        Some(response) => Ok(Routed::Response(response)),
+        Some(response) => Ok(Dispatch::Response(response)),
         None => router::route(api, head, context),
     }
 }
@@ -173,24 +173,8 @@ thread_local! {
 /// Generates 32 random hexadecimal digits.
 fn new_request_id() -> HeaderValue {
     let random: u128 = RANDOM.with_borrow_mut(SmallRng::random);
-    let mut id = [0; 32];
-    for (at, digits) in id.chunks_exact_mut(8).enumerate() {
-        let word = (random >> (32 * at)) as u32;
-        digits.copy_from_slice(&to_hex(word));
-    }
-    HeaderValue::from_bytes(&id).expect("hexadecimal digits are valid in a header")
-}
-
-/// Formats eight hexadecimal digits in parallel, in the bytes of a word (SWAR).
-fn to_hex(number: u32) -> [u8; 8] {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    let mut digits = u64::from(number);
-    digits = (digits | digits << 16) & 0x0000_ffff_0000_ffff;
-    digits = (digits | digits << 8) & 0x00ff_00ff_00ff_00ff;
-    digits = (digits | digits << 4) & 0x0f0f_0f0f_0f0f_0f0f;
-    let is_letter = (digits + 6 * ONES) >> 4 & ONES;
-    let to_letter = u64::from(b'a' - b'0' - 10);
-    (digits + u64::from(b'0') * ONES + to_letter * is_letter).to_be_bytes()
+    HeaderValue::try_from(format!("{random:032x}"))
+        .expect("hexadecimal digits are valid in a header")
 }
 
 /// Adds the common headers to a response that does not pass through [`handle`].
@@ -207,32 +191,12 @@ pub fn require_https(response: &mut Response) {
 }
 
 fn panicked<T>(payload: Box<dyn Any + Send>) -> Result<T, ApiError> {
-    let text = payload.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    let panic = Panic(text.unwrap_or("no message").into());
+    let literal = payload.downcast_ref::<&str>().copied();
+    let message = literal.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let panic = Panic(message.unwrap_or("no message").into());
     Err(ApiError::Internal(Arc::new(panic)))
 }
 
 #[derive(Debug, thiserror::Error)]
 #[error("panicked: {0}")]
 struct Panic(String);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_become_hexadecimal_digits() {
-        for number in [
-            0,
-            0x0123_4567,
-            0x89ab_cdef,
-            0xfedc_ba98,
-            0xa90f_9a0f,
-            u32::MAX,
-        ] {
-            let digits = to_hex(number);
-            assert_eq!(str::from_utf8(&digits), Ok(&*format!("{number:08x}")));
-        }
-    }
-}

@@ -40,10 +40,7 @@ pub enum Scheme {
 
 impl Scheme {
     pub fn new(tls: bool) -> Self {
-        match tls {
-            true => Self::Https,
-            false => Self::Http,
-        }
+        if tls { Self::Https } else { Self::Http }
     }
 }
 

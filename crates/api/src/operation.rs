@@ -1,7 +1,8 @@
-//! An operation of the contract, and the matching of its path.
+//! An operation of the contract.
 
 use http::Method;
 
+use super::path::{IdPositions, match_path};
 use domain::api_key::Scope;
 
 /// An upper bound on the number of operations.
@@ -31,25 +32,8 @@ impl Operation {
         self.id == DEPRECATED
     }
 
-    /// Returns the values of the path parameters if this is a path of the operation.
-    pub fn match_path<'a>(&self, path: &'a str) -> Option<PathParameters<'a>> {
+    /// Returns the positions of the ids if this is a path of the operation.
+    pub fn match_path(&self, path: &str) -> Option<IdPositions> {
         match_path(self.path, path)
     }
-}
-
-/// The values of path parameters, in the order of the path. Unused ones are empty.
-pub type PathParameters<'a> = [&'a str; 2];
-
-/// Matches a path against a template with at most two parameters, each of which takes one
-/// segment that is not empty, and returns their values.
-fn match_path<'a>(template: &str, path: &'a str) -> Option<PathParameters<'a>> {
-    if template == path {
-        return Some(["", ""]);
-    }
-    let (before, rest) = template.split_once('{')?;
-    let (_, after) = rest.split_once('}')?;
-    let path = path.strip_prefix(before)?;
-    let (value, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
-    let [next, _] = match_path(after, rest)?;
-    (!value.is_empty()).then_some([value, next])
 }

@@ -2,9 +2,11 @@
 
 use super::{
     cache::{CacheKey, CachedRead},
+    cached_response::{CachedResponse, Invalidation},
     error::{ApiError, NO_SUCH_ORDER},
+    path::PathId,
     request::{ApiRequest, RequestHead},
-    response::{self, CachedResponse, Invalidation},
+    response,
     state::Api,
 };
 use domain::order::{OrderFilter, OrderId, PlaceOrderRequest, Transition};
@@ -42,8 +44,12 @@ pub async fn place_order(api: &Api, mut request: ApiRequest<'_>) -> Result<Respo
     })
 }
 
-pub fn get_order<'a>(api: &'a Api, request: &RequestHead<'_>) -> Result<CachedRead<'a>, ApiError> {
-    let id = request.id(OrderId::parse, NO_SUCH_ORDER)?;
+pub fn get_order<'a>(
+    api: &'a Api,
+    _: &RequestHead<'_>,
+    id: PathId<OrderId>,
+) -> Result<CachedRead<'a>, ApiError> {
+    let id = id?;
     let read = || async move {
         Ok(match api.store.order_get(id).await? {
             Some(order) => CachedResponse::new(response::resource(&order), Invalidation::OnUpdate),
@@ -56,25 +62,38 @@ pub fn get_order<'a>(api: &'a Api, request: &RequestHead<'_>) -> Result<CachedRe
     Ok(api.cache.get_or_read(CacheKey::Order(id), read))
 }
 
-pub async fn complete_order(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    transition(api, request, Transition::Complete).await
+pub async fn complete_order(
+    api: &Api,
+    request: ApiRequest<'_>,
+    id: PathId<OrderId>,
+) -> Result<Response, ApiError> {
+    transition(api, request, id, Transition::Complete).await
 }
 
-pub async fn cancel_order(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    transition(api, request, Transition::Cancel).await
+pub async fn cancel_order(
+    api: &Api,
+    request: ApiRequest<'_>,
+    id: PathId<OrderId>,
+) -> Result<Response, ApiError> {
+    transition(api, request, id, Transition::Cancel).await
 }
 
-pub async fn return_order(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    transition(api, request, Transition::Return).await
+pub async fn return_order(
+    api: &Api,
+    request: ApiRequest<'_>,
+    id: PathId<OrderId>,
+) -> Result<Response, ApiError> {
+    transition(api, request, id, Transition::Return).await
 }
 
 async fn transition(
     api: &Api,
     mut request: ApiRequest<'_>,
+    id: PathId<OrderId>,
     transition: Transition,
 ) -> Result<Response, ApiError> {
     let idempotency = request.idempotency_key().await?;
-    let id = request.id(OrderId::parse, NO_SUCH_ORDER)?;
+    let id = id?;
     if let Err(unmet) = request.preconditions().evaluate_post(false) {
         // Preconditions apply only to a request that could succeed without them (RFC 9110,
         // section 13.2.1).

@@ -6,10 +6,12 @@ use jiff::Timestamp;
 
 use super::{
     cache::{CacheKey, CachedRead},
+    cached_response::{CachedResponse, Invalidation},
     error::{ApiError, NO_SUCH_PET},
-    preconditions::{MAX_ATTEMPTS, Preconditions, Unmet, contention},
+    path::PathId,
+    preconditions::{MAX_ATTEMPTS, Preconditions, UnmetPrecondition, contention},
     request::{ApiRequest, RequestHead},
-    response::{self, CachedResponse, Invalidation},
+    response,
     state::Api,
 };
 use domain::pet::{NewPet, Pet, PetChange, PetFilter, PetId, PetRejection};
@@ -34,9 +36,13 @@ pub async fn create_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Respon
     response::idempotent(created, |pet| api.links.created("pets", pet.id.get(), &pet))
 }
 
-pub async fn update_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+pub async fn update_pet(
+    api: &Api,
+    mut request: ApiRequest<'_>,
+    id: PathId<PetId>,
+) -> Result<Response, ApiError> {
     let change = request.merge_patch::<PetChange>().await?;
-    let id = request.id(PetId::parse, NO_SUCH_PET)?;
+    let id = id?;
     for _ in 0..MAX_ATTEMPTS {
         let expected = expected_pet(api, id, request.preconditions()).await?;
         match api
@@ -52,8 +58,12 @@ pub async fn update_pet(api: &Api, mut request: ApiRequest<'_>) -> Result<Respon
     Err(contention(CHANGED_TOO_OFTEN))
 }
 
-pub async fn delete_pet(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let id = request.id(PetId::parse, NO_SUCH_PET)?;
+pub async fn delete_pet(
+    api: &Api,
+    request: ApiRequest<'_>,
+    id: PathId<PetId>,
+) -> Result<Response, ApiError> {
+    let id = id?;
     for _ in 0..MAX_ATTEMPTS {
         let expected = expected_pet(api, id, request.preconditions()).await?;
         match api
@@ -83,12 +93,12 @@ async fn expected_pet(
     if !preconditions.depend_on_state() {
         return Ok(None);
     }
-    let pet = api.store.pet_get(id).await?;
-    let pet = pet.ok_or(ApiError::NotFound(NO_SUCH_PET))?;
+    let found = api.store.pet_get(id).await?;
+    let pet = found.ok_or(ApiError::NotFound(NO_SUCH_PET))?;
     match preconditions.evaluate(&response::etag(&pet)) {
         Ok(()) => Ok(Some(pet)),
-        Err(Unmet::IfMatch) => Err(ApiError::PET_CHANGED),
-        Err(Unmet::IfNoneMatch) => Err(ApiError::PET_EXISTS),
+        Err(UnmetPrecondition::IfMatch) => Err(ApiError::PET_CHANGED),
+        Err(UnmetPrecondition::IfNoneMatch) => Err(ApiError::PET_EXISTS),
     }
 }
 
@@ -96,18 +106,22 @@ const CHANGED_TOO_OFTEN: &str =
     "the pet is being changed too often; nothing was changed, retry later";
 
 /// Deprecated on 5 December 2025, removed on 5 December 2030.
-pub fn get_pet<'a>(api: &'a Api, request: &RequestHead<'_>) -> Result<CachedRead<'a>, ApiError> {
+pub fn get_pet<'a>(
+    api: &'a Api,
+    request: &RequestHead<'_>,
+    id: PathId<PetId>,
+) -> Result<CachedRead<'a>, ApiError> {
     let deprecated = |response| api.links.deprecated(response);
     let error = |error: ApiError| {
         let response = deprecated(error.response());
-        let response = CachedResponse::new(response, Invalidation::OnUpdate);
-        Ok(CachedRead::Ready(Arc::new(response)))
+        let cached = CachedResponse::new(response, Invalidation::OnUpdate);
+        Ok(CachedRead::Ready(Arc::new(cached)))
     };
     if api.clock.now() >= REMOVAL {
         return error(ApiError::OperationRemoved);
     }
     request.reject_unknown_parameters()?;
-    let id = match request.id(PetId::parse, NO_SUCH_PET) {
+    let id = match id {
         Ok(id) => id,
         Err(not_found) => return error(not_found),
     };

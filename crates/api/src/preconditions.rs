@@ -27,7 +27,7 @@ pub struct Preconditions<'a>(&'a HeaderMap);
 
 /// A precondition that does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unmet {
+pub enum UnmetPrecondition {
     IfMatch,
     IfNoneMatch,
 }
@@ -46,16 +46,16 @@ impl<'a> Preconditions<'a> {
 
     /// Evaluates the preconditions for a resource that exists, in the order of RFC 9110, section
     /// 13.2.2.
-    pub fn evaluate(self, etag: &HeaderValue) -> Result<(), Unmet> {
+    pub fn evaluate(self, etag: &HeaderValue) -> Result<(), UnmetPrecondition> {
         // Strong comparison: a weak tag never equals ours.
         let if_match = |tag: &[u8]| tag == etag.as_bytes();
         // Weak comparison.
         let if_none_match = |tag: &[u8]| tag.strip_prefix(b"W/").unwrap_or(tag) == etag.as_bytes();
         if self.has(header::IF_MATCH) && !self.lists(header::IF_MATCH, if_match) {
-            return Err(Unmet::IfMatch);
+            return Err(UnmetPrecondition::IfMatch);
         }
         if self.lists(header::IF_NONE_MATCH, if_none_match) {
-            return Err(Unmet::IfNoneMatch);
+            return Err(UnmetPrecondition::IfNoneMatch);
         }
         Ok(())
     }
@@ -66,11 +66,11 @@ impl<'a> Preconditions<'a> {
     }
 
     /// Evaluates the preconditions for a resource that does not exist.
-    pub fn evaluate_absent(self) -> Result<(), Unmet> {
-        match self.has(header::IF_MATCH) {
-            true => Err(Unmet::IfMatch),
-            false => Ok(()),
+    pub fn evaluate_absent(self) -> Result<(), UnmetPrecondition> {
+        if self.has(header::IF_MATCH) {
+            return Err(UnmetPrecondition::IfMatch);
         }
+        Ok(())
     }
 
     /// Evaluates the preconditions for a POST. Its target has no entity tag, so a tag matches

@@ -27,7 +27,8 @@ pub fn is_strict(request: &HeaderMap) -> bool {
 
 /// Splits at a separator, unless it is in a quoted string (RFC 9110, section 5.6.4).
 fn split_unquoted(value: &str, separator: char) -> impl Iterator<Item = &str> {
-    let (mut is_quoted, mut is_escaped) = (false, false);
+    let mut is_quoted = false;
+    let mut is_escaped = false;
     value.split(move |c| {
         match c {
             _ if is_escaped => is_escaped = false,

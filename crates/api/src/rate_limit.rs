@@ -65,8 +65,8 @@ impl FromStr for RateLimit {
             };
             let number = if number.is_empty() { "1" } else { number };
             let within = |number: i64, most: u32| {
-                let number = u32::try_from(number).ok()?;
-                (1..=most).contains(&number).then_some(number)
+                let number = u32::try_from(number).ok();
+                number.filter(|number| (1..=most).contains(number))
             };
             Some(Self {
                 requests: within(parse_positive_decimal(requests)?, Self::MAX_REQUESTS)?,
@@ -77,7 +77,8 @@ impl FromStr for RateLimit {
             })
         };
         read().ok_or_else(|| {
-            let (most, got) = (Self::MAX_REQUESTS, quoted(text));
+            let most = Self::MAX_REQUESTS;
+            let got = quoted(text);
             let reason = format!(
                 "must be REQUESTS/WINDOW with 1 to {most} requests and a window of 1s to 24h, such as \
                  600/60s, 10/s or 1000/1h; got {got}"
@@ -117,11 +118,11 @@ impl Limiter {
     /// Charges a request that arrived at a time, if it is within the limit.
     pub fn charge(&self, arrival: &ArrivalTime, at: Instant) -> Quota {
         let quota = self.charge_at(arrival, at);
-        match quota.granted {
-            true => quota,
-            // Requests that arrived later may have been charged before this one.
-            false => self.charge_at(arrival, at.max(Instant::now())),
+        if quota.granted {
+            return quota;
         }
+        // Requests that arrived later may have been charged before this one.
+        self.charge_at(arrival, at.max(Instant::now()))
     }
 
     /// Charges work beyond that of a request, as long as this leaves half of the quota for
@@ -162,8 +163,8 @@ impl Limiter {
 
     fn window(&self, at: Instant) -> Window {
         let interval = self.limit.interval();
-        let now = at.saturating_duration_since(self.epoch).as_nanos();
-        let now = u64::try_from(now).expect("the service does not run for centuries");
+        let nanos = at.saturating_duration_since(self.epoch).as_nanos();
+        let now = u64::try_from(nanos).expect("the service does not run for centuries");
         Window {
             interval,
             now,

@@ -6,15 +6,14 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
 
 use super::{
     admission::InFlight,
-    auth::Authorized,
+    auth::Authorization,
     context::{RequestContext, Wait},
     error::ApiError,
-    operation::{Operation, PathParameters},
+    operation::Operation,
     preconditions::Preconditions,
 };
 use domain::{
@@ -38,26 +37,23 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub struct RequestHead<'a> {
     pub head: &'a Parts,
     pub operation: &'static Operation,
-    pub authorized: Authorized,
+    pub authorization: Authorization,
     /// True if unknown parameters and members are rejected.
     is_strict: bool,
-    path_parameters: PathParameters<'a>,
 }
 
 impl<'a> RequestHead<'a> {
     pub fn new(
         head: &'a Parts,
         operation: &'static Operation,
-        path_parameters: PathParameters<'a>,
-        authorized: Authorized,
+        authorization: Authorization,
         is_strict: bool,
     ) -> Self {
         Self {
             head,
             operation,
-            authorized,
+            authorization,
             is_strict,
-            path_parameters,
         }
     }
 
@@ -66,14 +62,13 @@ impl<'a> RequestHead<'a> {
     }
 
     pub fn key_hash(&self) -> KeyHash {
-        self.authorized.caller().hash
+        self.authorization.caller().hash
     }
 
     /// With strict handling, rejects query parameters that would be ignored.
     pub fn reject_unknown_parameters(&self) -> Result<(), ApiError> {
-        let query = match (self.is_strict, self.head.uri.query()) {
-            (true, Some(query)) => query,
-            _ => return Ok(()),
+        let Some(query) = self.head.uri.query().filter(|_| self.is_strict) else {
+            return Ok(());
         };
         let pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
         let mut names: Vec<_> = pairs.iter().map(|(name, _)| &**name).collect();
@@ -92,36 +87,15 @@ impl<'a> RequestHead<'a> {
         ListQuery::parse(query).map_err(ApiError::InvalidParameter)
     }
 
-    /// Returns the first id in the path. A malformed one is treated as unknown.
-    pub fn id<T>(
-        &self,
-        parse: fn(&str) -> Option<T>,
-        not_found: &'static str,
-    ) -> Result<T, ApiError> {
-        self.path_parameter(0, parse, not_found)
-    }
-
-    /// Returns an id in the path, by its position among the path parameters.
-    pub fn path_parameter<T>(
-        &self,
-        index: usize,
-        parse: fn(&str) -> Option<T>,
-        not_found: &'static str,
-    ) -> Result<T, ApiError> {
-        let text = percent_decode_str(self.path_parameters[index]).decode_utf8();
-        let value = text.ok().and_then(|text| parse(&text));
-        value.ok_or(ApiError::NotFound(not_found))
-    }
-
     pub fn preconditions(&self) -> Preconditions<'a> {
         Preconditions::new(&self.head.headers)
     }
 }
 
 /// The permission to run the handler of an operation.
-pub struct Admitted<'a> {
+pub struct Permission<'a> {
     pub operation: &'static Operation,
-    pub authorized: Authorized,
+    pub authorization: Authorization,
     pub in_flight: InFlight<'a>,
 }
 
@@ -146,19 +120,18 @@ impl<'a> Deref for ApiRequest<'a> {
 
 impl<'a> ApiRequest<'a> {
     pub fn new(
-        admitted: Admitted<'a>,
+        permission: Permission<'a>,
         head: &'a Parts,
         body: Incoming,
         context: &'a mut RequestContext,
     ) -> Self {
-        let Admitted {
+        let Permission {
             operation,
-            authorized,
+            authorization,
             in_flight,
-        } = admitted;
-        let parameters = operation.match_path(head.uri.path()).unwrap_or_default();
+        } = permission;
         Self {
-            head: RequestHead::new(head, operation, parameters, authorized, context.is_strict),
+            head: RequestHead::new(head, operation, authorization, context.is_strict),
             in_flight,
             body: Some(body),
             wait: &mut context.wait,
@@ -169,7 +142,7 @@ impl<'a> ApiRequest<'a> {
 
     /// Returns the API key of the caller.
     pub fn api_key_id(&self) -> i64 {
-        self.authorized.caller().api_key_id
+        self.authorization.caller().api_key_id
     }
 
     /// Returns the events that the caller asks for, if it may see them.
@@ -179,7 +152,7 @@ impl<'a> ApiRequest<'a> {
     }
 
     pub fn scopes(&self) -> Scopes {
-        self.authorized.caller().scopes
+        self.authorization.caller().scopes
     }
 
     /// Checks that the caller may read all events of these types.
@@ -230,9 +203,10 @@ impl<'a> ApiRequest<'a> {
 
     fn parse_object<T: FromObject>(&self, body: &[u8]) -> Result<T, ApiError> {
         let object = Object::parse(body)?;
-        let unknown = match self.is_strict {
-            true => describe_unknown("member", object.names(), T::MEMBERS),
-            false => None,
+        let unknown = if self.is_strict {
+            describe_unknown("member", object.names(), T::MEMBERS)
+        } else {
+            None
         };
         match (T::from_object(&object), unknown) {
             (Ok(value), None) => Ok(value),
@@ -319,11 +293,15 @@ async fn collect(mut body: Incoming) -> Result<Bytes, ApiError> {
 
 /// Describes the unknown names, if there are any, and lists the known ones.
 fn describe_unknown(kind: &str, names: Vec<&str>, known: &[&str]) -> Option<String> {
-    let unknown = names.into_iter().filter(|name| !known.contains(name));
-    let unknown: Vec<_> = unknown.map(quoted).collect();
-    let known = match known.is_empty() {
-        true => "none".into(),
-        false => known.join(", "),
+    let unknown: Vec<_> = names
+        .into_iter()
+        .filter(|name| !known.contains(name))
+        .map(quoted)
+        .collect();
+    let known = if known.is_empty() {
+        "none".into()
+    } else {
+        known.join(", ")
     };
     let names = unknown.join(", ");
     match unknown.len() {

@@ -13,8 +13,9 @@ use super::{
     context::RequestContext,
     docs,
     error::ApiError,
+    path::IdPositions,
     prefer,
-    request::{Admitted, ApiRequest, RequestHead},
+    request::{ApiRequest, Permission, RequestHead},
     routes::{self, AsyncHandler, Handler, Match},
     state::Api,
 };
@@ -23,7 +24,8 @@ use server::Response;
 
 const NO_SUCH_PATH: ApiError = ApiError::NotFound("no such path; see /v1/openapi.yaml for the API");
 
-pub enum Routed<'a> {
+/// The result of dispatching a request.
+pub enum Dispatch<'a> {
     Response(Response),
     Pending(Pending<'a>),
 }
@@ -35,7 +37,7 @@ pub enum Pending<'a> {
     ApiKey(KeyHash),
     /// A response that is not cached.
     Read(BoxFuture<'a, ReadResult>, InFlight<'a>),
-    Handler(AsyncHandler, Admitted<'a>),
+    Handler(AsyncHandler, IdPositions, Permission<'a>),
 }
 
 /// Responds to a request, as far as that is possible without waiting. The contract and everything
@@ -44,13 +46,13 @@ pub fn route<'a>(
     api: &'a Api,
     head: &Parts,
     context: &mut RequestContext,
-) -> Result<Routed<'a>, ApiError> {
+) -> Result<Dispatch<'a>, ApiError> {
     let path = head.uri.path();
     if path.starts_with("/v1/") && !path.starts_with("/v1/openapi.") {
         context.is_strict = prefer::is_strict(&head.headers);
         return match api.auth.authenticate(&head.headers, context)? {
             Authentication::Caller(caller) => dispatch(api, caller, head, context),
-            Authentication::NotCached(hash) => Ok(Routed::Pending(Pending::ApiKey(hash))),
+            Authentication::NotCached(hash) => Ok(Dispatch::Pending(Pending::ApiKey(hash))),
         };
     }
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
@@ -60,7 +62,7 @@ pub fn route<'a>(
         "/console" if api.console => console::page(api.docs, &head.headers),
         "/docs" if api.docs => docs::page(api.console, &head.headers),
         "/healthz" => api.health.live(),
-        "/readyz" if is_read => return Ok(Routed::Pending(Pending::Readiness)),
+        "/readyz" if is_read => return Ok(Dispatch::Pending(Pending::Readiness)),
         // The store is not probed.
         "/readyz" => return Err(ApiError::READ_ONLY_PATH),
         "/v1/openapi.yaml" => api.contract_yaml.respond(&head.headers)?,
@@ -71,9 +73,10 @@ pub fn route<'a>(
             _ => return Err(NO_SUCH_PATH),
         },
     };
-    match is_read {
-        true => Ok(Routed::Response(response)),
-        false => Err(ApiError::READ_ONLY_PATH),
+    if is_read {
+        Ok(Dispatch::Response(response))
+    } else {
+        Err(ApiError::READ_ONLY_PATH)
     }
 }
 
@@ -84,34 +87,37 @@ fn dispatch<'a>(
     caller: Caller,
     head: &Parts,
     context: &mut RequestContext,
-) -> Result<Routed<'a>, ApiError> {
-    let (route, parameters) = match routes::find(&head.method, head.uri.path()) {
-        Match::Found(route, parameters) => (route, parameters),
+) -> Result<Dispatch<'a>, ApiError> {
+    let path = head.uri.path();
+    let (route, positions) = match routes::find(&head.method, path) {
+        Match::Found(route, positions) => (route, positions),
         Match::MethodNotAllowed(allow) => return Err(ApiError::MethodNotAllowed(allow.into())),
         Match::NotFound => return Err(NO_SUCH_PATH),
     };
     let operation = &route.operation;
     context.operation = Some(operation);
-    let authorized = api.auth.authorize(caller, operation)?;
+    let authorization = api.auth.authorize(caller, operation)?;
     let in_flight = api.admission.admit()?;
-    let request = RequestHead::new(head, operation, parameters, authorized, context.is_strict);
+    let request = RequestHead::new(head, operation, authorization, context.is_strict);
     // An operation that was removed reports that first.
     if !operation.is_deprecated() {
         request.reject_unknown_parameters()?;
     }
     match route.handler {
-        Handler::Respond(respond) => respond(api, &request).map(Routed::Response),
-        Handler::Read(read) => match read(api, &request)? {
-            CachedRead::Ready(cached) => cached.respond(&head.headers).map(Routed::Response),
-            CachedRead::Pending(read) => Ok(Routed::Pending(Pending::Read(read, in_flight))),
+        Handler::Respond(respond) => respond(api, &request).map(Dispatch::Response),
+        Handler::Read(read) => match read(api, &request, positions.ids(path))? {
+            CachedRead::Ready(cached) => cached.respond(&head.headers).map(Dispatch::Response),
+            CachedRead::Pending(read) => Ok(Dispatch::Pending(Pending::Read(read, in_flight))),
         },
         Handler::Handle(handler) => {
-            let admitted = Admitted {
+            let permission = Permission {
                 operation,
-                authorized: request.authorized,
+                authorization: request.authorization,
                 in_flight,
             };
-            Ok(Routed::Pending(Pending::Handler(handler, admitted)))
+            Ok(Dispatch::Pending(Pending::Handler(
+                handler, positions, permission,
+            )))
         }
     }
 }
@@ -129,14 +135,15 @@ impl Pending<'_> {
             // Boxed, because its future is larger than the others.
             Self::Readiness => Box::pin(api.health.ready()).await,
             Self::Read(read, _in_flight) => read.await?.respond(&head.headers),
-            Self::Handler(handler, admitted) => {
-                handler(api, ApiRequest::new(admitted, head, body, context)).await
+            Self::Handler(handler, positions, permission) => {
+                let request = ApiRequest::new(permission, head, body, context);
+                handler(api, request, positions.ids(head.uri.path())).await
             }
             Self::ApiKey(hash) => {
                 let caller = api.auth.authenticate_new(hash, context).await?;
                 match dispatch(api, caller, head, context)? {
-                    Routed::Response(response) => Ok(response),
-                    Routed::Pending(pending) => {
+                    Dispatch::Response(response) => Ok(response),
+                    Dispatch::Pending(pending) => {
                         Box::pin(pending.resume(api, head, body, context)).await
                     }
                 }

@@ -1,5 +1,5 @@
-//! Every operation of the contract on one line: method, path, operation id, scopes, handler and
-//! query parameters. The routes that need no API key are in `router`.
+//! Every operation of the contract on one line: method, path, operation id, scopes, handler with
+//! the ids in the path, and query parameters. The routes that need no API key are in `router`.
 
 use std::sync::LazyLock;
 
@@ -11,8 +11,10 @@ use super::{
     categories,
     error::ApiError,
     events, keys,
-    operation::{Operation, PathParameters},
-    orders, pets,
+    operation::Operation,
+    orders,
+    path::{CATEGORY_ID, EVENT_ID, IdPositions, ORDER_ID, PET_ID, PathIds, WEBHOOK_ID},
+    pets,
     request::{ApiRequest, RequestHead},
     state::Api,
     webhooks,
@@ -31,28 +33,31 @@ pub enum Handler {
     /// Waits for the body or for the store.
     Handle(AsyncHandler),
     /// Responds from the cache, if it can.
-    Read(for<'a> fn(&'a Api, &RequestHead<'_>) -> Result<CachedRead<'a>, ApiError>),
+    Read(for<'a> fn(&'a Api, &RequestHead<'_>, PathIds<'_>) -> Result<CachedRead<'a>, ApiError>),
     /// Responds immediately.
     Respond(fn(&Api, &RequestHead<'_>) -> Result<Response, ApiError>),
 }
 
 pub type AsyncHandler =
-    for<'r> fn(&'r Api, ApiRequest<'r>) -> BoxFuture<'r, Result<Response, ApiError>>;
+    for<'r> fn(&'r Api, ApiRequest<'r>, PathIds<'r>) -> BoxFuture<'r, Result<Response, ApiError>>;
 
 macro_rules! handler {
-    (handle $handler:path) => {
-        Handler::Handle(|api, request| Box::pin($handler(api, request)))
+    (handle $handler:path, $($id:ident)*) => {
+        Handler::Handle(|api, request, mut _ids| {
+            Box::pin($handler(api, request, $($id.parse(_ids.next())),*))
+        })
     };
-    (read $handler:path) => {
-        Handler::Read($handler)
+    (read $handler:path, $($id:ident)*) => {
+        Handler::Read(|api, request, mut _ids| $handler(api, request, $($id.parse(_ids.next())),*))
     };
-    (respond $handler:path) => {
+    (respond $handler:path,) => {
         Handler::Respond($handler)
     };
 }
 
 macro_rules! routes {
-    ($($method:ident $path:literal $id:literal [$($scope:ident),*] $kind:ident $handler:path
+    ($($method:ident $path:literal $id:literal [$($scope:ident),*]
+       $kind:ident $module:ident::$handler:ident($($path_id:ident),*)
        $([$($parameter:ident)+])?,)+) => {
         vec![$(Route {
             operation: Operation {
@@ -63,7 +68,7 @@ macro_rules! routes {
                 scopes: &[$($scope),*],
                 query_parameters: &[$($(stringify!($parameter)),+)?],
             },
-            handler: handler!($kind $handler),
+            handler: handler!($kind $module::$handler, $($path_id)*),
         }),+]
     };
 }
@@ -78,42 +83,42 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
 
 #[rustfmt::skip]
 fn routes() -> Vec<Route> { routes! {
-    GET    "pets"                                            "listPets"            [PetsRead]                           read    pets::list_pets                 [limit cursor sort status categoryId name id],
-    POST   "pets"                                            "createPet"           [PetsWrite]                          handle  pets::create_pet,
-    GET    "pets/{petId}"                                    "getPet"              [PetsRead]                           read    pets::get_pet,
-    PATCH  "pets/{petId}"                                    "updatePet"           [PetsWrite]                          handle  pets::update_pet,
-    DELETE "pets/{petId}"                                    "deletePet"           [PetsWrite]                          handle  pets::delete_pet,
-    GET    "categories"                                      "listCategories"      [PetsRead]                           read    categories::list_categories     [limit cursor],
-    PUT    "categories/{categoryId}"                         "putCategory"         [PetsWrite]                          handle  categories::put_category,
-    DELETE "categories/{categoryId}"                         "deleteCategory"      [PetsWrite]                          handle  categories::delete_category,
-    GET    "store/inventory"                                 "getInventory"        [PetsRead]                           read    orders::get_inventory,
-    GET    "store/orders"                                    "listOrders"          [OrdersRead]                         read    orders::list_orders             [limit cursor sort status petId],
-    POST   "store/orders"                                    "placeOrder"          [OrdersWrite]                        handle  orders::place_order,
-    GET    "store/orders/{orderId}"                          "getOrder"            [OrdersRead]                         read    orders::get_order,
-    POST   "store/orders/{orderId}/complete"                 "completeOrder"       [OrdersWrite]                        handle  orders::complete_order,
-    POST   "store/orders/{orderId}/cancel"                   "cancelOrder"         [OrdersWrite]                        handle  orders::cancel_order,
-    POST   "store/orders/{orderId}/return"                   "returnOrder"         [OrdersWrite]                        handle  orders::return_order,
-    GET    "events"                                          "listEvents"          [PetsRead, OrdersRead]               handle  events::list_events             [after limit sort types subject wait],
-    GET    "events/stream"                                   "streamEvents"        [PetsRead, OrdersRead]               handle  events::stream_events           [after types subject],
-    POST   "webhooks"                                        "createWebhook"       [WebhooksWrite]                      handle  webhooks::create_webhook,
-    GET    "webhooks"                                        "listWebhooks"        [WebhooksRead]                       handle  webhooks::list_webhooks         [limit cursor],
-    GET    "webhooks/{webhookId}"                            "getWebhook"          [WebhooksRead]                       handle  webhooks::get_webhook,
-    PATCH  "webhooks/{webhookId}"                            "updateWebhook"       [WebhooksWrite]                      handle  webhooks::update_webhook,
-    DELETE "webhooks/{webhookId}"                            "deleteWebhook"       [WebhooksWrite]                      handle  webhooks::delete_webhook,
-    POST   "webhooks/{webhookId}/rotate-secret"              "rotateWebhookSecret" [WebhooksWrite]                      handle  webhooks::rotate_webhook_secret,
-    POST   "webhooks/{webhookId}/test"                       "testWebhook"         [WebhooksWrite]                      handle  webhooks::test_webhook,
-    POST   "webhooks/{webhookId}/replay"                     "replayWebhook"       [WebhooksWrite]                      handle  webhooks::replay_webhook,
-    GET    "webhooks/{webhookId}/deliveries"                 "listDeliveries"      [WebhooksRead]                       handle  webhooks::list_deliveries       [limit cursor state],
-    POST   "webhooks/{webhookId}/deliveries/{eventId}/retry" "retryDelivery"       [WebhooksWrite]                      handle  webhooks::retry_delivery,
-    GET    "keys"                                            "listKeys"            [PetsRead, OrdersRead, WebhooksRead] handle  keys::list_keys                 [limit cursor],
+    GET    "pets"                                            "listPets"            [PetsRead]                           read    pets::list_pets()                     [limit cursor sort status categoryId name id],
+    POST   "pets"                                            "createPet"           [PetsWrite]                          handle  pets::create_pet(),
+    GET    "pets/{petId}"                                    "getPet"              [PetsRead]                           read    pets::get_pet(PET_ID),
+    PATCH  "pets/{petId}"                                    "updatePet"           [PetsWrite]                          handle  pets::update_pet(PET_ID),
+    DELETE "pets/{petId}"                                    "deletePet"           [PetsWrite]                          handle  pets::delete_pet(PET_ID),
+    GET    "categories"                                      "listCategories"      [PetsRead]                           read    categories::list_categories()         [limit cursor],
+    PUT    "categories/{categoryId}"                         "putCategory"         [PetsWrite]                          handle  categories::put_category(CATEGORY_ID),
+    DELETE "categories/{categoryId}"                         "deleteCategory"      [PetsWrite]                          handle  categories::delete_category(CATEGORY_ID),
+    GET    "store/inventory"                                 "getInventory"        [PetsRead]                           read    orders::get_inventory(),
+    GET    "store/orders"                                    "listOrders"          [OrdersRead]                         read    orders::list_orders()                 [limit cursor sort status petId],
+    POST   "store/orders"                                    "placeOrder"          [OrdersWrite]                        handle  orders::place_order(),
+    GET    "store/orders/{orderId}"                          "getOrder"            [OrdersRead]                         read    orders::get_order(ORDER_ID),
+    POST   "store/orders/{orderId}/complete"                 "completeOrder"       [OrdersWrite]                        handle  orders::complete_order(ORDER_ID),
+    POST   "store/orders/{orderId}/cancel"                   "cancelOrder"         [OrdersWrite]                        handle  orders::cancel_order(ORDER_ID),
+    POST   "store/orders/{orderId}/return"                   "returnOrder"         [OrdersWrite]                        handle  orders::return_order(ORDER_ID),
+    GET    "events"                                          "listEvents"          [PetsRead, OrdersRead]               handle  events::list_events()                 [after limit sort types subject wait],
+    GET    "events/stream"                                   "streamEvents"        [PetsRead, OrdersRead]               handle  events::stream_events()               [after types subject],
+    POST   "webhooks"                                        "createWebhook"       [WebhooksWrite]                      handle  webhooks::create_webhook(),
+    GET    "webhooks"                                        "listWebhooks"        [WebhooksRead]                       handle  webhooks::list_webhooks()             [limit cursor],
+    GET    "webhooks/{webhookId}"                            "getWebhook"          [WebhooksRead]                       handle  webhooks::get_webhook(WEBHOOK_ID),
+    PATCH  "webhooks/{webhookId}"                            "updateWebhook"       [WebhooksWrite]                      handle  webhooks::update_webhook(WEBHOOK_ID),
+    DELETE "webhooks/{webhookId}"                            "deleteWebhook"       [WebhooksWrite]                      handle  webhooks::delete_webhook(WEBHOOK_ID),
+    POST   "webhooks/{webhookId}/rotate-secret"              "rotateWebhookSecret" [WebhooksWrite]                      handle  webhooks::rotate_webhook_secret(WEBHOOK_ID),
+    POST   "webhooks/{webhookId}/test"                       "testWebhook"         [WebhooksWrite]                      handle  webhooks::test_webhook(WEBHOOK_ID),
+    POST   "webhooks/{webhookId}/replay"                     "replayWebhook"       [WebhooksWrite]                      handle  webhooks::replay_webhook(WEBHOOK_ID),
+    GET    "webhooks/{webhookId}/deliveries"                 "listDeliveries"      [WebhooksRead]                       handle  webhooks::list_deliveries(WEBHOOK_ID) [limit cursor state],
+    POST   "webhooks/{webhookId}/deliveries/{eventId}/retry" "retryDelivery"       [WebhooksWrite]                      handle  webhooks::retry_delivery(WEBHOOK_ID, EVENT_ID),
+    GET    "keys"                                            "listKeys"            [PetsRead, OrdersRead, WebhooksRead] handle  keys::list_keys()                     [limit cursor],
     // Needs a valid key with any scope.
-    GET    "keys/current"                                    "getCurrentKey"       []                                   respond keys::get_current_key,
+    GET    "keys/current"                                    "getCurrentKey"       []                                   respond keys::get_current_key(),
 } }
 
 /// The result of looking up a method and a path.
-pub enum Match<'a> {
-    /// A route and the values of its path parameters.
-    Found(&'static Route, PathParameters<'a>),
+pub enum Match {
+    /// A route and the positions of the ids in the path.
+    Found(&'static Route, IdPositions),
     /// The path exists, but only for these methods.
     MethodNotAllowed(String),
     NotFound,
@@ -121,16 +126,16 @@ pub enum Match<'a> {
 
 /// Finds the operation for a method and a path that starts with `/v1/`. HEAD
 /// counts as GET.
-pub fn find<'a>(method: &Method, path: &'a str) -> Match<'a> {
+pub fn find(method: &Method, path: &str) -> Match {
     let method = match *method {
         Method::HEAD => &Method::GET,
         ref other => other,
     };
     for route in ROUTES.iter() {
         if route.operation.method == method
-            && let Some(parameters) = route.operation.match_path(path)
+            && let Some(positions) = route.operation.match_path(path)
         {
-            return Match::Found(route, parameters);
+            return Match::Found(route, positions);
         }
     }
     let on_path = ROUTES
@@ -142,9 +147,10 @@ pub fn find<'a>(method: &Method, path: &'a str) -> Match<'a> {
             ref other => other.as_str(),
         })
         .collect();
-    match methods.is_empty() {
-        true => Match::NotFound,
-        false => Match::MethodNotAllowed(methods.join(", ")),
+    if methods.is_empty() {
+        Match::NotFound
+    } else {
+        Match::MethodNotAllowed(methods.join(", "))
     }
 }
 
@@ -154,53 +160,42 @@ mod tests {
 
     #[test]
     fn paths_lead_to_their_operation() {
-        let found =
-            |id: &str, [first, second]: PathParameters<'_>| format!("{id} {first} {second}");
         for (method, path, expected) in [
-            (Method::GET, "/v1/pets", found("listPets", ["", ""])),
-            (Method::HEAD, "/v1/pets", found("listPets", ["", ""])),
-            (Method::PATCH, "/v1/pets/17", found("updatePet", ["17", ""])),
-            (
-                Method::GET,
-                "/v1/store/orders/a%2Fb",
-                found("getOrder", ["a%2Fb", ""]),
-            ),
-            (
-                Method::POST,
-                "/v1/store/orders/3/cancel",
-                found("cancelOrder", ["3", ""]),
-            ),
+            (Method::GET, "/v1/pets", "listPets"),
+            (Method::HEAD, "/v1/pets", "listPets"),
+            (Method::PATCH, "/v1/pets/17", "updatePet 17"),
+            (Method::GET, "/v1/store/orders/a%2Fb", "getOrder a%2Fb"),
+            (Method::POST, "/v1/store/orders/3/cancel", "cancelOrder 3"),
             (
                 Method::POST,
                 "/v1/webhooks/7/deliveries/evt_1/retry",
-                found("retryDelivery", ["7", "evt_1"]),
+                "retryDelivery 7 evt_1",
             ),
             (
                 Method::POST,
                 "/v1/webhooks/7/deliveries//retry",
-                "not found".into(),
+                "not found",
             ),
             (
                 Method::POST,
                 "/v1/webhooks//deliveries/evt_1/retry",
-                "not found".into(),
+                "not found",
             ),
-            (
-                Method::GET,
-                "/v1/webhooks/7/deliveries/evt_1/retry",
-                "POST".into(),
-            ),
-            (Method::GET, "/v1/pets/", "not found".into()),
-            (Method::GET, "/v1/pets/1/", "not found".into()),
-            (Method::GET, "/v1/pets/1/2", "not found".into()),
-            (Method::POST, "/v1/store/orders//cancel", "not found".into()),
-            (Method::POST, "/v1/store/orders/cancel", "GET, HEAD".into()),
-            (Method::PUT, "/v1/pets", "GET, HEAD, POST".into()),
-            (Method::PUT, "/v1/pets/1", "GET, HEAD, PATCH, DELETE".into()),
-            (Method::GET, "/v1/store/orders/1/complete", "POST".into()),
+            (Method::GET, "/v1/webhooks/7/deliveries/evt_1/retry", "POST"),
+            (Method::GET, "/v1/pets/", "not found"),
+            (Method::GET, "/v1/pets/1/", "not found"),
+            (Method::GET, "/v1/pets/1/2", "not found"),
+            (Method::POST, "/v1/store/orders//cancel", "not found"),
+            (Method::POST, "/v1/store/orders/cancel", "GET, HEAD"),
+            (Method::PUT, "/v1/pets", "GET, HEAD, POST"),
+            (Method::PUT, "/v1/pets/1", "GET, HEAD, PATCH, DELETE"),
+            (Method::GET, "/v1/store/orders/1/complete", "POST"),
         ] {
             let found = match find(&method, path) {
-                Match::Found(route, parameters) => found(route.operation.id, parameters),
+                Match::Found(route, positions) => {
+                    let ids = positions.ids(path).map(|id| format!(" {id}"));
+                    route.operation.id.to_owned() + &ids.collect::<String>()
+                }
                 Match::MethodNotAllowed(methods) => methods,
                 Match::NotFound => "not found".into(),
             };
@@ -210,11 +205,11 @@ mod tests {
 
     #[test]
     fn the_table_matches_the_contract() {
-        let contract = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));
-        let contract: serde_json::Value = serde_json::from_str(contract).unwrap();
+        let json = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));
+        let contract: serde_json::Value = serde_json::from_str(json).unwrap();
         let query_parameters = |operation: &serde_json::Value| {
-            let parameters = operation["parameters"].as_array();
-            let parameters = parameters.into_iter().flatten().map(|parameter| {
+            let listed = operation["parameters"].as_array();
+            let parameters = listed.into_iter().flatten().map(|parameter| {
                 let reference = parameter["$ref"].as_str();
                 reference.map_or(parameter, |reference| {
                     contract.pointer(&reference[1..]).unwrap()
@@ -230,7 +225,8 @@ mod tests {
         for (path, item) in contract["paths"].as_object().unwrap() {
             for (method, operation) in item.as_object().unwrap() {
                 if let Some(id) = operation["operationId"].as_str() {
-                    let (method, query) = (method.to_uppercase(), query_parameters(operation));
+                    let method = method.to_uppercase();
+                    let query = query_parameters(operation);
                     documented.push(format!("{method} /v1{path} {id} {query}"));
                 }
             }

@@ -10,14 +10,15 @@ use super::{
     admission::{Admission, AdmissionLimits},
     auth::Authenticator,
     cache::{self, ResponseCache},
+    cached_response::{Document, document},
     cors::Origin,
     event_feed::{EventFeed, StreamLimits},
     health::Health,
     key_cache::KeyCache,
+    links::Links,
     metrics::Metrics,
     openapi::{Contract, PublicUrl, Scheme},
     rate_limit::{FailedAuthLimiter, RateLimit},
-    response::{self, Document, Links},
 };
 use dispatcher::{self, Dispatcher};
 use domain::clock::Clock;
@@ -134,8 +135,8 @@ impl Api {
             webhook_tests: Semaphore::new(MAX_WEBHOOK_TESTS),
             health: Health::new(store.clone(), draining.clone()),
             draining,
-            contract_yaml: response::document(contract.yaml, "application/yaml"),
-            contract_json: response::document(contract.json, "application/json"),
+            contract_yaml: document(contract.yaml, "application/yaml"),
+            contract_json: document(contract.json, "application/json"),
             links: Links::new(config.public_url.as_ref(), config.docs),
             reserve_for: config.reserve_for,
             cors_origins: config.cors_origins,

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::{
     error::{ApiError, NO_SUCH_DELIVERY, NO_SUCH_WEBHOOK},
+    path::PathId,
     request::ApiRequest,
     response::{self, to_json},
     state::Api,
@@ -104,12 +105,20 @@ pub async fn create_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Re
     let (new, idempotency) = request.json_with_idempotency_key::<NewWebhook>().await?;
     check_url(api, &new.url)?;
     request.preconditions().evaluate_post(true)?;
-    let (position, secret) = (newest(api).await?, WebhookSecret::generate());
-    let (key, scopes) = (request.api_key_id(), request.scopes());
+    let position = newest(api).await?;
+    let secret = WebhookSecret::generate();
+    let scopes = request.scopes();
     let request_id = idempotency.as_ref().map(IdempotentRequest::id);
     let created = api
         .store
-        .webhook_create(key, scopes, new.clone(), secret, position, idempotency)
+        .webhook_create(
+            request.api_key_id(),
+            scopes,
+            new.clone(),
+            secret,
+            position,
+            idempotency,
+        )
         .await?;
     api.webhooks.notify_changed();
     ensure_own_secret(&created, request_id)?;
@@ -131,8 +140,9 @@ pub async fn list_webhooks(api: &Api, request: ApiRequest<'_>) -> Result<Respons
     let query = request.list_query::<WebhookFilter>()?;
     let page = api.store.webhook_list(query.clone()).await?;
     let now = api.clock.now();
-    let webhooks = page.items.iter();
-    let webhooks: Vec<_> = webhooks
+    let webhooks: Vec<_> = page
+        .items
+        .iter()
         .map(|stored| WebhookView::new(stored, now))
         .collect();
     let link = api.links.next_page("webhooks", &query, page.next.as_ref());
@@ -143,14 +153,22 @@ pub async fn list_webhooks(api: &Api, request: ApiRequest<'_>) -> Result<Respons
     ))
 }
 
-pub async fn get_webhook(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let stored = find(api, request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?).await?;
+pub async fn get_webhook(
+    api: &Api,
+    _request: ApiRequest<'_>,
+    id: PathId<WebhookId>,
+) -> Result<Response, ApiError> {
+    let stored = find(api, id?).await?;
     Ok(respond(api, &stored))
 }
 
-pub async fn update_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+pub async fn update_webhook(
+    api: &Api,
+    mut request: ApiRequest<'_>,
+    id: PathId<WebhookId>,
+) -> Result<Response, ApiError> {
     let change = request.merge_patch::<WebhookChange>().await?;
-    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
+    let id = id?;
     if let Some(url) = &change.url {
         check_url(api, url)?;
     }
@@ -166,24 +184,30 @@ pub async fn update_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Re
     Ok(respond(api, &stored))
 }
 
-pub async fn delete_webhook(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
+pub async fn delete_webhook(
+    api: &Api,
+    request: ApiRequest<'_>,
+    id: PathId<WebhookId>,
+) -> Result<Response, ApiError> {
+    let id = id?;
     let met = request.preconditions().evaluate_untagged();
     unless_missing(api, id, met).await?;
     let existed = api.store.webhook_delete(id).await?;
     api.webhooks.notify_changed();
-    match existed {
-        true => Ok(response::no_content()),
-        false => Err(ApiError::NotFound(NO_SUCH_WEBHOOK)),
+    if existed {
+        Ok(response::no_content())
+    } else {
+        Err(ApiError::NotFound(NO_SUCH_WEBHOOK))
     }
 }
 
 pub async fn rotate_webhook_secret(
     api: &Api,
     mut request: ApiRequest<'_>,
+    id: PathId<WebhookId>,
 ) -> Result<Response, ApiError> {
     let idempotency = request.idempotency_key().await?;
-    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
+    let id = id?;
     let met = request.preconditions().evaluate_post(false);
     unless_missing(api, id, met).await?;
     let request_id = idempotency.as_ref().map(IdempotentRequest::id);
@@ -224,8 +248,12 @@ const SECRET_REPLACED: &str = "the secret in the first response to this request 
 
 /// Sends a test message to the receiver immediately and responds with the outcome. It has no
 /// effect on the webhook.
-pub async fn test_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
+pub async fn test_webhook(
+    api: &Api,
+    mut request: ApiRequest<'_>,
+    id: PathId<WebhookId>,
+) -> Result<Response, ApiError> {
+    let id = id?;
     let stored = find(api, id).await?;
     request.ensure_readable(stored.webhook.types)?;
     request.preconditions().evaluate_post(false)?;
@@ -243,16 +271,21 @@ pub async fn test_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Resp
         data: WebhookView::new(&stored, now),
     };
     let body = to_json(&event);
-    let (url, secrets) = (&stored.webhook.url, &stored.secrets);
-    let attempt = api.webhooks.attempt(url, secrets, &message_id, body);
+    let attempt = api
+        .webhooks
+        .attempt(&stored.webhook.url, &stored.secrets, &message_id, body);
     let result = TestResult::from(request.wait(attempt).await);
     Ok(response::no_store(response::json(&result)))
 }
 
 /// Moves a webhook to continue after another event, or with the next one that happens.
-pub async fn replay_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
+pub async fn replay_webhook(
+    api: &Api,
+    mut request: ApiRequest<'_>,
+    id: PathId<WebhookId>,
+) -> Result<Response, ApiError> {
     let ReplayRequest { after } = request.json().await?;
-    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
+    let id = id?;
     find(api, id).await?;
     request.preconditions().evaluate_post(false)?;
     let position = match after {
@@ -268,9 +301,13 @@ pub async fn replay_webhook(api: &Api, mut request: ApiRequest<'_>) -> Result<Re
     Ok(accepted(respond(api, &stored)))
 }
 
-pub async fn list_deliveries(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
+pub async fn list_deliveries(
+    api: &Api,
+    request: ApiRequest<'_>,
+    id: PathId<WebhookId>,
+) -> Result<Response, ApiError> {
     let query = request.list_query::<DeliveryFilter>()?;
-    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
+    let id = id?;
     find(api, id).await?;
     let page = api.store.delivery_list(id, query.clone()).await?;
     let path = format!("webhooks/{}/deliveries", id.get());
@@ -282,19 +319,24 @@ pub async fn list_deliveries(api: &Api, request: ApiRequest<'_>) -> Result<Respo
     ))
 }
 
-pub async fn retry_delivery(api: &Api, request: ApiRequest<'_>) -> Result<Response, ApiError> {
-    let id = request.id(WebhookId::parse, NO_SUCH_WEBHOOK)?;
+pub async fn retry_delivery(
+    api: &Api,
+    request: ApiRequest<'_>,
+    id: PathId<WebhookId>,
+    event: PathId<EventId>,
+) -> Result<Response, ApiError> {
+    let id = id?;
     let stored = find(api, id).await?;
     request.ensure_readable(stored.webhook.types)?;
-    let event = request.path_parameter(1, EventId::parse, NO_SUCH_DELIVERY)?;
+    let event = event?;
     request.preconditions().evaluate_post(false)?;
     if stored.webhook.state != WebhookState::Enabled {
         return Err(ApiError::WebhookDisabled);
     }
     verify(api, event, ApiError::EventGone).await?;
     let now = api.clock.now() + api.store.clock_offset();
-    let delivery = api.store.delivery_retry(id, event, now).await?;
-    let delivery = delivery.ok_or(ApiError::NotFound(NO_SUCH_DELIVERY))?;
+    let retried = api.store.delivery_retry(id, event, now).await?;
+    let delivery = retried.ok_or(ApiError::NotFound(NO_SUCH_DELIVERY))?;
     api.webhooks.notify_changed();
     Ok(accepted(response::no_store(response::json(&delivery))))
 }

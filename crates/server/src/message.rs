@@ -80,22 +80,14 @@ fn without_default_port(host: &[u8], is_https: bool) -> &[u8] {
     host.strip_suffix(port).unwrap_or(host)
 }
 
-/// The bytes of a host name (RFC 3986, section 3.2.2).
-static IS_NAME_BYTE: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte: u8 = 0;
-    while byte < 128 {
-        table[byte as usize] = byte.is_ascii_alphanumeric()
-            || matches!(byte, b'!' | b'$' | b'&'..=b'.' | b';' | b'=' | b'_' | b'~');
-        byte += 1;
-    }
-    table
-};
-
 /// Returns true for a name or an address, with an optional port. Percent-encoded names are not
 /// accepted: DNS has none.
 fn is_host(host: &[u8]) -> bool {
-    let is_name_byte = |byte: &u8| IS_NAME_BYTE[usize::from(*byte)];
+    // RFC 3986, section 3.2.2.
+    let is_name_byte = |byte: &u8| {
+        byte.is_ascii_alphanumeric()
+            || matches!(byte, b'!' | b'$' | b'&'..=b'.' | b';' | b'=' | b'_' | b'~')
+    };
     let is_port = |port: &[u8]| port.len() <= 5 && port.iter().all(u8::is_ascii_digit);
     if let Some(rest) = host.strip_prefix(b"[") {
         let text = str::from_utf8(rest).unwrap_or_default();

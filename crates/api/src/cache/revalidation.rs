@@ -5,7 +5,7 @@ use std::{
     hash::{BuildHasher, Hash, RandomState},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -41,7 +41,7 @@ impl VersionChecks {
 
     /// Returns the version at a time after this call, or `None` if the check failed.
     pub async fn current_version(&self) -> Option<Version> {
-        if self.is_overdue.load(Ordering::Relaxed) {
+        if self.is_overdue.load(Relaxed) {
             return None;
         }
         let check = || check(self.store.clone(), self.is_overdue.clone());
@@ -51,19 +51,19 @@ impl VersionChecks {
 
 /// Asks for the version, but not while an earlier check is overdue.
 async fn check(store: Arc<Store>, is_overdue: Arc<AtomicBool>) -> Option<Version> {
-    if is_overdue.load(Ordering::Relaxed) {
+    if is_overdue.load(Relaxed) {
         return None;
     }
     let mut check = Box::pin(async move { store.current_version().await });
     if let Ok(version) = timeout(VERSION_TIMEOUT, &mut check).await {
         return version.ok();
     }
-    is_overdue.store(true, Ordering::Relaxed);
+    is_overdue.store(true, Relaxed);
     // The check continues: the store's timeouts replace a connection that hangs.
-    let check = tokio::spawn(check);
+    let overdue = tokio::spawn(check);
     tokio::spawn(async move {
-        let _ended = check.await;
-        is_overdue.store(false, Ordering::Relaxed);
+        let _ended = overdue.await;
+        is_overdue.store(false, Relaxed);
     });
     None
 }
@@ -93,32 +93,30 @@ impl Default for Backoff {
 impl Backoff {
     /// Returns the number of reads until one is cached, including that one.
     pub fn remaining(&self) -> u32 {
-        self.remaining.load(Ordering::Relaxed)
+        self.remaining.load(Relaxed)
     }
 
     /// Counts a read. Returns true if its response is to be cached.
     pub fn count_read(&self) -> bool {
         let decrement = |remaining: u32| remaining.checked_sub(1);
-        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        let before = self.remaining.fetch_update(set, fetch, decrement);
+        let before = self.remaining.fetch_update(Relaxed, Relaxed, decrement);
         before.is_ok_and(|remaining| remaining == 1)
     }
 
     /// Records that the response was outdated. Counts once for all requests that notice it at the
     /// same time.
     pub fn start(&self) {
-        let reads = self.next.load(Ordering::Relaxed);
-        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        let started = self.remaining.compare_exchange(0, reads, set, fetch);
+        let reads = self.next.load(Relaxed);
+        let started = self.remaining.compare_exchange(0, reads, Relaxed, Relaxed);
         if started.is_ok() {
             let next = (2 * reads).min(MAX_READS);
-            self.next.store(next, Ordering::Relaxed);
+            self.next.store(next, Relaxed);
         }
     }
 
     /// Records that the response was valid.
     pub fn reset(&self) {
-        self.next.store(1, Ordering::Relaxed);
+        self.next.store(1, Relaxed);
     }
 }
 
@@ -142,8 +140,9 @@ impl Doorkeeper {
     /// Returns true if the key was seen before.
     pub fn admits(&self, key: &impl Hash) -> bool {
         let hash = self.hasher.hash_one(key);
-        let (slot, rest) = (hash as usize % self.slots.len(), (hash >> 32) as u32);
-        self.slots[slot].swap(rest, Ordering::Relaxed) == rest
+        let slot = hash as usize % self.slots.len();
+        let rest = (hash >> 32) as u32;
+        self.slots[slot].swap(rest, Relaxed) == rest
     }
 }
 

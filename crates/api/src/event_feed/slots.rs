@@ -14,11 +14,11 @@ use server::client_network;
 /// address gets three quarters: it may be that of a proxy, which all clients share.
 pub struct Slots {
     max: usize,
-    taken: Mutex<Taken>,
+    taken: Mutex<SlotCounts>,
 }
 
 #[derive(Default)]
-struct Taken {
+struct SlotCounts {
     all: usize,
     by_key: HashMap<i64, usize>,
     by_network: HashMap<IpAddr, usize>,

@@ -23,7 +23,8 @@ pub const FEED_PATH: &str = "/v1/events";
 pub async fn list_events(api: &Api, mut request: ApiRequest<'_>) -> Result<Response, ApiError> {
     let query = EventQuery::parse(&request)?;
     let visible = request.visible_events(query.filter)?;
-    let (feed, limit) = (&api.events, query.limit.get());
+    let feed = &api.events;
+    let limit = query.limit.get();
     let queue = api.keys().scan_queue(&request.key_hash());
     let reading = match queue.try_read_page() {
         Some(reading) => reading,

@@ -35,7 +35,10 @@ impl EventQuery {
     }
 
     fn parse_query(known: &[&str], query: &str) -> Result<Self, Invalid> {
-        let (mut after, mut limit, mut sort, mut wait) = (None, None, None, None);
+        let mut after = None;
+        let mut limit = None;
+        let mut sort = None;
+        let mut wait = None;
         let mut filter = EventFilter::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
@@ -47,7 +50,8 @@ impl EventQuery {
                 _ => filter.set(&name, &value)?,
             }
         }
-        let (sort, wait) = (sort.unwrap_or_default(), wait.unwrap_or_default());
+        let sort = sort.unwrap_or_default();
+        let wait = wait.unwrap_or_default();
         if sort == Sort::Desc && wait != Duration::ZERO {
             let reason = "cannot be combined with sort=desc, which reads back from the newest \
                           event; to wait for new events, leave sort out";
@@ -102,7 +106,8 @@ pub fn last_event_id(headers: &HeaderMap) -> Result<Option<After>, ApiError> {
     if value.is_empty() {
         return Ok(None);
     }
-    let id = value.to_str().ok().and_then(EventId::parse);
-    let id = id.ok_or_else(|| invalid("must be the id of an event"))?;
-    Ok(Some(After::Id(id)))
+    match value.to_str().ok().and_then(EventId::parse) {
+        Some(id) => Ok(Some(After::Id(id))),
+        None => Err(invalid("must be the id of an event")),
+    }
 }

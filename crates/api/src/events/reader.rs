@@ -188,8 +188,8 @@ mod tests {
     async fn open(dir: &std::path::Path) -> (Reader, ApiKey, Arc<Store>) {
         let file = dir.join("petstore.db");
         let url = DatabaseUrl::Sqlite(file.clone());
-        let store = Store::open(&url, &Options::new(Role::Service)).await;
-        let store = Arc::new(store.unwrap());
+        let opened = Store::open(&url, &Options::new(Role::Service)).await;
+        let store = Arc::new(opened.unwrap());
         let db = rusqlite::Connection::open(file).unwrap();
         db.execute_batch(
             "INSERT INTO events (at, type, resource_id, data)
@@ -230,9 +230,10 @@ mod tests {
     }
 
     async fn next(reader: &mut Reader, wait: Duration) -> Next {
-        let next = timeout(Duration::from_secs(60), reader.next(LIMIT, wait)).await;
-        let next = next.expect("the reader does not wait for its turn");
-        next.unwrap_or_else(|_| panic!("the log cannot be read"))
+        timeout(Duration::from_secs(60), reader.next(LIMIT, wait))
+            .await
+            .expect("the reader does not wait for its turn")
+            .unwrap_or_else(|_| panic!("the log cannot be read"))
     }
 
     /// A heartbeat is due while a reader waits for its turn. The reader skips nothing then.
@@ -273,8 +274,9 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        let next_turn = timeout(Duration::from_secs(60), next_turn).await;
-        next_turn.expect("the scan continues, and the others take turns");
+        timeout(Duration::from_secs(60), next_turn)
+            .await
+            .expect("the scan continues, and the others take turns");
     }
 
     #[tokio::test]

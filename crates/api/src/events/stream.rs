@@ -41,7 +41,8 @@ struct EventStream {
 pub fn body(api: &Api, request: &ApiRequest, reader: Reader) -> ResponseBody {
     let mut random = rand::rng();
     let retry = random.random_range(2000..5000);
-    let (sent, limits) = (reader.position(), &api.events.limits);
+    let sent = reader.position();
+    let limits = &api.events.limits;
     let stream = EventStream {
         // The chunk has the position, so that a client that is cut off before the first event
         // resumes there.
@@ -69,16 +70,16 @@ impl EventStream {
             Ok(Next::Page(page)) => {
                 self.sent = page.events.last().map_or(self.sent, |event| event.id);
                 self.log.events += page.events.len() as u64;
-                let mut blocks = page.events.iter().map(|event| &event.block);
-                let chunk = match page.events.len() {
-                    1 => blocks.next().cloned(),
-                    _ => None,
+                let chunk = match page.events.as_slice() {
+                    [event] => event.block.clone(),
+                    events => {
+                        let mut blocks = BytesMut::new();
+                        for event in events {
+                            blocks.extend_from_slice(&event.block);
+                        }
+                        blocks.freeze()
+                    }
                 };
-                let chunk = chunk.unwrap_or_else(|| {
-                    let mut chunk = BytesMut::new();
-                    blocks.for_each(|block| chunk.extend_from_slice(block));
-                    chunk.freeze()
-                });
                 Some((chunk, self))
             }
             Ok(Next::Timeout(position)) => Some((self.heartbeat(position), self)),

@@ -10,7 +10,8 @@ fn limiter(limit: &str) -> Limiter {
 
 #[test]
 fn a_burst_is_allowed_and_then_replenished_at_a_constant_rate() {
-    let (limiter, arrival) = (limiter("3/60s"), ArrivalTime::default());
+    let limiter = limiter("3/60s");
+    let arrival = ArrivalTime::default();
     // Granted, remaining, retry_after.
     let charge = |after: Duration| {
         let quota = limiter.charge(&arrival, limiter.epoch + after);
@@ -35,7 +36,8 @@ fn a_burst_is_allowed_and_then_replenished_at_a_constant_rate() {
 /// Requests that wait for the database continue in any order.
 #[test]
 fn the_first_to_arrive_may_be_charged_last() {
-    let (limiter, arrival) = (limiter("2/24h"), ArrivalTime::default());
+    let limiter = limiter("2/24h");
+    let arrival = ArrivalTime::default();
     let is_granted = |at| limiter.charge(&arrival, at).granted;
     let first = Instant::now();
     std::thread::sleep(Duration::from_millis(1));
@@ -50,7 +52,8 @@ fn the_largest_and_smallest_limits_do_not_overflow() {
         ("1000000/24h", 1_000_000),
         ("1/24h", 1),
     ] {
-        let (limiter, arrival) = (limiter(limit), ArrivalTime::default());
+        let limiter = limiter(limit);
+        let arrival = ArrivalTime::default();
         let at = limiter.epoch + Duration::from_secs(100 * 365 * 86_400);
         let granted = (0..most + 10).filter(|_| limiter.charge(&arrival, at).granted);
         assert_eq!(granted.count(), most, "{limit}");
@@ -59,7 +62,8 @@ fn the_largest_and_smallest_limits_do_not_overflow() {
 
 #[test]
 fn concurrent_requests_never_exceed_the_limit() {
-    let (limiter, arrival) = (limiter("1000/24h"), ArrivalTime::default());
+    let limiter = limiter("1000/24h");
+    let arrival = ArrivalTime::default();
     let at = limiter.epoch;
     let granted = std::thread::scope(|scope| {
         let charge = || {
@@ -68,8 +72,8 @@ fn concurrent_requests_never_exceed_the_limit() {
                 .count()
         };
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(charge)).collect();
-        let granted = threads.into_iter().map(|thread| thread.join().unwrap());
-        granted.sum::<usize>()
+        let counts = threads.into_iter().map(|thread| thread.join().unwrap());
+        counts.sum::<usize>()
     });
     assert_eq!(granted, 1000);
 }

@@ -1,0 +1,124 @@
+//! Errors of other layers as [`ApiError`]s.
+
+use std::sync::Arc;
+
+use super::{ApiError, AuthFailure, NO_SUCH_CATEGORY, NO_SUCH_ORDER, NO_SUCH_PET, NO_SUCH_WEBHOOK};
+use domain::{
+    category::CategoryRejection, json::ObjectError, order::OrderRejection, pet::PetRejection,
+    webhook::WebhookRejection,
+};
+use server::Rejection;
+
+impl From<AuthFailure> for ApiError {
+    fn from(failure: AuthFailure) -> Self {
+        Self::Unauthorized(failure)
+    }
+}
+
+impl From<OrderRejection> for ApiError {
+    fn from(rejection: OrderRejection) -> Self {
+        match rejection {
+            OrderRejection::NoSuchPet => Self::NotFound(NO_SUCH_PET),
+            OrderRejection::PetNotAvailable => Self::PetNotAvailable,
+            OrderRejection::NoSuchOrder => Self::NotFound(NO_SUCH_ORDER),
+            OrderRejection::OrderNotOpen => Self::OrderNotOpen,
+            OrderRejection::OrderNotReturnable => Self::OrderNotReturnable,
+        }
+    }
+}
+
+impl From<PetRejection> for ApiError {
+    fn from(rejection: PetRejection) -> Self {
+        match rejection {
+            PetRejection::NoSuchPet => Self::NotFound(NO_SUCH_PET),
+            PetRejection::Outdated => Self::PET_CHANGED,
+            PetRejection::Reserved => Self::PetReserved(
+                "status: cannot be changed while an open order reserves this pet; complete or \
+                 cancel the order first",
+            ),
+            PetRejection::Sold => Self::PetSold,
+        }
+    }
+}
+
+impl From<CategoryRejection> for ApiError {
+    fn from(rejection: CategoryRejection) -> Self {
+        match rejection {
+            CategoryRejection::NoSuchCategory => Self::NotFound(NO_SUCH_CATEGORY),
+            CategoryRejection::Outdated => Self::CATEGORY_CHANGED,
+            CategoryRejection::NameTaken => Self::CategoryNameTaken,
+        }
+    }
+}
+
+impl From<WebhookRejection> for ApiError {
+    fn from(rejection: WebhookRejection) -> Self {
+        match rejection {
+            WebhookRejection::NoSuchWebhook => Self::NotFound(NO_SUCH_WEBHOOK),
+            WebhookRejection::TooMany => Self::TooManyWebhooks,
+            WebhookRejection::MissingScope(scope) => Self::InsufficientScope(scope.as_slice()),
+        }
+    }
+}
+
+impl From<store::Error> for ApiError {
+    fn from(error: store::Error) -> Self {
+        use store::Error::*;
+        let message = match &error {
+            Internal(_) => return Self::Internal(Arc::new(error)),
+            Overloaded => return Self::Overloaded,
+            Unavailable(_) => "the database is unavailable; nothing was changed, retry later",
+            OutcomeUnknown(_) => {
+                "the database failed during the request; the change may or may not have been made, so \
+                 check before you retry"
+            }
+        };
+        Self::Unavailable(message, Arc::new(error))
+    }
+}
+
+impl From<ObjectError> for ApiError {
+    fn from(error: ObjectError) -> Self {
+        match error {
+            ObjectError::Malformed(reason) => Self::InvalidJson(reason),
+            ObjectError::NotAnObject(_) => Self::InvalidBody(format!("body: {error}")),
+        }
+    }
+}
+
+impl From<Rejection> for ApiError {
+    fn from(rejection: Rejection) -> Self {
+        match rejection {
+            Rejection::MalformedRequest => Self::InvalidRequest("invalid HTTP/1.1 request"),
+            Rejection::UnsupportedVersion => Self::HttpVersionNotSupported,
+            Rejection::InvalidTarget => Self::InvalidRequest(
+                "request target: must be a path, or an http or https URL, without user name, \
+                 password or fragment",
+            ),
+            Rejection::InvalidHost => Self::InvalidRequest(
+                "Host: must be sent once, as a host and an optional port; in HTTP/2 it must equal \
+                 :authority, if both are sent",
+            ),
+            Rejection::InvalidFraming => Self::InvalidRequest(
+                "body: its length must be given once, by Content-Length or by \
+                 Transfer-Encoding: chunked",
+            ),
+            Rejection::BodyTooLarge => Self::BodyTooLarge,
+            Rejection::HeadTooLarge => Self::HeadTooLarge,
+            Rejection::HeadTimeout => {
+                Self::RequestTimeout("request line and headers not received in time")
+            }
+            Rejection::TooManyConnections => Self::Unavailable(
+                "connection limit reached; retry later",
+                Arc::new(TooManyConnections),
+            ),
+            Rejection::PlainHttpOnTlsPort => {
+                Self::InvalidRequest("this port requires TLS; use https://")
+            }
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("too many connections")]
+struct TooManyConnections;
