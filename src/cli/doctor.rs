@@ -145,9 +145,9 @@ impl Doctor {
         }
         checks::clock(report.on("clock"), store);
         checks::disk(report.on("disk"), &target);
-        let is_ready = listeners::port(report.on("port"), &target, store);
+        let is_ready = listeners::port(report.on("port"), &target, store).await;
         listeners::imports(report.on("imports"), &target, store);
-        listeners::metrics(report.on("metrics"), &target, is_ready);
+        listeners::metrics(report.on("metrics"), &target, is_ready).await;
         checks::certificate(report.on("certificate"), &target.tls);
         report.findings.append(&mut settings.findings);
         report.findings

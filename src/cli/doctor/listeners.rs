@@ -12,7 +12,7 @@ use import_socket::SocketState;
 use store::{Inspected, Server};
 
 /// Checks the port. Returns true if the service is ready.
-pub(super) fn port(report: &mut Report, target: &Target, store: Option<&Inspected>) -> bool {
+pub(super) async fn port(report: &mut Report, target: &Target, store: Option<&Inspected>) -> bool {
     let option = target.listen_option;
     let elsewhere =
         format!("specify its store with --database, or this one's address with {option}");
@@ -40,7 +40,7 @@ pub(super) fn port(report: &mut Report, target: &Target, store: Option<&Inspecte
             target.options()
         ),
     };
-    match check_readiness(listen, has_tls) {
+    match check_readiness(listen, has_tls).await {
         Readiness::Ready if is_open == Some(false) => report.warning(
             format!("the service at {listen} is ready, but has another store open"),
             elsewhere,
@@ -138,13 +138,13 @@ pub(super) fn imports(report: &mut Report, target: &Target, store: Option<&Inspe
     }
 }
 
-pub(super) fn metrics(report: &mut Report, target: &Target, is_ready: bool) {
+pub(super) async fn metrics(report: &mut Report, target: &Target, is_ready: bool) {
     let address = match &target.metrics {
         Ok(Some(address)) => loopback_if_unspecified(*address),
         Ok(None) => return,
         Err(invalid) => return report.problem(invalid, "correct it"),
     };
-    match check_readiness(address, false) {
+    match check_readiness(address, false).await {
         Readiness::Ready | Readiness::NotReady(_) => {
             report.ok(format!("metrics are served at {address}"));
         }
