@@ -45,7 +45,7 @@ impl Healthcheck {
                 status!("{address} is ready");
                 return Ok(());
             }
-            Readiness::NotReady(reason) => {
+            Readiness::NotReady(reason) | Readiness::TlsRequired(reason) => {
                 format!("{address} is not ready: {reason}")
             }
             Readiness::OtherProgram(said) => {
@@ -63,6 +63,8 @@ pub enum Readiness {
     Ready,
     /// Carries the reason that the service gave, and the status.
     NotReady(String),
+    /// The probe was sent without TLS. Carries the same as `NotReady`.
+    TlsRequired(String),
     /// Carries a short description of its response.
     OtherProgram(String),
     /// Carries the cause, as the end of a sentence.
@@ -98,7 +100,13 @@ fn read_response(response: &str) -> Readiness {
     let message = body["message"].as_str().or(body["code"].as_str());
     if let (Some(status), Some(message), true) = (status, message, body["code"].is_string()) {
         let code = status.split(' ').next().unwrap_or_default();
-        return Readiness::NotReady(format!("{} ({code})", escape_for_terminal(message)));
+        let reason = format!("{} ({code})", escape_for_terminal(message));
+        // The probe is a valid request, except on a port that requires TLS.
+        return if body["code"] == "invalid_request" {
+            Readiness::TlsRequired(reason)
+        } else {
+            Readiness::NotReady(reason)
+        };
     }
     let shown = |text| cut(&escape_for_terminal(text), MAX_SHOWN);
     Readiness::OtherProgram(match status {

@@ -53,7 +53,7 @@ pub(super) async fn port(report: &mut Report, target: &Target, store: Option<&In
             report.ok(format!("the service at {listen} is ready"));
             return true;
         }
-        Readiness::NotReady(reason) if reason.contains("TLS") => report.problem(
+        Readiness::TlsRequired(_) => report.problem(
             format!("the service at {listen} uses TLS"),
             "set --tls-cert and --tls-key, as for the service",
         ),
@@ -145,7 +145,7 @@ pub(super) async fn metrics(report: &mut Report, target: &Target, is_ready: bool
         Err(invalid) => return report.problem(invalid, "correct it"),
     };
     match check_readiness(address, false).await {
-        Readiness::Ready | Readiness::NotReady(_) => {
+        Readiness::Ready | Readiness::NotReady(_) | Readiness::TlsRequired(_) => {
             report.ok(format!("metrics are served at {address}"));
         }
         Readiness::Refused if is_ready => report.warning(
