@@ -142,9 +142,9 @@ impl Doctor {
         }
         checks::clock(report.on("clock"), store.as_ref());
         checks::disk(report.on("disk"), &target);
-        let is_ready = listeners::port(report.on("port"), &target, process.as_ref());
+        let is_ready = listeners::port(report.on("port"), &target, process.as_ref()).await;
         listeners::imports(report.on("imports"), &target, process.as_ref());
-        listeners::metrics(report.on("metrics"), &target, is_ready);
+        listeners::metrics(report.on("metrics"), &target, is_ready).await;
         checks::certificate(report.on("certificate"), &target.tls);
         report.findings.append(&mut settings.findings);
         report.findings

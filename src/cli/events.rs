@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::Args;
-use http::StatusCode;
+use http::{Method, StatusCode};
 use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::{Value, value::RawValue};
@@ -119,7 +119,8 @@ impl Reader {
         let mut wait = if may_wait { MAX_WAIT } else { Duration::ZERO };
         for retries in 0.. {
             let path = self.events.path(after, wait);
-            let failure = match self.client.get(&path, wait).await {
+            let response = self.client.request(Method::GET, &path, None, wait).await;
+            let failure = match response {
                 Ok((headers, body)) => {
                     if retries > 0 {
                         status!("petstore: connected again");

@@ -55,7 +55,11 @@ impl FileProcess {
 }
 
 /// Checks the port. Returns true if the service is ready.
-pub(super) fn port(report: &mut Report, target: &Target, process: Option<&FileProcess>) -> bool {
+pub(super) async fn port(
+    report: &mut Report,
+    target: &Target,
+    process: Option<&FileProcess>,
+) -> bool {
     let option = target.listen_option;
     let elsewhere =
         format!("specify its store with --database, or this one's address with {option}");
@@ -74,7 +78,7 @@ pub(super) fn port(report: &mut Report, target: &Target, process: Option<&FilePr
     let is_open = process.map(|process| process.is_open);
     let is_served = process.and_then(|process| process.listens(listen.port()));
     let has_tls = target.tls.tls_cert.is_some();
-    match check_readiness(listen, has_tls) {
+    match check_readiness(listen, has_tls).await {
         Readiness::Ready if is_open == Some(false) => report.warning(
             format!("the service at {listen} is ready, but has another store open"),
             elsewhere,
@@ -87,7 +91,7 @@ pub(super) fn port(report: &mut Report, target: &Target, process: Option<&FilePr
             report.ok(format!("the service at {listen} is ready"));
             return true;
         }
-        Readiness::NotReady(reason) if reason.contains("TLS") => report.problem(
+        Readiness::TlsRequired(_) => report.problem(
             format!("the service at {listen} uses TLS"),
             "set --tls-cert and --tls-key, as for the service",
         ),
@@ -150,14 +154,14 @@ pub(super) fn imports(report: &mut Report, target: &Target, process: Option<&Fil
     }
 }
 
-pub(super) fn metrics(report: &mut Report, target: &Target, is_ready: bool) {
+pub(super) async fn metrics(report: &mut Report, target: &Target, is_ready: bool) {
     let address = match &target.metrics {
         Ok(Some(address)) => loopback_if_unspecified(*address),
         Ok(None) => return,
         Err(invalid) => return report.problem(invalid, "correct it"),
     };
-    match check_readiness(address, false) {
-        Readiness::Ready | Readiness::NotReady(_) => {
+    match check_readiness(address, false).await {
+        Readiness::Ready | Readiness::NotReady(_) | Readiness::TlsRequired(_) => {
             report.ok(format!("metrics are served at {address}"));
         }
         Readiness::Refused if is_ready => report.warning(
