@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Value, json};
 use support::{Backend, eventually};
 
-use crate::{harness::Server, http1::RawConnection};
+use crate::{client::Connection, harness::Server};
 
 support::cases! {
     ALL: [
@@ -266,7 +266,7 @@ async fn security_headers_are_sent(backend: Backend) {
     let unauthorized = request.send().await;
     assert_eq!(unauthorized.status, 401);
     assert_eq!(unauthorized.header("strict-transport-security"), hsts);
-    let mut conn = RawConnection::connect(&server).await;
+    let mut conn = Connection::open(&server).await;
     conn.send("garbage\r\n\r\n").await;
     let rejected = conn.last_response("GET /").await;
     assert_eq!(rejected.header("strict-transport-security"), hsts);

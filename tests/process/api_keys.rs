@@ -2,12 +2,13 @@
 
 use std::{fs, sync::Arc, time::Duration};
 
+use http_body_util::BodyExt;
 use jiff::Timestamp;
 use rusqlite::Connection;
 use support::{Cluster, Finished, TIMEOUT, eventually};
 use tokio::{
     task::spawn_blocking,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
@@ -163,20 +164,14 @@ async fn assert_rotates(home: Home) {
     ];
     let old = home.keys(&create).success().secret();
     let rotated = home.keys(&["rotate", "kiosk", "--grace", "1h"]).success();
-    let stream = reqwest::Client::builder().no_proxy().build().unwrap();
-    let stream = stream
-        .get(service.url("/v1/events/stream"))
-        .bearer_auth(rotated.secret());
-    let stream = stream.send().await.unwrap();
+    let old = Client::new(&service, &old);
+    let new = Client::new(&service, &rotated.secret());
+    let stream = new.stream(None).await.unwrap();
     assert_eq!(stream.status(), 200);
     assert!(
         rotated
             .stderr
             .contains("It replaces key 1 (kiosk), which stays valid until 2")
-    );
-    let (old, new) = (
-        Client::new(&service, &old),
-        Client::new(&service, &rotated.secret()),
     );
     for client in [&old, &new] {
         assert_eq!(client.get("/v1/pets").await.status, 200);
@@ -214,10 +209,8 @@ async fn assert_rotates(home: Home) {
     );
     let rejected = async || new.get("/v1/pets").await.status == 401;
     eventually("the old key to expire", rejected).await;
-    tokio::time::timeout(TIMEOUT, stream.text())
-        .await
-        .unwrap()
-        .unwrap();
+    let end_of_stream = stream.into_body().collect();
+    timeout(TIMEOUT, end_of_stream).await.unwrap().unwrap();
     // Neither a key that has expired nor one that is about to has a lifetime for a successor.
     home.keys(&["revoke", "3"]).success();
     let expired = home.keys(&["rotate", "2", "--grace", "30d"]);

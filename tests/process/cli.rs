@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, fs::File, net::TcpListener, os::unix::ffi::OsStrExt};
 
-use support::Finished;
+use support::{Finished, HttpClient};
 
 use crate::{
     client::Client,
@@ -74,9 +74,8 @@ async fn the_printed_contract_is_the_served_one() {
     ];
     for (path, command) in forms {
         let printed = home.petstore(&[command, &addresses].concat()).success();
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        let served = http.get(service.url(path)).send().await.unwrap();
-        assert_eq!(printed.stdout, served.text().await.unwrap());
+        let served = HttpClient::new(service.address).get(path).await;
+        assert_eq!(printed.stdout, served.text());
         assert!(printed.stdout.contains("https://pets.example/api/v1"));
         assert!(printed.stdout.contains("https://staging.pets.example/v1"));
     }

@@ -1,6 +1,6 @@
 //! `petstore copy`: migrating the data from SQLite to PostgreSQL.
 
-use reqwest::Method;
+use http::Method;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use support::{Cluster, Finished};

@@ -367,8 +367,7 @@ fn the_settings_of_the_packaged_service_are_used(home: &Home, service: &Service)
     let elsewhere = Home::new();
     let file = elsewhere.path("packaged.env");
     let check = |database: &str, listen: &str| {
-        let metrics = service.event("listening")["metrics_url"].clone();
-        let metrics = metrics.as_str().unwrap().split('/').nth(2).unwrap();
+        let metrics = service.metrics_address();
         let settings = format!(
             "PETSTORE_DATABASE='{database}'\nPETSTORE_LISTEN='{listen}'\n\
              PETSTORE_METRICS_LISTEN={metrics}\nPETSTORE_TLS_CERT='{}'\nPETSTORE_TLS_KEY='{}'\n",

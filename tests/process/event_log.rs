@@ -17,11 +17,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use http::Method;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use reqwest::Method;
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use support::{Cluster, Response, eventually};
+use support::{Cluster, EventStream, Response, eventually, field};
 use tokio::task::JoinSet;
 
 use crate::{
@@ -72,7 +72,7 @@ async fn a_restored_backup_is_detected() {
     unknown.assert_error(410, "cursor_unknown");
     let resumed = client.get(&after(&before)).await.json();
     assert_eq!(resumed[0]["data"]["name"], "instead");
-    let stream = client.stream(&lost).await.unwrap();
+    let stream = client.stream(Some(&lost)).await.unwrap();
     assert_eq!(stream.status(), 410);
 }
 
@@ -86,8 +86,8 @@ async fn rejected_streams_are_no_errors_in_the_log() {
     let now = position(&clients[0].get("/v1/events?after=now").await);
     let mut streams = Vec::new();
     for client in &clients[..2] {
-        streams.push(client.stream(&now).await.unwrap());
-        assert_eq!(client.stream(&now).await.unwrap().status(), 429);
+        streams.push(client.stream(Some(&now)).await.unwrap());
+        assert_eq!(client.stream(Some(&now)).await.unwrap().status(), 429);
     }
     let poll = clients[2].clone();
     let path = format!("/v1/events?after={now}&wait=50");
@@ -103,7 +103,7 @@ async fn rejected_streams_are_no_errors_in_the_log() {
         }
     });
     eventually("the poll is open", async || {
-        clients[3].stream(&now).await.unwrap().status() == 503
+        clients[3].stream(Some(&now)).await.unwrap().status() == 503
     })
     .await;
     let rejected = service.event("event streams rejected");
@@ -540,30 +540,25 @@ async fn follow_stream(
     let mut log = Vec::new();
     while !is_end(&end, &last) {
         let mut left = random.random_range(1..100);
-        let Ok(mut stream) = any(&clients, &mut random).stream(&last).await else {
+        let Ok(response) = any(&clients, &mut random).stream(Some(&last)).await else {
             tokio::time::sleep(Duration::from_millis(20)).await;
             continue;
         };
-        assert!(matches!(stream.status().as_u16(), 200 | 503), "{stream:?}");
-        let mut received = String::new();
+        assert!(
+            matches!(response.status().as_u16(), 200 | 503),
+            "{response:?}"
+        );
+        let mut stream = EventStream::new(response.into_body());
         while left > 0 && !is_end(&end, &last) {
-            let chunk = tokio::time::timeout(Duration::from_secs(1), stream.chunk()).await;
-            let Ok(Ok(Some(chunk))) = chunk else {
+            let block = tokio::time::timeout(Duration::from_secs(1), stream.block()).await;
+            let Ok(Some(block)) = block else {
                 break;
             };
-            received.push_str(str::from_utf8(&chunk).unwrap());
-            while let Some((block, rest)) = received.split_once("\n\n") {
-                let mut lines = block.lines();
-                if let Some(data) = lines.find_map(|line| line.strip_prefix("data: ")) {
-                    let event: Value = serde_json::from_str(data).unwrap();
-                    last = event["id"].as_str().unwrap().into();
-                    log.push(event);
-                    left -= 1;
-                }
-                received = rest.into();
-                if left == 0 {
-                    break;
-                }
+            if let Some(data) = field(&block, "data") {
+                let event: Value = serde_json::from_str(data).unwrap();
+                last = event["id"].as_str().unwrap().into();
+                log.push(event);
+                left -= 1;
             }
         }
     }

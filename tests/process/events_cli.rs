@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use reqwest::Method;
+use http::Method;
 use serde_json::{Value, json};
 use support::{Finished, Identity, eventually, signal, wait_for};
 

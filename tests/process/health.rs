@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use support::{Cluster, eventually};
+use support::{Cluster, HttpClient, eventually};
 
 use crate::{
     client::Client,
@@ -18,8 +18,7 @@ use crate::{
 
 /// The status of a request without an API key.
 async fn status(service: &Service, path: &str) -> u16 {
-    let response = reqwest::get(service.url(path)).await.unwrap();
-    response.status().as_u16()
+    HttpClient::new(service.address).get(path).await.status
 }
 
 fn probe(home: &Home, service: &Service) -> support::Finished {

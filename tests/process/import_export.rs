@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs};
 
-use reqwest::Method;
+use http::Method;
 use serde_json::{Value, json};
 use support::{Cluster, Finished};
 

@@ -6,7 +6,7 @@ use std::{
     io::{BufRead, BufReader, Read},
 };
 
-use reqwest::Method;
+use http::Method;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};

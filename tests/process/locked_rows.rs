@@ -4,7 +4,7 @@
 use std::process::{Child, Stdio};
 
 use futures_util::future::join_all;
-use reqwest::Method;
+use http::Method;
 use serde_json::{Value, json};
 use support::{Response, TIMEOUT, eventually, wait_for};
 use tokio::{task::JoinSet, time::timeout};

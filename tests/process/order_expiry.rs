@@ -2,8 +2,8 @@
 
 use std::{process::Stdio, time::Duration};
 
+use http::Method;
 use jiff::Timestamp;
-use reqwest::Method;
 use serde_json::{Value, json};
 use support::{Cluster, eventually};
 

@@ -2,7 +2,7 @@
 //! events may be read is tested in `tests/store/events.rs`.
 
 use futures_util::future::join_all;
-use reqwest::Method;
+use http::Method;
 use serde_json::{Value, json};
 use tokio_postgres::NoTls;
 

@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use reqwest::Method;
+use http::Method;
 use serde_json::{Value, json};
 use support::{Cluster, Finished, Response, eventually, signal, wait_for};
 use tokio::{sync::watch, task::JoinHandle};
@@ -222,12 +222,8 @@ async fn cached_responses_reflect_the_writes_of_all_replicas() {
 
 /// Returns the number of responses that came from the cache.
 async fn cache_hits(service: &Service) -> f64 {
-    let url = service.event("listening")["metrics_url"].clone();
-    let metrics = reqwest::get(url.as_str().unwrap()).await.unwrap();
-    let metrics = metrics.text().await.unwrap();
-    let hits = r#"petstore_response_cache_requests_total{result="hit"} "#;
-    let hits = metrics.lines().find_map(|line| line.strip_prefix(hits));
-    hits.unwrap().parse().unwrap()
+    let hits = r#"petstore_response_cache_requests_total{result="hit"}"#;
+    service.metrics().await.metric(hits).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

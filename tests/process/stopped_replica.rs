@@ -10,8 +10,8 @@ use std::{
 };
 
 use futures_util::future::join_all;
+use http::Method;
 use rand::{RngExt, rngs::StdRng};
-use reqwest::Method;
 use serde_json::{Value, json};
 use support::{Response, eventually, random, rounds};
 use tokio::{task::JoinSet, time::sleep};

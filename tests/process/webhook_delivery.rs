@@ -11,8 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use http::Method;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use reqwest::Method;
 use serde_json::{Value, json};
 use support::{Cluster, Received, Receiver, Reply, Response, eventually};
 use tokio::{task::JoinSet, time::sleep};

@@ -5,9 +5,9 @@
 use std::{fs, process::Command, sync::LazyLock};
 
 use domain::{event::EventRetention, idempotency::RETENTION};
+use http::Method;
 use jiff::SignedDuration;
 use rand::RngExt;
-use reqwest::Method;
 use serde_json::{Value, json};
 use store::{DatabaseUrl, Options, Role, Store};
 use support::{Cluster, Finished, Response, eventually, random, rounds, wait_for};

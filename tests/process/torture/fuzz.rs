@@ -112,8 +112,7 @@ async fn run(seed: u64, first: usize, end: usize) -> BTreeMap<u16, usize> {
         }
     }
     assert!(service.is_running(), "{}", service.output());
-    let ready = reqwest::get(service.url("/readyz")).await.unwrap();
-    assert_eq!(ready.status(), 200);
+    assert_eq!(client.get("/readyz").await.status, 200);
     let created = client.create("Rex").await.unwrap();
     let path = format!("/v1/pets/{}", created.json()["id"]);
     assert_eq!(client.get(&path).await.json(), created.json());

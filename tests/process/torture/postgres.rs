@@ -12,12 +12,12 @@ use std::{
     time::Duration,
 };
 
+use http::Method;
 use rand::{
     Rng, RngExt, SeedableRng,
     rngs::StdRng,
     seq::{IndexedMutRandom, IndexedRandom, SliceRandom},
 };
-use reqwest::Method;
 use serde_json::{Value, json};
 use support::{Cluster, eventually, random, rounds, signal};
 use tokio::{

@@ -12,8 +12,8 @@ use std::{
     time::Duration,
 };
 
+use http::Method;
 use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
-use reqwest::Method;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -127,7 +127,7 @@ async fn the_next_service_writes_a_failed_commit_again() {
         let client = Client::new(&service, &key);
         for count in 0..5 {
             let name = format!("{run}-{count}");
-            let created = outcome(client.create(&name).await);
+            let created = outcome(&client.create(&name).await.unwrap());
             let history = History::new(created, disk::now(&disk::trace_path(&home)));
             outcomes.insert(name, history);
         }
@@ -291,7 +291,7 @@ impl Run {
                         let name = format!("{run}-{number}-{count}");
                         let pet = json!({"name": name, "categoryId": 1, "status": "available"});
                         let create = client.send_json(Method::POST, "/v1/pets", &pet, Some(&name));
-                        let created = outcome(create.await);
+                        let created = outcome(&create.await.unwrap());
                         if let Outcome::Acknowledged(id) = created {
                             unchanged.push((name.clone(), id));
                         }
@@ -458,11 +458,10 @@ async fn change(client: &Client, id: i64, trace: &Path, random: &mut StdRng) -> 
     }
 }
 
-fn outcome(response: reqwest::Result<Response>) -> Outcome {
-    let response = response.unwrap();
+fn outcome(response: &Response) -> Outcome {
     match response.status {
         201 => Outcome::Acknowledged(response.json()["id"].as_i64().unwrap()),
-        _ => unavailable(&response),
+        _ => unavailable(response),
     }
 }
 

@@ -12,8 +12,8 @@ use std::{
     time::Duration,
 };
 
+use http::Method;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use reqwest::Method;
 use serde_json::{Value, json};
 use support::{Cluster, eventually, random, rounds, wait_for};
 use tempfile::TempDir;
@@ -108,7 +108,7 @@ impl Deployment {
     }
 
     fn client(&self) -> Client {
-        Client::at(format!("http://{}", self.proxy.address), &self.key)
+        Client::at(self.proxy.address, &self.key)
     }
 
     /// Replaces a replica by a new process and waits until it is ready.

@@ -2,6 +2,9 @@
 //! documents and HTTP/2 frames.
 
 use rand::{RngExt, rngs::StdRng};
+use support::http2::{
+    self, DATA, EMPTY_SETTINGS, END_HEADERS, END_STREAM, HEADERS as HEAD, PREFACE, literal_header,
+};
 
 /// Bytes for one connection.
 pub struct Fuzzed {
@@ -438,18 +441,14 @@ fn mutate(random: &mut StdRng, bytes: &mut Vec<u8>) {
 }
 
 fn http2(random: &mut StdRng, key: &str) -> Fuzzed {
-    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    bytes.extend(frame(4, 0, 0, &[]));
+    let mut bytes = [PREFACE, EMPTY_SETTINGS].concat();
     let requests = random.random_range(1..=4);
     for number in 0..requests {
         let stream = 2 * number as u32 + 1;
         let mut head = Vec::new();
         let field = |head: &mut Vec<u8>, name: &[u8], value: &[u8]| {
-            let (name, value) = (&name[..name.len().min(126)], &value[..value.len().min(126)]);
-            head.extend([0, name.len() as u8]);
-            head.extend(name);
-            head.push(value.len() as u8);
-            head.extend(value);
+            let cut = |bytes: &[u8]| bytes[..bytes.len().min(126)].to_vec();
+            head.extend(literal_header(cut(name), cut(value)));
         };
         let (method, target) = operation(random);
         field(&mut head, b":method", method.as_bytes());
@@ -473,12 +472,13 @@ fn http2(random: &mut StdRng, key: &str) -> Fuzzed {
         }
         let body = body(random);
         let has_body = random.random_ratio(1, 2);
-        bytes.extend(frame(1, if has_body { 4 } else { 5 }, stream, &head));
+        let end = if has_body { 0 } else { END_STREAM };
+        bytes.extend(frame(HEAD, END_HEADERS | end, stream, &head));
         if has_body {
             for part in body.chunks(random.random_range(1..5000)) {
-                bytes.extend(frame(0, 0, stream, part));
+                bytes.extend(frame(DATA, 0, stream, part));
             }
-            bytes.extend(frame(0, 1, stream, &[]));
+            bytes.extend(frame(DATA, END_STREAM, stream, &[]));
         }
         if random.random_ratio(1, 4) {
             // Any other frame, mostly malformed.
@@ -505,8 +505,6 @@ fn http2(random: &mut StdRng, key: &str) -> Fuzzed {
 }
 
 /// An HTTP/2 frame. Its payload is cut at the size that every peer accepts.
-pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let payload = &payload[..payload.len().min(16_384)];
-    let length = (payload.len() as u32).to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    http2::frame(kind, flags, stream, &payload[..payload.len().min(16_384)])
 }
