@@ -13,7 +13,11 @@ use service::{self, Config, Listeners};
 use store::{DatabaseUrl, Options, Role, Store};
 use support::{Backend, Database, HttpClient, Identity, RawConnection, Response, eventually};
 use tempfile::TempDir;
-use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+    task::JoinHandle,
+};
 
 /// The configuration of a service, before it starts.
 pub struct ServerConfig {
@@ -97,6 +101,12 @@ impl Server {
     /// Sends the signal to shut down and does not wait.
     pub fn signal_shutdown(&mut self) {
         drop(self.stop.take());
+    }
+
+    /// Waits until the listener is closed, which is how a shutdown begins.
+    pub async fn wait_until_draining(address: SocketAddr) {
+        let is_closed = async || TcpStream::connect(address).await.is_err();
+        eventually("the listener is closed", is_closed).await;
     }
 
     /// Shuts the service down gracefully.

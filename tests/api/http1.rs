@@ -411,8 +411,9 @@ async fn shutdown_finishes_responses_in_flight(backend: Backend) {
         .unwrap();
     stream.flush().await.unwrap();
     let mut received = vec![stream.read_u8().await.unwrap()];
+    let address = server.address;
     let reading = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        Server::wait_until_draining(address).await;
         stream.read_to_end(&mut received).await.unwrap();
         received
     };

@@ -218,8 +218,9 @@ async fn shutdown_drains_requests_in_flight(backend: Backend) {
     let create = server.request(Method::POST, "/v1/pets").body(pet);
     let create = tokio::spawn(client.send_request(create.into_http()));
     server.wait_until_in_flight(1).await;
+    let address = server.address;
     let stopping = tokio::spawn(server.stop());
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    Server::wait_until_draining(address).await;
     drop(lock);
     assert_eq!(create.await.unwrap().unwrap().status(), 201);
     stopping.await.unwrap();

@@ -137,9 +137,10 @@ async fn a_create_cancelled_in_flight_is_still_stored(backend: Backend) {
     let create = [PREFACE, EMPTY_SETTINGS, &create.concat()].concat();
     stream.write_all(&create).await.unwrap();
     server.wait_until_in_flight(1).await;
+    // The store has accepted it.
     tokio::time::sleep(Duration::from_millis(300)).await;
     stream.write_all(&rst_stream(1)).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    server.wait_until_in_flight(0).await;
     drop(lock);
     eventually("the pet is stored", async || server.count_pets().await == 1).await;
 }

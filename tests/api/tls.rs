@@ -21,6 +21,7 @@ use tokio_rustls::client::TlsStream;
 use crate::{
     client::Connection,
     harness::{Server, ServerConfig},
+    http1::SHORT_HEAD_TIMEOUT,
 };
 
 support::cases! {
@@ -85,7 +86,7 @@ async fn tls_1_2_and_tls_1_3_are_supported(backend: Backend) {
 /// malformed request, so that a client can rule out truncation.
 async fn connections_end_with_close_notify(backend: Backend) {
     let with_short_timeouts =
-        |config: &mut ServerConfig| config.service.server.head_timeout = Duration::from_millis(200);
+        |config: &mut ServerConfig| config.service.server.head_timeout = SHORT_HEAD_TIMEOUT;
     let server = Server::start_with(backend, with_short_timeouts).await;
     let long = [b"GET /", &[b'x'; 70_000][..], b" HTTP/1.1\r\n\r\n"].concat();
     for (request, status) in [

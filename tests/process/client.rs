@@ -312,6 +312,13 @@ impl LoadGenerator {
         }
     }
 
+    /// Waits until this many more requests are acknowledged.
+    pub async fn proceed(&self, requests: usize) {
+        let acknowledged = self.results.lock().unwrap().acknowledged.len() + requests;
+        self.until(|results| results.acknowledged.len() >= acknowledged)
+            .await;
+    }
+
     /// Stops the clients after their current request and returns the results.
     pub async fn finish(mut self) -> WriteResults {
         self.stop.store(true, Ordering::Relaxed);

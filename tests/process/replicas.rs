@@ -1,6 +1,6 @@
 //! Several replicas on one PostgreSQL: crashes, failover, rolling upgrades.
 
-use std::{thread, time::Duration};
+use std::thread;
 
 use http::Method;
 use serde_json::{Value, json};
@@ -504,7 +504,9 @@ async fn fail_over(synchronous: bool) -> FailedOver {
     wait_for("the standby to disconnect", || {
         streams().is_none().then_some(())
     });
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    if !synchronous {
+        load.proceed(100).await;
+    }
     primary.crash();
     load.until(|results| results.unavailable > 0).await;
     standby.psql("postgres", "SELECT pg_promote()");

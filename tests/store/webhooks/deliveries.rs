@@ -1,7 +1,5 @@
 //! The stored progress and deliveries of webhooks.
 
-use std::time::Duration;
-
 use domain::{
     api_key::Scopes,
     event::{EventId, EventRetention},
@@ -14,8 +12,7 @@ use domain::{
     },
 };
 use jiff::Timestamp;
-use support::Backend;
-use tokio::time::sleep;
+use support::{Backend, eventually};
 
 use super::{failed, progress, retrying, second};
 use crate::fixture::{TestStore, connect};
@@ -339,14 +336,19 @@ async fn a_delivery_that_is_purged_is_not_retried(backend: Backend) {
     let session = connect(&db.database.url()).await;
     let delete = "BEGIN; DELETE FROM webhook_deliveries";
     session.batch_execute(delete).await.unwrap();
+    let waits_for_this_session =
+        "SELECT FROM pg_locks WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))";
     let commit = async {
-        // It has read the delivery, and waits again and again for its lock.
-        sleep(Duration::from_millis(400)).await;
+        eventually("the retry waits for the delivery", async || {
+            session.execute(waits_for_this_session, &[]).await.unwrap() > 0
+        })
+        .await;
         session.batch_execute("COMMIT").await.unwrap();
     };
     let retry = db.store.delivery_retry(id, events[0], second(500));
     let (retried, ()) = tokio::join!(retry, commit);
     assert_eq!(retried.unwrap(), None);
+    assert_eq!(db.deliveries(id).await, []);
 }
 
 async fn only_old_failed_deliveries_are_purged(backend: Backend) {
