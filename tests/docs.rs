@@ -146,7 +146,8 @@ fn contract_examples_work() {
     let categories = [OK, CREATED, NO_CONTENT];
     // Inventory; list, place, get, complete, cancel (too late), return.
     let store = [OK, OK, CREATED, OK, OK, "HTTP/1.1 409 Conflict", OK];
-    let (accepted, gone) = ("HTTP/1.1 202 Accepted", "HTTP/1.1 410 Gone");
+    let accepted = "HTTP/1.1 202 Accepted";
+    let gone = "HTTP/1.1 410 Gone";
     // Create, list, get, update, rotate, test, replay, deliveries, retry (unknown).
     let webhooks = [CREATED, OK, OK, OK, OK, OK, accepted, OK, gone];
     // List keys, get the current one; delete the webhook.

@@ -1,10 +1,8 @@
 //! Authentication and authorization: API keys, scopes, expiry and revocation.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
 };
 
 use domain::{

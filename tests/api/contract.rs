@@ -180,7 +180,8 @@ fn find(method: &Method, path: &str) -> Option<&'static Value> {
         method
     };
     let matches = |template: &str| {
-        let (mut a, mut b) = (template.split('/'), path.split('/'));
+        let mut a = template.split('/');
+        let mut b = path.split('/');
         loop {
             match (a.next(), b.next()) {
                 (None, None) => return true,

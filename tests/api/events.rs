@@ -49,7 +49,8 @@ const UNKNOWN: &str = "evt_AQAAAAAAAAAJ5l4wFyTHhJuBh9G5";
 
 /// All events after a position, page by page.
 async fn read(server: &Server, path: &str) -> (Vec<Value>, String) {
-    let (mut events, mut path) = (Vec::new(), path.to_string());
+    let mut events = Vec::new();
+    let mut path = path.to_string();
     loop {
         let page = server.get(&path).await;
         assert_eq!(page.status, 200, "{}", page.text());
@@ -66,7 +67,8 @@ const DESC: &str = "/v1/events?sort=desc";
 
 /// All events before a position, page by page.
 async fn read_desc(server: &Server, path: &str) -> Vec<Value> {
-    let (mut events, mut next) = (Vec::new(), Some(path.to_string()));
+    let mut events = Vec::new();
+    let mut next = Some(path.to_string());
     while let Some(path) = next {
         let page = server.get(&path).await;
         assert_eq!(page.status, 200, "{}", page.text());

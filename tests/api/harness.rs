@@ -215,7 +215,8 @@ impl Server {
 
     /// The items of all pages of a list.
     pub async fn walk(&self, path: &str) -> Vec<Value> {
-        let (mut items, mut next) = (Vec::new(), Some(path.to_string()));
+        let mut items = Vec::new();
+        let mut next = Some(path.to_string());
         while let Some(path) = next {
             let page = self.get(&path).await;
             assert_eq!(page.status, 200, "{path}: {}", page.text());

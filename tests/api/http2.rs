@@ -59,7 +59,8 @@ async fn responses_match_http1(backend: Backend) {
     };
     for (http1, http2) in requests().into_iter().zip(requests()) {
         let path = http1.path.clone();
-        let (http1, http2) = (http1.send().await, http2.over_http2().send().await);
+        let http1 = http1.send().await;
+        let http2 = http2.over_http2().send().await;
         assert_eq!(
             (http1.status, &http1.body, stable_headers(&http1)),
             (http2.status, &http2.body, stable_headers(&http2)),

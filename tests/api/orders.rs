@@ -103,10 +103,8 @@ async fn orders_are_filtered_and_paginated(backend: Backend) {
 
 async fn an_order_is_placed_then_completed_or_cancelled(backend: Backend) {
     let server = Server::start(backend).await;
-    let (sold, kept) = (
-        create_available_pet(&server).await,
-        create_available_pet(&server).await,
-    );
+    let sold = create_available_pet(&server).await;
+    let kept = create_available_pet(&server).await;
     let placed = server.post_order(sold).await;
     assert_eq!(placed.status, 201, "{}", placed.text());
     assert_eq!(placed.header("location"), Some("/v1/store/orders/1"));

@@ -262,7 +262,8 @@ async fn every_response_says_that_handling_was_strict(backend: Backend) {
             415,
         ),
     ] {
-        let (method, path) = (request.method.clone(), request.path.clone());
+        let method = request.method.clone();
+        let path = request.path.clone();
         let response = request.send().await;
         assert_eq!(response.status, status, "{method} {path}");
         assert_applied(&response, true);

@@ -216,7 +216,8 @@ async fn http2_response(server: &Server, fields: &[(&str, &str)]) -> Option<(u16
         .await
         .unwrap();
     let mut received = Vec::new();
-    let (mut status, mut body) = (0, Vec::new());
+    let mut status = 0;
+    let mut body = Vec::new();
     while !frames(&received).any(|(kind, id, _)| id == 1 && kind != HEADERS) {
         assert_ne!(stream.read_buf(&mut received).await.unwrap(), 0, "closed");
     }

@@ -223,10 +223,8 @@ fn an_unusable_password_file_is_reported() {
         ];
         home.petstore(&[&arguments[..], &["password"]].concat())
     };
-    let (url, with_password) = (
-        "postgres://till@127.0.0.1:9/shop",
-        "postgres://till:x@127.0.0.1:9/shop",
-    );
+    let url = "postgres://till@127.0.0.1:9/shop";
+    let with_password = "postgres://till:x@127.0.0.1:9/shop";
     run(url).assert_fails(1, "cannot read the database password from password");
     write_password(&file, "\n", 0o600);
     run(url).assert_fails(1, "the database password file password is empty");

@@ -378,7 +378,8 @@ fn the_settings_of_the_packaged_service_are_used(home: &Home, service: &Service)
         set_mode(&file, 0o600);
         elsewhere.petstore(&["doctor", "--packaged-settings", "packaged.env"])
     };
-    let (database, listen) = (home.url(), service.address.to_string());
+    let database = home.url();
+    let listen = service.address.to_string();
     let report = check(&database, &listen);
     assert_fine(&report);
     for check in ["port", "imports", "metrics", "certificate", "settings"] {

@@ -131,7 +131,8 @@ pub static UNLOGGED_IN_FILE: LazyLock<String> =
 
 /// `member` returns the expression for a member of the data of an event, as text.
 fn unlogged(member: impl Fn(&str, &str) -> String) -> String {
-    let (name, status) = (member("name", "name"), member("status", "status"));
+    let name = member("name", "name");
+    let status = member("status", "status");
     let category_id = member("categoryId", "category_id");
     let pet_id = member("petId", "pet_id");
     format!(
@@ -207,7 +208,9 @@ async fn readers_get_every_event_once_from_three_replicas_under_kills() {
     let start = Start::new(&home, 3).await;
     let stop = Arc::new(AtomicBool::new(false));
     let naive = thread::spawn({
-        let (cluster, database, stop) = (cluster.clone(), database.clone(), stop.clone());
+        let cluster = cluster.clone();
+        let database = database.clone();
+        let stop = stop.clone();
         move || read_naively(&cluster, &database, &stop)
     });
     let log = start
@@ -303,9 +306,11 @@ impl<'a> Start<'a> {
         let end = Arc::new(Mutex::new(None));
         let mut readers = JoinSet::new();
         for n in 0..3 {
-            let (clients, start) = (self.clients.clone(), self.position.clone());
+            let clients = self.clients.clone();
+            let start = self.position.clone();
             readers.spawn(follow_feed(clients, start, end.clone(), random(100 + n)));
-            let (clients, start) = (self.clients.clone(), self.position.clone());
+            let clients = self.clients.clone();
+            let start = self.position.clone();
             readers.spawn(follow_stream(clients, start, end.clone(), random(200 + n)));
         }
         for kill in 0.. {
@@ -425,7 +430,8 @@ pub struct Changes {
 
 /// Changes everything at random, through any replica.
 pub async fn write(clients: Clients, changes: Arc<Changes>, mut random: StdRng, writer: u64) {
-    let (mut pets, mut orders) = (vec![1], vec![1]);
+    let mut pets = vec![1];
+    let mut orders = vec![1];
     for n in 0.. {
         if changes.stop.load(Ordering::Relaxed) {
             return;
@@ -512,7 +518,8 @@ async fn follow_feed(
 ) -> Vec<Value> {
     let mut log = Vec::new();
     while !is_end(&end, &after) {
-        let (limit, wait) = (random.random_range(1..200), random.random_range(0..2));
+        let limit = random.random_range(1..200);
+        let wait = random.random_range(0..2);
         let path = format!("/v1/events?after={after}&limit={limit}&wait={wait}");
         let client = any(&clients, &mut random);
         match client

@@ -144,7 +144,8 @@ async fn a_follower_goes_on_after_crashes() {
 async fn a_follower_starts_now() {
     let home = Home::new();
     let service = home.serve();
-    let (address, key) = (service.address.to_string(), home.new_key());
+    let address = service.address.to_string();
+    let key = home.new_key();
     let client = Client::new(&service, &key);
     client.create("before").await.unwrap();
     let follower = Follower::start(&mut events(&home, &service, &key));
@@ -159,7 +160,8 @@ async fn a_follower_starts_now() {
     client.create("last").await.unwrap();
     let is_last = |line: &String| parse(line)["data"]["name"] == "last";
     eventually("the last", async || follower.lines().iter().any(is_last)).await;
-    let (printed, expected) = (follower.lines(), log(&home, &service, &key));
+    let printed = follower.lines();
+    let expected = log(&home, &service, &key);
     assert!(printed.len() < expected.len());
     assert!(expected.ends_with(&printed), "{printed:?}");
 }

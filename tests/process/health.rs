@@ -32,7 +32,8 @@ async fn readiness_fails_while_the_database_file_is_missing() {
     assert_eq!(status(&service, "/healthz").await, 200);
     assert_eq!(status(&service, "/readyz").await, 200);
     assert!(probe(&home, &service).success().stderr.contains("is ready"));
-    let (here, away) = (home.database(), home.path("away.db"));
+    let here = home.database();
+    let away = home.path("away.db");
     fs::rename(&here, &away).unwrap();
     assert_eq!(status(&service, "/healthz").await, 200);
     let unready = async || status(&service, "/readyz").await == 503;

@@ -395,14 +395,10 @@ async fn categories_are_imported_by_name(home: &Home) {
         )
     };
     let end = "; correct one of them";
-    let (dogs, hamsters) = (
-        start("csv, line 2", 4, "Dogs"),
-        start("csv, line 3", 4, "Hamsters"),
-    );
-    let (rats, mice) = (
-        start("csv, line 5", 10, "Rats"),
-        start("csv, line 6", 11, "mice"),
-    );
+    let dogs = start("csv, line 2", 4, "Dogs");
+    let hamsters = start("csv, line 3", 4, "Hamsters");
+    let rats = start("csv, line 5", 10, "Rats");
+    let mice = start("csv, line 6", 11, "mice");
     assert_eq!(
         rejected.concat(),
         [

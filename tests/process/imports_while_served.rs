@@ -149,11 +149,9 @@ async fn clients_see_every_chunk(home: &Home) {
     let import = tokio::spawn(import.finished());
     let mut seen = 0;
     while !import.is_finished() {
-        let (before, newest, after) = (
-            total(&client).await,
-            newest_id(&client).await,
-            total(&client).await,
-        );
+        let before = total(&client).await;
+        let newest = newest_id(&client).await;
+        let after = total(&client).await;
         assert!(seen <= before && before <= newest && newest <= after);
         assert!(after % CHUNK == 0 || after == FEW as i64, "{after}");
         seen = after;

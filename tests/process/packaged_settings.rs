@@ -17,7 +17,8 @@ fn petstore(home: &Home, settings: &Path) -> Command {
 
 #[test]
 fn keys_are_created_in_the_database_of_the_service() {
-    let (service, home) = (Home::new(), Home::new());
+    let service = Home::new();
+    let home = Home::new();
     service.create_store();
     let settings = service.path("petstore.env");
     let url = service.url();

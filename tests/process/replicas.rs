@@ -167,7 +167,8 @@ async fn cached_responses_reflect_the_writes_of_all_replicas() {
     };
     for number in 1..=30 {
         let name = format!("Rex {number}");
-        let (path, change) = (format!("/v1/pets/{id}"), json!({ "name": name }));
+        let path = format!("/v1/pets/{id}");
+        let change = json!({ "name": name });
         let updated = clients[number % 3].send_json(Method::PATCH, &path, &change, None);
         assert_eq!(updated.await.unwrap().status, 200);
         // Cached by the first, or the second.

@@ -253,7 +253,8 @@ fn a_crash_leaves_the_old_store_or_the_new_one() {
         "ftruncate",
     ];
     let mut killed_at = BTreeSet::new();
-    let (mut old, mut new) = (0, 0);
+    let mut old = 0;
+    let mut new = 0;
     for call in calls {
         // strace counts each of them by itself. The question mark: not every machine has all.
         for number in 1.. {
@@ -263,10 +264,8 @@ fn a_crash_leaves_the_old_store_or_the_new_one() {
             for (name, content) in &start {
                 fs::write(home.path(name), content).unwrap();
             }
-            let (trace, kill) = (
-                format!("trace=?{call}"),
-                format!("inject=?{call}:signal=KILL:when={number}"),
-            );
+            let trace = format!("trace=?{call}");
+            let kill = format!("inject=?{call}:signal=KILL:when={number}");
             let mut restore = home.traced(&["-e", &trace, "-e", &kill]);
             restore.args(["restore", "backup.db", "--database", &home.url()]);
             let ended = Finished::of(&mut restore);

@@ -244,7 +244,8 @@ fn no_race_for_the_log_leads_to_a_file_of_root() {
     thread::scope(|scope| {
         let attack = scope.spawn(|| {
             // Only this thread.
-            let (uid, gid) = (Uid::from_raw(OWNER), Gid::from_raw(GROUP));
+            let uid = Uid::from_raw(OWNER);
+            let gid = Gid::from_raw(GROUP);
             set_thread_groups(&[]).unwrap();
             set_thread_res_gid(gid, gid, gid).unwrap();
             set_thread_res_uid(uid, uid, uid).unwrap();
@@ -348,7 +349,8 @@ fn only_regular_files_are_opened() {
             ] {
                 let mut petstore = home.command(PETSTORE);
                 petstore.args(command).args(["--database", &home.url()]);
-                let (stdout, stderr) = (home.path("stdout"), home.path("stderr"));
+                let stdout = home.path("stdout");
+                let stderr = home.path("stderr");
                 petstore.stdout(Stdio::from(File::create(&stdout).unwrap()));
                 petstore.stderr(Stdio::from(File::create(&stderr).unwrap()));
                 let mut running = petstore.spawn().unwrap();

@@ -362,10 +362,8 @@ impl Workload {
             return;
         };
         for order in found.json().as_array().into_iter().flatten() {
-            let (id, pet) = (
-                order["id"].as_i64().unwrap(),
-                order["petId"].as_i64().unwrap(),
-            );
+            let id = order["id"].as_i64().unwrap();
+            let pet = order["petId"].as_i64().unwrap();
             if let Some(history) = self.pets.get(&pet) {
                 let mut history = history.lock().unwrap();
                 if !history.orders.contains(&id) {

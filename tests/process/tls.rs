@@ -54,7 +54,8 @@ fn unusable_files_are_reported() {
     let home = Home::new();
     let good = Identity::new(&home.dir());
     let text = |file| fs::read_to_string(file).unwrap();
-    let (certificate, key) = (text(&good.certificate), text(&good.key));
+    let certificate = text(&good.certificate);
+    let key = text(&good.key);
     for (name, text) in [
         ("empty.pem", String::new()),
         ("other.pem", self_signed().1),

@@ -74,7 +74,9 @@ async fn run(seed: u64, first: usize, end: usize) -> BTreeMap<u16, usize> {
     client.create("Max").await.unwrap();
     let next = Arc::new(AtomicUsize::new(first));
     let clients = (0..CONNECTIONS).map(|_| {
-        let (next, key, address) = (next.clone(), key.clone(), service.address);
+        let next = next.clone();
+        let key = key.clone();
+        let address = service.address;
         tokio::spawn(async move {
             let mut seen = BTreeMap::<u16, usize>::new();
             loop {

@@ -263,7 +263,8 @@ impl Run {
         let outcomes = Arc::new(Mutex::new(Outcomes::new()));
         let stop = Arc::new(AtomicBool::new(false));
         let reader = thread::spawn({
-            let (database, stop) = (home.database(), stop.clone());
+            let database = home.database();
+            let stop = stop.clone();
             let random = StdRng::from_rng(random);
             move || read_now_and_then(&database, &stop, random)
         });
@@ -274,7 +275,8 @@ impl Run {
             let client = Client::new(&service, &key);
             let mut clients = JoinSet::new();
             for number in 0..CLIENTS {
-                let (client, trace) = (client.clone(), disk::trace_path(&home));
+                let client = client.clone();
+                let trace = disk::trace_path(&home);
                 let outcomes = outcomes.clone();
                 let mut random = StdRng::from_rng(random);
                 clients.spawn(async move {

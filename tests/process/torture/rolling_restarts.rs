@@ -156,8 +156,10 @@ impl Load {
         for number in 0..CLIENTS {
             let mut random = StdRng::from_rng(random);
             let client = client.clone();
-            let (stop, responses) = (load.stop.clone(), load.responses.clone());
-            let (created, failures) = (load.created.clone(), load.failures.clone());
+            let stop = load.stop.clone();
+            let responses = load.responses.clone();
+            let created = load.created.clone();
+            let failures = load.failures.clone();
             load.clients.spawn(async move {
                 for count in 0.. {
                     if stop.load(Relaxed) {

@@ -38,7 +38,8 @@ support::cases! {
 }
 async fn all_of_the_progress_is_saved(backend: Backend) {
     let db = &TestStore::open(backend).await;
-    let (id, other) = (db.created().await.webhook.id, db.created().await.webhook.id);
+    let id = db.created().await.webhook.id;
+    let other = db.created().await.webhook.id;
     let events = db.events(4).await;
     let health = EndpointHealth {
         consecutive_failures: 3,
@@ -117,7 +118,8 @@ async fn progress_is_saved_after_changes_that_do_not_concern_it(backend: Backend
     let db = &TestStore::open(backend).await;
     let id = db.created().await.webhook.id;
     let events = db.events(1).await;
-    let (new, all) = (WebhookSecret::generate(), Scopes::all());
+    let new = WebhookSecret::generate();
+    let all = Scopes::all();
     let rotated = db.store.webhook_rotate_secret(id, new, all, None);
     rotated.await.unwrap();
     db.store.webhook_lease("owner").await.unwrap();
@@ -146,7 +148,8 @@ async fn the_same_progress_is_saved_again(backend: Backend) {
 
 async fn disabling_ends_the_delivery(backend: Backend) {
     let db = &TestStore::open(backend).await;
-    let (id, other) = (db.created().await.webhook.id, db.created().await.webhook.id);
+    let id = db.created().await.webhook.id;
+    let other = db.created().await.webhook.id;
     let position = db.events(1).await[0];
     let disabled = Progress {
         disabled: Some(DisabledReason::ReceiverGone),
@@ -185,7 +188,8 @@ async fn an_event_that_failed_and_was_delivered_is_delivered(backend: Backend) {
 
 async fn retries_are_ordered_by_the_time_they_are_due(backend: Backend) {
     let db = &TestStore::open(backend).await;
-    let (id, other) = (db.created().await.webhook.id, db.created().await.webhook.id);
+    let id = db.created().await.webhook.id;
+    let other = db.created().await.webhook.id;
     let none = db
         .store
         .delivery_retries(id, second(1000), 10)
@@ -374,7 +378,8 @@ async fn only_old_failed_deliveries_are_purged(backend: Backend) {
 
 async fn a_webhook_is_deleted_with_its_deliveries(backend: Backend) {
     let db = &TestStore::open(backend).await;
-    let (id, other) = (db.created().await.webhook.id, db.created().await.webhook.id);
+    let id = db.created().await.webhook.id;
+    let other = db.created().await.webhook.id;
     let event = db.events(1).await[0];
     for id in [id, other] {
         let failures = vec![retrying(event, 1), failed(event, 1)];

@@ -76,7 +76,8 @@ fn expire_in(db: &TestStore, seconds: i64) {
 
 async fn an_expired_lease_moves_to_another_replica(backend: Backend) {
     let db = &TestStore::open(backend).await;
-    let (one, other) = (&db.store, &db.open_again().await);
+    let one = &db.store;
+    let other = &db.open_again().await;
     db.created().await;
     let events = db.events(2).await;
     assert_eq!(lease(one, "one").await, [1]);
@@ -120,7 +121,8 @@ async fn a_lease_is_renewed_before_it_expires(backend: Backend) {
 
 async fn only_enabled_webhooks_are_leased(backend: Backend) {
     let db = &TestStore::open(backend).await;
-    let (one, other) = (&db.store, &db.open_again().await);
+    let one = &db.store;
+    let other = &db.open_again().await;
     let id = db.created().await.webhook.id;
     let owner = "SELECT coalesce(lease_owner, 'none') || lease_expires_at IS NULL FROM webhooks";
     lease(one, "one").await;
@@ -235,7 +237,8 @@ async fn the_limit_holds_for_all_replicas_together(backend: Backend) {
 
 async fn a_locked_webhook_delays_no_other(backend: Backend) {
     let db = &TestStore::open(backend).await;
-    let (locked, free) = (db.created().await.webhook.id, db.created().await.webhook.id);
+    let locked = db.created().await.webhook.id;
+    let free = db.created().await.webhook.id;
     let event = db.events(1).await[0];
     let failures = vec![retrying(event, 1)];
     db.save(
