@@ -86,12 +86,15 @@ const NEW_KEY: &str = "export PETSTORE_KEY=$(petstore keys create test)\n";
 
 /// Runs curl examples and returns their status lines, and the start of streams.
 fn statuses(service: &Installation, examples: &[String]) -> Vec<String> {
-    let run = |example: &String| match example.contains("curl -N") {
-        // It ends with the service.
-        true => service.run(&format!(
-            "{NEW_KEY}exec 3< <({{ {example} }} 2> /dev/null)\nhead -c 6 <&3"
-        )),
-        false => service.run(&format!("{NEW_KEY}{example}")),
+    let run = |example: &String| {
+        if example.contains("curl -N") {
+            // It ends with the service.
+            service.run(&format!(
+                "{NEW_KEY}exec 3< <({{ {example} }} 2> /dev/null)\nhead -c 6 <&3"
+            ))
+        } else {
+            service.run(&format!("{NEW_KEY}{example}"))
+        }
     };
     let outputs = examples
         .iter()
@@ -133,9 +136,10 @@ fn readme_examples_work() {
 fn contract_examples_work() {
     let mut contract = examples(&std::fs::read_to_string("openapi.yaml").unwrap());
     // The examples of the other operations need it.
-    let delete = |example: &String| example.contains("-X DELETE http://127.0.0.1:8080/v1/webhooks");
-    let delete = contract.iter().position(delete).unwrap();
-    let delete = contract.remove(delete);
+    let deletes =
+        |example: &String| example.contains("-X DELETE http://127.0.0.1:8080/v1/webhooks");
+    let position = contract.iter().position(deletes).unwrap();
+    let delete = contract.remove(position);
     contract.push(delete);
     let service = Installation::start();
     service.run("KEY=$(petstore keys create first) && curl -sf http://127.0.0.1:8080/v1/pets -H \"Authorization: Bearer $KEY\" -d '{\"name\":\"A\",\"categoryId\":1,\"status\":\"available\"}' -H 'Content-Type: application/json'");

@@ -298,9 +298,10 @@ fn fuzzing_starts_from_seeds_that_parse() {
         let mut by_id = 0;
         let mut by_name = 0;
         for cursor in seeds.iter().filter_map(|it| Cursor::parse(it, list).ok()) {
-            match cursor.position.name.is_empty() {
-                true => by_id += 1,
-                false => by_name += 1,
+            if cursor.position.name.is_empty() {
+                by_id += 1;
+            } else {
+                by_name += 1;
             }
         }
         assert!(by_id > 1 && by_name > 1, "{list:?}: {by_id} {by_name}");

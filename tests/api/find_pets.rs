@@ -230,9 +230,9 @@ async fn names_are_found_ignoring_case(backend: Backend) {
     ];
     for (prefix, expected) in cases {
         let path = query(&[("name", prefix.to_string())]);
-        let found = server.get(&path).await.json();
-        let found = found.as_array().unwrap().iter();
-        let found: BTreeSet<_> = found.map(|pet| pet["name"].as_str().unwrap()).collect();
+        let page = server.get(&path).await.json();
+        let pets = page.as_array().unwrap().iter();
+        let found: BTreeSet<_> = pets.map(|pet| pet["name"].as_str().unwrap()).collect();
         assert_eq!(
             found,
             BTreeSet::from_iter(expected.iter().copied()),

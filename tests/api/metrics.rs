@@ -213,9 +213,11 @@ async fn client_disconnects_are_counted_as_499(backend: Backend) {
     let server = Server::start(backend).await;
     server.create_pets(1).await;
     let lock = server.database.lock();
-    let create = server.request(Method::POST, "/v1/pets");
-    let create = create.header("content-type", "application/json");
-    let create = create.body(r#"{"name":"A","categoryId":1}"#).into_http();
+    let create = server
+        .request(Method::POST, "/v1/pets")
+        .header("content-type", "application/json")
+        .body(r#"{"name":"A","categoryId":1}"#)
+        .into_http();
     let mut client = server.http2().await;
     let active = async || server.metric("petstore_requests_in_flight").await == 1.0;
     tokio::select! {

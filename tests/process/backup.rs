@@ -485,9 +485,10 @@ fn check_reports_inconsistencies_on_postgres() {
         let create = format!("CREATE DATABASE damaged TEMPLATE {database}");
         cluster.psql("postgres", &create);
         // The counts are the sum of all rows.
-        let damage = match damage.contains("counts") {
-            true => format!("{damage} WHERE shard = 7"),
-            false => damage.into(),
+        let damage = if damage.contains("counts") {
+            format!("{damage} WHERE shard = 7")
+        } else {
+            damage.into()
         };
         cluster.psql("damaged", &damage);
         // PostgreSQL's indexes are only counted.

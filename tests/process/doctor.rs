@@ -325,9 +325,11 @@ fn certificates_are_checked() {
             .duration_since(std::time::UNIX_EPOCH)
             .unwrap();
         let start = date_time_ymd(1970, 1, 1) + now;
-        certificate.not_after = match days < 0 {
-            true => start - std::time::Duration::from_secs(days.unsigned_abs() * 86400 + 60),
-            false => start + std::time::Duration::from_secs(days.unsigned_abs() * 86400 + 60),
+        let distance = std::time::Duration::from_secs(days.unsigned_abs() * 86400 + 60);
+        certificate.not_after = if days < 0 {
+            start - distance
+        } else {
+            start + distance
         };
         let pem = certificate.self_signed(&key).unwrap().pem();
         files.replace_certificate(&pem);

@@ -325,13 +325,14 @@ async fn categories_are_imported_by_name(home: &Home) {
          {\"name\":\"24\",\"category\":\" Σίσυφος \",\"status\":\"sold\"}\n\
          {\"name\":\"25\",\"category\":\"\\u00e9clairs\"}\n",
     );
-    let expected = [
+    let ids_of_files = [
         [3, 3, 4, i64::MIN, 6, 6, 5, 7].as_slice(),
         &[3, 3, -2, -2, 8, 8],
         &[3, 3, -2, 6, i64::MIN],
     ];
-    let expected = expected.into_iter().zip([1, 11, 21]);
-    let expected: BTreeMap<_, _> = expected
+    let expected: BTreeMap<_, _> = ids_of_files
+        .into_iter()
+        .zip([1, 11, 21])
         .flat_map(|(ids, first)| {
             (first..)
                 .zip(ids)

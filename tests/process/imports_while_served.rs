@@ -246,9 +246,10 @@ async fn interrupted_imports_continue(home: &Home, cluster: Option<&Cluster>) {
             cluster.crash();
             let lost = lost.finished().await;
             // During a chunk, or between two.
-            let message = match lost.stderr.contains(", and perhaps") {
-                true => " animals were imported, and perhaps 500 more; run",
-                false => " animals were imported; run",
+            let message = if lost.stderr.contains(", and perhaps") {
+                " animals were imported, and perhaps 500 more; run"
+            } else {
+                " animals were imported; run"
             };
             lost.assert_fails(1, message);
             cluster.restart();

@@ -558,9 +558,10 @@ fn files_elsewhere_are_those_of_the_owner_too() {
     assert_eq!(shop.petstore(&["export"]).success().stdout, exported);
     assert_eq!(exported.lines().count(), 4);
     // Nothing but the stores is left in the folder.
-    let left = fs::read_dir(shop.home.path("data")).unwrap();
-    let left = left.map(|file| file.unwrap().file_name().into_string().unwrap());
-    let mut left = left.filter(|name| name.contains(".partial-"));
+    let mut left = fs::read_dir(shop.home.path("data"))
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains(".partial-"));
     assert_eq!(left.next(), None);
     // A message does not show the name of the copy.
     let mut broken = shop.home.command(PETSTORE);

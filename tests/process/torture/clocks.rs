@@ -106,9 +106,10 @@ async fn wait_until_all_expired(sql: impl Fn(&str) -> String) {
 fn sqlite(home: &Home, sql: &str) -> String {
     let db = rusqlite::Connection::open(home.database()).unwrap();
     db.busy_timeout(support::TIMEOUT).unwrap();
-    match sql.starts_with("SELECT") {
-        true => db.query_row(sql, [], |row| row.get(0)).unwrap(),
-        false => db.execute_batch(sql).map(|()| String::new()).unwrap(),
+    if sql.starts_with("SELECT") {
+        db.query_row(sql, [], |row| row.get(0)).unwrap()
+    } else {
+        db.execute_batch(sql).map(|()| String::new()).unwrap()
     }
 }
 

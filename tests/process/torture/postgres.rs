@@ -681,9 +681,10 @@ async fn relay(
         loop {
             let length = replies.read(&mut buffer).await?;
             let mut reply = &buffer[..length];
-            let fault = match is_faulty.load(Ordering::Relaxed) {
-                true => random.random_range(0..20),
-                false => u32::MAX,
+            let fault = if is_faulty.load(Ordering::Relaxed) {
+                random.random_range(0..20)
+            } else {
+                u32::MAX
             };
             match fault {
                 0 => return Ok(()),

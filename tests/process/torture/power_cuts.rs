@@ -410,9 +410,9 @@ impl Run {
             let found = stored.get(name);
             match history.created {
                 Outcome::Acknowledged(id) => {
-                    let possible = history.possible_categories(time);
-                    let possible = possible.into_iter().map(|category| Some((id, category?)));
-                    let possible: Vec<_> = possible.collect();
+                    let categories = history.possible_categories(time).into_iter();
+                    let possible: Vec<_> =
+                        categories.map(|category| Some((id, category?))).collect();
                     if !possible.contains(&found.copied()) {
                         return Err(format!("{name} is {found:?}, not one of {possible:?}"));
                     }

@@ -241,9 +241,12 @@ async fn deliveries_are_listed_by_event(backend: Backend) {
     let failures: Vec<_> = events
         .iter()
         .zip(is_failed)
-        .map(|(event, is_failed)| match is_failed {
-            true => failed(*event, 1),
-            false => retrying(*event, 1),
+        .map(|(event, is_failed)| {
+            if is_failed {
+                failed(*event, 1)
+            } else {
+                retrying(*event, 1)
+            }
         })
         .collect();
     // In another order.

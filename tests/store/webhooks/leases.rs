@@ -174,9 +174,10 @@ async fn concurrent_changes_of_a_webhook_are_all_made(backend: Backend) {
     let url = |n| format!("https://{n}.example");
     let change = async |n: usize| {
         let mut change = UNCHANGED;
-        match n % 4 < 2 {
-            true => change.description = Some(Description::parse(&n.to_string()).ok()),
-            false => change.url = WebhookUrl::parse(&url(n)).ok(),
+        if n % 4 < 2 {
+            change.description = Some(Description::parse(&n.to_string()).ok());
+        } else {
+            change.url = WebhookUrl::parse(&url(n)).ok();
         }
         (n, update(stores[n % 2], id, change).await)
     };
@@ -202,9 +203,10 @@ async fn concurrent_changes_of_a_webhook_are_all_made(backend: Backend) {
     // Each has changed one member of what the one before has left.
     let mut expected = (new().url.as_str().to_string(), None);
     for (n, changed) in changes {
-        match n % 4 < 2 {
-            true => expected.1 = Some(n.to_string()),
-            false => expected.0 = url(n),
+        if n % 4 < 2 {
+            expected.1 = Some(n.to_string());
+        } else {
+            expected.0 = url(n);
         }
         let description = changed.webhook.description;
         let description = description.map(|text| text.as_str().to_string());

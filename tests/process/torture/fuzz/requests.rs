@@ -209,9 +209,10 @@ fn pick<T: Copy>(random: &mut StdRng, from: &[T]) -> T {
 
 /// A method and a target, mostly of an operation.
 fn operation(random: &mut StdRng) -> (&'static str, Vec<u8>) {
-    let (method, target) = match random.random_ratio(3, 4) {
-        true => pick(random, OPERATIONS),
-        false => (pick(random, METHODS), pick(random, TARGETS)),
+    let (method, target) = if random.random_ratio(3, 4) {
+        pick(random, OPERATIONS)
+    } else {
+        (pick(random, METHODS), pick(random, TARGETS))
     };
     let number = random.random_range(1..20).to_string();
     let mut target = target.replace('N', &number).into_bytes();
@@ -227,13 +228,15 @@ fn operation(random: &mut StdRng) -> (&'static str, Vec<u8>) {
 fn headers(random: &mut StdRng) -> Vec<(&'static str, Vec<u8>)> {
     let count = random.random_range(0..3);
     let header = |_| {
-        let (name, value) = match random.random_ratio(1, 12) {
-            true => pick(random, FRAMING),
-            false => pick(random, HEADERS),
+        let (name, value) = if random.random_ratio(1, 12) {
+            pick(random, FRAMING)
+        } else {
+            pick(random, HEADERS)
         };
-        match random.random_ratio(2, 3) {
-            true => (name, value.into()),
-            false => (name, line(random)),
+        if random.random_ratio(2, 3) {
+            (name, value.into())
+        } else {
+            (name, line(random))
         }
     };
     (0..count).map(header).collect()
@@ -283,10 +286,7 @@ fn http1(random: &mut StdRng, key: &str) -> Vec<u8> {
         request.extend([name.as_bytes(), b": ", &value, b"\r\n"].concat());
     }
     let has_body = matches!(method, "POST" | "PATCH" | "PUT") || random.random_ratio(1, 20);
-    let body = match has_body {
-        true => body(random),
-        false => Vec::new(),
-    };
+    let body = if has_body { body(random) } else { Vec::new() };
     if !has_body {
         request.extend(b"\r\n");
     } else if random.random_ratio(1, 4) {
