@@ -5,7 +5,7 @@ use std::{fs, sync::Arc, time::Duration};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use rusqlite::Connection;
-use support::{Cluster, Finished, TIMEOUT, eventually};
+use support::{Cluster, CommandResult, TIMEOUT, eventually};
 use tokio::{
     task::spawn_blocking,
     time::{sleep, timeout},
@@ -43,7 +43,7 @@ fn a_secret_that_cannot_be_printed_is_not_valid() {
         ] {
             let mut shell = home.command("sh");
             let line = format!("\"$0\" keys {arguments} {redirection}");
-            let failed = Finished::of(shell.args(["-c", &line, PETSTORE]));
+            let failed = CommandResult::of(shell.args(["-c", &line, PETSTORE]));
             failed.assert_fails(1, reason);
             failed.assert_fails(1, "no key was created");
         }
@@ -490,7 +490,7 @@ fn commands_leave_stale_frames_alone() {
         command.args(["--database", &home.url()]);
         let _ = fs::remove_file(disk::trace_path(&home));
         Faults::default().apply(&home, &mut command);
-        Finished::of(&mut command).success();
+        CommandResult::of(&mut command).success();
         Trace::read(&home, Vec::new()).wal_bytes()
     };
     assert_eq!(written_by(&["list"]), 0);

@@ -3,13 +3,13 @@
 use http::Method;
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use support::{Cluster, Finished};
+use support::{Cluster, CommandResult};
 
 use crate::{client::Client, harness::Home};
 
 const ORDERS: &str = "/v1/store/orders";
 
-fn copy(home: &Home, to: &str) -> Finished {
+fn copy(home: &Home, to: &str) -> CommandResult {
     home.petstore(&["copy", "--from", &home.url(), "--to", to])
 }
 

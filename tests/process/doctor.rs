@@ -12,11 +12,11 @@ use std::{
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rusqlite::Connection;
 use serde_json::Value;
-use support::{Cluster, Finished, Identity};
+use support::{Cluster, CommandResult, Identity};
 
 use crate::harness::{Home, PETSTORE, Service};
 
-fn doctor(home: &Home, address: SocketAddr, options: &[&str]) -> Finished {
+fn doctor(home: &Home, address: SocketAddr, options: &[&str]) -> CommandResult {
     let mut command = home.command(PETSTORE);
     command.args(["doctor", "--database", &home.url()]);
     command.args(["--listen", &address.to_string()]);
@@ -24,18 +24,18 @@ fn doctor(home: &Home, address: SocketAddr, options: &[&str]) -> Finished {
     command
         .args(["--packaged-settings", "petstore.env"])
         .args(options);
-    Finished::of(&mut command)
+    CommandResult::of(&mut command)
 }
 
 /// The lines of the report with a level.
-fn lines<'a>(report: &'a Finished, level: &str) -> Vec<&'a str> {
+fn lines<'a>(report: &'a CommandResult, level: &str) -> Vec<&'a str> {
     let lines = report.stdout.lines();
     lines.filter(|line| line.starts_with(level)).collect()
 }
 
 /// Expects exactly one warning or problem, and all else to be fine.
 #[track_caller]
-fn assert_found(report: &Finished, level: &str, check: &str, parts: &[&str]) {
+fn assert_found(report: &CommandResult, level: &str, check: &str, parts: &[&str]) {
     let found = [lines(report, "warning"), lines(report, "problem")].concat();
     assert_eq!(found.len(), 1, "{report:?}");
     assert_eq!(
@@ -55,7 +55,7 @@ fn assert_found(report: &Finished, level: &str, check: &str, parts: &[&str]) {
 }
 
 #[track_caller]
-fn assert_fine(report: &Finished) {
+fn assert_fine(report: &CommandResult) {
     assert_eq!(report.code, Some(0), "{report:?}");
     assert_eq!(
         lines(report, "ok").len(),
@@ -436,7 +436,7 @@ fn mistakes_in_settings_are_reported() {
         "none",
     ]);
     command.env("PETSTORE_LISTEN", service.address.to_string());
-    let report = Finished::of(command.env("PETSTORE_TLS", "on"));
+    let report = CommandResult::of(command.env("PETSTORE_TLS", "on"));
     assert_found(
         &report,
         "warning",
@@ -475,7 +475,7 @@ fn a_store_on_postgres_is_checked() {
         "--packaged-settings",
         "none",
     ]);
-    let report = Finished::of(&mut off);
+    let report = CommandResult::of(&mut off);
     assert_found(&report, "warning", "clock", &["by 3600.", "NTP"]);
 
     cluster.crash();

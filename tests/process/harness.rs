@@ -10,7 +10,7 @@ use std::{
 
 use rusqlite::Connection;
 use store::{DatabaseUrl, Options, Role, Store};
-use support::{Finished, wait_for};
+use support::{CommandResult, wait_for};
 pub use support::{Service, without_colors};
 use tempfile::TempDir;
 
@@ -101,15 +101,15 @@ impl Home {
     }
 
     /// Runs the binary and waits for it to exit.
-    pub fn petstore(&self, arguments: &[&str]) -> Finished {
-        Finished::of(self.command(PETSTORE).args(arguments))
+    pub fn petstore(&self, arguments: &[&str]) -> CommandResult {
+        CommandResult::of(self.command(PETSTORE).args(arguments))
     }
 
     /// Runs `petstore keys …` on the database.
-    pub fn keys(&self, arguments: &[&str]) -> Finished {
+    pub fn keys(&self, arguments: &[&str]) -> CommandResult {
         let mut command = self.command(PETSTORE);
         command.arg("keys").args(arguments);
-        Finished::of(command.args(["--database", &self.url()]))
+        CommandResult::of(command.args(["--database", &self.url()]))
     }
 
     /// Creates an API key with all scopes and returns its secret. Creates the store first, if

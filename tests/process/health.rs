@@ -21,7 +21,7 @@ async fn status(service: &Service, path: &str) -> u16 {
     HttpClient::new(service.address).get(path).await.status
 }
 
-fn probe(home: &Home, service: &Service) -> support::Finished {
+fn probe(home: &Home, service: &Service) -> support::CommandResult {
     home.petstore(&["healthcheck", "--listen", &service.address.to_string()])
 }
 

@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, fs};
 
 use http::Method;
 use serde_json::{Value, json};
-use support::{Cluster, Finished};
+use support::{Cluster, CommandResult};
 
 use crate::{client::Client, event_log::assert_logged, harness::Home};
 
-pub fn run(home: &Home, arguments: &[&str]) -> Finished {
+pub fn run(home: &Home, arguments: &[&str]) -> CommandResult {
     let url = home.url();
     home.petstore(&[arguments, &["--database", &url]].concat())
 }
@@ -352,7 +352,7 @@ async fn categories_are_imported_by_name(home: &Home) {
              name it first, or add its number"
         )
     };
-    let lines = |rejected: &Finished| -> Vec<String> {
+    let lines = |rejected: &CommandResult| -> Vec<String> {
         let lines = rejected.stderr.lines().filter(|l| l.contains(", line "));
         lines.map(String::from).collect()
     };

@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, env, fmt::Write as _, fs, process::Command};
 
 use futures_util::future::join_all;
 use serde_json::json;
-use support::{Finished, RawConnection, Response, note_skipped};
+use support::{CommandResult, RawConnection, Response, note_skipped};
 
 use crate::harness::{Home, PETSTORE, Service};
 
@@ -104,7 +104,7 @@ impl Counter {
     fn counted(&mut self) -> u64 {
         self.dumps += 1;
         let mut dump = self.home.command("callgrind_control");
-        Finished::of(dump.args(["--dump", &self.service.pid().to_string()])).success();
+        CommandResult::of(dump.args(["--dump", &self.service.pid().to_string()])).success();
         // One file for each thread.
         let prefix = format!("counts.{}-", self.dumps);
         let files = self.home.contents().into_iter();

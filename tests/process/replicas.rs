@@ -4,7 +4,7 @@ use std::thread;
 
 use http::Method;
 use serde_json::{Value, json};
-use support::{Cluster, Finished, Response, eventually, signal, wait_for};
+use support::{Cluster, CommandResult, Response, eventually, signal, wait_for};
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_postgres::NoTls;
 
@@ -424,20 +424,20 @@ fn connection_errors_do_not_reveal_the_password() {
         "host=127.0.0.1 password=secret",
     ] {
         let mut command = home.command(PETSTORE);
-        let finished = Finished::of(command.args(["serve", "--database", wrong]));
+        let finished = CommandResult::of(command.args(["serve", "--database", wrong]));
         finished.assert_fails(2, "--database");
         assert!(!finished.stderr.contains("secret"), "{finished:?}");
         let mut command = home.command(PETSTORE);
         let help = command
             .args(["serve", "--help"])
             .env("PETSTORE_DATABASE", wrong);
-        let help = Finished::of(help).success().stdout;
+        let help = CommandResult::of(help).success().stdout;
         assert!(!help.contains("secret"), "{help}");
     }
 }
 
 /// The state after a failover.
-struct FailedOver {
+struct Failover {
     results: WriteResults,
     /// The pets that are stored afterwards.
     pets: Vec<Pet>,
@@ -474,7 +474,7 @@ async fn follow(
 /// The standby is disconnected before the primary crashes. With synchronous
 /// replication the primary acknowledges nothing from then on; with asynchronous
 /// replication it does.
-async fn fail_over(synchronous: bool) -> FailedOver {
+async fn fail_over(synchronous: bool) -> Failover {
     let primary = Cluster::start();
     let standby = primary.start_standby();
     if synchronous {
@@ -520,7 +520,7 @@ async fn fail_over(synchronous: bool) -> FailedOver {
     let mut pets = client.pets().await;
     pets.pop();
     service.stop();
-    FailedOver {
+    Failover {
         results,
         pets,
         followed,
@@ -530,7 +530,7 @@ async fn fail_over(synchronous: bool) -> FailedOver {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
 async fn failover_to_a_synchronous_standby_loses_no_acknowledged_write() {
-    let FailedOver {
+    let Failover {
         results,
         pets,
         followed,
@@ -550,7 +550,7 @@ async fn failover_to_a_synchronous_standby_loses_no_acknowledged_write() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs PostgreSQL; make test installs it and runs this"]
 async fn failover_to_an_asynchronous_standby_loses_writes() {
-    let FailedOver {
+    let Failover {
         results,
         pets,
         followed,

@@ -7,11 +7,11 @@ use std::{
 };
 
 use rusqlite::Connection;
-use support::{Finished, note_skipped, signal, wait_for};
+use support::{CommandResult, note_skipped, signal, wait_for};
 
 use crate::harness::{Home, url};
 
-fn restore(home: &Home, file: &str) -> Finished {
+fn restore(home: &Home, file: &str) -> CommandResult {
     home.petstore(&["restore", file, "--database", &home.url()])
 }
 
@@ -268,7 +268,7 @@ fn a_crash_leaves_the_old_store_or_the_new_one() {
             let kill = format!("inject=?{call}:signal=KILL:when={number}");
             let mut restore = home.traced(&["-e", &trace, "-e", &kill]);
             restore.args(["restore", "backup.db", "--database", &home.url()]);
-            let ended = Finished::of(&mut restore);
+            let ended = CommandResult::of(&mut restore);
             let is_new = match pets(&home, "petstore.db").as_slice() {
                 [a] => a == "A",
                 [a, b, c] if [a, b, c] == ["A", "B", "C"] => false,
@@ -308,7 +308,7 @@ fn nothing_is_replaced_if_the_wal_cannot_be_applied() {
         let path = database.to_str().unwrap();
         let mut restore = home.traced(&["-P", path, "-e", "trace=pwrite64", "-e", &inject]);
         restore.args(["restore", "backup.db", "--database", &home.url()]);
-        let failed = Finished::of(&mut restore);
+        let failed = CommandResult::of(&mut restore);
         failed.assert_fails(1, "petstore.db-wal and cannot be copied into it");
         let mut left = home.files();
         left.retain(|name| name != "trace" && name != "petstore.db-shm");

@@ -19,7 +19,7 @@ use rustix::{
     process::{Gid, Uid, geteuid},
     thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid},
 };
-use support::{Finished, rounds, signal, wait_for};
+use support::{CommandResult, rounds, signal, wait_for};
 
 use crate::harness::{Home, PETSTORE, Service, url};
 
@@ -74,20 +74,20 @@ impl Shop {
     }
 
     /// Runs a command on the store, as root.
-    fn petstore(&self, arguments: &[&str]) -> Finished {
+    fn petstore(&self, arguments: &[&str]) -> CommandResult {
         let mut command = self.home.command(PETSTORE);
         command.args(arguments);
-        Finished::of(command.args(["--database", &url(&self.store(""))]))
+        CommandResult::of(command.args(["--database", &url(&self.store(""))]))
     }
 
     /// Copies the store to a server that is not there, with a password that only root can read.
-    fn copy(&self) -> Finished {
+    fn copy(&self) -> CommandResult {
         let from = url(&self.store(""));
         let server = "postgres://till@127.0.0.1:9/shop";
         let password = ["--database-password-file", "roots/secret"];
         let mut command = self.home.command(PETSTORE);
         command.args(["copy", "--from", &from, "--to", server]);
-        Finished::of(command.args(password))
+        CommandResult::of(command.args(password))
     }
 
     fn serve(&self) -> Result<Service, String> {
@@ -296,7 +296,7 @@ fn a_log_is_not_saved_through_a_link() {
     fs::remove_file(home.path("petstore.db-wal")).unwrap();
     symlink("other", home.path("petstore.db-wal")).unwrap();
     signal(stopped.id(), "CONT");
-    let ended = Finished::from(stopped.wait_with_output().unwrap());
+    let ended = CommandResult::from(stopped.wait_with_output().unwrap());
     assert_eq!(state(&home.path("other")), before);
     assert_eq!(ended.code, Some(1), "{ended:?}");
 }
@@ -466,7 +466,7 @@ fn no_name_of_a_file_is_followed() {
         let mut traced = home.traced(&calls);
         let running = traced.args(command).args(database).spawn().unwrap();
         let pid = running.id();
-        let ended = Finished::from(running.wait_with_output().unwrap());
+        let ended = CommandResult::from(running.wait_with_output().unwrap());
         assert_eq!(ended.code, Some(0), "{ended:?}");
         check(&home.trace_of(pid));
     }
@@ -515,7 +515,7 @@ fn nothing_is_opened_if_root_cannot_be_given_up() {
     let mut command = shop.home.command("setpriv");
     command.args(["--bounding-set=-setuid", PETSTORE, "check"]);
     command.args(["--database", &url(&shop.store(""))]);
-    Finished::of(&mut command).assert_fails(1, "cannot give up root for that user");
+    CommandResult::of(&mut command).assert_fails(1, "cannot give up root for that user");
 }
 
 /// Files that only root may read or write are out of reach, and the message says what to do.
@@ -545,7 +545,7 @@ fn files_elsewhere_are_those_of_the_owner_too() {
         command.args(["--database", &url(&shop.store(""))]);
         command.stdin(File::open(input).unwrap());
         command.stdout(File::create(output).unwrap());
-        Finished::of(&mut command).success()
+        CommandResult::of(&mut command).success()
     };
     let root = |name: &str| shop.home.path("roots").join(name).display().to_string();
     let import = ["import", "-", "--format", "csv"];
@@ -567,7 +567,7 @@ fn files_elsewhere_are_those_of_the_owner_too() {
     let mut broken = shop.home.command(PETSTORE);
     broken.args(["restore", "-", "--database", &url(&shop.store(""))]);
     broken.stdin(File::open(root("animals.csv")).unwrap());
-    Finished::of(&mut broken).assert_fails(1, "standard input is not a petstore database");
+    CommandResult::of(&mut broken).assert_fails(1, "standard input is not a petstore database");
 }
 
 /// Another user may be able to write to their folder.

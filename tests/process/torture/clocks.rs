@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 use rand::RngExt;
 use serde_json::{Value, json};
 use store::{DatabaseUrl, Options, Role, Store};
-use support::{Cluster, Finished, Response, eventually, random, rounds, wait_for};
+use support::{Cluster, CommandResult, Response, eventually, random, rounds, wait_for};
 
 use crate::{
     client::Client,
@@ -25,7 +25,7 @@ static LIBRARY: LazyLock<String> = LazyLock::new(|| {
     let mut faketime = Command::new("faketime");
     faketime.args(["-f", "+0", "printenv", "LD_PRELOAD"]);
     let found = wait_for("faketime", || {
-        let ended = Finished::of(&mut faketime);
+        let ended = CommandResult::of(&mut faketime);
         (!ended.stderr.contains("sem_open: File exists")).then_some(ended)
     });
     found.success().stdout.trim().into()

@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::disk::{self, Failures, Faults, Image, Trace};
-use support::{Finished, Response, random, rounds};
+use support::{CommandResult, Response, random, rounds};
 
 use crate::{
     client::Client,
@@ -327,7 +327,7 @@ impl Run {
         let database = home.database();
         let output = thread::scope(|scope| {
             scope.spawn(|| read_now_and_then(&database, &stop, reader_random));
-            let output = Finished::of(&mut command).success().stdout;
+            let output = CommandResult::of(&mut command).success().stdout;
             stop.store(true, Ordering::Relaxed);
             output
         });

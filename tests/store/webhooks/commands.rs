@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use domain::event::EventId;
 use store::Role;
-use support::{Backend, Database, Finished};
+use support::{Backend, CommandResult, Database};
 
 use super::{first, progress, retrying};
 use crate::fixture::{TestStore, open, petstore};
@@ -27,7 +27,7 @@ async fn fill(db: &TestStore) {
     db.save(id, saved).await;
 }
 
-fn check(db: &TestStore) -> Finished {
+fn check(db: &TestStore) -> CommandResult {
     petstore(&["check", "--database", &db.database.url()])
 }
 

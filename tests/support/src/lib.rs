@@ -20,13 +20,13 @@ mod wait;
 
 pub use campaign::{random, rounds};
 pub use client::{Duplex, HttpClient, RequestError, Stream, tls_handshake};
-pub use command::{Finished, command, note_skipped, signal};
+pub use command::{CommandResult, command, note_skipped, signal};
 pub use database::{Database, Lock};
 pub use event_stream::{EventStream, field};
 pub use identity::{Identity, self_signed};
 pub use postgres::Cluster;
 pub use raw_connection::RawConnection;
-pub use receiver::{Received, Receiver, Reply};
+pub use receiver::{Receiver, Reply, WebhookRequest};
 pub use response::Response;
 pub use service::{Service, without_colors};
 pub use suite::Backend;

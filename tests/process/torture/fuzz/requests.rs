@@ -7,7 +7,7 @@ use support::http2::{
 };
 
 /// Bytes for one connection.
-pub struct Fuzzed {
+pub struct HostileInput {
     pub bytes: Vec<u8>,
     pub protocol: Protocol,
     /// The number of requests it was made from.
@@ -20,7 +20,7 @@ pub enum Protocol {
     Http2,
 }
 
-pub fn generate(random: &mut StdRng, key: &str) -> Fuzzed {
+pub fn generate(random: &mut StdRng, key: &str) -> HostileInput {
     if random.random_ratio(1, 5) {
         return http2(random, key);
     }
@@ -32,7 +32,7 @@ pub fn generate(random: &mut StdRng, key: &str) -> Fuzzed {
     if random.random_ratio(1, 3) {
         mutate(random, &mut bytes);
     }
-    Fuzzed {
+    HostileInput {
         bytes,
         protocol: Protocol::Http1,
         requests,
@@ -440,7 +440,7 @@ fn mutate(random: &mut StdRng, bytes: &mut Vec<u8>) {
     }
 }
 
-fn http2(random: &mut StdRng, key: &str) -> Fuzzed {
+fn http2(random: &mut StdRng, key: &str) -> HostileInput {
     let mut bytes = [PREFACE, EMPTY_SETTINGS].concat();
     let requests = random.random_range(1..=4);
     for number in 0..requests {
@@ -497,7 +497,7 @@ fn http2(random: &mut StdRng, key: &str) -> Fuzzed {
         mutate(random, &mut frames);
         bytes.extend(frames);
     }
-    Fuzzed {
+    HostileInput {
         bytes,
         protocol: Protocol::Http2,
         requests,
