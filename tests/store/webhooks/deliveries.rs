@@ -12,7 +12,7 @@ use domain::{
     },
 };
 use jiff::Timestamp;
-use support::{Backend, eventually};
+use support::Backend;
 
 use super::{failed, progress, retrying, second};
 use crate::fixture::{TestStore, connect};
@@ -343,17 +343,17 @@ async fn a_delivery_that_is_purged_is_not_retried(backend: Backend) {
     let session = connect(&db.database.url()).await;
     let delete = "BEGIN; DELETE FROM webhook_deliveries";
     session.batch_execute(delete).await.unwrap();
-    let waits_for_this_session =
-        "SELECT FROM pg_locks WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))";
-    let commit = async {
-        eventually("the retry waits for the delivery", async || {
-            session.execute(waits_for_this_session, &[]).await.unwrap() > 0
-        })
-        .await;
-        session.batch_execute("COMMIT").await.unwrap();
-    };
+    // In one round trip: the retry gives up each wait after 100 ms, and reads again.
+    let commit_when_awaited = "SET LOCAL statement_timeout = '300s';
+        DO $$ BEGIN
+            WHILE NOT EXISTS (SELECT FROM pg_locks
+                              WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid)))
+            LOOP PERFORM pg_sleep(0.001); END LOOP;
+        END $$;
+        COMMIT";
     let retry = db.store.delivery_retry(id, events[0], second(500));
-    let (retried, ()) = tokio::join!(retry, commit);
+    let (retried, committed) = tokio::join!(retry, session.batch_execute(commit_when_awaited));
+    committed.unwrap();
     assert_eq!(retried.unwrap(), None);
     assert_eq!(db.deliveries(id).await, []);
 }
