@@ -35,7 +35,7 @@ async fn rapid_reset_continuation_and_data_floods_close_the_connection(backend: 
     let open_head = frame(HEADERS, 0, 1, &request_head("GET", "/healthz"));
     let upload = frame(HEADERS, END_HEADERS, 1, &request_head("POST", "/v1/pets"));
     let continuation = |block: &[u8]| frame(CONTINUATION, 0, 1, block);
-    let kilobyte = literal_header("x", &"y".repeat(100)).repeat(10);
+    let kilobyte = literal_header("x", "y".repeat(100)).repeat(10);
     for (flood, frames) in [
         // Rapid reset, CVE-2023-44487.
         (
@@ -127,7 +127,7 @@ async fn a_create_cancelled_in_flight_is_still_stored(backend: Backend) {
     assert_eq!(server.count_pets().await, 0);
     let lock = server.database.lock();
     let mut stream = server.connect(Version::HTTP_2).await;
-    let key = literal_header("authorization", &format!("Bearer {}", server.key));
+    let key = literal_header("authorization", format!("Bearer {}", server.key));
     let head = [request_head("POST", "/v1/pets"), key].concat();
     let pet = json!({"name": "Rex", "categoryId": 1}).to_string();
     let create = [

@@ -81,7 +81,7 @@ impl Client {
     async fn request(&mut self, path: &str) {
         let mut head = request_head("GET", path);
         if let Some(key) = &self.key {
-            head.extend(literal_header("authorization", &format!("Bearer {key}")));
+            head.extend(literal_header("authorization", format!("Bearer {key}")));
         }
         let request = frame(HEADERS, END_STREAM | END_HEADERS, self.next_stream, &head);
         self.next_stream += 2;

@@ -91,7 +91,7 @@ impl Attack {
         }
         let mut head = request_head("GET", path);
         if matches!(self, Self::EventPages) {
-            head.extend(literal_header("authorization", &format!("Bearer {key}")));
+            head.extend(literal_header("authorization", format!("Bearer {key}")));
         }
         // SETTINGS_INITIAL_WINDOW_SIZE is 0.
         let mut bytes = PREFACE.to_vec();
