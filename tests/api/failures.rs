@@ -1,6 +1,9 @@
 //! Internal failures: panics, broken storage, overload.
 
-use domain::{api_key::ApiKeySecret, clock::Clock};
+use domain::{
+    api_key::{ApiKeySecret, Scope},
+    clock::Clock,
+};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use http::Method;
 use jiff::Timestamp;
@@ -39,11 +42,18 @@ async fn assert_operations_fail(
 }
 
 async fn a_panic_returns_500(backend: Backend) {
-    // The clock is read for every request with a valid key.
-    let server = Server::start_with(backend, |config| {
+    let mut server = Server::start_with(backend, |config| {
         config.service.api.clock = Clock::new(|| panic!("this clock is broken"));
     })
     .await;
+    // The clock is read only for requests whose key expires.
+    assert_eq!(server.get("/v1/pets").await.status, 200);
+    server.key = server
+        .create_key(
+            &Scope::ALL,
+            Some(Timestamp::from_second(4_000_000_000).unwrap()),
+        )
+        .await;
     assert_every_operation_fails(&server, 500, "internal_error").await;
     let response = server.get("/v1/pets").await;
     assert!(
